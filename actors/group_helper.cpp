@@ -148,6 +148,7 @@ void group_helper::leave(const std::string& why) {
   weighs_samples_ = false;
   ties_ = 0;
   uncompared_until_ = {};
+  own_statistics_ = false;
   ++rounds_; // ignore later reports of this group's rounds
   own_.members.clear();
   own_.past = {};
@@ -320,7 +321,7 @@ void group_helper::fetch() {
   how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
   bool compared = how.compare == state_comparison::none && now() >= uncompared_until_;
   if (compared)
-    how.compare = state_comparison::content;
+    how.compare = own_statistics_ ? state_comparison::parameters : state_comparison::content;
   fetch_began_ = now();
   fetcher_ = spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard);
   auto number = ++fetches_;
@@ -341,6 +342,9 @@ void group_helper::on_no_state(const failure& why, bool compared) {
   fetcher_ = nullptr;
   bool tie = compared && why.code == ec::hash_mismatch && suspects_->empty();
   refuse_suspects();
+  if (tie
+      && !std::exchange(own_statistics_, true)) // with --strategy diloco, the rest is a peer's own
+    return fetch();
   if (tie) {
     if (++ties_ >= ties_max) {
       ties_ = 0;

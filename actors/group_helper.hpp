@@ -147,6 +147,7 @@ private:
   std::shared_ptr<std::vector<peer_id>> suspects_; // fetch_config::suspects of the download
   int ties_ = 0;                 // votes in sequence in which no state was offered by most
   steady_time uncompared_until_; // offers are not compared
+  bool own_statistics_ = false;  // peers of an epoch share the parameters, and not all of a state
 };
 
 } // namespace waggle

@@ -46,7 +46,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
     }
   if (meta.parameters.is_zero()) {
     auto hash = sha256_of(*copied.image, state_header_bytes + table.header_bytes(),
-                          table.parameter_count() * sizeof(float));
+                          table.shared_count() * sizeof(float));
     if (!hash)
       return to_caf(hash.error());
     meta.parameters = *hash;

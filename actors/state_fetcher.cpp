@@ -6,6 +6,8 @@
 
 #include "actors/guard.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/state_table.hpp"
+#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
@@ -308,10 +310,16 @@ void state_fetcher::start_over(const state_offer& offer) {
 
 /// Whether the state contains the parameters that were offered, where only those were compared.
 status state_fetcher::check_parameters(const byte_source& state, const digest& offered) const {
-  const auto& at = config_.parameters;
-  if (at.size == 0 || state.size() < at.begin + at.size) // too short: it will not be loaded
+  if (config_.compare != state_comparison::parameters)
     return waggle::done{};
-  auto hash = sha256_of(state, at.begin, at.size);
+  auto table = read_table_in(state, state_header_bytes);
+  if (!table)
+    return table.error();
+  auto begin = state_header_bytes + table->header_bytes();
+  auto size = table->shared_count() * sizeof(float);
+  if (state.size() < begin + size)
+    return failure{ec::malformed, "it is cut off"};
+  auto hash = sha256_of(state, begin, size);
   if (!hash)
     return hash.error();
   if (*hash != offered)

@@ -12,12 +12,6 @@
 
 namespace waggle {
 
-/// Where the parameters lie in a state. Bytes.
-struct parameter_range {
-  std::uint64_t begin = 0;
-  std::uint64_t size = 0;
-};
-
 struct fetch_config {
   state_download::options download;
   /// How long a donor may take to offer a state, which it may have to copy from its device first.
@@ -26,9 +20,6 @@ struct fetch_config {
   state_comparison compare = state_comparison::none;
   /// Compared offers: how long the first donors may take before the others are asked, too.
   milliseconds offer_patience{1'000};
-  /// With state_comparison::parameters: where they lie, because the offer's hash of them is checked
-  /// against the bytes.
-  parameter_range parameters;
   /// Not null: receives the donors that offered another state than most, one that is too large, or
   /// other bytes than they offered. Complete once the fetcher has answered.
   std::shared_ptr<std::vector<peer_id>> suspects;

@@ -22,6 +22,9 @@ strategy strategy_of(const training_config& config) {
   WAGGLE_CHECK(row != nullptr, config.strategy);
   auto how = config.how;
   how.target_batch = config.target_batch_size;
+  auto numbers = strategy_numbers(config.strategy);
+  WAGGLE_CHECK(numbers.ok(), config.strategy);
+  how.numbers = *numbers;
   return row->make(how);
 }
 
@@ -145,7 +148,9 @@ void trainer::on_model(const model_ready& ready) {
   outside_since_ = epoch_began_ = now();
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
   auto* local = dynamic_cast<local_learner*>(model_.get());
-  if (averaged && steps_locally() && (local == nullptr || !local->copies_during_passes()))
+  bool copies = local != nullptr && local->copies_during_passes();
+  bool steps = dynamic_cast<stepping_learner*>(model_.get()) != nullptr;
+  if (averaged && ((averages_parameters() && !copies) || (steps_locally() && !steps)))
     averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                          + config_.strategy + " does"};
   if (!averaged) {
@@ -153,7 +158,7 @@ void trainer::on_model(const model_ready& ready) {
     return quit(to_caf(averaged.error()));
   }
   averaged_ = *averaged;
-  if (!steps_locally() && model_->tensors().buffer_count() > 0)
+  if (!averages_parameters() && model_->tensors().buffer_count() > 0)
     buffers_ = averaged_tensors::buffers_of(model_->tensors());
   if (!config_.notice.empty())
     ctx_.log->warn("{}", config_.notice);
@@ -230,7 +235,7 @@ void trainer::count(const flight_ledger::settlement& samples, std::string_view w
 }
 
 void trainer::drop_accumulated(std::string_view reason) {
-  if (!steps_locally()) // otherwise the worker is about to step with it
+  if (!averages_parameters()) // otherwise the worker is about to step with it
     ledger_.add(model_->drop_gradient());
   count({0, ledger_.drop_accumulated()}, reason);
 }
@@ -243,7 +248,17 @@ void trainer::drop_contribution(std::string_view reason) {
     return;
   if (!ledger_.lanes()[only_lane].under_way->outcome) // otherwise its mean is not used
     ledger_.end(only_lane, verdict::left_out);
-  count(ledger_.settle(only_lane, false), reason);
+  settle(false, reason);
+}
+
+/// The samples of our contribution, whose round is over. Progress that is in no update stays in the
+/// model, and counts toward the next one.
+void trainer::settle(bool counted, std::string_view why_dropped) {
+  if (counted || ledger_.in_flight(only_lane) == 0 || model_->take_back() == 0)
+    return count(ledger_.settle(only_lane, counted), why_dropped);
+  ledger_.recall(only_lane);
+  if (why_dropped == "not_finite" || why_dropped == "stopped")
+    drop_accumulated(why_dropped);
 }
 
 } // namespace waggle

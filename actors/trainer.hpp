@@ -170,7 +170,15 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] const lane& averages() const { return strategy_.lanes[only_lane]; }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
-  [[nodiscard]] bool exact() const { return strategy_.consistency == consistency_rule::exact; }
+  /// Otherwise rounds are of gradients, or of progress: their samples are in flight until an update
+  /// has them.
+  [[nodiscard]] bool averages_parameters() const {
+    return averages().what == lane_content::parameters;
+  }
+  /// Whether all peers of an epoch hold the same parameters, or the same anchor.
+  [[nodiscard]] bool exact() const {
+    return strategy_.consistency != consistency_rule::approximate;
+  }
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
   [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
   /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
@@ -182,6 +190,7 @@ private:
   /// The epoch that the next pass counts toward.
   [[nodiscard]] epoch_id epoch_of_pass() const;
   epoch_id schedule_epoch();
+  double rate_of_pass();
 
   // -- status and reports (trainer_status.cpp)
   const training_status& current_status();
@@ -300,6 +309,7 @@ private:
   void count(const flight_ledger::settlement& samples, std::string_view why_dropped);
   void drop_accumulated(std::string_view reason);
   void drop_contribution(std::string_view reason);
+  void settle(bool counted, std::string_view why_dropped);
 
   const node_context ctx_;
   const training_config config_;

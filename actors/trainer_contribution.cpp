@@ -18,10 +18,18 @@ void trainer::begin_round(bool call) {
     auto zeros = ctx_.vectors->take(averaged_->value_count());
     std::fill(zeros->begin(), zeros->end(), 0.0F);
     given.own = std::move(zeros);
-  } else if (averages().what == lane_content::gradient) {
+  } else if (!averages_parameters()) {
     if (pass_outdated_) // it may have ended: nothing in the sum belongs to our state
       drop_accumulated("left_out");
     auto mean = model_->take_mean_vector(*ctx_.vectors);
+    if (steps_locally() && mean.samples > 0 && !all_finite(*mean.values)) {
+      ctx_.metrics->count_nonfinite("parameters");
+      ctx_.log->warn(
+        "our parameters are not finite: going on from the run's; a lower --lr may help");
+      (void)model_->take_back();
+      drop_accumulated("not_finite");
+      mean = model_->take_mean_vector(*ctx_.vectors); // nothing
+    }
     given.own = with_pending_buffers(mean);
     given.samples = mean.samples;
     given.weight = static_cast<double>(mean.samples);
@@ -74,7 +82,7 @@ void trainer::find_members_of_round(bool call) {
   auto patience =
     serves_groups() ? caf::duration{caf::infinite} : caf::duration{config_.averaging_timeout + 5s};
   request(peers_.averager, patience,
-          find_members{at_.epoch(), call, config_.averaging_timeout, steps_locally()})
+          find_members{at_.epoch(), call, config_.averaging_timeout, averages_parameters()})
     .then(
       [this, number](const members_found& found) {
         if (number != rounds_)
@@ -110,7 +118,8 @@ void trainer::send_round(bool call) {
   called_ = false;
   given_->in_round = true;
   average_in_group question{
-    given_->own, given_->weight, at_.epoch(), call, config_.averaging_timeout, steps_locally()};
+    given_->own,          given_->weight, at_.epoch(), call, config_.averaging_timeout,
+    averages_parameters()};
   auto number = ++rounds_;
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
     .then(

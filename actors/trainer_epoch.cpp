@@ -273,7 +273,7 @@ void trainer::merge() {
   auto ended = std::exchange(unmerged_, std::nullopt);
   if (!ended)
     return;
-  count(ledger_.settle(only_lane, ended->counted), ended->why_dropped);
+  settle(ended->counted, ended->why_dropped);
   carry(ended->follows);
 }
 
@@ -315,7 +315,9 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
       uncounted_steps_ -= std::min(uncounted_steps_, given.steps);
   }
-  if (steps_locally() && update.mean) {
+  if (steps_locally() && !averages_parameters() && given.samples > 0)
+    ctx_.metrics->set_drift(norm_of(std::span{*given.own}.first(model_->parameter_count())));
+  if (averages_parameters() && update.mean) {
     if (given.from_state) {
       update.snapshot = given.own;
       auto model = averaged_->model_value_count(); // the gradients of peers always differ
@@ -334,7 +336,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
   if (!steps_locally() && status_.rate_reductions.value_or(0) == 0) // otherwise see note_plateau
     status_.learning_rate = update.rate;
-  status_.gradient_norm = steps_locally() ? 0 : norm;
+  status_.gradient_norm = averages_parameters() ? 0 : norm;
   return update;
 }
 
@@ -359,13 +361,13 @@ void trainer::apply(const run_position::step& step) {
   const auto& update = step.update;
   under_way_.push_back(update.bytes());
   bytes_under_way_ += under_way_.back();
-  if (update.snapshot && steps_locally())
+  if (update.snapshot && averages_parameters())
     pending_.add(update.mean, update.snapshot);
   else if (update.mean && buffers_)
     pending_.add(buffers_in(*update.mean), update.snapshot);
   send(worker_,
-       apply_update{update.mean, update.rate, step.after, steps_locally() ? averaged_ : nullptr,
-                    update.snapshot, update.position});
+       apply_update{update.mean, update.rate, step.after,
+                    averages_parameters() ? averaged_ : nullptr, update.snapshot, update.position});
 }
 
 } // namespace waggle

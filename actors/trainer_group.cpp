@@ -421,7 +421,7 @@ void trainer::leave(const std::string& why) {
   merge();
   stop_fetching();
   // The contribution was for a state that we do not have, or is a copy that will be outdated.
-  if (!at_.in_step() || steps_locally())
+  if (!at_.in_step() || averages_parameters())
     drop_contribution("left_out");
   at_.leave();
   place_ = place::outside;

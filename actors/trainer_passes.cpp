@@ -32,6 +32,16 @@ epoch_id trainer::schedule_epoch() {
            without_going_back(clock, schedule_epoch_, waggle::schedule_epoch(clock, now));
 }
 
+/// Of the next local step. Where an update takes many steps of each peer, a rate that rises or
+/// falls steadily does so within an epoch, too.
+double trainer::rate_of_pass() {
+  const auto& schedule = config_.schedule;
+  if (averages_parameters())
+    return schedule.at(schedule_epoch());
+  auto share = static_cast<double>(passes_ended_) / static_cast<double>(averages().due.every);
+  return schedule.within(schedule_epoch(), share);
+}
+
 pass_decision trainer::next_pass() const {
   if (round_runs())
     return pass_during_round();
@@ -104,7 +114,7 @@ void trainer::maybe_pass() {
   passing_ = true;
   run_pass pass;
   if (steps_locally())
-    pass.rate = status_.learning_rate = config_.schedule.at(schedule_epoch());
+    pass.rate = status_.learning_rate = rate_of_pass();
   send(passes_, pass);
 }
 
@@ -119,7 +129,7 @@ void trainer::on_pass(const pass_done& pass) {
   pass_samples_ = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
-    if (steps_locally()) {
+    if (averages_parameters()) {
       stepped_ += step.samples;
       uncounted_steps_ += step.samples > 0 ? 1 : 0; // a loop that has ended offers empty passes
       ledger_.add(step.samples);

@@ -60,13 +60,10 @@ void trainer::fetch_if_needed() {
   };
   const auto& table = model_->tensors();
   how.download.bytes_max = state_header_bytes + table.image_bytes();
-  if (exact() && table.buffer_count() == 0) {
-    how.compare = state_comparison::content;
-  } else if (exact()) { // passes change the buffers
-    how.compare = state_comparison::parameters;
-    how.parameters = {state_header_bytes + table.header_bytes(),
-                      table.parameter_count() * sizeof(float)};
-  }
+  // Passes change buffers, and a peer's own steps the statistics of its optimizer.
+  if (exact())
+    how.compare = table.buffer_count() > 0 || steps_locally() ? state_comparison::parameters
+                                                              : state_comparison::content;
   fetcher_ = spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.sync_timeout + 5s, std::move(question))
@@ -132,9 +129,15 @@ void trainer::on_loaded(const image_loaded& outcome) {
     return on_no_state(outcome.why);
   }
   ctx_.metrics->count_state_loaded(fetch_resumed_, seconds_of(now() - fetch_began_));
-  drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
+  // A gradient belongs to the state that was replaced. Progress has moved to the new one, if it is
+  // not too old.
+  bool moved = steps_locally() && !averages_parameters()
+               && outcome.past.branch == at_.held_past().branch
+               && outcome.epoch.value() <= model_epoch_.value() + config_.epoch_difference_max;
+  if (!moved)
+    drop_accumulated("left_out");
   uncounted_steps_ = 0;
-  pass_outdated_ = passing_; // beside the worker: otherwise it had to end first
+  pass_outdated_ = passing_ && !moved; // beside the worker: otherwise it had to end first
   note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;

@@ -48,14 +48,14 @@ void show(std::string_view rule, const run_health::numbers& its, metric_families
 
 /// Since the last boundary.
 std::uint64_t trainer::own_samples() const {
-  return steps_locally() || !model_ ? stepped_ : model_->accumulated_samples();
+  return averages_parameters() || !model_ ? stepped_ : model_->accumulated_samples();
 }
 
 const training_status& trainer::current_status() {
   auto& s = status_;
   s.epoch = place_ == place::member && !at_.in_step() ? at_.held_epoch() : at_.epoch();
   s.parameters = exact() && under_way_.empty() && !unmerged_ ? model_parameters_ : digest{};
-  s.samples_toward_epoch = (steps_locally() ? 0 : own_samples()) + ledger_.in_flight();
+  s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + ledger_.in_flight();
   s.samples_used = ledger_.used();
   s.samples_dropped = ledger_.dropped();
   s.schedule_epoch = schedule_epoch();
@@ -156,7 +156,7 @@ void trainer::note_health(const round_report& report) {
   epoch.download_seconds = std::max(download_seconds_, health_.download_seconds());
   epoch.samples_per_second = view_.samples_per_second;
   epoch.pass_samples = pass_samples_;
-  if (!steps_locally() && report.weight_sum > 0)
+  if (!averages_parameters() && report.weight_sum > 0)
     epoch.gradient_norm = status_.gradient_norm;
   for (const auto& sentence : health_.end_epoch(epoch, now()))
     ctx_.log->warn("{}", sentence);

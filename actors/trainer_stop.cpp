@@ -22,7 +22,7 @@ void trainer::take_over(const model_ready& ready) {
     uncounted_steps_ = ready.uncounted_steps;
   }
   // They are of no use to another strategy, or after the last epoch.
-  if (steps_locally() || config_.auxiliary || done())
+  if (averages_parameters() || config_.auxiliary || done())
     return drop(model_->drop_gradient() + ready.pending_samples);
   if (!ready.pending)
     return;
@@ -75,7 +75,7 @@ caf::result<training_status> trainer::stop() {
 /// Prepares the last checkpoint: its state, and the samples that are in no state yet. They are kept
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
-  keeping_ = config_.checkpoints && !steps_locally() && !config_.auxiliary && at_.in_step()
+  keeping_ = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
              && !loading_ && !(passing_ && pass_outdated_) && resumable_of(*model_) != nullptr;
   if (keeping_ && unmerged_ && unmerged_->own) {
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,

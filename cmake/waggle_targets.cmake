@@ -49,12 +49,13 @@ function(waggle_unity variable count)
   set(${variable} ${unity} PARENT_SCOPE)
 endfunction()
 
-# waggle_library(NAME [LIBRARIES …]): builds all *.cpp of this folder into a static library waggle_NAME
-# with the alias waggle::NAME. LIBRARIES are its public dependencies; together they define the
-# architecture.
+# waggle_library(NAME [LIBRARIES …] [FOLDERS …]): builds all *.cpp of this folder, and of those below it that
+# are named, into a static library waggle_NAME with the alias waggle::NAME. LIBRARIES are its public
+# dependencies; together they define the architecture.
 function(waggle_library name)
-  cmake_parse_arguments(ARG "" "UNITY" "LIBRARIES;EXCLUDE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "" "UNITY" "LIBRARIES;EXCLUDE;FOLDERS" ${ARGN})
+  list(TRANSFORM ARG_FOLDERS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${ARG_FOLDERS})
   foreach(excluded ${ARG_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
   endforeach()

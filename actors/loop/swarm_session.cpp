@@ -219,7 +219,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   return all;
 }
 
-/// What the strategy averages if it averages parameters; otherwise null.
+/// What a round copies of a loop that steps with each pass; otherwise null.
 result<std::shared_ptr<const averaged_tensors>>
 swarm_session::averaged_by_strategy(const state_table& tensors) {
   if (auto given = given_.more.find(std::string{averaged_statistics}); given != given_.more.end()) {
@@ -231,9 +231,10 @@ swarm_session::averaged_by_strategy(const state_table& tensors) {
   if (auto fits = check_optimizer_of_strategy(options_); !fits)
     return fits.error();
   const auto* strategy = find_strategy(options_.strategy); // the option accepts no other names
-  if (!strategy->averages_parameters)
+  if (!strategy->steps_each_pass())
     return std::shared_ptr<const averaged_tensors>{};
   auto averaged = strategy->make(strategy_settings_of(options_)).lanes.front();
+  averaged.what = lane_content::parameters; // of which progress is a difference
   averaged.gradients = false; // with_averaged_gradients keeps them, and not the loop's learner
   return averaged_tensors::of(tensors, averaged);
 }

@@ -15,9 +15,9 @@ learner_factory with_training_options(learner_factory make, const run_options& o
   auto schedule = schedule_of(o);
   WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
   // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
-  return with_plateau(
-    with_averaged_gradients(clipped(std::move(make), o.max_gradient_norm), o.average_gradients),
-    schedule->plateau());
+  auto steps =
+    with_averaged_gradients(clipped(std::move(make), o.max_gradient_norm), o.average_gradients);
+  return with_plateau(with_strategy(std::move(steps), o.strategy), schedule->plateau());
 }
 
 void add_training_parts(node_config& base, const run_options& o, learner_factory make,

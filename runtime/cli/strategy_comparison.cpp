@@ -22,7 +22,7 @@ using variant = std::vector<std::pair<std::string, std::string>>;
 /// The variants of a strategy: those that compute on, or wait, while they average or step, and
 /// those that change what an average, or a peer's memory, takes.
 std::vector<variant> variants_of(const strategy_row& row) {
-  if (!row.averages_parameters)
+  if (!row.steps_each_pass())
     return {{},
             {{"delay-grad-averaging", "true"}},
             {{"delay-optimizer-step", "true"}},
@@ -103,14 +103,16 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       auto made = row.make(settings_of(variant));
       strategy_case c;
       c.name = row.name;
+      if (!row.numbers.empty())
+        c.name += ":steps=" + std::to_string(period);
       c.arguments = {"--strategy", c.name};
       for (const auto& [option, value] : variant) {
         c.name += " --" + option + " " + value;
         c.arguments.insert(c.arguments.end(), {"--" + option, value});
       }
-      if (row.counts_steps)
+      if (row.counts_steps && row.numbers.empty())
         c.arguments.insert(c.arguments.end(), {"--averaging-steps-period", std::to_string(period)});
-      else
+      else if (!row.counts_steps)
         c.arguments.insert(c.arguments.end(),
                            {"--target-batch-size", std::to_string(period * pass_of_each)});
       c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(epochs)});

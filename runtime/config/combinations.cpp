@@ -62,6 +62,8 @@ std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
 
 strategy_settings strategy_settings_of(const run_options& o) {
   strategy_settings how;
+  if (auto numbers = strategy_numbers(o.strategy))
+    how.numbers = std::move(*numbers);
   how.delay_gradients = o.delay_grad_averaging;
   how.coding = {static_cast<std::uint32_t>(o.low_rank), o.min_compression_ratio};
   how.delay_state = o.delay_state_averaging;
@@ -121,11 +123,21 @@ status check_strategy(const run_options& o) {
     return o.given.contains(name) && spec->get(o) != spec->default_text;
   };
   auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
+  // Its peers share an anchor, and step by themselves between two outer steps.
+  bool anchored = row->steps_each_pass() && !row->averages_parameters;
+  auto on_time_grid = [](const strategy_row& r) { return r.counts_steps; };
+  auto by_period = [](const strategy_row& r) { return r.counts_steps && r.numbers.empty(); };
+  auto tolerates = [](const strategy_row& r) { return r.steps_each_pass(); };
+  if (anchored && o.delay_grad_averaging)
+    return bad(
+      "--delay-grad-averaging belongs to --strategy collaborative: to compute on while the "
+      "progress of --strategy "
+      + std::string{row->name} + " is averaged, write " + std::string{row->name} + ":overlap=N");
   if (row->averages_parameters && o.delay_grad_averaging)
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
                + " averages no gradients; its rounds never delay training, unless "
                  "--delay-state-averaging is false; leave it out, or use --strategy collaborative");
-  if (row->averages_parameters && o.delay_optimizer_step)
+  if (row->steps_each_pass() && o.delay_optimizer_step)
     return bad(
       "--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
       + ", each pass needs the step before it; leave it out, or use --strategy collaborative");
@@ -133,7 +145,7 @@ status check_strategy(const run_options& o) {
     return bad("--low-rank belongs to --strategy collaborative: " + o.strategy
                + " averages parameters, of which factors would be too inexact; use --codec, which "
                  "shortens them");
-  if (auto schedule = schedule_of(o); row->averages_parameters && schedule && schedule->plateau())
+  if (auto schedule = schedule_of(o); row->steps_each_pass() && schedule && schedule->plateau())
     return bad("--schedule plateau belongs to --strategy collaborative: the peers of --strategy "
                + o.strategy
                + " step by themselves, without a loss of the swarm that would give all the same "
@@ -145,34 +157,56 @@ status check_strategy(const run_options& o) {
   if (o.low_rank == 0 && is_set("min-compression-ratio"))
     return bad("--min-compression-ratio needs --low-rank: it selects the matrices that --low-rank "
                "shortens; set --low-rank, or leave it out");
-  if (row->averages_parameters && o.reuse_grad_buffers)
+  if (row->steps_each_pass() && o.reuse_grad_buffers)
     return bad(
       "--reuse-grad-buffers belongs to --strategy collaborative: with " + o.strategy
       + " the optimizer steps with the gradient of each pass, so there is no second one to "
         "save; leave it out");
-  for (const char* name :
-       {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
+  for (const char* name : {"delay-state-averaging", "average-opt-statistics"})
     if (!row->averages_parameters && is_set(name))
       return bad(
         "--" + std::string{name} + " belongs to " + those(&strategy_row::averages_parameters)
-        + ": with collaborative, all peers hold equal parameters and statistics anyway; leave "
-          "it out");
+        + (anchored
+             ? ": with " + std::string{row->name}
+                 + ", peers average their progress, and keep the statistics of their own "
+                   "steps; leave it out"
+             : ": with collaborative, all peers hold equal parameters and statistics anyway; "
+               "leave it out"));
+  if (!row->steps_each_pass() && is_set("max-epoch-difference"))
+    return bad("--max-epoch-difference belongs to " + those(tolerates)
+               + ": with collaborative, all peers hold equal parameters and statistics anyway; "
+                 "leave it out");
   if (!row->averages_parameters && o.average_gradients)
     return bad("--average-gradients belongs to " + those(&strategy_row::averages_parameters)
-               + ": --strategy " + o.strategy
-               + " averages the gradient, and nothing else, anyway; leave it out");
-  for (const char* name : {"averaging-steps-period", "averaging-time-period"})
-    if (!row->counts_steps && is_set(name))
-      return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
-                 + ": " + o.strategy
-                 + " averages every --target-batch-size samples; set that instead");
-  if (is_set("total-steps-in-epoch") && !row->counts_steps)
-    return bad("--total-steps-in-epoch belongs to " + those(&strategy_row::counts_steps)
-               + ": the epochs of " + o.strategy
-               + " have --target-batch-size samples; set that, or use one of these strategies");
+               + ": --strategy " + o.strategy + " averages "
+               + (anchored ? "progress, which is the sum of a peer's gradients; leave it out"
+                           : "the gradient, and nothing else, anyway; leave it out"));
+  auto instead = anchored ? "writes the steps between two averages behind its name; use "
+                              + std::string{row->name} + ":steps=N"
+                          : std::string{"averages every --target-batch-size samples; set that "
+                                        "instead"};
+  if (is_set("averaging-time-period") && !row->counts_steps)
+    return bad("--averaging-time-period belongs to " + those(on_time_grid) + ": " + o.strategy + " "
+               + instead);
+  if (is_set("averaging-steps-period") && !by_period(*row))
+    return bad("--averaging-steps-period belongs to " + those(by_period) + ": " + o.strategy + " "
+               + instead);
+  if (is_set("total-steps-in-epoch") && !by_period(*row))
+    return bad("--total-steps-in-epoch belongs to " + those(by_period) + ": the epochs of "
+               + o.strategy
+               + (anchored ? " end with its averages; leave it out"
+                           : " have --target-batch-size samples; set that, or use one of these "
+                             "strategies"));
+  if (anchored)
+    if (auto how = strategy_settings_of(o);
+        row->number(how, "overlap") >= row->number(how, "steps"))
+      return bad("--strategy " + o.strategy
+                 + ": overlap must be less than steps: the next round would be due before this "
+                   "one is over; lower overlap, or raise steps");
   if (is_set("average-state-every") && (row->counts_steps || !row->averages_parameters))
     return bad("--average-state-every belongs to --strategy local-updates: "
-               + (row->counts_steps
+               + (anchored ? o.strategy + " " + instead
+                  : row->counts_steps
                     ? o.strategy + " averages every --averaging-steps-period; set that instead"
                     : "with collaborative, all peers hold equal parameters after each update; "
                       "leave it out"));
@@ -188,15 +222,17 @@ status check_strategy(const run_options& o) {
   if (!row->averages_parameters && o.groups == "moshpit")
     return bad("--groups moshpit belongs to " + those(&strategy_row::averages_parameters)
                + ": the peers of --strategy " + o.strategy
-               + " apply one mean gradient, so they are one group; use --groups one, or one of "
+               + (anchored ? " share one anchor" : " apply one mean gradient")
+               + ", so they are one group; use --groups one, or one of "
                  "these strategies");
   if (o.groups == "moshpit" && o.max_epoch_difference == 0)
     return bad("--groups moshpit needs --max-epoch-difference 1 or more: groups end their rounds "
                "one after another, so peers are an epoch apart for a while; raise it, or leave it "
                "out");
   if (row->counts_steps && is_set("target-batch-size"))
-    return bad("--target-batch-size belongs to the other strategies: " + o.strategy
-               + " averages every --averaging-steps-period; set that instead");
+    return bad(
+      "--target-batch-size belongs to the other strategies: " + o.strategy
+      + (anchored ? " " + instead : " averages every --averaging-steps-period; set that instead"));
   return check_optimizer_of_strategy(o);
 }
 

@@ -21,11 +21,16 @@ std::string data_of(const run_options& x) {
   return x.data == "synthetic" ? x.data : data_identity(x.data, x.context + 1);
 }
 
-std::string strategies() {
-  std::string out;
-  for (const auto& row : strategy_table())
-    out += (out.empty() ? "" : " ") + std::string{row.name} + ": " + std::string{row.help};
-  return out;
+/// Peers compare all numbers, however they are written.
+binding strategy_option() {
+  return bound(&o::strategy,
+               [](std::string_view v) -> result<std::string> {
+                 auto numbers = strategy_numbers(v);
+                 if (!numbers)
+                   return numbers.error();
+                 return strategy_text(*find_strategy(v), *numbers);
+               })
+    .agreed();
 }
 
 /// Peers compare what the schedule means, not how it is written.
@@ -116,8 +121,7 @@ result<std::string> device_name(std::string_view v) {
 void add_training_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
-    {{"strategy", "NAME", "How the peers train together. " + strategies(),
-      one_of(&o::strategy, names_in(strategy_table())).agreed()},
+    {{"strategy", "NAME", "How the peers train together. " + strategy_help(), strategy_option()},
      {"delay-grad-averaging", "BOOL",
       "collaborative: compute on while gradients are averaged; each update is one epoch late.",
       yes_no(&o::delay_grad_averaging).agreed()},
@@ -129,8 +133,8 @@ void add_training_options(std::vector<option_spec>& table) {
       "Keep the optimizer and its statistics in host memory; passes read a copy of the parameters.",
       yes_no(&o::offload_optimizer)},
      {"low-rank", "N",
-      "collaborative: average gradients of matrices at this rank (PowerSGD), which sends fewer "
-      "values; 0: as they are.",
+      "collaborative, diloco: average gradients, or progress, of matrices at this rank (PowerSGD), "
+      "which sends fewer values; 0: as they are.",
       whole(&o::low_rank, 0, 4096, "a higher rank would save nothing").agreed()},
      {"min-compression-ratio", "X",
       "With --low-rank: matrices of which less than this share would be saved are sent as they "
@@ -150,7 +154,8 @@ void add_training_options(std::vector<option_spec>& table) {
       "decentralized-*: average when the fastest peer has made so many steps.",
       whole(&o::averaging_steps_period, 1, many, "there has to be a step to average").agreed()},
      {"averaging-time-period", "TIME",
-      "decentralized-*: begin rounds only at multiples of this, so that peers begin together.",
+      "decentralized-*, diloco: begin rounds only at multiples of this, so that peers begin "
+      "together.",
       duration(&o::averaging_time_period).agreed()},
      {"total-steps-in-epoch", "N",
       "decentralized-*: an epoch of the --schedule has so many steps of all peers together; 0: it "
@@ -168,7 +173,9 @@ void add_training_options(std::vector<option_spec>& table) {
       "add the change to that of its next step.",
       yes_no(&o::average_gradients).agreed()},
      {"max-epoch-difference", "N",
-      "Strategies that average parameters: a peer further behind downloads the state.",
+      "Strategies that average parameters: a peer further behind downloads the state. diloco: a "
+      "peer "
+      "further behind loses the progress that it has not contributed.",
       whole(&o::max_epoch_difference, 0, 1U << 20U, "more is another run")},
      {"groups", "NAME",
       "one: the peers of a run are one group of at most --target-group-size. moshpit: strategies "

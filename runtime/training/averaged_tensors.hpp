@@ -20,7 +20,7 @@ namespace waggle {
 class averaged_tensors {
 public:
   /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, the
-  /// model no gradient of its last step, or the lane is of progress or of a fragment.
+  /// model no gradient of its last step, or the lane is of a fragment.
   static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
                                                             const lane& averages);
 

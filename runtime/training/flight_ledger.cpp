@@ -11,7 +11,7 @@ namespace waggle {
 flight_ledger::flight_ledger(const strategy& strategy)
   : lanes_(strategy.lanes.size()), in_flight_(strategy.lanes.size()) {
   for (const auto& lane : strategy.lanes)
-    takes_samples_.push_back(lane.what == lane_content::gradient);
+    takes_samples_.push_back(lane.what != lane_content::parameters);
 }
 
 std::uint64_t flight_ledger::use_accumulated() {
@@ -64,6 +64,11 @@ flight_ledger::settlement flight_ledger::settle(std::size_t lane, bool contribut
   used_ += result.used;
   dropped_ += result.dropped;
   return result;
+}
+
+void flight_ledger::recall(std::size_t lane) {
+  lanes_.at(lane).under_way.reset();
+  in_flight_[lane] = 0;
 }
 
 std::uint64_t flight_ledger::drop_all() {

@@ -27,8 +27,8 @@ public:
   /// Drops the accumulated gradient. Returns the number of its samples.
   std::uint64_t drop_accumulated();
 
-  /// A round of `lane` begins. A gradient lane takes the accumulated gradient with it. Returns the
-  /// number of its samples. REQUIRES: no flight of this lane is under way.
+  /// A round of `lane` begins. A lane of gradients or progress takes what was accumulated with it.
+  /// Returns the number of its samples. REQUIRES: no flight of this lane is under way.
   std::uint64_t begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch);
   /// The round of `lane` is over. REQUIRES: it is under way; `outcome` is not retry.
   void end(std::size_t lane, verdict outcome);
@@ -41,6 +41,9 @@ public:
   /// the mean contains our samples; false if the others decided without them. REQUIRES: its round
   /// is over.
   settlement settle(std::size_t lane, bool contributed = true);
+  /// The learner has taken the samples of the flight back (learner::take_back), to be added again
+  /// with its next one.
+  void recall(std::size_t lane);
   /// Another state replaces ours: forgets all flights and drops all samples. Returns the number of
   /// dropped samples.
   std::uint64_t drop_all();

@@ -43,7 +43,7 @@ digest learner::parameters_digest() const {
   const auto& table = tensors();
   sha256_stream hash;
   tensor_reader values{*this};
-  for (std::size_t i = 0; i < table.size() && table[i].what == state_tensor::kind::parameter; ++i)
+  for (std::size_t i = 0; i < table.size() && table.offset(i) < table.shared_count(); ++i)
     hash.add(std::as_bytes(values(i)));
   return hash.finish();
 }

@@ -18,6 +18,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/vector_pool.hpp"
+#include "runtime/training/learner_factory.hpp"
 #include "runtime/training/micro_step.hpp"
 #include "runtime/training/plateau.hpp"
 #include "runtime/training/state_table.hpp"
@@ -101,6 +102,9 @@ public:
   }
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;
+  /// What was taken last is in no update: it counts toward the next one. Returns its Σb, or 0 if
+  /// this learner cannot take it back, so that it is lost.
+  virtual std::uint64_t take_back() { return 0; }
   /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
   /// Whether a pass adds to the only copy of the accumulated gradient. If so, the gradient can only
@@ -123,7 +127,8 @@ public:
 
   // -- whole states; the computing thread ---------------------------------------------------------
 
-  /// SHA-256 over the parameters' bytes: equal exactly for equal models.
+  /// SHA-256 over the bytes of the parameters and of what an outer optimizer keeps for them
+  /// (state_table::shared_count): equal exactly for equal models.
   [[nodiscard]] digest parameters_digest() const;
   /// Writes a copy of all tensors, without learning rates or epoch, to `to` at offset `at` (layout:
   /// state_table.hpp). Fails with ec::io_error.
@@ -143,6 +148,13 @@ public:
   /// caller to fill.
   [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
   status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
+};
+
+/// A learner whose optimizer steps with each micro-batch: for strategies with inner_rule::step.
+class stepping_learner : public learner {
+public:
+  /// One optimizer step with the accumulated gradient, which is emptied. The computing thread.
+  virtual void step_locally(double lr) = 0;
 };
 
 /// x + mean − snapshot: what was learned since the snapshot remains (INV-5). Exactly the mean if
@@ -186,8 +198,5 @@ void merge_buffers_in(const state_table& table, Read read, Write write, std::spa
     write(i, std::span<const float>{values});
   }
 }
-
-/// Creates the learner on the thread that will use it. Fails with a sentence for the operator.
-using learner_factory = std::function<result<std::unique_ptr<learner>>()>;
 
 } // namespace waggle

@@ -16,16 +16,11 @@ inline float moved_towards(float x, float mean, double alpha) {
   return static_cast<float>(from + alpha * (static_cast<double>(mean) - from));
 }
 
-/// A learner for strategies with inner_rule::step: its optimizer steps with each micro-batch, and
-/// its tensors are averaged. They can be copied at any time, also in the middle of a pass, because
-/// passes only read them (or the learner keeps a copy for this); `values_` guards them while they
-/// change.
-class local_learner : public learner {
+/// A stepping learner whose tensors are averaged. They can be copied at any time, also in the
+/// middle of a pass, because passes only read them (or the learner keeps a copy for this).
+/// Implementations hold `values_` while tensors change, in `step_locally` and `apply`.
+class local_learner : public stepping_learner {
 public:
-  /// One optimizer step with the accumulated gradient, which is emptied. The computing thread.
-  /// Implementations hold `values_` while tensors change, here and in `apply`.
-  virtual void step_locally(double lr) = 0;
-
   /// Adds a change to the tensors with these indices in `tensors()`, whose values stand one after
   /// another in both vectors: see `changed`. The computing thread.
   virtual void add_change(std::span<const std::size_t> which, std::span<const float> mean,

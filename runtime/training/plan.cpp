@@ -130,7 +130,7 @@ private:
   [[nodiscard]] bool may_begin(std::size_t i) const {
     if (tracks_[i].under_way || now_.members < lanes_[i].quorum)
       return false;
-    if (now_.gradient_in_use && lanes_[i].what == lane_content::gradient)
+    if (now_.gradient_in_use && lanes_[i].what != lane_content::parameters)
       return false;
     return makes_boundaries(i) ? epoch_is_due(i) : grid_is_due(i);
   }

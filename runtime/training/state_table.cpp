@@ -35,17 +35,19 @@ int group_of(const state_tensor& tensor) {
   switch (tensor.what) {
     case state_tensor::kind::parameter:
       return 0;
+    case state_tensor::kind::outer:
+      return 1;
     case state_tensor::kind::statistic:
     case state_tensor::kind::square:
-      return 1;
-    case state_tensor::kind::buffer:
       return 2;
-    case state_tensor::kind::metric:
+    case state_tensor::kind::buffer:
       return 3;
-    case state_tensor::kind::gradient:
+    case state_tensor::kind::metric:
       return 4;
+    case state_tensor::kind::gradient:
+      return 5;
   }
-  return 5;
+  return 6;
 }
 
 /// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
@@ -97,6 +99,8 @@ state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move
     values_ += t.elements();
     if (t.what == state_tensor::kind::parameter)
       parameters_ = values_;
+    if (group_of(t) <= 1)
+      shared_ = values_;
     if (t.what == state_tensor::kind::buffer)
       buffers_ += t.elements();
     if (t.what == state_tensor::kind::metric)
@@ -195,8 +199,8 @@ result<state_table> read_rows(byte_span begin, std::uint64_t values_max) {
     auto length = rows.get<std::uint16_t>();
     t.name = std::string{rows.get_raw(length)};
     auto dimensions = rows.get<std::uint8_t>();
-    if (!rows.ok() || kind > 5 || length > name_bytes_max || dimensions > dimensions_max
-        || tensors.size() == tensors_max)
+    if (!rows.ok() || kind > static_cast<std::uint8_t>(state_tensor::kind::outer)
+        || length > name_bytes_max || dimensions > dimensions_max || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)
       t.shape.push_back(rows.get<std::uint64_t>());
@@ -244,6 +248,23 @@ result<state_table> read_state_table(byte_span image) {
 
 result<state_table> read_table_only(byte_span begin) {
   return read_rows(begin, std::uint64_t{1} << 48U);
+}
+
+result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
+  constexpr std::uint64_t table_bytes_max = 64U << 20U;
+  if (from.size() < at + fixed_bytes)
+    return malformed("it is cut off");
+  auto left = from.size() - at;
+  std::vector<std::byte> begin(fixed_bytes);
+  if (auto read = from.read(at, begin); !read)
+    return read.error();
+  auto table = byte_reader{byte_span{begin}.subspan(fixed_bytes - 8)}.get<std::uint64_t>();
+  if (table > std::min(table_bytes_max, left - fixed_bytes))
+    return malformed("it is cut off");
+  begin.resize(fixed_bytes + static_cast<std::size_t>(table));
+  if (auto read = from.read(at, begin); !read)
+    return read.error();
+  return read_rows(begin, left / sizeof(float));
 }
 
 std::string how_tables_differ(const state_table& theirs, const state_table& ours) {

@@ -19,7 +19,8 @@ struct state_tensor {
     square,    // a statistic that is never negative: the optimizer takes its root
     buffer,    // changed by passes instead of updates, as the running mean of a normalization
     metric,    // the last mean of a value that passes report beside the gradient, as the loss
-    gradient   // of this peer's last step (averaged_gradients.hpp)
+    gradient,  // of this peer's last step (averaged_gradients.hpp)
+    outer      // kept by an outer optimizer for a parameter (strategies/diloco.hpp)
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -47,8 +48,8 @@ struct state_tensor {
 class state_table {
 public:
   state_table() = default;
-  /// REQUIRES: parameters come first, then statistics, buffers, metrics, gradients; every tensor
-  /// has values.
+  /// REQUIRES: parameters come first, then those of an outer optimizer, statistics, buffers,
+  /// metrics, gradients; every tensor has values.
   explicit state_table(std::vector<state_tensor> tensors);
 
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
@@ -57,6 +58,9 @@ public:
   /// The index of the first value of tensor i among all values.
   [[nodiscard]] std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
   [[nodiscard]] std::uint64_t parameter_count() const { return parameters_; }
+  /// The first values, which peers that share them hold byte for byte at an epoch: the parameters
+  /// and what an outer optimizer keeps for them.
+  [[nodiscard]] std::uint64_t shared_count() const { return shared_; }
   [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; } // values, as above
   [[nodiscard]] std::uint64_t metric_count() const { return metrics_; }
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
@@ -83,6 +87,7 @@ private:
   std::vector<state_tensor> tensors_;
   std::vector<std::uint64_t> offsets_;
   std::uint64_t parameters_ = 0;
+  std::uint64_t shared_ = 0;
   std::uint64_t buffers_ = 0;
   std::uint64_t metrics_ = 0;
   std::uint64_t values_ = 0;
@@ -94,6 +99,8 @@ private:
 result<state_table> read_state_table(byte_span image);
 /// The same of an image of which only the beginning, with the whole table, is at hand.
 result<state_table> read_table_only(byte_span begin);
+/// The same of the image that begins at `at` of `from`. Fails with ec::io_error, too.
+result<state_table> read_table_in(const byte_source& from, std::uint64_t at);
 /// Why a state with the table `theirs` is of no use to a learner with `ours`, and with which
 /// options it would be. Half a sentence.
 std::string how_tables_differ(const state_table& theirs, const state_table& ours);

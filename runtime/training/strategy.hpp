@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/training/learner_factory.hpp"
+#include "runtime/training/named_number.hpp"
 #include "runtime/training/schedule_clock.hpp"
 
 namespace waggle {
@@ -155,18 +157,6 @@ strategy delayed_gradients(std::uint64_t target_batch);
 strategy local_updates(lane_clock due, std::vector<std::string> statistics = {},
                        bool delayed = true);
 
-struct streaming_options {
-  std::uint32_t fragments = 2;
-  std::uint64_t every = 100; // own steps between two rounds of one fragment
-  std::uint64_t overlap = 0; // own steps from the start of a round to its merge; 0: rounds block
-  double outer_rate = 0.7;
-  double keep_local = 0; // share of the local parameters that an outer step keeps
-};
-
-/// DiLoCo with one lane per fragment, evenly offset in time (arXiv:2501.18512).
-/// REQUIRES: every is a multiple of fragments, and overlap < every: one flight per fragment.
-strategy streaming_diloco(const streaming_options& options);
-
 /// The options from which a strategy is made; each strategy uses its own.
 struct strategy_settings {
   /// collaborative, local-updates: samples of all peers from one round to the next.
@@ -180,23 +170,44 @@ struct strategy_settings {
   std::uint64_t steps_in_epoch = 0;   // decentralized: schedule_clock
   std::vector<std::string> statistics{};
   bool average_gradients = false; // the strategies that average parameters: lane::gradients
+  /// Of the strategy itself (strategy_row::numbers), in the order of its row; none: the defaults.
+  std::vector<double> numbers{};
 };
 
-/// A strategy of `waggle train`.
+/// A strategy of `waggle train`: everything that the rest of the program knows about it. Each has a
+/// file in strategies/.
 struct strategy_row {
   std::string_view name;
   std::string_view help; // one sentence
   strategy (*make)(const strategy_settings& settings);
-  bool averages_parameters; // and so uses delay_state, statistics and average_gradients
-  bool counts_steps;        // boundaries follow steps_period and time_period, not the target batch
+  bool averages_parameters;             // and so uses delay_state, statistics and average_gradients
+  bool counts_steps;                    // boundaries follow steps, not the target batch
   std::string_view optimizer;           // the only one that it is for; empty: any
   std::string_view averaged_statistics; // unless others are named
+  /// The numbers that may stand behind its name: "diloco:steps=50". Each has a default.
+  std::span<const named_number> numbers{};
+  /// Makes the learners of this strategy from those that step locally; null: they are as they are.
+  learner_factory (*learners)(learner_factory make, const strategy_settings& settings) = nullptr;
+
+  /// Whether the optimizer steps with each pass, instead of once an epoch with a mean gradient.
+  [[nodiscard]] bool steps_each_pass() const { return averages_parameters || learners != nullptr; }
+  /// The number with this name. REQUIRES: the row has it.
+  [[nodiscard]] double number(const strategy_settings& settings, std::string_view of) const;
 };
 
 /// All strategies.
 std::span<const strategy_row> strategy_table();
-/// Null if there is no strategy with this name.
-const strategy_row* find_strategy(std::string_view name);
+/// The strategy that a text such as "diloco:steps=50" names; null if there is none.
+const strategy_row* find_strategy(std::string_view text);
+/// The numbers in such a text, in the order of the row. Fails with ec::bad_config and half a
+/// sentence.
+result<std::vector<double>> strategy_numbers(std::string_view text);
+/// The same text for the same numbers: the name, and the numbers that are not the defaults.
+std::string strategy_text(const strategy_row& row, const std::vector<double>& numbers);
+/// The learners of a strategy from those that step locally. REQUIRES: `text` has been read.
+learner_factory with_strategy(learner_factory make, std::string_view text);
+/// The strategies with their numbers, defaults and sentences.
+std::string strategy_help();
 
 /// The inputs on which a strategy may depend when it changes at a boundary.
 struct training_history {

@@ -42,7 +42,9 @@ void trained_model::add_change(const averaged_tensors& averaged, std::span<const
 }
 
 void trained_model::step_locally(double learning_rate) {
-  local().step_locally(learning_rate);
+  auto* steps = dynamic_cast<stepping_learner*>(learner_.get());
+  WAGGLE_CHECK(steps != nullptr, "the learner cannot step locally");
+  steps->step_locally(learning_rate);
   parameters_.reset();
 }
 

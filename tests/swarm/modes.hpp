@@ -47,6 +47,18 @@ inline const mode modes[] = {
    },
    true, false, true},
   {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
+  {"Diloco", [](training_config& c) { local(c, "diloco:steps=6"); }, true},
+  {"DilocoOverlapped", [](training_config& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
+  {"DilocoLowRank",
+   [](training_config& c) {
+     local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
+     c.how.coding = {2, 0.4};
+   },
+   true, true},
+  {.name = "DilocoAdam",
+   .set = [](training_config& c) { local(c, "diloco:steps=6"); },
+   .equal_parameters = true,
+   .adam = true},
   {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, true},
   {"DelayedGradientsAndSteps",
    [](training_config& c) {
@@ -192,6 +204,7 @@ inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint
       return std::unique_ptr<learner>{std::move(made)};
     },
     config.training->training.how.average_gradients);
+  make = with_strategy(std::move(make), config.training->training.strategy);
   config.training->make_learner =
     with_plateau(std::move(make), config.training->training.schedule.plateau());
   if (config.training->training.many_groups) {

@@ -191,6 +191,7 @@ protected:
     };
     auto settings = config.value_or(defaults());
     factory = with_averaged_gradients(std::move(factory), settings.how.average_gradients);
+    factory = with_strategy(std::move(factory), settings.strategy);
     factory = with_plateau(std::move(factory), settings.schedule.plateau());
     if (!config && i > 0)
       settings.join_timeout = 5s; // the first one begins the run

@@ -67,7 +67,8 @@ TEST_F(Vectors, AreParametersAndTheStatisticsThatAreNamed) {
 TEST_F(Vectors, AreAveragedAsChangesIfTheyAreParameters) {
   for (const auto& row : strategy_table()) {
     auto config = defaults();
-    config.strategy = row.name;
+    config.strategy =
+      row.numbers.empty() ? std::string{row.name} : std::string{row.name} + ":steps=4";
     config.how.steps_period = 4;
     auto& m = add_started(config);
     pass_until([&] { return m.questions.size() >= 3; });

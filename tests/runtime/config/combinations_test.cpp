@@ -1,5 +1,7 @@
 // Options that contradict or need each other.
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -294,7 +296,7 @@ TEST(Options, PlateauNeedsTheLossOfTheSwarm) {
     auto optimizer = row.optimizer.empty() ? std::string{"adamw"} : std::string{row.optimizer};
     auto said =
       refusal({{"strategy", name}, {"schedule", "plateau:patience=3"}, {"optimizer", optimizer}});
-    if (row.averages_parameters)
+    if (row.steps_each_pass())
       EXPECT_THAT(said, AllOf(HasSubstr("--schedule plateau"), HasSubstr("--strategy " + name),
                               HasSubstr("use --strategy collaborative")));
     else
@@ -352,6 +354,38 @@ TEST(Options, AveragedGradientsAreForStrategiesThatAverageParameters) {
                  {"average-gradients", {"true", "--average-gradients"}}};
   EXPECT_TRUE(strategy_settings_of(*resolve({}, {}, given)).average_gradients);
   EXPECT_FALSE(strategy_settings_of({}).average_gradients);
+}
+
+TEST(Options, DilocoHasNumbersOfItsOwn) {
+  auto with = [](settings others) {
+    others.insert({"strategy", {"diloco:steps=50", "--strategy"}});
+    return resolve({}, {}, others);
+  };
+  auto said = [&](const char* name, const char* value) {
+    auto options = with({{name, {value, std::string{"--"} + name}}});
+    return options ? std::string{} : options.error().detail;
+  };
+  for (auto [name, value, cure] :
+       {std::array{"target-batch-size", "64", "diloco:steps=N"},
+        std::array{"averaging-steps-period", "3", "diloco:steps=N"},
+        std::array{"total-steps-in-epoch", "9", "leave it out"},
+        std::array{"average-state-every", "2", "diloco:steps=N"},
+        std::array{"delay-grad-averaging", "true", "diloco:overlap=N"},
+        std::array{"delay-optimizer-step", "true", "needs the step before it"},
+        std::array{"reuse-grad-buffers", "true", "leave it out"},
+        std::array{"average-gradients", "true", "leave it out"},
+        std::array{"average-opt-statistics", "exp_avg_sq", "leave it out"},
+        std::array{"groups", "moshpit", "share one anchor"}})
+    EXPECT_THAT(said(name, value), HasSubstr(cure)) << name;
+  for (auto [name, value] :
+       {std::array{"low-rank", "4"}, std::array{"max-epoch-difference", "3"},
+        std::array{"averaging-time-period", "2s"}, std::array{"codec", "float16"},
+        std::array{"optimizer", "muon"}, std::array{"error-feedback", "true"}})
+    EXPECT_EQ(said(name, value), "") << name;
+  EXPECT_THAT(refusal({{"strategy", "diloco:steps=5,overlap=5"}}), HasSubstr("lower overlap"));
+  auto options = with({});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(strategy_settings_of(*options).numbers.front(), 50);
 }
 
 TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {

@@ -5,6 +5,7 @@
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/training/pending_changes.hpp"
+#include "tests/runtime/training/streaming.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -46,14 +47,18 @@ TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
   EXPECT_EQ((*gradient)->infos()->front().role, tensor_role::gradient);
 }
 
-TEST(AveragedTensors, LanesOfProgressAndOfFragmentsAreRefused) {
+TEST(AveragedTensors, ProgressIsAGradientOfManySteps) {
   auto progress = averaged_tensors::of(adam, streaming_diloco({.fragments = 1}).lanes.front());
-  ASSERT_FALSE(progress.ok()) << "they are not the parameters";
-  EXPECT_EQ(progress.error().code, ec::bad_config);
-  EXPECT_THAT(progress.error().detail, HasSubstr("lanes of progress"));
-  auto half = averaging({});
-  half.part.count = 2;
-  EXPECT_FALSE(averaged_tensors::of(adam, half).ok());
+  auto gradient = averaged_tensors::of(adam, collaborative(1).lanes.front());
+  ASSERT_TRUE(progress.ok() && gradient.ok());
+  EXPECT_EQ((*progress)->value_count(), (*gradient)->value_count());
+  EXPECT_EQ((*progress)->infos()->front().role, tensor_role::gradient);
+}
+
+TEST(AveragedTensors, LanesOfFragmentsAreRefused) {
+  auto fragment = averaged_tensors::of(adam, streaming_diloco({.fragments = 2}).lanes.front());
+  ASSERT_FALSE(fragment.ok());
+  EXPECT_EQ(fragment.error().code, ec::bad_config);
 }
 
 TEST(AveragedTensors, EndWithTheStepsIfTheRoundCountsThem) {

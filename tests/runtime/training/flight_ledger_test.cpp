@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
+#include "tests/runtime/training/streaming.hpp"
 
 namespace waggle {
 namespace {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/runtime/training/streaming.hpp"
+
 namespace waggle {
 namespace {
 

@@ -3,13 +3,18 @@
 #include <fstream>
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/runtime/training/lock_step.hpp"
+#include "tests/runtime/training/streaming.hpp"
 
 namespace waggle {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// The run that a recorded trajectory belongs to.
 struct recorded {
@@ -232,7 +237,7 @@ TEST(Strategies, OfARunHaveOneLaneThatMakesTheBoundaries) {
     EXPECT_TRUE(table.lanes.front().due.makes_boundaries()) << row.name;
     bool parameters = table.lanes.front().what == lane_content::parameters;
     EXPECT_EQ(parameters, row.averages_parameters) << row.name;
-    EXPECT_EQ(parameters, table.inner == inner_rule::step) << row.name;
+    EXPECT_EQ(row.steps_each_pass(), table.inner == inner_rule::step) << row.name;
   }
 }
 
@@ -254,6 +259,24 @@ TEST(Strategies, FollowTheirSettings) {
       EXPECT_TRUE(row.make({.average_gradients = true}).lanes[0].gradients) << row.name;
       EXPECT_FALSE(row.make({}).lanes[0].gradients) << row.name;
     }
+}
+
+TEST(Strategies, StandWithTheirNumbers) {
+  auto text = [](std::string_view written) {
+    auto numbers = strategy_numbers(written);
+    return numbers ? strategy_text(*find_strategy(written), *numbers) : numbers.error().detail;
+  };
+  EXPECT_EQ(text("diloco"), "diloco");
+  EXPECT_EQ(text("diloco:steps=100"), "diloco") << "the default";
+  EXPECT_EQ(text("diloco: outer-rate=1 ,steps=25"), "diloco:steps=25,outer-rate=1");
+  EXPECT_THAT(text("diloco:steps=0"),
+              AllOf(HasSubstr("between 1 and"), HasSubstr("the default is 100")));
+  EXPECT_THAT(text("diloco:outer-momentum=1"), HasSubstr("between 0 and 0.9999"));
+  EXPECT_THAT(text("diloco:outer-rate=nan"), HasSubstr("no finite number"));
+  EXPECT_THAT(text("diloco:step=5"), HasSubstr("the nearest is steps"));
+  EXPECT_THAT(text("collaborative:steps=5"), HasSubstr("it takes none"));
+  EXPECT_THAT(text("dilco"), HasSubstr("the nearest is diloco"));
+  EXPECT_THAT(strategy_help(), HasSubstr("diloco:steps=100,outer-rate=0.7"));
 }
 
 TEST(Strategies, NeedFragmentsThatDivideThePeriod) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/runtime/training/streaming.hpp"
+
 namespace waggle {
 namespace {
 

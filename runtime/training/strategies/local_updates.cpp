@@ -1,0 +1,74 @@
+#include "runtime/training/strategies/strategies.hpp"
+
+namespace waggle {
+
+strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool delayed) {
+  lane parameters;
+  parameters.what = lane_content::parameters;
+  parameters.statistics = std::move(statistics);
+  parameters.due = due;
+  if (delayed)
+    parameters.overlap.ends = lane_overlap::until::it_arrives;
+  parameters.merge.how = lane_merge::rule::add_change;
+  // The mean of a single peer's parameters changes nothing, but its epochs have to end, too.
+  parameters.quorum = due.makes_boundaries() ? 1 : 2;
+  parameters.on_failure = failure_rule::skip;
+  return {inner_rule::step, {parameters}, consistency_rule::approximate};
+}
+
+namespace {
+
+strategy averaging_parameters(lane_clock due, const strategy_settings& s) {
+  auto made = local_updates(due, s.statistics, s.delay_state);
+  made.lanes.front().gradients = s.average_gradients;
+  return made;
+}
+
+strategy make_by_samples(const strategy_settings& s) {
+  auto made = averaging_parameters({lane_clock::unit::swarm_samples, s.target_batch, 0, 0}, s);
+  made.schedule.epochs_per_round = s.epochs_per_round;
+  return made;
+}
+
+strategy make_by_steps(const strategy_settings& s) {
+  auto made =
+    averaging_parameters({lane_clock::unit::first_peer, s.steps_period, 0, s.time_period}, s);
+  made.schedule.steps_in_epoch = s.steps_in_epoch;
+  made.lanes.front().counts_steps = s.steps_in_epoch > 0;
+  return made;
+}
+
+} // namespace
+
+const strategy_row strategies::local_updates{
+  "local-updates",
+  "Each peer steps at once; parameters are averaged every --target-batch-size samples, or every "
+  "--average-state-every times as many.",
+  make_by_samples,
+  true,
+  false,
+  "",
+  ""};
+
+const strategy_row strategies::decentralized{
+  "decentralized",
+  "Each peer steps at once; parameters are averaged every --averaging-steps-period.",
+  make_by_steps,
+  true,
+  true,
+  "",
+  ""};
+
+const strategy_row strategies::decentralized_sgd{
+  "decentralized-sgd", "The same with SGD.", make_by_steps, true, true, "sgd", ""};
+
+const strategy_row strategies::decentralized_adam{
+  "decentralized-adam",
+  "The same with Adam, whose exp_avg_sq is averaged, too.",
+  make_by_steps,
+  true,
+  true,
+  "adam",
+  "exp_avg_sq"};
+
+} // namespace waggle

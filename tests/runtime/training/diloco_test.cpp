@@ -1,0 +1,266 @@
+#include "runtime/training/strategies/diloco.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "runtime/training/averaged_tensors.hpp"
+#include "runtime/training/local_learner.hpp"
+#include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/strategy.hpp"
+#include "tests/support/toy_learner.hpp"
+
+namespace waggle {
+namespace {
+
+using testing::make_toy_learner;
+using testing::toy_options;
+
+constexpr double rate = 0.05; // of the inner optimizer
+
+std::unique_ptr<learner> anchored(const outer_rule& rule, const toy_options& toy = {}) {
+  auto made = with_anchor(
+    [toy]() -> result<std::unique_ptr<learner>> { return {make_toy_learner(toy)}; }, rule)();
+  EXPECT_TRUE(made.ok());
+  return std::move(made).value();
+}
+
+void pass(learner& model) {
+  ASSERT_TRUE(model.accumulate().finite);
+  dynamic_cast<stepping_learner&>(model).step_locally(rate);
+}
+
+std::vector<float> tensor(const learner& model, std::string_view name) {
+  for (std::size_t i = 0; i < model.tensors().size(); ++i)
+    if (model.tensors()[i].name == name) {
+      std::vector<float> values(model.tensors()[i].elements());
+      model.read_tensor(i, values);
+      return values;
+    }
+  ADD_FAILURE() << name;
+  return {};
+}
+
+/// θ, which the state does not show.
+std::vector<float> own(learner& model) {
+  return tensor(dynamic_cast<wraps_learner&>(model).wrapped(), "weights");
+}
+
+std::vector<float> plain(int passes, const toy_options& toy = {}) {
+  auto model = make_toy_learner(toy);
+  for (int i = 0; i < passes; ++i)
+    pass(*model);
+  return tensor(*model, "weights");
+}
+
+/// Takes the progress, which is of so many samples.
+std::shared_ptr<const float_vector> take(learner& model, vector_pool& vectors,
+                                         std::uint64_t samples) {
+  auto taken = model.take_mean_vector(vectors);
+  EXPECT_EQ(taken.samples, samples);
+  return taken.values;
+}
+
+struct AnchoredLearner : ::testing::Test {
+  std::shared_ptr<vector_pool> vectors = vector_pool::make(4);
+};
+
+TEST_F(AnchoredLearner, TheOuterStepIsThatOfNesterov) {
+  auto model = anchored({});
+  auto start = tensor(*model, "weights");
+  const double expected[] = {-1.33, -3.227, -5.6343}; // spec/optimizer.md §8, Δ = 1 three times
+  for (double x : expected) {
+    model->apply(std::vector<float>(start.size(), 1.0F), 0);
+    auto now = tensor(*model, "weights");
+    for (std::size_t i = 0; i < now.size(); ++i)
+      EXPECT_NEAR(now[i] - start[i], x, 1e-4);
+  }
+  EXPECT_NEAR(tensor(*model, "outer/momentum/weights").front(), 2.71, 1e-5);
+  EXPECT_EQ(own(*model), tensor(*model, "weights")) << "it has made no step of its own";
+}
+
+TEST_F(AnchoredLearner, WithoutNesterovTheMomentumIsTheStep) {
+  auto model = anchored({1, 0.5, false});
+  auto start = tensor(*model, "weights");
+  for (double x : {-1.0, -2.5}) {
+    model->apply(std::vector<float>(start.size(), 1.0F), 0);
+    EXPECT_NEAR(tensor(*model, "weights").front() - start.front(), x, 1e-5);
+  }
+}
+
+TEST_F(AnchoredLearner, TheGradientIsTheProgressOfSeveralSteps) {
+  auto model = anchored({});
+  auto anchor = tensor(*model, "weights");
+  for (int i = 0; i < 3; ++i)
+    pass(*model);
+  EXPECT_EQ(own(*model), plain(3)) << "the inner steps are those of the plain loop";
+  EXPECT_EQ(tensor(*model, "weights"), anchor) << "the run's model has not moved";
+  EXPECT_EQ(model->accumulated_samples(), 12U);
+  auto progress = take(*model, *vectors, 12);
+  for (std::size_t i = 0; i < anchor.size(); ++i)
+    EXPECT_EQ((*progress)[i], anchor[i] - own(*model)[i]);
+  EXPECT_EQ(model->accumulated_samples(), 0U);
+}
+
+TEST_F(AnchoredLearner, OnePeerAtRateOneAndWithoutMomentumIsThePlainLoopBitForBit) {
+  auto model = anchored({1, 0, true});
+  EXPECT_EQ(model->tensors().shared_count(), model->tensors().parameter_count());
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 5; ++i)
+      pass(*model);
+    auto progress = take(*model, *vectors, 20);
+    model->apply(std::span<const float>{*progress}.first(model->parameter_count()), 0);
+  }
+  EXPECT_EQ(tensor(*model, "weights"), plain(100));
+  EXPECT_EQ(own(*model), plain(100));
+}
+
+TEST_F(AnchoredLearner, WhatWasLearnedSinceTheCopyStays) {
+  auto model = anchored({});
+  for (int i = 0; i < 3; ++i)
+    pass(*model);
+  auto progress = take(*model, *vectors, 12);
+  auto copy = own(*model);
+  pass(*model); // while the round runs
+  auto before = own(*model);
+  model->apply(std::vector<float>(progress->size(), 0.5F), 0);
+  auto anchor = tensor(*model, "weights");
+  for (std::size_t i = 0; i < copy.size(); ++i)
+    EXPECT_NEAR(own(*model)[i] - anchor[i], before[i] - copy[i], 1e-6);
+  EXPECT_EQ(model->accumulated_samples(), 4U) << "of the pass that was not in the mean";
+}
+
+TEST_F(AnchoredLearner, ProgressThatIsInNoUpdateCountsTowardTheNext) {
+  auto model = anchored({});
+  pass(*model);
+  (void)take(*model, *vectors, 4);
+  pass(*model);
+  EXPECT_EQ(model->take_back(), 4U);
+  EXPECT_EQ(model->take_back(), 0U) << "once";
+  auto anchor = tensor(*model, "weights");
+  auto progress = take(*model, *vectors, 8);
+  for (std::size_t i = 0; i < anchor.size(); ++i)
+    EXPECT_EQ((*progress)[i], anchor[i] - plain(2)[i]);
+}
+
+TEST_F(AnchoredLearner, AnUpdateOfOthersMovesThePeersOwnParameters) {
+  auto model = anchored({1, 0, true});
+  pass(*model);
+  auto anchor = tensor(*model, "weights");
+  auto theta = own(*model);
+  model->apply(std::vector<float>(anchor.size(), 0.25F), 0); // without our progress
+  for (std::size_t i = 0; i < theta.size(); ++i) {
+    EXPECT_NEAR(own(*model)[i], theta[i] - 0.25F, 1e-6);
+    EXPECT_EQ(tensor(*model, "weights")[i], anchor[i] - 0.25F);
+  }
+  EXPECT_EQ(model->accumulated_samples(), 4U);
+}
+
+TEST_F(AnchoredLearner, DroppedProgressMakesTheParametersTheAnchor) {
+  auto model = anchored({});
+  pass(*model);
+  EXPECT_EQ(model->drop_gradient(), 4U);
+  EXPECT_EQ(take(*model, *vectors, 0)->front(), 0.0F);
+  auto anchor = tensor(*model, "weights");
+  ASSERT_TRUE(model->accumulate().finite); // the next pass begins from the anchor
+  EXPECT_EQ(own(*model), anchor);
+}
+
+TEST_F(AnchoredLearner, ParametersThatAreNotFiniteAreReplacedByTheAnchor) {
+  auto model = anchored({});
+  auto& inner = dynamic_cast<wraps_learner&>(*model).wrapped();
+  pass(*model);
+  inner.write_tensor(0, std::vector<float>(8, std::numeric_limits<float>::infinity()));
+  (void)take(*model, *vectors, 4);
+  EXPECT_EQ(model->take_back(), 4U);
+  EXPECT_EQ(model->drop_gradient(), 4U);
+  pass(*model);
+  for (float x : own(*model))
+    EXPECT_TRUE(std::isfinite(x));
+}
+
+TEST_F(AnchoredLearner, AJoinerMakesTheSameOuterStepAsItsDonor) {
+  auto donor = anchored({}, {.data_seed = 1});
+  for (int round = 0; round < 3; ++round) {
+    pass(*donor);
+    auto progress = take(*donor, *vectors, 4);
+    donor->apply(std::span<const float>{*progress}.first(donor->parameter_count()), 0);
+  }
+  pass(*donor); // in the middle of a round
+  auto state = donor->save_state(0);
+  auto joiner = anchored({}, {.init_seed = 99, .data_seed = 2});
+  ASSERT_TRUE(joiner->load_state(state).ok());
+  EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+  EXPECT_EQ(own(*joiner), tensor(*donor, "weights")) << "it begins at the anchor";
+  EXPECT_EQ(tensor(*joiner, "momentum_buffer/weights"), tensor(*donor, "momentum_buffer/weights"));
+  std::vector<float> mean(joiner->parameter_count(), 0.125F);
+  donor->apply(mean, 0);
+  joiner->apply(mean, 0);
+  EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+}
+
+TEST_F(AnchoredLearner, AStateThatIsLoadedMovesProgressWithIt) {
+  auto ahead = anchored({});
+  ahead->apply(std::vector<float>(ahead->parameter_count(), 0.5F), 0);
+  auto model = anchored({});
+  pass(*model);
+  auto anchor = tensor(*model, "weights");
+  auto progress = own(*model);
+  ASSERT_TRUE(model->load_state(ahead->save_state(0)).ok());
+  for (std::size_t i = 0; i < anchor.size(); ++i)
+    EXPECT_NEAR(own(*model)[i] - tensor(*model, "weights")[i], progress[i] - anchor[i], 1e-6);
+  EXPECT_EQ(model->accumulated_samples(), 4U);
+}
+
+TEST_F(AnchoredLearner, DigestsCoverTheAnchorAndItsMomentumOnly) {
+  auto model = anchored({});
+  auto before = model->parameters_digest();
+  pass(*model);
+  EXPECT_EQ(model->parameters_digest(), before) << "a step of its own";
+  auto other = anchored({});
+  other->write_tensor(1, std::vector<float>(8, 1.0F)); // the momentum
+  EXPECT_NE(other->parameters_digest(), before);
+}
+
+TEST_F(AnchoredLearner, StoppedAfterAnyPassItContinuesBitForBit) {
+  for (int stop = 0; stop <= 7; ++stop) {
+    auto passes_of = [&](learner& model, int from, int to) {
+      for (int i = from; i < to; ++i) {
+        pass(model);
+        if (i % 3 != 2)
+          continue;
+        auto progress = model.take_mean_vector(*vectors).values;
+        model.apply(std::span<const float>{*progress}.first(model.parameter_count()), 0);
+      }
+    };
+    auto whole = anchored({});
+    passes_of(*whole, 0, 9);
+    auto first = anchored({});
+    passes_of(*first, 0, stop);
+    auto second = anchored({});
+    ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
+    auto& left = *resumable_of(*first);
+    auto& resumes = *resumable_of(*second);
+    ASSERT_TRUE(resumes.load_position(left.position()).ok());
+    if (auto partial = left.copy_gradient(); partial.samples > 0) {
+      ASSERT_TRUE(resumes.load_gradient(partial).ok());
+    }
+    passes_of(*second, stop, 9);
+    EXPECT_EQ(second->save_state(0), whole->save_state(0)) << "after " << stop;
+    EXPECT_EQ(own(*second), own(*whole)) << "after " << stop;
+  }
+}
+
+TEST_F(AnchoredLearner, ALearnerThatCannotStepLocallyIsRefused) {
+  auto made = with_anchor(
+    []() -> result<std::unique_ptr<learner>> {
+      return failure{ec::bad_config, "no model"};
+    },
+    {})();
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().detail, "no model");
+}
+
+} // namespace
+} // namespace waggle
