@@ -24,6 +24,7 @@
 #include "runtime/training/local_learner.hpp"
 #include "runtime/training/loss_record.hpp"
 #include "runtime/training/merge_age.hpp"
+#include "runtime/training/pass_barrier.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/pending_changes.hpp"
 #include "runtime/training/plan.hpp"
@@ -183,6 +184,10 @@ private:
   [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
   /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
   [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
+  /// Whether an epoch has one pass of each member.
+  [[nodiscard]] bool waits_for_members() const {
+    return averages().due.counts == lane_clock::unit::each_member;
+  }
   /// Whether a round runs that passes wait for.
   [[nodiscard]] bool is_blocked() const {
     return round_runs() && averages().overlap.blocks() && !searches();
@@ -278,7 +283,8 @@ private:
   [[nodiscard]] std::uint64_t samples_of_others() const;
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
-  [[nodiscard]] situation present() const;
+  [[nodiscard]] situation present();
+  std::size_t members_missing();
   [[nodiscard]] pass_decision next_pass() const;
   [[nodiscard]] pass_decision pass_during_round() const;
   [[nodiscard]] std::uint64_t swarm_time() const;
@@ -380,6 +386,7 @@ private:
   std::uint64_t resumed_passes_ = 0;  // the same of passes_ended_
   std::uint64_t boundary_time_ = 0;   // swarm_time() then
   steady_time counting_since_;        // the last boundary
+  pass_barrier barrier_;
   std::uint64_t rounds_ = 0;          // number of the last one begun
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
   std::vector<peer_id> lost_members_; // of that group

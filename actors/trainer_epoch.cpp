@@ -60,6 +60,20 @@ std::uint64_t trainer::samples_of_others() const {
   return sum;
 }
 
+/// The other members that train and have not reported a pass of this epoch, as far as it waits for
+/// them.
+std::size_t trainer::members_missing() {
+  std::vector<peer_id> without;
+  for (const auto& peer : view_.peers) {
+    const auto& in = group_.members;
+    bool trains = peer.who.id != ctx_.record.id && !peer.claim.auxiliary && !peer.claim.reduces_only
+                  && std::find(in.begin(), in.end(), peer.who.id) != in.end();
+    if (trains && !(counts_here(peer) && peer.samples > 0))
+      without.push_back(peer.who.id);
+  }
+  return barrier_.missing(without, now());
+}
+
 /// Milliseconds of the clock that all peers share.
 std::uint64_t trainer::swarm_time() const {
   return static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now())) / 1'000'000;
@@ -74,17 +88,19 @@ void trainer::begin_counting() {
   if (auto grid = averages().due.grid; grid != 0)
     boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
   counting_since_ = now();
+  barrier_.begin(now());
   claims_.begin_epoch(now());
 }
 
 /// The input of the pure functions that decide (runtime/training/plan.hpp).
-situation trainer::present() const {
+situation trainer::present() {
   situation now;
   now.own_steps = status_.steps;
   now.own_samples = at_.in_step() ? own_samples() : 0;
   // While a round runs, the others have not reported anything toward the next boundary.
   now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
   now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
+  now.members_missing = waits_for_members() ? members_missing() : 0;
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
   now.round_called = called_ || serves_groups();

@@ -11,6 +11,7 @@ namespace waggle {
 namespace {
 
 constexpr auto report_interval = 2ms;
+constexpr auto look_again = 100ms; // at the latest
 constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
 
 } // namespace
@@ -43,6 +44,8 @@ double trainer::rate_of_pass() {
 }
 
 pass_decision trainer::next_pass() const {
+  if (waits_for_members())
+    return {passes_ended_ == 0, seconds_of(look_again)};
   if (round_runs())
     return pass_during_round();
   pass_situation situation;
@@ -106,7 +109,7 @@ void trainer::maybe_pass() {
   // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
   // they have reported are expected of them.
   bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
-  bool free = steps_locally() || (sleeps && !round_runs());
+  bool free = steps_locally() || (sleeps && !round_runs() && !waits_for_members());
   auto decided = free ? pass_decision{} : next_pass();
   if (!decided.begin)
     return plan_look(std::chrono::nanoseconds{
@@ -159,7 +162,7 @@ void trainer::on_pass(const pass_done& pass) {
   own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
   bool reached = own_samples() + samples_of_others() >= config_.target_batch_size;
   if (own_samples() != own_samples_reported_ && !round_runs()
-      && (reached || now() - reported_to_tracker_ >= report_interval))
+      && (reached || waits_for_members() || now() - reported_to_tracker_ >= report_interval))
     report_own_progress();
   bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
   if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced

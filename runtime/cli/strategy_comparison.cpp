@@ -22,6 +22,8 @@ using variant = std::vector<std::pair<std::string, std::string>>;
 /// The variants of a strategy: those that compute on, or wait, while they average or step, and
 /// those that change what an average, or a peer's memory, takes.
 std::vector<variant> variants_of(const strategy_row& row) {
+  if (row.counts_steps && !row.steps_each_pass())
+    return {{}, {{"delay-grad-averaging", "true"}}};
   if (!row.steps_each_pass())
     return {{},
             {{"delay-grad-averaging", "true"}},
@@ -110,15 +112,16 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
         c.name += " --" + option + " " + value;
         c.arguments.insert(c.arguments.end(), {"--" + option, value});
       }
-      if (row.counts_steps && row.numbers.empty())
+      if (row.counts_steps && row.averages_parameters)
         c.arguments.insert(c.arguments.end(), {"--averaging-steps-period", std::to_string(period)});
       else if (!row.counts_steps)
         c.arguments.insert(c.arguments.end(),
                            {"--target-batch-size", std::to_string(period * pass_of_each)});
-      c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(epochs)});
-      c.steps_each_pass = made.inner == inner_rule::step;
+      bool each_pass_ends_one = row.counts_steps && !row.steps_each_pass();
+      c.epochs = each_pass_ends_one ? epochs * period : epochs;
+      c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(c.epochs)});
+      c.steps_each_pass = made.inner == inner_rule::step || each_pass_ends_one;
       c.merged = age_of(made.lanes.front().overlap);
-      c.epochs = epochs;
       rows.push_back(std::move(c));
     }
   return rows;

@@ -125,8 +125,8 @@ status check_strategy(const run_options& o) {
   auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
   // Its peers share an anchor, and step by themselves between two outer steps.
   bool anchored = row->steps_each_pass() && !row->averages_parameters;
-  auto on_time_grid = [](const strategy_row& r) { return r.counts_steps; };
-  auto by_period = [](const strategy_row& r) { return r.counts_steps && r.numbers.empty(); };
+  auto on_time_grid = [](const strategy_row& r) { return r.counts_steps && r.steps_each_pass(); };
+  auto by_period = [](const strategy_row& r) { return r.counts_steps && r.averages_parameters; };
   auto tolerates = [](const strategy_row& r) { return r.steps_each_pass(); };
   if (anchored && o.delay_grad_averaging)
     return bad(
@@ -183,9 +183,12 @@ status check_strategy(const run_options& o) {
                            : "the gradient, and nothing else, anyway; leave it out"));
   auto instead = anchored ? "writes the steps between two averages behind its name; use "
                               + std::string{row->name} + ":steps=N"
-                          : std::string{"averages every --target-batch-size samples; set that "
-                                        "instead"};
-  if (is_set("averaging-time-period") && !row->counts_steps)
+                 : by_period(*row)
+                   ? std::string{"averages every --averaging-steps-period; set that instead"}
+                 : row->counts_steps
+                   ? std::string{"averages after each pass; set --micro-batch instead"}
+                   : std::string{"averages every --target-batch-size samples; set that instead"};
+  if (is_set("averaging-time-period") && !on_time_grid(*row))
     return bad("--averaging-time-period belongs to " + those(on_time_grid) + ": " + o.strategy + " "
                + instead);
   if (is_set("averaging-steps-period") && !by_period(*row))
@@ -195,8 +198,10 @@ status check_strategy(const run_options& o) {
     return bad("--total-steps-in-epoch belongs to " + those(by_period) + ": the epochs of "
                + o.strategy
                + (anchored ? " end with its averages; leave it out"
-                           : " have --target-batch-size samples; set that, or use one of these "
-                             "strategies"));
+                  : row->counts_steps
+                    ? " have one pass of each peer; leave it out"
+                    : " have --target-batch-size samples; set that, or use one of these "
+                      "strategies"));
   if (anchored)
     if (auto how = strategy_settings_of(o);
         row->number(how, "overlap") >= row->number(how, "steps"))
@@ -205,9 +210,8 @@ status check_strategy(const run_options& o) {
                    "one is over; lower overlap, or raise steps");
   if (is_set("average-state-every") && (row->counts_steps || !row->averages_parameters))
     return bad("--average-state-every belongs to --strategy local-updates: "
-               + (anchored ? o.strategy + " " + instead
-                  : row->counts_steps
-                    ? o.strategy + " averages every --averaging-steps-period; set that instead"
+               + (row->counts_steps
+                    ? o.strategy + " " + instead
                     : "with collaborative, all peers hold equal parameters after each update; "
                       "leave it out"));
   if (o.average_state_every > 1 && o.epochs % o.average_state_every != 0)
@@ -230,9 +234,8 @@ status check_strategy(const run_options& o) {
                "one after another, so peers are an epoch apart for a while; raise it, or leave it "
                "out");
   if (row->counts_steps && is_set("target-batch-size"))
-    return bad(
-      "--target-batch-size belongs to the other strategies: " + o.strategy
-      + (anchored ? " " + instead : " averages every --averaging-steps-period; set that instead"));
+    return bad("--target-batch-size belongs to the other strategies: " + o.strategy + " "
+               + instead);
   return check_optimizer_of_strategy(o);
 }
 

@@ -60,6 +60,8 @@ private:
     if (now_.round_called)
       return true;
     const auto& due = lanes_[i].due;
+    if (due.counts == lane_clock::unit::each_member && now_.members_missing > 0)
+      return false;
     bool by_samples = due.counts == lane_clock::unit::swarm_samples;
     if ((by_samples ? now_.swarm_samples : now_.boundary_steps) < due.every)
       return false;

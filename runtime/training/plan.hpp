@@ -30,6 +30,7 @@ struct situation {
   std::uint64_t own_samples = 0;    // accumulated toward the next boundary, not in flight
   std::uint64_t swarm_samples = 0;  // reported at this epoch by all peers, including ours
   std::uint64_t boundary_steps = 0; // micro-steps since the last boundary
+  std::size_t members_missing = 0;  // with lane_clock::unit::each_member: whose steps are awaited
   std::uint64_t boundary_time = 0;  // of the last boundary, or of the entry into the group
   std::uint64_t time = 0;           // milliseconds of the swarm's clock, as boundary_time
   bool round_called = false;        // another member has begun the round of this epoch

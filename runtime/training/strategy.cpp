@@ -9,9 +9,10 @@ namespace waggle {
 
 std::span<const strategy_row> strategy_table() {
   static const strategy_row table[] = {
-    strategies::collaborative,     strategies::diloco,
-    strategies::local_updates,     strategies::decentralized,
-    strategies::decentralized_sgd, strategies::decentralized_adam};
+    strategies::collaborative,     strategies::data_parallel,
+    strategies::diloco,            strategies::local_updates,
+    strategies::decentralized,     strategies::decentralized_sgd,
+    strategies::decentralized_adam};
   return table;
 }
 

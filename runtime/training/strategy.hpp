@@ -34,6 +34,7 @@ struct lane_clock {
   enum class unit : std::uint8_t {
     swarm_samples, // of all peers since the last boundary
     first_peer,    // micro-steps of whichever peer first makes `every` of them since the boundary
+    each_member,   // micro-steps of every member of the group, except silent ones
     own_steps,     // micro-steps of this peer, each peer for itself; defines no boundaries
   };
   unit counts = unit::swarm_samples;

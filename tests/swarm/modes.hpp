@@ -47,6 +47,13 @@ inline const mode modes[] = {
    },
    true, false, true},
   {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
+  {"DataParallel", [](training_config& c) { c.strategy = "data-parallel"; }, true},
+  {"DataParallelDelayed",
+   [](training_config& c) {
+     c.strategy = "data-parallel";
+     c.how.delay_gradients = true;
+   },
+   true},
   {"Diloco", [](training_config& c) { local(c, "diloco:steps=6"); }, true},
   {"DilocoOverlapped", [](training_config& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
   {"DilocoLowRank",

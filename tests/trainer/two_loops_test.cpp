@@ -183,7 +183,8 @@ TEST_P(LoopsThatTrainOn, EndWithEqualParametersOnceNothingIsLearned) {
 const std::map<std::string, std::string> ten_steps{{"averaging-steps-period", "10"}};
 
 INSTANTIATE_TEST_SUITE_P(Strategies, LoopsThatTrainOn,
-                         ::testing::Values(loop_case{"decentralized", "decentralized", ten_steps},
+                         ::testing::Values(loop_case{"diloco", "diloco:steps=10", {}},
+                                           loop_case{"decentralized", "decentralized", ten_steps},
                                            loop_case{"sgd", "decentralized-sgd", ten_steps},
                                            loop_case{"adam", "decentralized-adam", ten_steps}),
                          [](const auto& info) { return std::string{info.param.name}; });
