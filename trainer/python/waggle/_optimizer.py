@@ -1,6 +1,7 @@
 """An optimizer of torch that trains with other peers."""
 
 import copy
+import itertools
 import operator
 import warnings
 import weakref
@@ -200,6 +201,7 @@ class Optimizer(torch.optim.Optimizer):
         self._gradient = torch.frombuffer(self._loop.gradient, dtype=torch.float32)
         self._tensors = [p for _, p in parameters]
         self._counts = [p.numel() for p in self._tensors]
+        self._offsets = [0, *itertools.accumulate(self._counts)]
         self._devices = [p.device for p in self._tensors]
         self._remember_structure()
         if module is None:
@@ -392,34 +394,40 @@ class Optimizer(torch.optim.Optimizer):
                                                     f"{value} to {group.get(name)}: peers must have the same optimizer; "
                                                     "only the learning rate may change")
 
+    def _check_tensor(self, i):
+        name, p = self._model.parameters[i]
+        how = (f"became {p.dtype}" if p.dtype is not torch.float32 else
+               f"was moved to {p.device}" if p.device != self._devices[i] else
+               "was frozen" if not p.requires_grad else None)
+        if how is not None:
+            raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
+                                            "state of the run cannot change")
+        if p.grad is not None and p.grad.layout != torch.strided:
+            raise _error("schema_mismatch", f"the gradient of parameter {name} is sparse, and peers average dense ones: "
+                                            "construct its layer with sparse=False")
+
     def _collect(self):
         """Copies the gradients, with zeros where there is none, and the buffers."""
         addresses = []
         others = []
-        for i, p in enumerate(self._tensors):
+        float32, strided = torch.float32, torch.strided
+        for p in self._tensors:
             g = p.grad
-            if p.dtype is not torch.float32 or p.device != self._devices[i] or not p.requires_grad:
-                name = self._model.parameters[i][0]
-                how = (f"became {p.dtype}" if p.dtype is not torch.float32 else
-                       f"was moved to {p.device}" if p.device != self._devices[i] else "was frozen")
-                raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: "
-                                                "the state of the run cannot change")
-            if g is None:
-                addresses.append(0)
-            elif g.is_sparse:
-                raise _error("schema_mismatch", f"the gradient of parameter {self._model.parameters[i][0]} is sparse, "
-                                                "and peers average dense ones: construct its layer with sparse=False")
-            elif g.is_cpu and g.is_contiguous():
+            # A gradient has the type and the device of its parameter.
+            if g is not None and g.is_cpu and g.dtype is float32 and g.layout is strided and g.is_contiguous() \
+                    and p.requires_grad:
                 addresses.append(g.data_ptr())
             else:
+                others.append(len(addresses))
                 addresses.append(0)
-                others.append((i, g))
+        for i in others:
+            self._check_tensor(i)
         self._loop._peer.gather(addresses, self._counts)
         with torch.no_grad():
-            for i, g in others:
-                at = sum(self._counts[:i])
-                self._gradient[at:at + self._counts[i]].copy_(g.reshape(-1))
-            at = sum(self._counts)
+            for i in others:
+                if (g := self._tensors[i].grad) is not None:
+                    self._gradient[self._offsets[i]:self._offsets[i + 1]].copy_(g.reshape(-1))
+            at = self._offsets[-1]
             for (_, b), last in zip(self._model.buffers, self._model.finite_buffers):
                 if not torch.isfinite(b).all():
                     b.copy_(last)  # otherwise one such batch would spoil all later ones

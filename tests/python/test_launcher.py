@@ -1,0 +1,55 @@
+"""python3 -m waggle with scripts that know nothing of it."""
+
+import re
+import sys
+
+import pytest
+from support import ROOT, processes
+
+HERE = __import__("pathlib").Path(__file__).parent
+
+
+def launch(start, name, folder, options, *script):
+    return start(name, sys.executable, "-m", "waggle", "--run-id", "tests", "--data-dir", folder / name, *options, *script)
+
+
+@pytest.mark.parametrize("script", [ROOT / "examples/plain.py", HERE / "closure_script.py"])
+def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
+    def arguments(seed):
+        return ("--seed", seed, "--steps", 1000) if script.name == "plain.py" else (seed,)
+
+    options = ["--target-batch-size", "64", "--epochs", "50", "--min-peers", "2", "--listen", "127.0.0.1:0"]
+    with processes(tmp_path) as start:
+        first = launch(start, "first", tmp_path, options, script, *arguments(1))
+        where = first.line("is a peer of 'tests' at ").split(";")[0]
+        second = launch(start, "second", tmp_path, [*options, f"--initial-peers={where}"], script, *arguments(2))
+        for each in (first, second):
+            assert each.ended() == 0, each.log
+            assert "AdamW of " in each.log and "batches of 8 samples" in each.log, each.log
+            assert "ended at epoch 50 (the last)" in each.log, each.log
+        digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
+        assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("options, script, sentence", [
+    (["--target-batch", "3"], "pass", "takes no target_batch; the nearest is target_batch_size"),
+    (["--listen"], None, "--listen needs a value"),
+    (["--epochs", "x", "s.py"], None, "is no whole number"),
+    ([], "print('nothing')", "has ended without a step"),
+    ([], "p = torch.nn.Parameter(torch.ones(2)); o = torch.optim.SGD([p], 1); p.sum().backward(); o.step()",
+     "no forward and backward pass of a torch.nn.Module came before step"),
+    ([], "m = torch.nn.PReLU(); o = torch.optim.SGD(m.parameters(), 1); m(torch.tensor(-1.)).sum().backward(); o.step()",
+     "has no first dimension"),
+    ([], "m = torch.nn.Linear(2, 2); a = torch.optim.SGD([m.weight, m.bias], 1); b = torch.optim.SGD([m.bias], 1)\n"
+         "m(torch.ones(3, 2)).sum().backward(); a.step(); b.step()", "a second optimizer, SGD, steps"),
+])
+def test_what_cannot_be_launched(options, script, sentence, tmp_path):
+    command = list(options)
+    if script is not None:
+        (tmp_path / "s.py").write_text("import torch\n" + script)
+        command.append(tmp_path / "s.py")
+    with processes(tmp_path) as start:
+        process = start("launched", sys.executable, "-m", "waggle", *(["--data-dir", tmp_path / "d"] if script else []),
+                        *command)
+        assert process.ended() == 2, process.log
+        assert sentence in process.log

@@ -1,0 +1,101 @@
+"""python3 -m waggle OPTIONS script.py ARGS: runs a training script of torch, without a change, as a
+peer of a run.
+
+    python3 -m waggle --run-id birds --listen 0.0.0.0:7700 --target-batch-size 256 train.py
+    python3 -m waggle --run-id birds --initial-peers 10.0.0.1:7700 --target-batch-size 256 train.py
+
+OPTIONS are those of `waggle.join` and `waggle.Optimizer`, which are those of `waggle train`. The script's
+optimizer joins the run at its first step: of the smallest module that has all its parameters. The number
+of samples is the first dimension of the first tensor that the outermost forward pass got, and the loss is
+what backward was called on. Schedulers follow the updates of the run.
+"""
+
+import pathlib
+import runpy
+import sys
+
+from . import _options
+
+
+class Usage(Exception):
+    """What the script must do instead, in one sentence."""
+
+
+def _value(name, text):
+    """As the keyword argument takes it."""
+    if name in ("target_batch_size", "epochs", "samples"):
+        try:
+            return int(text)
+        except ValueError:
+            raise Usage(f"--{name.replace('_', '-')} {text}: is no whole number") from None
+    if name in ("start_alone", "resume", "client_mode"):
+        if text not in ("true", "false"):
+            raise Usage(f"--{name.replace('_', '-')} {text}: is neither true nor false")
+        return text == "true"
+    if name == "join_timeout":
+        for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
+            if text.endswith(unit):
+                try:
+                    return float(text[:len(text) - len(unit)]) * seconds
+                except ValueError:
+                    break
+        raise Usage(f"--join-timeout {text}: is no time, such as 15s")
+    return text
+
+
+def _arguments(words):
+    """The run, the arguments of waggle.join and of waggle.Optimizer, the script and its arguments."""
+    run, of_peer, of_training = "waggle", {}, {}
+    of_join = {"initial_peers", "listen", "announce", "data_dir", "log_level", "client_mode", "join_timeout",
+               "start_alone", "resume"}
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word in ("-h", "--help"):
+            print(__doc__)
+            raise SystemExit(0)
+        flag, equals, text = word.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if not equals:
+            if name == "client_mode":
+                text = "true"
+            elif not words:
+                raise Usage(f"{flag} needs a value")
+            else:
+                text = words.pop(0)
+        if name == "run_id":
+            run = text
+        else:
+            (of_peer if name in of_join else of_training)[name] = _value(name, text)
+    if not words:
+        raise Usage("no script is named: python3 -m waggle --run-id NAME [OPTIONS] script.py [ARGS]")
+    return run, of_peer, of_training, words
+
+
+def main():
+    try:
+        run, of_peer, of_training, script = _arguments(sys.argv[1:])
+        _options.of_peer(of_peer)  # before the script does anything
+        _options.of_training(of_training)
+    except (Usage, TypeError, ValueError) as e:
+        print(f"waggle: {e}", file=sys.stderr)
+        return 2
+    from . import _launcher  # imports torch, which takes seconds
+
+    launcher = _launcher.Launcher(run, of_peer, of_training, Usage)
+    launcher.watch()
+    sys.argv = script
+    sys.path[0] = str(pathlib.Path(script[0]).resolve().parent)
+    try:
+        runpy.run_path(script[0], run_name="__main__")
+        if launcher.optimizer is None:
+            raise Usage(f"{script[0]} has ended without a step of an optimizer of torch: nothing was trained with other "
+                         "peers")
+    except Usage as e:
+        print(f"waggle: {e}", file=sys.stderr)
+        return 2
+    launcher.optimizer.leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

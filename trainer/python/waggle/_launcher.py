@@ -1,0 +1,154 @@
+"""What `python3 -m waggle` does inside a script of torch."""
+
+import gc
+import sys
+import threading
+import types
+
+import torch
+
+import waggle
+
+
+class _Passes(threading.local):
+    """What the forward and backward passes since the last step show."""
+
+    depth = 0
+    batch = None  # of the outermost forward passes since the last backward
+    samples = 0
+    loss = None
+    without_dimension = False
+
+
+_passes = _Passes()
+
+
+def _first_tensor(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, (list, tuple)):
+            found = _first_tensor(value)
+        elif isinstance(value, dict):
+            found = _first_tensor(value.values())
+        else:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _watch_passes():
+    call = torch.nn.Module.__call__
+    backward = torch.Tensor.backward
+
+    def watched_call(self, *arguments, **named):
+        if _passes.depth == 0 and torch.is_grad_enabled() and next(self.parameters(), None) is not None:
+            tensor = _first_tensor((*arguments, *named.values()))
+            if tensor is not None and tensor.dim() == 0:
+                _passes.without_dimension = True
+            elif tensor is not None:
+                _passes.batch = max(_passes.batch or 0, tensor.shape[0])
+        _passes.depth += 1
+        try:
+            return call(self, *arguments, **named)
+        finally:
+            _passes.depth -= 1
+
+    def watched_backward(self, *arguments, **named):
+        if self.numel() == 1:
+            _passes.loss = (_passes.loss or 0.0) + self.item()
+        _passes.samples += _passes.batch or 0
+        _passes.batch = None
+        return backward(self, *arguments, **named)
+
+    torch.nn.Module.__call__ = watched_call
+    torch.Tensor.backward = watched_backward
+
+
+def _module_of(optimizer):
+    """The smallest module with all parameters of the optimizer; None if there is none."""
+    ours = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+    found = []
+    for each in gc.get_objects():
+        if isinstance(each, torch.nn.Module):
+            theirs = {id(p) for p in each.parameters() if p.requires_grad}
+            if ours and theirs == ours:
+                found.append((sum(1 for _ in each.modules()), type(each).__name__, each))
+    return min(found, key=lambda f: f[:2])[2] if found else None
+
+
+class Launcher:
+    """Joins the run at the first step of the script's optimizer. `usage`: raised with what the script must
+    do instead."""
+
+    def __init__(self, run, of_peer, of_training, usage):
+        self.usage = usage
+        self.run, self.of_peer, self.of_training = run, of_peer, of_training
+        self.optimizer = None
+        self.inner = None
+        self.inside = False
+        self.said_finished = False
+        self.schedulers = []
+
+    def watch(self):
+        _watch_passes()
+        launcher = self
+        construct = torch.optim.Optimizer.__init__
+        base = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
+        schedule = base.__init__
+
+        def constructed(self, *arguments, **named):
+            construct(self, *arguments, **named)
+            self.step = types.MethodType(lambda self, *a, **n: launcher.step(self, *a, **n), self)
+
+        def scheduled(self, *arguments, **named):
+            schedule(self, *arguments, **named)
+            launcher.schedulers.append(self)
+
+        torch.optim.Optimizer.__init__ = constructed
+        base.__init__ = scheduled
+
+    def join(self, optimizer):
+        module = _module_of(optimizer)
+        if module is None:
+            raise self.usage("no module has exactly the parameters of the optimizer: write opt = waggle.Optimizer(opt, "
+                         "waggle.join(…), …) into the script instead")
+        swarm = waggle.join(self.run, **self.of_peer)
+        self.inner = optimizer
+        self.optimizer = waggle.Optimizer(optimizer, swarm, module, **self.of_training)
+        print(f"waggle: {type(optimizer).__name__} of {type(module).__name__} "
+              f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
+              f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)
+
+    def step(self, optimizer, closure=None, **named):
+        if self.inside:  # the run's update
+            return type(optimizer).step(optimizer)
+        if self.inner not in (None, optimizer):
+            raise self.usage(f"a second optimizer, {type(optimizer).__name__}, steps: a launched script has one; write "
+                         "waggle.Optimizer(…) and one waggle.join for each into the script instead")
+        self.inside = True
+        try:
+            result = None
+            if closure is not None:
+                with torch.enable_grad():
+                    result = closure()
+            if _passes.samples == 0:
+                why = ("the first tensor of the forward pass has no first dimension" if _passes.without_dimension else
+                       "no forward and backward pass of a torch.nn.Module came before step")
+                raise self.usage(f"the number of samples is not known, because {why}: write opt.step(samples=…) with "
+                             "opt = waggle.Optimizer(opt, waggle.join(…), …) into the script instead")
+            if self.optimizer is None:
+                self.join(optimizer)
+            while self.schedulers:
+                scheduler = self.schedulers.pop(0)
+                if scheduler.optimizer is optimizer:
+                    self.optimizer.follow(scheduler)
+            self.optimizer.step(samples=_passes.samples, loss=_passes.loss)
+            _passes.samples, _passes.loss = 0, None
+            if self.optimizer.last == "finished" and not self.said_finished:
+                self.said_finished = True
+                print("waggle: the run has finished; the script goes on without training", file=sys.stderr, flush=True)
+            return result
+        finally:
+            self.inside = False
