@@ -39,14 +39,15 @@ TEST(StrategyComparison, HasARowForEachStrategyAndItsVariantsAndEachIsAccepted) 
     strategies.insert(options->strategy);
     const auto* chosen = find_strategy(options->strategy);
     EXPECT_EQ(row.steps_each_pass, chosen->steps_each_pass() || chosen->counts_steps) << row.name;
-    if (!chosen->numbers.empty())
+    if (!chosen->numbers.empty()) {
       EXPECT_EQ(options->strategy, std::string{chosen->name} + ":steps=4");
-    else if (chosen->counts_steps && chosen->averages_parameters)
-      EXPECT_EQ(options->averaging_steps_period, 4U);
-    else if (!chosen->counts_steps)
+    } else if (!chosen->counts_steps) {
       EXPECT_EQ(options->target_batch_size, 64U);
+    } else if (chosen->averages_parameters) {
+      EXPECT_EQ(options->averaging_steps_period, 4U);
+    }
     auto delayed =
-      chosen->steps_each_pass() ? options->delay_state_averaging : options->delay_grad_averaging;
+      chosen->averages_parameters ? options->delay_state_averaging : options->delay_grad_averaging;
     EXPECT_EQ(row.merged != strategy_case::age::none, delayed) << row.name;
   }
   EXPECT_EQ(strategies.size(), strategy_table().size());
