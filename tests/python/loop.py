@@ -3,7 +3,9 @@ address, and at the end the status as JSON."""
 
 import dataclasses
 import json
+import os
 import sys
+import time
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +27,7 @@ class NextByte(torch.nn.Module):
         return self.head(torch.relu(self.hidden0(self.bytes(x[:, :16]).flatten(1))))
 
 
-def main(folder, peers, seed, epochs, optimizer="adamw", step_seconds="0"):
+def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow=""):
     torch.manual_seed(int(seed))
     model = NextByte()
     more = dict(model="mlp", data="synthetic", layers=1, width=32, context=16)
@@ -34,7 +36,8 @@ def main(folder, peers, seed, epochs, optimizer="adamw", step_seconds="0"):
         inner, more = Own(model.parameters(), 0.05), {}
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",
                         data_dir=folder)
-    opt = waggle.Optimizer(inner, swarm, model, target_batch_size=64, epochs=int(epochs), **more)
+    opt = waggle.Optimizer(inner, swarm, model, target_batch_size=64, epochs=int(epochs), min_peers=int(min_peers),
+                           **more)
     print("address", swarm.address, flush=True)
     while opt.last != "finished":
         opt.zero_grad()
@@ -42,9 +45,7 @@ def main(folder, peers, seed, epochs, optimizer="adamw", step_seconds="0"):
         loss = F.cross_entropy(model(x), x[:, 16])
         loss.backward()
         opt.step(samples=8, loss=loss)
-        if float(step_seconds):
-            import time
-            time.sleep(float(step_seconds))
+        time.sleep(1 if slow and os.path.exists(slow) else 0.01)  # until the test removes the file
     opt.leave()
     print("STATUS", json.dumps(dataclasses.asdict(swarm.status())), flush=True)
 

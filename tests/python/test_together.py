@@ -35,12 +35,12 @@ def waggle_train(start, folder, *more):
 
 def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp_path):
     with processes(tmp_path) as start:
-        first = waggle_train(start, tmp_path)
+        first = waggle_train(start, tmp_path, "--min-peers", 4)
         where = first.line("listening on ")
         loops = [start.python(f"loop{seed}", HERE / "loop.py", tmp_path / f"loop{seed}", where, seed, EPOCHS, "adamw",
-                              "0.01") for seed in (2, 3)]
-        doomed = start.python("doomed", HERE / "loop.py", tmp_path / "doomed", where, 4, EPOCHS, "adamw", "0.01")
-        doomed.line("in step at epoch")
+                              4) for seed in (2, 3)]
+        doomed = start.python("doomed", HERE / "loop.py", tmp_path / "doomed", where, 4, EPOCHS, "adamw", 4)
+        doomed.line("trainer is training")
         doomed.kill()
         ends = [ending(loop) for loop in loops]
         theirs = eventually(lambda: (s := status_of(where)).get("epoch") == EPOCHS and s)
@@ -53,11 +53,15 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
 
 def test_two_with_an_optimizer_of_their_own_and_one_that_joins_later(tmp_path):
     with processes(tmp_path) as start:
-        first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "own", "0.02")
+        slow = tmp_path / "slow"  # while the third one starts
+        slow.touch()
+        first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "own", 2, slow)
         where = first.line("address ")
-        second = start.python("second", HERE / "loop.py", tmp_path / "second", where, 2, EPOCHS, "own", "0.02")
+        second = start.python("second", HERE / "loop.py", tmp_path / "second", where, 2, EPOCHS, "own", 2, slow)
         second.line("in step at epoch")
-        third = start.python("third", HERE / "loop.py", tmp_path / "third", where, 3, EPOCHS, "own", "0.02")
+        third = start.python("third", HERE / "loop.py", tmp_path / "third", where, 3, EPOCHS, "own", 1, slow)
+        third.line("in step at epoch")
+        slow.unlink()
         ends = [ending(each) for each in (first, second, third)]
         assert len({end["parameters"] for end in ends}) == 1
         assert ends[1]["rounds"] > 0
