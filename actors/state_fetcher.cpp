@@ -281,8 +281,8 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
     if (auto same = check_parameters(**whole, offer.parameters); !same)
       whole = same.error();
   if (!whole) {
-    if (whole.error().code == ec::hash_mismatch)
-      suspect(donor_.id, ec::hash_mismatch, "its bytes are not those that it offered");
+    if (auto code = whole.error().code; code == ec::hash_mismatch || code == ec::malformed)
+      suspect(donor_.id, code, "its bytes are not those that it offered");
     return leave_donor(whole.error());
   }
   ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),

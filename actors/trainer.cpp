@@ -48,8 +48,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
     random_(ctx_.randomness("trainer")), claims_(config_.target_batch_size),
     health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    merges_(config_.epoch_difference_max), ledger_(strategy_),
-    barrier_(config_.averaging_timeout) {
+    merges_(config_.epoch_difference_max), ledger_(strategy_), barrier_(config_.averaging_timeout) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }

@@ -176,6 +176,8 @@ private:
   [[nodiscard]] bool averages_parameters() const {
     return averages().what == lane_content::parameters;
   }
+  /// Whether what this peer has learned moves to the state that replaces its own.
+  [[nodiscard]] bool keeps_progress() const { return averages().what == lane_content::progress; }
   /// Whether all peers of an epoch hold the same parameters, or the same anchor.
   [[nodiscard]] bool exact() const {
     return strategy_.consistency != consistency_rule::approximate;

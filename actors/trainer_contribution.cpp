@@ -22,7 +22,7 @@ void trainer::begin_round(bool call) {
     if (pass_outdated_) // it may have ended: nothing in the sum belongs to our state
       drop_accumulated("left_out");
     auto mean = model_->take_mean_vector(*ctx_.vectors);
-    if (steps_locally() && mean.samples > 0 && !all_finite(*mean.values)) {
+    if (keeps_progress() && mean.samples > 0 && !all_finite(*mean.values)) {
       ctx_.metrics->count_nonfinite("parameters");
       ctx_.log->warn(
         "our parameters are not finite: going on from the run's; a lower --lr may help");

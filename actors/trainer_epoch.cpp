@@ -64,14 +64,16 @@ std::uint64_t trainer::samples_of_others() const {
 /// them.
 std::size_t trainer::members_missing() {
   std::vector<peer_id> without;
+  bool alone = true;
   for (const auto& peer : view_.peers) {
     const auto& in = group_.members;
     bool trains = peer.who.id != ctx_.record.id && !peer.claim.auxiliary && !peer.claim.reduces_only
                   && std::find(in.begin(), in.end(), peer.who.id) != in.end();
+    alone = alone && !trains;
     if (trains && !(counts_here(peer) && peer.samples > 0))
       without.push_back(peer.who.id);
   }
-  return barrier_.missing(without, now());
+  return alone ? 0 : barrier_.missing(without, now());
 }
 
 /// Milliseconds of the clock that all peers share.
@@ -100,7 +102,8 @@ situation trainer::present() {
   // While a round runs, the others have not reported anything toward the next boundary.
   now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
   now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
-  now.members_missing = waits_for_members() ? members_missing() : 0;
+  now.members_missing =
+    waits_for_members() && at_.in_step() && !round_runs() ? members_missing() : 0;
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
   now.round_called = called_ || serves_groups();
@@ -268,6 +271,8 @@ void trainer::end_epoch(const group_round& round) {
   bool later = at_.in_step() && !averages().overlap.blocks();
   bool merges = update.mean && in.size() > 1;
   ended.follows = at_.end_epoch(std::move(update));
+  if (averages().overlap.blocks())
+    barrier_.begin(now()); // the passes begin with the update, and not with its round
   if (merges)
     merges_.merged(at_.epoch());
   unmerged_ = std::move(ended);
@@ -331,7 +336,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
       uncounted_steps_ -= std::min(uncounted_steps_, given.steps);
   }
-  if (steps_locally() && !averages_parameters() && given.samples > 0)
+  if (keeps_progress() && given.samples > 0)
     ctx_.metrics->set_drift(norm_of(std::span{*given.own}.first(model_->parameter_count())));
   if (averages_parameters() && update.mean) {
     if (given.from_state) {

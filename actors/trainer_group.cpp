@@ -332,8 +332,10 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
       if (since_fork_ > 0)
         ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
     }
-    drop_accumulated(other ? "history_lost" : "left_out");
-    drop_contribution(other ? "history_lost" : "left_out");
+    const auto* why = other ? "history_lost" : "left_out";
+    drop_contribution(why); // it may come back into the model
+    if (other || !keeps_progress())
+      drop_accumulated(why);
     since_fork_ = 0;
     line_began_ = at_.epoch();
   }

@@ -11,7 +11,7 @@ namespace waggle {
 namespace {
 
 constexpr auto report_interval = 2ms;
-constexpr auto look_again = 100ms; // at the latest
+constexpr auto look_again = 100ms;     // at the latest
 constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
 
 } // namespace
@@ -45,7 +45,7 @@ double trainer::rate_of_pass() {
 
 pass_decision trainer::next_pass() const {
   if (waits_for_members())
-    return {passes_ended_ == 0, seconds_of(look_again)};
+    return {own_samples() == 0, seconds_of(look_again)};
   if (round_runs())
     return pass_during_round();
   pass_situation situation;
@@ -164,7 +164,7 @@ void trainer::on_pass(const pass_done& pass) {
   if (own_samples() != own_samples_reported_ && !round_runs()
       && (reached || waits_for_members() || now() - reported_to_tracker_ >= report_interval))
     report_own_progress();
-  bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
+  bool outdated = std::exchange(pass_outdated_, false) || (!at_.in_step() && !keeps_progress());
   if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
   if (!stops_.empty() && (config_.delay_optimizer_step || steps_locally()))

@@ -131,8 +131,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   ctx_.metrics->count_state_loaded(fetch_resumed_, seconds_of(now() - fetch_began_));
   // A gradient belongs to the state that was replaced. Progress has moved to the new one, if it is
   // not too old.
-  bool moved = steps_locally() && !averages_parameters()
-               && outcome.past.branch == at_.held_past().branch
+  bool moved = keeps_progress() && outcome.past.branch == at_.held_past().branch
                && outcome.epoch.value() <= model_epoch_.value() + config_.epoch_difference_max;
   if (!moved)
     drop_accumulated("left_out");

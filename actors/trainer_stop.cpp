@@ -86,7 +86,8 @@ void trainer::keep_unfinished() {
     merge();
   }
   ended_.reset();
-  if (given_) { // the state has the local steps of this epoch, whose round will begin anew
+  if (given_ && averages_parameters()) { // the state has the local steps of this epoch, whose round
+                                         // will begin anew
     stepped_ += given_->stepped;
     passes_ended_ += given_->passes;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <mutex>
 #include <optional>
 
@@ -60,9 +61,13 @@ public:
     return inner_->accumulate();
   }
   void step_locally(double lr) override {
-    settle_drop();
-    std::lock_guard lock{
-      mutex_}; // a copy of θ has the steps of all samples that count, and no more
+    std::unique_lock lock{
+      mutex_};      // a copy of θ has the steps of the samples that count, and no more
+    while (drop_) { // since the pass began
+      lock.unlock();
+      settle_drop();
+      lock.lock();
+    }
     auto samples = inner_->accumulated_samples();
     inner_->step_locally(lr);
     samples_ += samples;
@@ -114,16 +119,19 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
   void set_optimizer_steps(std::uint64_t steps) override {
     std::optional<float_vector> before;
+    std::optional<float_vector> dropped;
     {
       std::lock_guard lock{mutex_};
       flight_.reset();
       before = std::exchange(loads_from_, std::nullopt);
-      if (samples_ == 0 || drop_)
+      if (drop_to_) // progress without the steps that were dropped
+        dropped = std::exchange(drop_to_, std::nullopt);
+      else if (samples_ == 0 || drop_)
         before.reset();
       drop_ = false;
     }
-    if (!before)
-      write_parameters(anchor_);
+    if (!before || dropped)
+      write_parameters(dropped ? *dropped : anchor_);
     inner_->set_optimizer_steps(steps);
     if (before)
       inner_->add_change(moved_->indices(), anchor_, *before);
@@ -141,12 +149,7 @@ public:
   }
   mean_gradient take_mean_vector(vector_pool& vectors) override {
     auto out = vectors.take(gradient_count());
-    auto taken = take(*out);
-    if (taken.samples > 0) {
-      std::lock_guard lock{mutex_};
-      if (flight_)
-        flight_->given = out;
-    }
+    auto taken = take(*out, out);
     return {std::move(out), taken.samples, taken.merges};
   }
   std::uint64_t take_mean_gradient(std::span<float> out) override { return take(out).samples; }
@@ -155,6 +158,8 @@ public:
     if (!flight_)
       return 0;
     auto samples = flight_->samples;
+    if (drop_) // undo the steps after it only
+      drop_to_ = std::move(flight_->theta);
     samples_ += samples;
     flight_.reset();
     return samples;
@@ -162,6 +167,7 @@ public:
   std::uint64_t drop_gradient() override {
     std::lock_guard lock{mutex_};
     drop_ = drop_ || samples_ > 0;
+    drop_to_.reset();
     note_position();
     taken_position_ = position_;
     return samples_.exchange(0);
@@ -189,7 +195,9 @@ protected:
     if (flight_)
       std::copy_n(flight_->theta.begin(), count,
                   both->begin() + static_cast<std::ptrdiff_t>(count));
-    return {std::move(both), samples_.load(), 0, 1};
+    // No loss is scaled here: the place of its scale holds the samples of the round's copy.
+    auto in_flight = flight_ ? static_cast<double>(flight_->samples) : 1;
+    return {std::move(both), samples_.load(), 0, in_flight};
   }
   status load_progress(const partial_gradient& partial) {
     auto count = parameter_count();
@@ -207,6 +215,7 @@ protected:
     flight_->theta.assign(partial.sum->begin() + static_cast<std::ptrdiff_t>(count),
                           partial.sum->end());
     flight_->theta.resize(moved_->tensor_value_count());
+    flight_->samples = static_cast<std::uint64_t>(std::clamp(partial.scale, 0.0, 0x1p40));
     return done{};
   }
 
@@ -237,15 +246,15 @@ private:
     std::uint64_t samples = 0;
     std::uint64_t merges = 0;
   };
-  /// Never waits for the loop of a user: while θ moves, nothing is contributed, and what was
-  /// accumulated stays.
-  taken take(std::span<float> out) {
+  /// Waits for a step at most. While θ moves, which may take until a user's loop comes back,
+  /// nothing is contributed, and what was accumulated stays.
+  taken take(std::span<float> out, std::shared_ptr<const float_vector> given = nullptr) {
     std::lock_guard lock{mutex_};
     if (samples_ == 0 || moves_ || drop_ || flight_) {
       std::fill(out.begin(), out.end(), 0.0F);
       return {};
     }
-    flight made{float_vector(moved_->tensor_value_count()), samples_.load(), nullptr};
+    flight made{float_vector(moved_->tensor_value_count()), samples_.load(), std::move(given)};
     inner_->copy_tensors(moved_->indices(), made.theta);
     auto count = parameter_count();
     for (std::size_t i = 0; i < count; ++i)
@@ -299,11 +308,28 @@ private:
       if (!std::exchange(drop_, false))
         return;
       moves_ = true;
-      back = flight_ ? flight_->theta : anchor_;
+      back = drop_to_ ? *std::exchange(drop_to_, std::nullopt) : flight_ ? flight_->theta : anchor_;
     }
     write_parameters(back);
+    reset_statistics();
     inner_->set_optimizer_steps(inner_->optimizer_steps());
     end_move();
+  }
+
+  /// With statistics that are not finite, the next step would spoil the parameters again.
+  void reset_statistics() {
+    float_vector values;
+    for (std::size_t i = parameters_; i < inner_->tensors().size(); ++i) {
+      const auto& tensor = inner_->tensors()[i];
+      if (tensor.what != kind::statistic && tensor.what != kind::square)
+        continue;
+      values.resize(static_cast<std::size_t>(tensor.elements()));
+      inner_->read_tensor(i, values);
+      if (std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+        continue;
+      std::fill(values.begin(), values.end(), 0.0F);
+      inner_->write_tensor(i, values);
+    }
   }
 
   const std::unique_ptr<local_learner> inner_;
@@ -318,6 +344,7 @@ private:
   mutable std::mutex mutex_;
   float_vector anchor_;
   float_vector momentum_;
+  std::optional<float_vector> drop_to_;    // with drop_: the target, if the flight is taken back
   std::optional<float_vector> loads_from_; // the anchor before the state that is being loaded
   bool moves_ = false;                     // anchor and θ do not belong together at the moment
   // Guarded by mutex_.

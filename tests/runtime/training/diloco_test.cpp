@@ -180,6 +180,62 @@ TEST_F(AnchoredLearner, ParametersThatAreNotFiniteAreReplacedByTheAnchor) {
     EXPECT_TRUE(std::isfinite(x));
 }
 
+TEST_F(AnchoredLearner, StatisticsThatAreNotFiniteBeginAnewWithTheParameters) {
+  auto model = anchored({});
+  auto& inner = dynamic_cast<wraps_learner&>(*model).wrapped();
+  pass(*model);
+  inner.write_tensor(1, std::vector<float>(8, std::numeric_limits<float>::infinity()));
+  pass(*model);
+  EXPECT_EQ(model->drop_gradient(), 8U);
+  pass(*model);
+  for (float x : own(*model))
+    EXPECT_TRUE(std::isfinite(x));
+}
+
+TEST_F(AnchoredLearner, ProgressThatIsTakenBackAfterADropIsNotUndone) {
+  auto model = anchored({});
+  pass(*model);
+  (void)take(*model, *vectors, 4);
+  auto copy = own(*model);
+  pass(*model); // while the round runs
+  EXPECT_EQ(model->drop_gradient(), 4U);
+  EXPECT_EQ(model->take_back(), 4U);
+  ASSERT_TRUE(model->accumulate().finite);
+  EXPECT_EQ(own(*model), copy);
+  EXPECT_EQ(model->accumulated_samples(), 4U);
+}
+
+TEST_F(AnchoredLearner, AStateThatIsLoadedMovesWhatWasTakenBackAfterADrop) {
+  auto ahead = anchored({});
+  ahead->apply(std::vector<float>(ahead->parameter_count(), 0.5F), 0);
+  auto model = anchored({});
+  auto anchor = tensor(*model, "weights");
+  pass(*model);
+  (void)take(*model, *vectors, 4);
+  auto copy = own(*model);
+  pass(*model);
+  (void)model->drop_gradient();
+  (void)model->take_back();
+  ASSERT_TRUE(model->load_state(ahead->save_state(0)).ok());
+  for (std::size_t i = 0; i < anchor.size(); ++i)
+    EXPECT_NEAR(own(*model)[i] - tensor(*model, "weights")[i], copy[i] - anchor[i], 1e-6);
+  EXPECT_EQ(model->accumulated_samples(), 4U);
+}
+
+TEST_F(AnchoredLearner, ARoundThatWasUnderWayAtAStopCanBeTakenBackAfterIt) {
+  auto first = anchored({});
+  pass(*first);
+  (void)take(*first, *vectors, 4);
+  pass(*first);
+  auto second = anchored({});
+  ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
+  ASSERT_TRUE(resumable_of(*second)->load_gradient(resumable_of(*first)->copy_gradient()).ok());
+  EXPECT_EQ(second->accumulated_samples(), 4U);
+  EXPECT_EQ(second->take_back(), 4U);
+  EXPECT_EQ(second->accumulated_samples(), 8U);
+  EXPECT_EQ(own(*second), own(*first));
+}
+
 TEST_F(AnchoredLearner, AJoinerMakesTheSameOuterStepAsItsDonor) {
   auto donor = anchored({}, {.data_seed = 1});
   for (int round = 0; round < 3; ++round) {

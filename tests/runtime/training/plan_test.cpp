@@ -261,6 +261,57 @@ TEST_F(LocalUpdates, HaveNothingToAverageAlone) {
   EXPECT_THAT(at(2), ElementsAre(inner_step, hold));
 }
 
+class DataParallel : public testing::Test {
+protected:
+  const strategy table = find_strategy("data-parallel")->make({});
+  situation now = quiet(table);
+  plan made() const { return on_offer(table, now); }
+};
+
+TEST_F(DataParallel, BeginsOnceEveryMemberHasMadeAPass) {
+  EXPECT_THAT(made(), ElementsAre(hold)) << "its own is missing";
+  now.boundary_steps = 1;
+  now.members_missing = 1;
+  EXPECT_THAT(made(), ElementsAre(hold));
+  now.members_missing = 0;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
+TEST_F(DataParallel, JoinsARoundThatDoesNotWaitForIt) {
+  now.own_samples = 0;
+  now.members_missing = 1;
+  now.round_called = true;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
+class Diloco : public testing::Test {
+protected:
+  const strategy table = find_strategy("diloco")->make({.numbers = {10, 0.7, 0.9, 1, 4}});
+  situation now = quiet(table);
+  plan at(std::uint64_t own_steps, std::uint64_t boundary_steps) {
+    now.own_steps = own_steps;
+    now.boundary_steps = boundary_steps;
+    return on_offer(table, now);
+  }
+};
+
+TEST_F(Diloco, TrainsOnDuringARoundAndMergesAfterTheOverlap) {
+  EXPECT_THAT(at(9, 9), ElementsAre(hold));
+  EXPECT_THAT(at(10, 10), ElementsAre(begin, end_epoch, hold));
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(at(13, 3), ElementsAre(hold));
+  EXPECT_THAT(at(14, 4), ElementsAre(merge, hold));
+  put_under_way(now, std::nullopt);
+  now.own_steps = 14;
+  EXPECT_THAT(at(18, 8), ElementsAre(await)) << "the result is late";
+}
+
+TEST_F(Diloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
+  put_under_way(now, verdict::merge);
+  now.round_called = true;
+  EXPECT_THAT(at(12, 2), ElementsAre(merge, begin, end_epoch, hold));
+}
+
 class ParametersAtBoundaries : public testing::Test {
 protected:
   strategy table = local_updates({lane_clock::unit::first_peer, 4, 0, 500});
