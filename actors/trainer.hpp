@@ -171,8 +171,7 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] const lane& averages() const { return strategy_.lanes[only_lane]; }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
-  /// Otherwise rounds are of gradients, or of progress: their samples are in flight until an update
-  /// has them.
+  /// Otherwise samples are in flight until an update has them.
   [[nodiscard]] bool averages_parameters() const {
     return averages().what == lane_content::parameters;
   }
@@ -186,8 +185,7 @@ private:
   [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
   /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
   [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
-  /// Whether an epoch has one pass of each member.
-  [[nodiscard]] bool waits_for_members() const {
+  [[nodiscard]] bool waits_for_members() const { // an epoch has one pass of each
     return averages().due.counts == lane_clock::unit::each_member;
   }
   /// Whether a round runs that passes wait for.
