@@ -80,7 +80,7 @@ private:
       case lane_overlap::until::own_steps:
         if (overlap.blocks() && now_.searching)
           return false;
-        if (!overlap.blocks() && round->outcome && at_boundary(i))
+        if (round->outcome && makes_boundaries(i) && !overlap.blocks() && at_boundary(i))
           return true; // a faster peer has begun the next round
         return now_.own_steps >= round->begun + overlap.steps;
       case lane_overlap::until::next_boundary:

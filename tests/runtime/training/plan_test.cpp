@@ -284,7 +284,7 @@ TEST_F(DataParallel, JoinsARoundThatDoesNotWaitForIt) {
   EXPECT_THAT(made(), ElementsAre(begin, await));
 }
 
-class Diloco : public testing::Test {
+class OverlappedDiloco : public testing::Test {
 protected:
   const strategy table = find_strategy("diloco")->make({.numbers = {10, 0.7, 0.9, 1, 4}});
   situation now = quiet(table);
@@ -295,7 +295,7 @@ protected:
   }
 };
 
-TEST_F(Diloco, TrainsOnDuringARoundAndMergesAfterTheOverlap) {
+TEST_F(OverlappedDiloco, TrainsOnDuringARoundAndMergesAfterTheOverlap) {
   EXPECT_THAT(at(9, 9), ElementsAre(hold));
   EXPECT_THAT(at(10, 10), ElementsAre(begin, end_epoch, hold));
   put_under_way(now, verdict::merge);
@@ -306,7 +306,7 @@ TEST_F(Diloco, TrainsOnDuringARoundAndMergesAfterTheOverlap) {
   EXPECT_THAT(at(18, 8), ElementsAre(await)) << "the result is late";
 }
 
-TEST_F(Diloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
+TEST_F(OverlappedDiloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
   put_under_way(now, verdict::merge);
   now.round_called = true;
   EXPECT_THAT(at(12, 2), ElementsAre(merge, begin, end_epoch, hold));
