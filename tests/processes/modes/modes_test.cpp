@@ -174,7 +174,6 @@ INSTANTIATE_TEST_SUITE_P(
     mode{"Collaborative",
          {"--optimizer", "adam", "--schedule", "cosine", "--target-batch-size", "64"},
          true},
-    mode{"DataParallel", {"--strategy", "data-parallel"}, true},
     mode{"Diloco",
          {"--strategy", "diloco:steps=8,overlap=2", "--optimizer", "adam"},
          true},
