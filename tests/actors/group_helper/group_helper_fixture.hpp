@@ -91,7 +91,7 @@ struct GroupHelper : actor_test {
               donors.push_back(msg.to.id);
               return peer_answer{msg.to.id,
                                  wire::state_header{image_epoch, sha256(its.view()),
-                                                    image_parameters, its.size, 1U << 16U},
+                                                    parameters_of(its), its.size, 1U << 16U},
                                  {}};
             }
             return peer_answer{msg.to.id, wire::state_chunk{0}, its};
@@ -186,11 +186,20 @@ struct GroupHelper : actor_test {
   }
   payload image_of(const std::string& past, std::uint64_t epoch, int values) {
     std::vector<std::byte> learner(100, std::byte(values));
+    return image_of(past, epoch, learner, sha256(byte_span{learner}));
+  }
+  payload image_of(const std::string& past, std::uint64_t epoch, byte_span learner,
+                   const digest& parameters) {
     training_state state;
+    state.parameters = parameters;
     state.epoch = image_epoch = epoch_id{epoch};
     state.past = {sha256(past), {}, {}, 10};
     state.learner = learner;
     return encode_state(state);
+  }
+  [[nodiscard]] digest parameters_of(const payload& offered) const {
+    auto state = decode_state(offered.view());
+    return image_parameters.is_zero() && state ? state->parameters : image_parameters;
   }
   /// In a group with clients 2, 3 and 4 at epoch 4.
   void help_three() {
@@ -221,7 +230,7 @@ struct GroupHelper : actor_test {
   bool silent = false;               // no peer answers
   std::vector<caf::typed_response_promise<peer_answer>> unanswered;
   epoch_id image_epoch;    // that they offer
-  digest image_parameters; // likewise
+  digest image_parameters; // likewise; zero: those of the image
   std::vector<wire::open_state> opened;
 };
 
