@@ -2,7 +2,7 @@
 clients, which need no link with each other, and the run is about as fast as one without them (see closed_port)."""
 import time
 
-from lab import Failed, wait_until
+from lab import Failed, SLOWER_MAX, wait_until
 
 SECONDS = 8
 
@@ -33,5 +33,5 @@ def run(new_lab):
         wait_until("all are in step", lambda: all(p.epoch() > 20 for p in peers), 30)
         apart = rate(peers)
         print(f"  {reachable:.2f} epochs/s if all are reachable, {apart:.2f} if two have no link", flush=True)
-        if apart * 3 < reachable:
+        if apart * SLOWER_MAX < reachable:
             raise Failed(f"{apart:.2f} epochs a second; {reachable:.2f} if all are reachable")
