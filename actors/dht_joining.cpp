@@ -13,9 +13,9 @@
 namespace waggle {
 
 dht_joining::dht_joining(dht_router_base* self, node_context ctx, joining_config config,
-                         switchboard_actor switchboard, std::function<void()> reached)
+                         switchboard_actor switchboard, std::function<void(bool reached)> dialled)
   : self_(self), ctx_(std::move(ctx)), config_(config), switchboard_(std::move(switchboard)),
-    reached_(std::move(reached)), bootstrap_(config.pauses, ctx_.randomness("bootstrap")) {}
+    dialled_(std::move(dialled)), bootstrap_(config.pauses, ctx_.randomness("bootstrap")) {}
 
 void dht_joining::begin(const bootstrap_from& msg) {
   std::set<endpoint> names;
@@ -83,11 +83,12 @@ void dht_joining::dial(const endpoint& where) {
     .then(
       [this, where](const peer_connected& up) {
         bootstrap_.reached(where, up.peer.id, now());
-        reached_();
+        dialled_(true);
         dial_due();
       },
       [this, where, given](const caf::error& error) {
         on_dial_failed(where, given, from_caf(error));
+        dialled_(false);
         dial_due();
       });
 }

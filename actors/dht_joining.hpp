@@ -56,9 +56,9 @@ struct joining_config {
 /// of the actor `self`.
 class dht_joining {
 public:
-  /// `reached` is called whenever an address that was dialled has answered.
+  /// `dialled` is called whenever a dial of an address has ended: with a link or not.
   dht_joining(dht_router_base* self, node_context ctx, joining_config config,
-              switchboard_actor switchboard, std::function<void()> reached);
+              switchboard_actor switchboard, std::function<void(bool reached)> dialled);
   dht_joining(const dht_joining&) = delete;
   dht_joining& operator=(const dht_joining&) = delete;
 
@@ -91,7 +91,7 @@ private:
   node_context ctx_;
   joining_config config_;
   switchboard_actor switchboard_;
-  std::function<void()> reached_;
+  std::function<void(bool)> dialled_;
   bootstrap bootstrap_;
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;

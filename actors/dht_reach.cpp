@@ -10,15 +10,52 @@
 
 namespace waggle {
 
+namespace {
+
+std::string joined(const std::vector<endpoint>& all) {
+  std::string out;
+  for (const auto& each : all)
+    out += (out.empty() ? "" : ", ") + to_string(each);
+  return out;
+}
+
+} // namespace
+
 dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
                      switchboard_actor switchboard, std::function<void(std::string)> changed)
   : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), changed_(std::move(changed)), reach_(config_.inquiries),
     limits_(config_.limits) {}
 
+/// Those that this peer listens on, even while it acts as a client.
+std::vector<endpoint> dht_reach::addresses() const {
+  return ctx_.reach->addresses().value_or(ctx_.record.addresses);
+}
+
+void dht_reach::look_at_addresses() {
+  if (!config_.read_addresses || ctx_.record.client_mode || now() < look_due_)
+    return;
+  looked_ = now();
+  look_due_ = looked_ + config_.read_addresses_every;
+  auto before = addresses();
+  auto found = config_.read_addresses();
+  if (found == before)
+    return;
+  ctx_.log->info("the network has changed: this peer announces {}, no longer {}", joined(found),
+                 joined(before));
+  ctx_.reach->set_addresses(std::move(found));
+  if (config_.announce)
+    config_.announce(ctx_.own_record());
+}
+
+void dht_reach::on_dial_failed() {
+  look_due_ = std::min(look_due_, looked_ + 1s); // many dials may fail at once
+  go_on();
+}
+
 void dht_reach::on_connected(const peer_id& peer) {
   auto link = ctx_.links->find(peer);
-  if (ctx_.record.addresses.empty())
+  if (addresses().empty())
     return;
   bool known = link && !link->host().empty();
   reach_.connected(peer, known ? link->host() : std::string{}, known && link->outbound(), now());
@@ -37,6 +74,7 @@ void dht_reach::on_due(const inquiry_due& msg) {
 }
 
 void dht_reach::go_on() {
+  look_at_addresses();
   for (const auto& peer : reach_.due(now()))
     ask(peer);
   for (const auto& peer : reach_.links_due(now()))
@@ -47,6 +85,8 @@ void dht_reach::go_on() {
             [](const caf::error&) { /* tried again later */ });
   settle();
   auto next = reach_.next();
+  if (config_.read_addresses)
+    next = next ? std::min(*next, look_due_) : look_due_;
   if (next && (!due_at_ || *next < *due_at_)) {
     due_at_ = next;
     self_->delayed_send(self_, std::max(*next - now(), steady_time::duration{}),
@@ -56,7 +96,7 @@ void dht_reach::go_on() {
 
 void dht_reach::ask(const peer_id& peer) {
   std::set<std::uint16_t> ports;
-  for (const auto& where : ctx_.record.addresses)
+  for (const auto& where : addresses())
     ports.insert(where.port);
   auto answered = [this, peer](net::dial_back_outcome outcome) {
     reach_.answered(peer, outcome, now());
@@ -80,7 +120,7 @@ void dht_reach::ask(const peer_id& peer) {
 }
 
 void dht_reach::on_unlinked(const member_unlinked& msg) {
-  if (!config_.may_become_client || ctx_.record.addresses.empty() || ctx_.links->find(msg.peer.id))
+  if (!config_.may_become_client || addresses().empty() || ctx_.links->find(msg.peer.id))
     return;
   reach_.unlinked(msg.peer, msg.stalled, now());
   go_on();
@@ -92,8 +132,8 @@ void dht_reach::settle() {
   if (present == told_)
     return;
   told_ = present;
-  if (config_.may_become_client && *ctx_.acts_as_client != reach_.client()) {
-    *ctx_.acts_as_client = reach_.client();
+  if (config_.may_become_client && ctx_.reach->as_client() != reach_.client()) {
+    ctx_.reach->set_as_client(reach_.client());
     if (config_.announce)
       config_.announce(ctx_.own_record());
   }
@@ -111,14 +151,11 @@ std::string dht_reach::notice() const {
            + ", a member of the same group, do not reach each other";
   else
     return {};
-  std::string where;
-  for (const auto& each : ctx_.record.addresses)
-    where += (where.empty() ? "" : ", ") + to_string(each);
   return what
          + (config_.may_become_client
               ? ". It goes on as a client, which dials the others and reduces nothing. "
               : ". Only peers that it dials itself can use it. ")
-         + "Open or forward the announced port (" + where
+         + "Open or forward the announced port (" + joined(addresses())
          + "), or announce an address that others reach: --announce HOST:PORT";
 }
 

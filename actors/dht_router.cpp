@@ -25,7 +25,8 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
   : dht_router_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), table_(ctx_.record.id, config_.routing, now()),
     store_(config_.store), random_(ctx_.randomness("dht-router")),
-    joining_(this, ctx_, config_.joining, switchboard_, [this] { look_up_self(); }),
+    joining_(this, ctx_, config_.joining, switchboard_,
+             [this](bool reached) { reached ? look_up_self() : reach_.on_dial_failed(); }),
     reach_(this, ctx_, config_.reach, switchboard_,
            [this](std::string notice) { joining_.show_reach(std::move(notice)); }),
     unread_(unread_bytes_max) {
@@ -48,7 +49,10 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](store_record& msg) { return store(msg); },
     [this](const find_records& msg) { return find(msg); },
     [this](const find_peer& msg) { return locate(msg); },
-    [this](const bootstrap_from& msg) { joining_.begin(msg); },
+    [this](const bootstrap_from& msg) {
+      reach_.begin();
+      joining_.begin(msg);
+    },
     [this](get_dht_status) { return status(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },

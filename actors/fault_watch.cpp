@@ -74,9 +74,9 @@ void fault_watch::tell_unlinked(const round_report& report) const {
   for (const auto& [peer, member] : members_) {
     if (peer == ctx_.record.id || lost_.contains(peer) || ctx_.links->find(peer))
       continue;
-    bool needs_link = !*ctx_.acts_as_client || member.mode == member_mode::node;
+    bool needs_link = !ctx_.reach->as_client() || member.mode == member_mode::node;
     bool stalled = needs_link && (silent.contains(peer) || report.why.code == ec::excluded);
-    if (stalled || *ctx_.acts_as_client)
+    if (stalled || ctx_.reach->as_client())
       ctx_.unlinked(member.peer, stalled);
   }
 }

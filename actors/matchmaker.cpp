@@ -25,8 +25,7 @@ matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_con
                        switchboard_actor switchboard, dht_router_actor dht)
   : matchmaker_base(cfg), ctx_(std::move(ctx)), mode_(config.mode), config_(std::move(config)),
     switchboard_(std::move(switchboard)), dht_(std::move(dht)),
-    random_(ctx_.randomness("matchmaker " + config_.prefix)),
-    declaration_(ctx_.run_id, ctx_.record, ctx_.self) {
+    random_(ctx_.randomness("matchmaker " + config_.prefix)), declaration_(ctx_.run_id, ctx_.self) {
   end_on_exception(this, ctx_);
   if (config_.elastic_bits && !config_.extra)
     loads_.emplace(ctx_.run_id, config_.prefix, ctx_.self);
@@ -193,7 +192,8 @@ void matchmaker::perform(const group_search::actions& actions) {
 }
 
 void matchmaker::operator()(const group_search::declare& a) {
-  publish(declaration_.declare(current_->key, a.expiration, ctx_.wall->now()));
+  publish(declaration_.declare(current_->key, ctx_.own_record().addresses, a.expiration,
+                               ctx_.wall->now()));
 }
 
 void matchmaker::operator()(const group_search::withdraw&) {
@@ -295,7 +295,7 @@ void matchmaker::operator()(const group_search::disband& a) {
 
 void matchmaker::operator()(const group_search::begin& a) {
   auto id = new_name<round_id>(ctx_, random_);
-  auto made = make_group_plan(config_, current_->purpose(), ctx_.record, a.followers, id);
+  auto made = make_group_plan(config_, current_->purpose(), ctx_.own_record(), a.followers, id);
   if (!made) {
     group_search::disband message;
     for (const auto& follower : a.followers)

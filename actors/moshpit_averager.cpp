@@ -266,7 +266,7 @@ caf::result<group_round> moshpit_averager::average(const average_in_group& msg) 
     send(averager_, trigger_step{run.step, msg.values, msg.weight});
   } else {
     round_plan alone;
-    alone.members.push_back({ctx_.record, members_.mode});
+    alone.members.push_back({ctx_.own_record(), members_.mode});
     deliver(report_of_one(alone, msg.weight, msg.values));
   }
   return promise;

@@ -56,21 +56,40 @@ result<std::vector<endpoint>> numeric(const endpoint& where) {
   return out;
 }
 
-/// @param announce with addresses, not names.
-std::vector<endpoint> announced(std::vector<endpoint> announce, const endpoint& bound,
-                                const std::vector<endpoint>& initial_peers) {
-  for (auto& where : announce)
-    if (where.port == 0)
-      where.port = bound.port;
-  if (!announce.empty())
-    return announce;
-  if (!is_wildcard(bound.host))
-    return {bound};
-  bool v6_too = bound.host == "::";
+/// The same of several addresses.
+result<std::vector<endpoint>> numeric(const std::vector<endpoint>& all) {
+  std::vector<endpoint> out;
+  for (const auto& where : all) {
+    auto found = numeric(where);
+    if (!found)
+      return found.error();
+    for (const auto& each : *found)
+      if (out.size() < addresses_max && std::find(out.begin(), out.end(), each) == out.end())
+        out.push_back(each);
+  }
+  return out;
+}
+
+/// The addresses at which others reach a peer that is bound to `bound`, which has no names.
+std::vector<endpoint> reached_at(const std::vector<endpoint>& bound,
+                                 const std::vector<endpoint>& initial_peers) {
   std::vector<endpoint> all;
-  for (const auto& host :
-       net::addresses_to_announce(net::read_machine_addresses(initial_peers), true, v6_too))
-    all.push_back({host, bound.port});
+  std::optional<std::uint16_t> ipv4, ipv6; // the ports of all addresses of a family
+  for (const auto& where : bound)
+    if (!is_wildcard(where.host))
+      all.push_back(where);
+    else if (where.host == "::")
+      ipv6 = where.port;
+    else
+      ipv4 = where.port;
+  if (ipv6 && !ipv4)
+    ipv4 = ipv6; // [::] accepts both
+  if (ipv4 || ipv6)
+    for (const auto& host : net::addresses_to_announce(net::read_machine_addresses(initial_peers),
+                                                       ipv4.has_value(), ipv6.has_value()))
+      all.push_back({host, host.find(':') == std::string::npos ? *ipv4 : *ipv6});
+  if (all.size() > addresses_max)
+    all.resize(addresses_max);
   return all;
 }
 
@@ -291,13 +310,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
     return checked.error();
-  std::vector<endpoint> announce;
-  if (config.announce) {
-    auto addresses = numeric(*config.announce);
-    if (!addresses)
-      return addresses.error();
-    announce = *addresses;
-  }
+  auto announce = numeric(config.announce);
+  if (!announce)
+    return announce.error();
   auto metrics = metrics_for(config, dependencies);
   if (!metrics)
     return metrics.error();
@@ -346,28 +361,36 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   auto& p = out.parts;
   p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);
   auto board = p.switchboard;
-  auto bound = config.client_mode
-                 ? transport->serve_http(config.listen)
-                 : transport->listen(config.listen, [board](std::shared_ptr<net::link> link) {
-                     caf::anon_send(board, link_arrived{std::move(link)});
-                   });
+  auto bound = transport->listen(
+    config.listen, config.client_mode ? net::on_link{} : [board](std::shared_ptr<net::link> link) {
+      caf::anon_send(board, link_arrived{std::move(link)});
+    });
   if (!bound) {
     caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
     transport->stop();
     ctx.metrics->withdraw(); // the switchboard has them, too, until it has ended
     return bound.error();
   }
-  out.bound = *bound;
+  out.bound = bound->front();
+  auto dht = config.dht;
   if (!config.client_mode) {
-    auto own = out.bound;
-    if (own.host == config.listen.host) // not a name that the transport has given itself
-      if (auto address = numeric(own))
-        own = address->front();
-    ctx.record.addresses = announced(announce, own, config.initial_peers);
+    for (auto& where : *announce)
+      if (where.port == 0)
+        where.port = out.bound.port;
+    auto own = *bound;
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i].host == config.listen[i].host) // not a name that the transport has given itself
+        if (auto address = numeric(own[i]))
+          own[i] = address->front();
+    auto read = [own, to = config.initial_peers] { return reached_at(own, to); };
+    ctx.record.addresses = announce->empty() ? read() : *announce;
+    bool may_change = std::any_of(own.begin(), own.end(),
+                                  [](const auto& where) { return is_wildcard(where.host); });
+    if (announce->empty() && may_change)
+      dht.reach.read_addresses = read;
     transport->announce(ctx.record);
   }
 
-  auto dht = config.dht;
   dht.joining.resolve = [weak = std::weak_ptr{transport}](
                           const endpoint& given, milliseconds timeout, net::on_resolved done) {
     if (auto network = weak.lock())

@@ -27,8 +27,8 @@ namespace waggle {
 /// The configuration of a whole peer.
 struct node_config {
   std::string run_id = "waggle";
-  endpoint listen{"0.0.0.0", 7700};
-  std::optional<endpoint> announce; // the address for others, if it is not the bound one
+  std::vector<endpoint> listen{{"::", 7700}}; // at least one
+  std::vector<endpoint> announce; // the addresses for others, if they are not the bound ones
   std::vector<endpoint> initial_peers;
   /// Accepts no connections, only dials; `listen` is then for HTTP only, and best on loopback.
   bool client_mode = false;

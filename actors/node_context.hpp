@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/link_budget.hpp"
+#include "runtime/net/own_reach.hpp"
 
 namespace waggle {
 
@@ -67,7 +67,7 @@ inline void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& l
 struct node_context {
   std::string run_id;
   std::shared_ptr<const identity> self;
-  peer_record record; // how others reach us; no addresses in client mode
+  peer_record record; // how others reached us at the start; no addresses in client mode
   std::shared_ptr<const wall_clock> wall;
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<metric_families> metrics;
@@ -89,23 +89,24 @@ struct node_context {
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
-  /// This peer listens, but acts as a client, because others do not reach it (dht_reach, which
-  /// alone sets it).
-  std::shared_ptr<std::atomic<bool>> acts_as_client = std::make_shared<std::atomic<bool>>(false);
+  /// Changes of how others reach us; dht_reach alone sets them.
+  std::shared_ptr<net::own_reach> reach = std::make_shared<net::own_reach>();
   /// Takes a member of a round with which there is no link, and whether the round stalled because
   /// of that (reachability::unlinked). May be empty. Any thread.
   std::function<void(const peer_record&, bool stalled)> unlinked;
 
   /// Whether this peer is a client now.
-  [[nodiscard]] bool is_client() const { return record.client_mode || *acts_as_client; }
+  [[nodiscard]] bool is_client() const { return record.client_mode || reach->as_client(); }
   /// The mode in rounds of a peer that was started with `configured`.
   [[nodiscard]] member_mode mode(member_mode configured) const {
-    return configured == member_mode::node && *acts_as_client ? member_mode::client : configured;
+    return configured == member_mode::node && reach->as_client() ? member_mode::client : configured;
   }
   /// How others reach us now.
   [[nodiscard]] peer_record own_record() const {
     auto now = record;
-    if (*acts_as_client) {
+    if (auto changed = reach->addresses())
+      now.addresses = std::move(*changed);
+    if (reach->as_client()) {
       now.addresses.clear();
       now.client_mode = true;
     }

@@ -184,7 +184,7 @@ int bench_train(run_options options) {
     return bad_usage(folder.error().detail);
   options.data_dir = (*folder)->path();
   options.given["data-dir"] = options.data_dir.string();
-  options.listen = {"127.0.0.1", 0};
+  options.listen = {{"127.0.0.1", 0}};
   options.log_level = "warn";
   options.initial_peers.clear();
   // The steps and the warm-up; where an epoch is a number of rounds, each round has a pass.

@@ -35,9 +35,10 @@ struct swarm_options {
   /// PL_INITIAL_PEERS of the environment, the first that is set. None there either: this peer
   /// starts the run.
   std::vector<std::string> initial_peers{};
-  /// The address to listen on. Port 0: a free port, which the log contains.
-  std::string listen = "0.0.0.0:0";
-  /// The address that other peers dial, if it differs from the one in `listen`.
+  /// The addresses to listen on, separated by commas; [::] is all of IPv4 and IPv6. Port 0: a free
+  /// port, which the log contains.
+  std::string listen = "[::]:0";
+  /// The addresses that other peers dial, if they differ from those in `listen`.
   std::string announce{};
   /// The folder for the identity, checkpoints and known addresses; for one process at a time.
   /// Empty: .waggle, or .waggle-2, … if another process uses it.

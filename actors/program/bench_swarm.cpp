@@ -43,7 +43,7 @@ public:
     for (std::size_t i = 0; i < count; ++i) {
       node_config config;
       config.run_id = "bench";
-      config.listen = {"127.0.0.1", 0};
+      config.listen = {{"127.0.0.1", 0}};
       config.seed = peers_.size() + 1;
       if (!peers_.empty())
         config.initial_peers = {peers_.front().bound};

@@ -37,10 +37,10 @@ command node_command() {
   return {
     "node",
     "A peer without a model: bootstrap, DHT, metrics; reduces for clients.",
-    "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n"
+    "Others join the run through it:\n  waggle node --run-id demo\n"
     "With the options of the training it prints the line that trainers join with, and refuses\n"
     "those that were started with different options:\n"
-    "  waggle node --listen 0.0.0.0:7700 --run-id demo --data /usr/share/common-licenses\n"
+    "  waggle node --run-id demo --data /usr/share/common-licenses\n"
     "Trainers in client mode cannot reach each other. If no trainer of the run accepts\n"
     "connections, they average through this node.\n",
     {"run", "peer", "helping"},

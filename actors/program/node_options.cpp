@@ -14,15 +14,15 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;
   std::vector<endpoint> own = o.initial_peers;
-  own.push_back(o.listen);
-  if (o.announce)
-    own.push_back(*o.announce);
+  own.insert(own.end(), o.listen.begin(), o.listen.end());
+  own.insert(own.end(), o.announce.begin(), o.announce.end());
   config.switchboard.announced_addresses = net::dial_policy{own};
   config.addresses.file = data_dir / "known_peers";
   config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
   config.client_mode = o.client_mode;
   if (o.client_mode) // HTTP for this machine only
-    config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
+    config.listen = {
+      {"127.0.0.1", o.given.contains("listen") ? o.listen.front().port : std::uint16_t{0}}};
   // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();

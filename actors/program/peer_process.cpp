@@ -13,6 +13,7 @@
 #include "runtime/cli/join_line.hpp"
 #include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
+#include "runtime/cli/peer_address.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
 #include "runtime/core/private_file.hpp"
@@ -46,9 +47,11 @@ struct peer_process::impl {
   std::unique_ptr<caf::actor_system> system;
   round_port_decorator port_decorator;
   std::shared_ptr<join_watch> watch;
-  milliseconds shutdown_limit{0}; // of the peer that was started
-  bool agrees = false;            // the peer has an agreement of its own
-  bool knows_run = false;         // it has none, and has logged the run's
+  std::unique_ptr<peer_address> address;          // null: not started, or it could not be written
+  milliseconds shutdown_limit{0};                 // of the peer that was started
+  std::shared_ptr<const run_agreement> agreement; // the peer's own; null: none
+  bool knows_run = false;                         // it has none, and has logged the run's
+  std::vector<endpoint> joined_at;                // the addresses that were in its join line
 
   /// Logs what `waggle status` shows, whatever the level of the log.
   void log_state(const status_board& board) const {
@@ -71,11 +74,20 @@ struct peer_process::impl {
       log_wait(*log, line);
   }
 
+  /// Logs the join line again after the network has changed.
+  void log_new_addresses(const started_node& peer) {
+    auto own = peer.ctx.own_record().addresses;
+    auto before = std::exchange(joined_at, own);
+    if (!own.empty() && !before.empty() && own != before && agreement)
+      log->info("join with: {}", join_line(options.run_id, agreement.get(), own, peer.bound));
+  }
+
   /// Logs the join line of a run whose options a peer without an agreement has learned.
   void log_join_line(const started_node& peer, const run_agreement& agreement) {
-    if (peer.ctx.record.addresses.empty())
+    auto own = peer.ctx.own_record().addresses;
+    if (own.empty())
       return; // other peers cannot join through a client
-    auto line = join_line(options.run_id, &agreement, peer.ctx.record.addresses, peer.bound);
+    auto line = join_line(options.run_id, &agreement, own, peer.bound);
     if (std::exchange(knows_run, true))
       log->warn("peers of this run were started with different options; the others have: {}", line);
     else
@@ -91,10 +103,8 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   parts->options = options;
   bool chosen = options.given.count("data-dir") > 0;
   // Several peers may be started with the default folder: each takes one of its own.
-  for (int i = 1; !parts->lock && i <= (chosen ? 1 : 64); ++i) {
-    parts->data_dir = options.data_dir;
-    if (i > 1)
-      parts->data_dir += "-" + std::to_string(i);
+  for (int i = 1; !parts->lock && i <= (chosen ? 1 : default_folders_max); ++i) {
+    parts->data_dir = default_folder(options.data_dir, i);
     auto lock = folder_lock::take(parts->data_dir);
     if (!lock)
       return lock.error();
@@ -108,7 +118,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
     return failure{ec::bad_config, key.error().detail};
   parts->self = *key;
   auto leftovers =
-    remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity"});
+    remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity", "address"});
   parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
   for (const auto& name : leftovers)
     parts->log->info("removed {}, which was left half written", (parts->data_dir / name).string());
@@ -146,7 +156,7 @@ void peer_process::set_options(const run_options& options) {
 result<started_node> peer_process::start(const node_config& config) {
   auto& p = *impl_;
   p.watch = std::make_shared<join_watch>(config.initial_peers);
-  p.agrees = config.agreement != nullptr;
+  p.agreement = config.agreement;
   p.shutdown_limit = waggle::shutdown_limit(config);
   node_dependencies dependencies;
   dependencies.self = p.self;
@@ -185,15 +195,22 @@ result<started_node> peer_process::start(const node_config& config) {
       watch->resolved(given, addresses);
       tell(given, addresses);
     };
-    for (const auto& where : {std::optional{p.options.listen}, p.options.announce})
-      if (where)
-        tcp.http_hosts.insert(net::host_name(where->host));
+    for (const auto* own : {&p.options.listen, &p.options.announce})
+      for (const auto& where : *own)
+        tcp.http_hosts.insert(net::host_name(where.host));
     tcp.shared_memory = p.options.shared_memory;
     tcp.arena = arena;
     tcp.congestion = p.options.congestion;
     return net::make_tcp_transport(std::move(tcp));
   };
-  return start_node(*p.system, config, dependencies);
+  auto started = start_node(*p.system, config, dependencies);
+  if (!started)
+    return started;
+  if (auto address = peer_address::write(p.data_dir, started->bound))
+    p.address = std::move(*address);
+  else
+    p.log->warn("`waggle status` does not find this peer by itself: {}", address.error().detail);
+  return started;
 }
 
 void peer_process::print_start(const node_config& config, const started_node& peer,
@@ -254,7 +271,8 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
       why = "all its initial peers refused it";
       break;
     }
-    if (auto news = p.watch->take_news(); news && !p.agrees)
+    p.log_new_addresses(peer);
+    if (auto news = p.watch->take_news(); news && !p.agreement)
       p.log_join_line(peer, *news);
     if (finished && finished()) {
       why = "its work is done";

@@ -31,11 +31,12 @@ constexpr const char* about =
 
 std::vector<std::string> options_of(const command& what) {
   std::vector<std::string> names;
-  auto among = [](const std::vector<std::string>& groups, const std::string& group) {
-    return std::find(groups.begin(), groups.end(), group) != groups.end();
+  auto among = [](const std::vector<std::string>& all, const std::string& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
   };
   for (const auto& spec : option_table())
-    if (among(what.groups, spec.group) || (spec.agreed && among(what.agreed_groups, spec.group)))
+    if (among(what.groups, spec.group) || among(what.single_options, spec.name)
+        || (spec.agreed && among(what.agreed_groups, spec.group)))
       names.push_back(spec.name);
   return names;
 }
@@ -104,12 +105,15 @@ void declare(CLI::App& root, parsed_command& into) {
   into.arguments.resize(into.what->arguments.size()); // CLI11 keeps references to its elements
   for (std::size_t i = 0; i < into.arguments.size(); ++i)
     app->add_option(into.what->arguments[i].name, into.arguments[i], into.what->arguments[i].help)
-      ->required()
+      ->required(into.what->arguments[i].required)
       ->type_name("");
 }
 
 int run_parsed(parsed_command& chosen) {
   auto taken = options_of(*chosen.what);
+  for (const auto& [name, value] : chosen.values)
+    if (value.rfind("--", 0) == 0) // the next option was taken for its value
+      return bad_usage("--" + name + " needs a value (" + find_option(name)->value_name + ")");
   for (const auto& extra : chosen.app->remaining()) {
     if (extra.size() > 1 && extra[0] == '-' && extra[1] != '-')
       return bad_usage("waggle " + chosen.what->name + " has no option " + extra

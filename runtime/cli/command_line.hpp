@@ -17,6 +17,7 @@ constexpr int exit_bad_usage = 2; // nothing was started
 struct positional {
   std::string name; // "ADDR"
   std::string help;
+  bool required = true; // otherwise it may be left out, and is empty then
 };
 
 /// One command of the program.
@@ -33,6 +34,8 @@ struct command {
   /// Options with one more value that only this command knows: "--strategy all". It is not checked,
   /// and only run_options::given shows it.
   std::map<std::string, std::string> special_values{};
+  /// Options of other groups, by name.
+  std::vector<std::string> single_options{};
 };
 
 /// Reads the arguments, the environment and --config, and runs the command. Any error in them ends

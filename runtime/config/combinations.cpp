@@ -195,13 +195,12 @@ status check_strategy(const run_options& o) {
     return bad("--averaging-steps-period belongs to " + those(by_period) + ": " + o.strategy + " "
                + instead);
   if (is_set("total-steps-in-epoch") && !by_period(*row))
-    return bad("--total-steps-in-epoch belongs to " + those(by_period) + ": the epochs of "
-               + o.strategy
-               + (anchored ? " end with its averages; leave it out"
-                  : row->counts_steps
-                    ? " have one pass of each peer; leave it out"
-                    : " have --target-batch-size samples; set that, or use one of these "
-                      "strategies"));
+    return bad(
+      "--total-steps-in-epoch belongs to " + those(by_period) + ": the epochs of " + o.strategy
+      + (anchored            ? " end with its averages; leave it out"
+         : row->counts_steps ? " have one pass of each peer; leave it out"
+                             : " have --target-batch-size samples; set that, or use one of these "
+                               "strategies"));
   if (anchored)
     if (auto how = strategy_settings_of(o);
         row->number(how, "overlap") >= row->number(how, "steps"))
@@ -302,7 +301,7 @@ status check_combinations(const run_options& o) {
     return bad(
       "--client-mode needs --initial-peers: other peers cannot reach this one, so it has to "
       "know which ones to dial");
-  if (o.client_mode && o.announce)
+  if (o.client_mode && !o.announce.empty())
     return bad("--client-mode and --announce exclude each other: other peers do not dial a client; "
                "leave out --announce, or --client-mode if they can reach that address");
   if (o.client_mode && o.auxiliary)

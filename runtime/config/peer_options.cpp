@@ -18,6 +18,17 @@ result<std::string> run_name(std::string_view v) {
   return std::string{v};
 }
 
+/// At least one address, and no more than a peer may announce.
+result<std::vector<endpoint>> own_addresses(std::string_view v) {
+  auto all = parse_endpoints(v);
+  if (!all)
+    return all;
+  if (all->empty() || all->size() > addresses_max)
+    return failure{ec::bad_config, "must be 1 to " + std::to_string(addresses_max)
+                                     + " addresses HOST:PORT, separated by commas"};
+  return all;
+}
+
 } // namespace
 
 void add_peer_options(std::vector<option_spec>& table) {
@@ -35,12 +46,14 @@ void add_peer_options(std::vector<option_spec>& table) {
       whole(&o::seed, 0, ~std::uint64_t{0}, "")}});
   add_group(
     table, "peer",
-    {{"listen", "HOST:PORT",
-      "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.",
-      bound(&o::listen, parse_address)},
-     {"announce", "HOST:PORT",
-      "The address that other peers dial, if it differs from --listen (port 0: the bound port).",
-      bound(&o::announce, parse_address)},
+    {{"listen", "HOST:PORT,…",
+      "Where peers, browsers and Prometheus reach this peer. [::] stands for all addresses, of "
+      "IPv4 "
+      "and IPv6; 0.0.0.0 for those of IPv4. Port 0 picks a free one.",
+      bound(&o::listen, own_addresses)},
+     {"announce", "HOST:PORT,…",
+      "The addresses that other peers dial, if they differ from --listen (port 0: the bound port).",
+      bound(&o::announce, own_addresses)},
      {"initial-peers", "A,B",
       "Peers of the run to join through; one that answers is enough. None: start the run.",
       bound(&o::initial_peers, parse_endpoints)},

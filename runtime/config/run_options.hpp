@@ -19,8 +19,8 @@ namespace waggle {
 struct run_options {
   // -- the peer
   std::string run_id = "waggle";
-  endpoint listen{"0.0.0.0", 7700};
-  std::optional<endpoint> announce;
+  std::vector<endpoint> listen{{"::", 7700}}; // at least one
+  std::vector<endpoint> announce;             // empty: what it listens on
   std::vector<endpoint> initial_peers;
   bool client_mode = false;
   std::filesystem::path data_dir = ".waggle";

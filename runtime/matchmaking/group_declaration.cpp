@@ -9,9 +9,9 @@ namespace waggle {
 
 namespace {
 
-std::string addresses_text(const peer_record& peer) {
+std::string addresses_text(const std::vector<endpoint>& addresses) {
   std::string text;
-  for (const auto& where : peer.addresses)
+  for (const auto& where : addresses)
     text += (text.empty() ? "" : ",") + to_string(where);
   return text;
 }
@@ -29,11 +29,12 @@ std::vector<endpoint> parse_addresses(std::string_view text) {
 
 } // namespace
 
-record group_declaration::declare(const group_key& bucket, swarm_time expiration, swarm_time now) {
+record group_declaration::declare(const group_key& bucket, const std::vector<endpoint>& addresses,
+                                  swarm_time expiration, swarm_time now) {
   auto& entry = current_.emplace();
   entry.kind = record_kind::group_member;
   entry.name = bucket.text();
-  entry.value = addresses_text(self_);
+  entry.value = addresses_text(addresses);
   entry.expiration = expiration;
   sign(entry, now);
   return entry;

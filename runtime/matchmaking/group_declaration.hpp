@@ -21,11 +21,13 @@ namespace waggle {
 /// at a time. Not thread-safe.
 class group_declaration {
 public:
-  group_declaration(std::string run_id, peer_record self, std::shared_ptr<const identity> signer)
-    : run_id_(std::move(run_id)), self_(std::move(self)), signer_(std::move(signer)) {}
+  group_declaration(std::string run_id, std::shared_ptr<const identity> signer)
+    : run_id_(std::move(run_id)), signer_(std::move(signer)) {}
 
   /// The declaration is valid until it expires or is withdrawn.
-  [[nodiscard]] record declare(const group_key& bucket, swarm_time expiration, swarm_time now);
+  /// @param addresses at which this peer accepts requests; at most addresses_max are read.
+  [[nodiscard]] record declare(const group_key& bucket, const std::vector<endpoint>& addresses,
+                               swarm_time expiration, swarm_time now);
   /// The tombstone of the valid declaration; nothing if there is none, or if it has expired.
   [[nodiscard]] std::optional<record> withdraw(swarm_time now);
 
@@ -33,7 +35,6 @@ private:
   void sign(record& entry, swarm_time now);
 
   std::string run_id_;
-  peer_record self_;
   std::shared_ptr<const identity> signer_;
   std::optional<record> current_;
   std::uint64_t sequence_ = 0; // of the last record

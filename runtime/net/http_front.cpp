@@ -1,5 +1,7 @@
 #include "runtime/net/http_front.hpp"
 
+#include <algorithm>
+
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 
@@ -13,14 +15,13 @@ using boost::system::error_code;
 
 namespace {
 
-/// [::] accepts IPv4, too.
-error_code open(tcp::acceptor& acceptor, const tcp::endpoint& where) {
+error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
   acceptor.open(where.protocol(), error);
   if (!error)
     acceptor.set_option(tcp::acceptor::reuse_address{true}, error);
   if (!error && where.address().is_v6())
-    acceptor.set_option(asio::ip::v6_only{false}, error);
+    acceptor.set_option(asio::ip::v6_only{ipv6_only}, error);
   if (!error)
     acceptor.bind(where, error);
   if (!error)
@@ -38,7 +39,30 @@ http_front::http_front(std::shared_ptr<const http_settings> settings,
                        connection_slots::limits limits)
   : settings_(std::move(settings)), slots_(limits), thread_([this] { io_.run(); }) {}
 
-result<endpoint> http_front::listen(const endpoint& where, on_peer peers) {
+result<std::vector<endpoint>> http_front::listen(const std::vector<endpoint>& where,
+                                                 on_peer peers) {
+  std::list<listener> opened;
+  std::vector<endpoint> bound;
+  for (const auto& each : where) {
+    bool beside_ipv4 = std::any_of(where.begin(), where.end(), [&](const endpoint& other) {
+      return other.port == each.port && each.port != 0 && other.host.find(':') == std::string::npos;
+    });
+    auto at = open(opened.emplace_back(io_), each, beside_ipv4, io_);
+    if (!at)
+      return at.error();
+    bound.push_back(*at);
+  }
+  listeners_ = std::move(opened);
+  asio::post(io_, [this, peers = std::move(peers)]() mutable {
+    peers_ = std::move(peers);
+    for (auto& each : listeners_)
+      accept_next(each);
+  });
+  return bound;
+}
+
+result<endpoint> http_front::open(listener& at, const endpoint& where, bool ipv6_only,
+                                  asio::io_context& io) {
   auto sentence = [&](const std::string& why) {
     return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
   };
@@ -46,20 +70,20 @@ result<endpoint> http_front::listen(const endpoint& where, on_peer peers) {
   tcp::endpoint address{asio::ip::make_address(where.host, error), where.port};
   if (error) {
     // Blocking is fine here: it is our own name, resolved once, before there are any links.
-    auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
+    auto found = tcp::resolver{io}.resolve(where.host, std::string{}, error);
     if (error || found.empty())
       return sentence("'" + where.host + "' is not an address of this machine (" + error.message()
                       + ")");
     address.address(found.begin()->endpoint().address());
   }
-  error = open(acceptor_, address);
+  error = bind(at.acceptor, address, ipv6_only);
   auto host = where.host;
-  if (address.address() == asio::ip::address_v6::any()
+  if (!ipv6_only && address.address() == asio::ip::address_v6::any()
       && (error == asio::error::address_family_not_supported
           || error == boost::system::errc::address_not_available)) { // a machine without IPv6
     address.address(asio::ip::address_v4::any());
     host = "0.0.0.0";
-    error = open(acceptor_, address);
+    error = bind(at.acceptor, address, false);
   }
   if (error) {
     if (error == asio::error::address_in_use)
@@ -68,12 +92,7 @@ result<endpoint> http_front::listen(const endpoint& where, on_peer peers) {
       return sentence("ports below 1024 need privileges; choose another with --listen");
     return sentence(error.message());
   }
-  auto bound = acceptor_.local_endpoint(error);
-  asio::post(io_, [this, peers = std::move(peers)]() mutable {
-    peers_ = std::move(peers);
-    accept_next();
-  });
-  return endpoint{host, bound.port()};
+  return endpoint{host, at.acceptor.local_endpoint(error).port()};
 }
 
 void http_front::stop() {
@@ -81,27 +100,26 @@ void http_front::stop() {
     return;
   io_.stop(); // does not wait for clients
   thread_.join();
-  error_code ignored;
-  acceptor_.close(ignored);
+  listeners_.clear();
   close_.clear();
   peers_ = nullptr;
 }
 
-void http_front::accept_next() {
-  acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+void http_front::accept_next(listener& at) {
+  at.acceptor.async_accept([this, &at](const error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted)
       return;
     if (error) {
       // Most likely out of descriptors: give the open connections time to end.
-      back_off_.expires_after(std::chrono::milliseconds{100});
-      back_off_.async_wait([this](const error_code& e) {
+      at.back_off.expires_after(std::chrono::milliseconds{100});
+      at.back_off.async_wait([this, &at](const error_code& e) {
         if (!e)
-          accept_next();
+          accept_next(at);
       });
       return;
     }
     serve(std::move(socket));
-    accept_next();
+    accept_next(at);
   });
 }
 

@@ -3,6 +3,7 @@
 // Internal to runtime/net: the port, and HTTP on it.
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,16 +39,27 @@ public:
   http_front(const http_front&) = delete;
   http_front& operator=(const http_front&) = delete;
 
-  /// Accepts connections from now on. `peers` may be empty: no upgrades. The result is the address
-  /// that was bound. Fails with ec::bad_config and a sentence for the operator. Called once. [::]
-  /// accepts IPv4, too; on a machine without IPv6 it becomes 0.0.0.0.
-  result<endpoint> listen(const endpoint& where, on_peer peers);
+  /// Accepts connections from now on, at each of `where`. `peers` may be empty: no upgrades. The
+  /// result is the addresses that were bound, in the same order. Fails with ec::bad_config and a
+  /// sentence for the operator, and then listens nowhere; called again only after that. [::]
+  /// accepts IPv4, too, unless an IPv4 address with the same port is in the list; on a machine
+  /// without IPv6 it becomes 0.0.0.0.
+  result<std::vector<endpoint>> listen(const std::vector<endpoint>& where, on_peer peers);
 
   /// Closes everything. Nothing is called after this returns. Called by any thread but the front's.
   void stop();
 
 private:
-  void accept_next();
+  struct listener {
+    explicit listener(boost::asio::io_context& io) : acceptor(io), back_off(io) {}
+    boost::asio::ip::tcp::acceptor acceptor;
+    boost::asio::steady_timer back_off;
+  };
+
+  /// Opens one; the result is what was bound.
+  static result<endpoint> open(listener& at, const endpoint& where, bool ipv6_only,
+                               boost::asio::io_context& io);
+  void accept_next(listener& at);
   void serve(boost::asio::ip::tcp::socket socket);
 
   const std::shared_ptr<const http_settings> settings_;
@@ -59,8 +71,7 @@ private:
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
     io_.get_executor()};
-  boost::asio::ip::tcp::acceptor acceptor_{io_};
-  boost::asio::steady_timer back_off_{io_};
+  std::list<listener> listeners_;
   std::thread thread_; // last: runs while all of the above exist
 };
 

@@ -161,13 +161,14 @@ class sim_network::node_transport final : public transport {
 public:
   node_transport(sim_network& net, node_index own) : net_(net), own_(own) {}
 
-  result<endpoint> listen(const endpoint&, on_link accept) override {
-    net_.nodes_[own_]->accept = std::move(accept);
-    return address_of(own_);
-  }
-
   /// There is no HTTP in the simulation.
-  result<endpoint> serve_http(const endpoint& where) override { return where; }
+  result<std::vector<endpoint>> listen(const std::vector<endpoint>& where,
+                                       on_link accept) override {
+    if (!accept)
+      return where;
+    net_.nodes_[own_]->accept = std::move(accept);
+    return std::vector{address_of(own_)};
+  }
 
   void dial(const dial_target& to, milliseconds timeout, on_dialled done) override {
     net_.dial(own_, to, timeout, std::move(done));

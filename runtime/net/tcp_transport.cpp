@@ -72,11 +72,21 @@ public:
 
   ~tcp_transport() override { stop(); }
 
-  result<endpoint> listen(const endpoint& where, on_link accept) override {
-    return bind(where, std::move(accept));
+  result<std::vector<endpoint>> listen(const std::vector<endpoint>& where,
+                                       on_link accept) override {
+    if (!accept)
+      return front_.listen(where, nullptr);
+    accept_ = std::move(accept);
+    return front_.listen(where,
+                         [weak = weak_from_this(), context = context_](upgraded_socket peer) {
+                           // Shared, because handlers are copied.
+                           auto moved = std::make_shared<upgraded_socket>(std::move(peer));
+                           asio::post(*context, [weak, moved] {
+                             if (auto self = weak.lock(); self && !self->stopping_)
+                               self->receive(std::move(*moved));
+                           });
+                         });
   }
-
-  result<endpoint> serve_http(const endpoint& where) override { return bind(where, nullptr); }
 
   void resolve(const endpoint& given, milliseconds timeout, on_resolved done) override {
     asio::post(io_, [me = shared_from_this(), given, timeout, done = std::move(done)]() mutable {
@@ -127,22 +137,6 @@ public:
   }
 
 private:
-  /// @param accept null: no links, only HTTP.
-  result<endpoint> bind(const endpoint& where, on_link accept) {
-    if (!accept)
-      return front_.listen(where, nullptr);
-    accept_ = std::move(accept);
-    return front_.listen(where,
-                         [weak = weak_from_this(), context = context_](upgraded_socket peer) {
-                           // Shared, because handlers are copied.
-                           auto moved = std::make_shared<upgraded_socket>(std::move(peer));
-                           asio::post(*context, [weak, moved] {
-                             if (auto self = weak.lock(); self && !self->stopping_)
-                               self->receive(std::move(*moved));
-                           });
-                         });
-  }
-
   /// Answers within `timeout`; the lookup itself may take longer.
   void look_up(const endpoint& given, milliseconds timeout, on_resolved done) {
     if (stopping_)

@@ -118,13 +118,12 @@ class transport {
 public:
   virtual ~transport() = default;
 
-  /// Accepts links from now on. The result is the address that was bound (port 0 picks one).
-  /// Fails with ec::bad_config and a sentence for the operator (port taken, no such address).
-  virtual result<endpoint> listen(const endpoint& where, on_link accept) = 0;
-
-  /// For a peer that accepts no links: answers only HTTP at `where`. The result is the address that
-  /// was bound. Fails as `listen` does. Do not call both.
-  virtual result<endpoint> serve_http(const endpoint& where) = 0;
+  /// Accepts links from now on at each of `where`, at least one. `accept` may be empty, for a peer
+  /// that accepts none: it only answers HTTP. The result is the addresses that were bound, in the
+  /// same order (port 0 picks one). Fails with ec::bad_config and a sentence for the operator (port
+  /// taken, no such address).
+  virtual result<std::vector<endpoint>> listen(const std::vector<endpoint>& where,
+                                               on_link accept) = 0;
 
   /// Finds the addresses that `given` stands for now: itself if it is numeric, else those of the
   /// name, at least one, in the order in which to try them. Calls `done` once, unless the transport

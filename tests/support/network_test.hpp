@@ -54,7 +54,7 @@ protected:
     auto accept = [board = who.board](std::shared_ptr<net::link> link) {
       caf::anon_send(board, link_arrived{std::move(link)});
     };
-    ASSERT_TRUE(network.transport_of(who.node)->listen(net::sim_network::address_of(who.node),
+    ASSERT_TRUE(network.transport_of(who.node)->listen({net::sim_network::address_of(who.node)},
                                                        std::move(accept)));
   }
 

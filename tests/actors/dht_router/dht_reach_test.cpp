@@ -82,6 +82,32 @@ TEST_F(DhtReach, APeerThatNobodyReachesBecomesAClientAndSaysHowToEndThat) {
   EXPECT_EQ(announced[1], ctx.record);
 }
 
+TEST_F(DhtReach, AnnouncesTodaysAddressesSoonAfterTheNetworkHasChanged) {
+  std::vector<endpoint> now{{"127.0.0.1", 7700}};
+  std::vector<peer_record> heard;
+  dht_config with;
+  with.reach.read_addresses = [&] { return now; };
+  with.reach.announce = [&](peer_record self) { heard.push_back(std::move(self)); };
+  world->connect = [](const endpoint&) -> result<peer_record> {
+    return failure{ec::unreachable, "refused"};
+  };
+  start(with);
+  tell(router, bootstrap_from{{}, {}});
+  ASSERT_THAT(heard, SizeIs(1)) << "those of its start are others";
+  EXPECT_EQ(heard.back().addresses, now);
+  now = {{"10.0.0.1", 7700}, {"fd00::1", 7700}};
+  pass(10s);
+  ASSERT_THAT(heard, SizeIs(2));
+  EXPECT_EQ(heard.back().addresses, now);
+  EXPECT_EQ(ctx.own_record().addresses, now);
+  now = {{"10.0.0.2", 7700}};
+  pass(2s);
+  EXPECT_THAT(heard, SizeIs(2)) << "nothing tells of the change yet";
+  tell(router, bootstrap_from{{{"10.0.0.9", 7700}}, {}}); // a dial fails
+  EXPECT_THAT(heard, SizeIs(3));
+  EXPECT_EQ(ctx.own_record().addresses, now);
+}
+
 TEST_F(DhtReach, ANodeThatWasDialledAsksNobody) {
   link(2, "10.0.0.2", false);
   pass(10s);

@@ -20,8 +20,9 @@ using log_of_shutdown = std::shared_ptr<shutdown_log>;
 class idle_transport : public net::transport {
 public:
   explicit idle_transport(log_of_shutdown log) : log_(std::move(log)) {}
-  result<endpoint> listen(const endpoint& where, net::on_link) override { return where; }
-  result<endpoint> serve_http(const endpoint& where) override { return where; }
+  result<std::vector<endpoint>> listen(const std::vector<endpoint>& where, net::on_link) override {
+    return where;
+  }
   void dial(const net::dial_target&, milliseconds, net::on_dialled) override {}
   void announce(peer_record) override {}
   void stop() override { log_->asked.emplace_back("transport"); }
@@ -33,7 +34,7 @@ private:
 class deaf_transport final : public idle_transport {
 public:
   using idle_transport::idle_transport;
-  result<endpoint> listen(const endpoint&, net::on_link) override {
+  result<std::vector<endpoint>> listen(const std::vector<endpoint>&, net::on_link) override {
     return failure{ec::bad_config, "the port is taken"};
   }
 };
@@ -168,7 +169,7 @@ protected:
   result<started_node> start(std::uint64_t seed, const std::string& run) {
     node_config config;
     config.run_id = run;
-    config.listen = {"127.0.0.1", 7700};
+    config.listen = {{"127.0.0.1", 7700}};
     node_dependencies with;
     with.self = identity::from_seed(seed);
     with.wall = wall;

@@ -20,8 +20,8 @@ TEST(NodeOptions, OfThePeerArrive) {
                                           {"shutdown-timeout", "42s"}}),
                             "some/folder");
   EXPECT_EQ(c.run_id, "birds");
-  EXPECT_EQ(c.listen, (endpoint{"10.0.0.1", 7701}));
-  EXPECT_EQ(c.announce, (endpoint{"192.0.2.7", 7702}));
+  EXPECT_EQ(c.listen, (std::vector<endpoint>{{"10.0.0.1", 7701}}));
+  EXPECT_EQ(c.announce, (std::vector<endpoint>{{"192.0.2.7", 7702}}));
   EXPECT_EQ(c.initial_peers, (std::vector<endpoint>{{"192.0.2.1", 1}, {"192.0.2.2", 2}}));
   EXPECT_EQ(c.addresses.file, "some/folder/known_peers");
   EXPECT_EQ(c.seed, 77U);
@@ -32,9 +32,9 @@ TEST(NodeOptions, OfThePeerArrive) {
 TEST(NodeOptions, AClientAnswersItsOwnHostOnly) {
   auto c = node_config_from(options_with({{"client-mode", "true"}}), ".");
   EXPECT_TRUE(c.client_mode);
-  EXPECT_EQ(c.listen, (endpoint{"127.0.0.1", 0}));
+  EXPECT_EQ(c.listen, (std::vector<endpoint>{{"127.0.0.1", 0}}));
   c = node_config_from(options_with({{"client-mode", "true"}, {"listen", "0.0.0.0:7705"}}), ".");
-  EXPECT_EQ(c.listen, (endpoint{"127.0.0.1", 7705}));
+  EXPECT_EQ(c.listen, (std::vector<endpoint>{{"127.0.0.1", 7705}}));
 }
 
 TEST(NodeOptions, AddressesOfLoopbackAreDialledIfThePeerIsThere) {

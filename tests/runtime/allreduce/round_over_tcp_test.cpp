@@ -123,9 +123,9 @@ public:
 
   endpoint listen() {
     auto bound = transport_->listen(
-      {"127.0.0.1", 0}, [this](const std::shared_ptr<net::link>& link) { attach(link); });
+      {{"127.0.0.1", 0}}, [this](const std::shared_ptr<net::link>& link) { attach(link); });
     EXPECT_TRUE(bound);
-    return *bound;
+    return bound->front();
   }
   void dial(const endpoint& where) {
     transport_->dial({where, {}, {}}, 20s, [this](const result<std::shared_ptr<net::link>>& made) {

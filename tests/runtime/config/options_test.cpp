@@ -142,7 +142,7 @@ TEST(Resolve, AWrongValueThatIsOverruledDoesNotMatter) {
 
 TEST(Resolve, ReadsWhatIsTyped) {
   auto options = resolve({}, {},
-                         flags({{"listen", "[::1]:0"},
+                         flags({{"listen", "[::1]:0,127.0.0.1:0"},
                                 {"announce", "example.org:7701"},
                                 {"initial-peers", "a:1,b:2"},
                                 {"part-size", "1MiB"},
@@ -152,8 +152,8 @@ TEST(Resolve, ReadsWhatIsTyped) {
                                 {"device", "cuda:3"},
                                 {"reuse-group", "false"}}));
   ASSERT_TRUE(options) << options.error().detail;
-  EXPECT_EQ(options->listen, (endpoint{"::1", 0}));
-  EXPECT_EQ(options->announce, (endpoint{"example.org", 7701}));
+  EXPECT_EQ(options->listen, (std::vector<endpoint>{{"::1", 0}, {"127.0.0.1", 0}}));
+  EXPECT_EQ(options->announce, (std::vector<endpoint>{{"example.org", 7701}}));
   EXPECT_EQ(options->initial_peers.size(), 2U);
   EXPECT_EQ(options->part_bytes, std::uint64_t{1} << 20U);
   EXPECT_EQ(options->duration, 90s);

@@ -20,11 +20,11 @@ struct GroupDeclaration : testing::Test {
   std::shared_ptr<const identity> self = identity::from_seed(1);
   group_key bucket = *group_key::make("demo", "01");
   std::vector<endpoint> addresses{{"one", 7700}, {"two", 7701}};
-  group_declaration declaration{"run", me(*self, addresses), self};
+  group_declaration declaration{"run", self};
 };
 
 TEST_F(GroupDeclaration, IsReadBackByTheOthers) {
-  auto entry = declaration.declare(bucket, t0 + 5s, t0);
+  auto entry = declaration.declare(bucket, addresses, t0 + 5s, t0);
   EXPECT_TRUE(valid(entry).ok());
   EXPECT_EQ(entry.kind, record_kind::group_member);
   EXPECT_EQ(entry.name, "demo.0b01");
@@ -36,7 +36,7 @@ TEST_F(GroupDeclaration, IsReadBackByTheOthers) {
 
 TEST_F(GroupDeclaration, IsWithdrawnOnceByATombstone) {
   EXPECT_FALSE(declaration.withdraw(t0)) << "there is no valid declaration";
-  auto entry = declaration.declare(bucket, t0 + 5s, t0);
+  auto entry = declaration.declare(bucket, addresses, t0 + 5s, t0);
   auto gone = declaration.withdraw(t0 + 1s);
   ASSERT_TRUE(gone);
   EXPECT_TRUE(valid(*gone).ok());
@@ -50,23 +50,23 @@ TEST_F(GroupDeclaration, IsWithdrawnOnceByATombstone) {
 }
 
 TEST_F(GroupDeclaration, OneThatExpiredNeedsNoTombstone) {
-  (void)declaration.declare(bucket, t0 + 5s, t0);
+  (void)declaration.declare(bucket, addresses, t0 + 5s, t0);
   EXPECT_FALSE(declaration.withdraw(t0 + 5s));
 }
 
 TEST_F(GroupDeclaration, EachWordIsNewerThanTheOneBeforeWhateverTheClockSays) {
-  auto last = declaration.declare(bucket, t0 + 5s, t0).sequence;
+  auto last = declaration.declare(bucket, addresses, t0 + 5s, t0).sequence;
   for (auto now : {t0, t0 - 1h, t0}) {
     auto gone = declaration.withdraw(now);
     ASSERT_TRUE(gone);
     EXPECT_GT(gone->sequence, last);
-    last = declaration.declare(bucket, t0 + 5s, now).sequence;
+    last = declaration.declare(bucket, addresses, t0 + 5s, now).sequence;
     EXPECT_GT(last, gone->sequence);
   }
 }
 
 TEST_F(GroupDeclaration, OfAnyValueOnlyAFewGoodAddressesAreBelieved) {
-  auto entry = declaration.declare(bucket, t0 + 5s, t0);
+  auto entry = declaration.declare(bucket, addresses, t0 + 5s, t0);
   entry.value = ",,nonsense,a:1,b:99999,c:2,";
   EXPECT_THAT(read_declaration(entry)->who.addresses,
               testing::ElementsAre(endpoint{"a", 1}, endpoint{"c", 2}));

@@ -199,17 +199,18 @@ TEST(TcpTransport, WrongPeersAreRefusedWithAReason) {
 
 TEST(TcpTransport, AClientAnswersHttpAndAcceptsNoPeers) {
   peer client{2};
-  auto where = client.wire->serve_http({"127.0.0.1", 0});
-  ASSERT_TRUE(where.ok()) << to_string(where.error());
-  ASSERT_NE(where->port, 0);
-  auto page = http_get(*where, "/metrics", 5s);
+  auto bound = client.wire->listen({{"127.0.0.1", 0}}, nullptr);
+  ASSERT_TRUE(bound.ok()) << to_string(bound.error());
+  auto where = bound->front();
+  ASSERT_NE(where.port, 0);
+  auto page = http_get(where, "/metrics", 5s);
   ASSERT_TRUE(page.ok()) << to_string(page.error());
   EXPECT_EQ(page->body, "GET /metrics");
   peer ann{1};
-  auto outcome = ann.dial(*where);
+  auto outcome = ann.dial(where);
   ASSERT_FALSE(outcome.ok());
   EXPECT_TRUE(client.links.empty());
-  EXPECT_TRUE(http_get(*where, "/metrics", 5s).ok()) << "it still serves";
+  EXPECT_TRUE(http_get(where, "/metrics", 5s).ok()) << "it still serves";
   auto other = ann.listen();
   EXPECT_TRUE(client.dial(other).ok()) << "it dials as before";
 }
@@ -240,30 +241,61 @@ TEST(TcpTransport, ATakenPortFailsWithASentenceForTheOperator) {
   peer ann{1};
   peer bob{2};
   auto where = ann.listen();
-  auto outcome = bob.wire->listen(where, [](const std::shared_ptr<link>&) {});
+  auto outcome = bob.wire->listen({where}, [](const std::shared_ptr<link>&) {});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::bad_config);
   EXPECT_NE(outcome.error().detail.find(to_string(where)), std::string::npos);
   EXPECT_NE(outcome.error().detail.find("taken"), std::string::npos);
   EXPECT_EQ(outcome.error().detail.find('\n'), std::string::npos);
-  auto foreign = bob.wire->listen({"192.0.2.1", 0}, [](const std::shared_ptr<link>&) {});
+  auto foreign = bob.wire->listen({{"192.0.2.1", 0}}, [](const std::shared_ptr<link>&) {});
   ASSERT_FALSE(foreign.ok());
-  EXPECT_TRUE(bob.wire->listen({"127.0.0.1", 0}, [](const std::shared_ptr<link>&) {}).ok())
+  EXPECT_TRUE(bob.wire->listen({{"127.0.0.1", 0}}, [](const std::shared_ptr<link>&) {}).ok())
     << "a failed attempt does not affect the next";
 }
 
 TEST(TcpTransport, AcceptsIpv4BesideIpv6AndSeesTheSameHost) {
   peer bob{2};
   std::string seen;
-  auto every = bob.wire->listen({"::", 0}, [&](std::shared_ptr<link> l) {
+  auto every = bob.wire->listen({{"::", 0}}, [&](std::shared_ptr<link> l) {
     seen = l->host();
     bob.adopt(std::move(l));
   });
   ASSERT_TRUE(every.ok()) << every.error().detail; // 0.0.0.0 on a machine without IPv6
   peer ann{1};
-  ASSERT_TRUE(ann.dial({"127.0.0.1", every->port}).ok());
+  ASSERT_TRUE(ann.dial({"127.0.0.1", every->front().port}).ok());
   EXPECT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
   EXPECT_EQ(seen, "127.0.0.1");
+}
+
+TEST(TcpTransport, ListensOnEachAddressOfAList) {
+  peer bob{2};
+  auto adopt = [&](std::shared_ptr<link> l) { bob.adopt(std::move(l)); };
+  auto bound = bob.wire->listen({{"127.0.0.1", 0}, {"::1", 0}}, adopt);
+  ASSERT_TRUE(bound.ok()) << bound.error().detail;
+  ASSERT_EQ(bound->size(), 2u);
+  peer ann{1};
+  EXPECT_TRUE(ann.dial(bound->front()).ok());
+  peer cid{3};
+  EXPECT_TRUE(cid.dial(bound->back()).ok());
+  peer dan{4};
+  auto port = bound->front().port;
+  auto taken = dan.wire->listen({{"127.0.0.1", 0}, {"127.0.0.1", port}}, adopt);
+  ASSERT_FALSE(taken.ok());
+  EXPECT_NE(taken.error().detail.find("127.0.0.1:" + std::to_string(port)), std::string::npos);
+  auto both = dan.wire->listen({{"0.0.0.0", 0}, {"::", 0}}, adopt);
+  ASSERT_TRUE(both.ok()) << both.error().detail;
+  auto again = peer{5}.wire->listen({{"0.0.0.0", both->front().port}}, adopt);
+  EXPECT_FALSE(again.ok());
+}
+
+TEST(TcpTransport, ListensOnBothFamiliesWithOnePort) {
+  peer bob{2};
+  endpoint free = bob.listen();
+  bob.wire->stop();
+  peer ann{1};
+  auto bound = ann.wire->listen({{"0.0.0.0", free.port}, {"::", free.port}},
+                                [](const std::shared_ptr<link>&) {});
+  EXPECT_TRUE(bound.ok()) << bound.error().detail;
 }
 
 TEST(TcpTransport, ServesHttpOnTheSamePort) {

@@ -73,9 +73,9 @@ struct peer {
 
   endpoint listen() {
     auto bound =
-      wire->listen({"127.0.0.1", 0}, [this](std::shared_ptr<link> l) { adopt(std::move(l)); });
+      wire->listen({{"127.0.0.1", 0}}, [this](std::shared_ptr<link> l) { adopt(std::move(l)); });
     EXPECT_TRUE(bound.ok());
-    return *bound;
+    return bound->front();
   }
   void adopt(std::shared_ptr<link> l) {
     link_events events;

@@ -1,7 +1,7 @@
 """python3 -m waggle OPTIONS script.py ARGS: runs a training script of torch, without a change, as a
 peer of a run.
 
-    python3 -m waggle --run-id birds --listen 0.0.0.0:7700 --target-batch-size 256 train.py
+    python3 -m waggle --run-id birds --listen '[::]:7700' --target-batch-size 256 train.py
     python3 -m waggle --run-id birds --initial-peers 10.0.0.1:7700 --target-batch-size 256 train.py
 
 OPTIONS are those of `waggle.join` and `waggle.Optimizer`, which are those of `waggle train`. The script's

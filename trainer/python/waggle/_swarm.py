@@ -125,7 +125,7 @@ def join(run, *, initial_peers=None, listen=None, announce=None, data_dir=None, 
     initial_peers: "HOST:PORT" of any peers of the run. None: those in the environment's
         WAGGLE_INITIAL_PEERS, INITIAL_PEERS or PL_INITIAL_PEERS; none there either: this peer starts
         the run.
-    listen: "HOST:PORT"; port 0 is a free one, which `Swarm.address` has. Default: 0.0.0.0:0.
+    listen: "HOST:PORT,…"; port 0 is a free one, which `Swarm.address` has. Default: [::]:0, all of IPv4 and IPv6.
     announce: the address that other peers dial, if it differs.
     data_dir: the folder of the identity and the checkpoints, for one process at a time. Default:
         .waggle, or .waggle-2, … if another process uses it.
