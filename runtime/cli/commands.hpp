@@ -10,8 +10,15 @@ namespace waggle {
 /// What `waggle train` says about options on this machine. Empty: there is no LibTorch to ask.
 using training_check = std::function<status(const run_options&)>;
 command config_command(training_check check);
+command health_command();
 command id_command();
 command status_command();
 command swarm_command();
+
+/// The address that the command line of `status` or `health` names, or that of the peer of its data
+/// folder.
+result<endpoint> asked_peer(const run_options& options);
+/// Writes why there is none to standard error, and returns the exit code: 2 for a wrong address.
+int report_no_peer(const failure& why);
 
 } // namespace waggle

@@ -23,9 +23,13 @@ command id_command() {
   return {"id",
           "Shows this peer's id; makes its key if there is none.",
           "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
-          {"run", "peer"},
           {},
-          run_id};
+          {},
+          run_id,
+          false,
+          {},
+          {},
+          {"data-dir", "identity"}};
 }
 
 } // namespace waggle

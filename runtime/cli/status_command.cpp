@@ -11,9 +11,9 @@ namespace waggle {
 namespace {
 
 int run_status(const run_options& options) {
-  auto where = parse_endpoint(options.arguments.front());
+  auto where = asked_peer(options);
   if (!where)
-    return bad_usage(where.error().detail);
+    return report_no_peer(where.error());
   auto status = net::http_get(*where, "/api/v1/status", 5s);
   auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
   if (!peers) {
@@ -42,13 +42,17 @@ int run_status(const run_options& options) {
 
 command status_command() {
   return {"status",
-          "Shows the status of a peer: waggle status HOST:PORT.",
+          "Shows the status of a peer: waggle status [HOST:PORT].",
+          "  waggle status                    the peer of this folder (.waggle)\n"
           "  waggle status 127.0.0.1:7700\n"
           "With --json: one JSON object on standard output.\n",
           {"output"},
-          {{"ADDR", "Where the peer listens: HOST:PORT."}},
+          {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.", false}},
           run_status,
-          true};
+          true,
+          {},
+          {},
+          {"data-dir"}};
 }
 
 } // namespace waggle

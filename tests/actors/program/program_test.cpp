@@ -156,7 +156,7 @@ TEST_F(Program, MisspeltVariablesAreToldAndThoseOfKubernetesKeepNothingFromStart
 }
 
 TEST_F(Program, RefusesMissingArguments) {
-  EXPECT_THAT(refusal("status"), HasSubstr("ADDR"));
+  EXPECT_THAT(refusal("health 7700"), HasSubstr("HOST:PORT"));
   EXPECT_THAT(refusal("config"), HasSubstr("check"));
   EXPECT_THAT(refusal("config check"), HasSubstr("FILE"));
   EXPECT_THAT(refusal("config chekc run.toml"), HasSubstr("check"));

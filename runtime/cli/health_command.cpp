@@ -1,0 +1,56 @@
+#include <iostream>
+
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/peer_address.hpp"
+#include "runtime/net/http_client.hpp"
+
+namespace waggle {
+
+result<endpoint> asked_peer(const run_options& options) {
+  if (const auto& address = options.arguments.front(); !address.empty())
+    return parse_endpoint(address);
+  return address_of_running_peer(options.data_dir, options.given.contains("data-dir"));
+}
+
+int report_no_peer(const failure& why) {
+  (void)bad_usage(why.detail);
+  return why.code == ec::unreachable ? exit_failed : exit_bad_usage;
+}
+
+namespace {
+
+int run_health(const run_options& options) {
+  auto where = asked_peer(options);
+  if (!where)
+    return report_no_peer(where.error());
+  auto health = net::http_get(*where, "/healthz", 3s);
+  auto ready = health ? net::http_get(*where, "/readyz", 3s) : health;
+  if (!ready || health->status != 200) {
+    std::cerr << "waggle: no healthy peer answers at " << to_string(*where)
+              << (ready ? std::string{} : ": " + to_string(ready.error())) << "\n";
+    return exit_failed;
+  }
+  std::cout << "alive, " << ready->body.substr(0, ready->body.find('\n')) << "\n";
+  return exit_clean;
+}
+
+} // namespace
+
+command health_command() {
+  return {"health",
+          "Asks a peer whether it is alive: exit code 0, or 1.",
+          "  waggle health                       the peer of this folder (.waggle)\n"
+          "  waggle health --data-dir /data/a    the peer of that folder\n"
+          "  waggle health 127.0.0.1:7700\n"
+          "For the health checks of containers. A living peer need not be ready to average; the "
+          "output says so.\n",
+          {},
+          {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.", false}},
+          run_health,
+          false,
+          {},
+          {},
+          {"data-dir"}};
+}
+
+} // namespace waggle
