@@ -6,6 +6,7 @@
 namespace waggle {
 
 command average_command();
+command doctor_command();
 command node_command();
 
 /// `waggle bench allreduce`: rounds of a persistent group, by number of peers and size of the

@@ -27,6 +27,7 @@ constexpr const char* about =
   "  waggle train --data some.txt                      start a run; it prints the line to join "
   "with\n"
   "  waggle swarm --peers 4 --data some.txt            try it: four peers on this machine\n"
+  "  waggle doctor --initial-peers seed:7700           find out what would go wrong\n"
   "  waggle status 127.0.0.1:7700                      show the status of a peer\n";
 
 std::vector<std::string> options_of(const command& what) {

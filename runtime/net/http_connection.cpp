@@ -8,6 +8,7 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/http_hosts.hpp"
+#include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
 namespace waggle::net {
@@ -254,7 +255,7 @@ std::function<void()> request_upgrade(tcp::socket socket, const std::string& hos
       if (e)
         return x->finish(upgrade_failure(e));
       if (x->parser.get().result() != http::status::switching_protocols)
-        return x->finish({ec::wrong_version, "the server there is not a waggle peer (HTTP status "
+        return x->finish({ec::wrong_version, std::string{not_a_peer} + " (HTTP status "
                                                + std::to_string(x->parser.get().result_int())
                                                + ")"});
       x->finish({});

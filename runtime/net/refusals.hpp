@@ -13,6 +13,8 @@ constexpr std::string_view identity_in_use =
 /// The reason that a peer of another run gets. It names neither run.
 constexpr std::string_view another_run =
   "this peer belongs to another run: --run-id must be the same on all peers";
+/// How the reason begins if the server at an address answers no peers (ec::wrong_version).
+constexpr std::string_view not_a_peer = "the server there is not a waggle peer";
 /// The reason that a peer gets if there is no room for its link.
 constexpr std::string_view no_room = "this peer has as many links as it accepts";
 

@@ -121,6 +121,9 @@ class Host:
 
     def set_port_mtu(self, mtu):
         """Larger packets to and from this host are dropped on the way, without a message to the sender."""
+        # Segments that the device would cut later pass a bridge whole, whatever its mtu.
+        for host in self.lab.hosts:
+            host.ip("link", "set", "eth0", "gso_max_segs", 1)
         self.lab.on_bridge("link", "set", self.port, "mtu", mtu)
 
     def set_names(self, names):

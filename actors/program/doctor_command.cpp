@@ -1,0 +1,430 @@
+// this machine ─► names ─► dials over a switchboard, which join nothing ─► dial back, clocks, path
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "actors/caf_error.hpp"
+#include "actors/program/commands.hpp"
+#include "actors/program/node_options.hpp"
+#include "actors/switchboard.hpp"
+#include "runtime/cli/findings.hpp"
+#include "runtime/cli/logging.hpp"
+#include "runtime/cli/peer_address.hpp"
+#include "runtime/cli/status_text.hpp"
+#include "runtime/config/agreed_options.hpp"
+#include "runtime/core/private_file.hpp"
+#include "runtime/core/version.hpp"
+#include "runtime/net/http_client.hpp"
+#include "runtime/net/local_addresses.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using clock = std::chrono::steady_clock;
+
+constexpr auto name_timeout = 2s;
+constexpr auto dial_timeout = 4s;
+constexpr auto page_timeout = 2s;
+constexpr std::size_t addresses_tried_max = 16; // of all initial peers
+constexpr std::size_t members_asked_max = 64;
+
+// -- this machine
+// ----------------------------------------------------------------------------------
+
+/// Whether a process holds the lock of this file, without touching it.
+bool is_locked(const fs::path& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0)
+    return false;
+  // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:12345 0 EOF"
+  std::ostringstream wanted;
+  wanted << std::hex;
+  auto byte = [&](unsigned number) { wanted << (number < 16 ? "0" : "") << number << ":"; };
+  byte(major(found.st_dev));
+  byte(minor(found.st_dev));
+  wanted << std::dec << found.st_ino;
+  std::ifstream locks{"/proc/locks"};
+  for (std::string line; std::getline(locks, line);)
+    if (line.find("FLOCK") != std::string::npos
+        && line.find(" " + wanted.str() + " ") != std::string::npos)
+      return true;
+  return false;
+}
+
+folder_facts look_at_folder(const run_options& options) {
+  folder_facts facts;
+  facts.folder = options.data_dir;
+  std::error_code error;
+  facts.exists = fs::is_directory(facts.folder, error);
+  if (!facts.exists && fs::exists(facts.folder, error))
+    facts.trouble = "is no folder";
+  auto base = fs::absolute(facts.folder, error);
+  while (!fs::exists(base, error) && base.has_parent_path() && base != base.parent_path())
+    base = base.parent_path();
+  if (facts.trouble.empty() && ::access(base.c_str(), W_OK | X_OK) != 0)
+    facts.trouble = "this user may not write in " + base.string();
+  facts.free_bytes = fs::space(base, error).available;
+  if (!facts.exists)
+    return facts;
+  if (auto running = address_of_running_peer(facts.folder, true))
+    facts.running = *running;
+  facts.locked = is_locked(facts.folder / "lock");
+  auto key = options.identity.value_or(facts.folder / "identity.pem");
+  struct stat found {};
+  if (::stat(key.c_str(), &found) == 0 && (found.st_mode & 077U) != 0)
+    facts.key_open = key.string();
+  facts.open_to_others = writable_by_others(facts.folder);
+  return facts;
+}
+
+/// What this process may still take: of the machine, or of its container.
+std::uint64_t available_memory() {
+  std::uint64_t available = ~std::uint64_t{0};
+  std::ifstream file{"/proc/meminfo"};
+  std::string name, unit;
+  for (std::uint64_t value = 0; file >> name >> value;) {
+    if (name == "MemAvailable:")
+      available = value * 1024;
+    std::getline(file, unit);
+  }
+  std::uint64_t most = 0, used = 0;
+  if (std::ifstream{"/sys/fs/cgroup/memory.max"} >> most
+      && std::ifstream{"/sys/fs/cgroup/memory.current"} >> used)
+    available = std::min(available, most > used ? most - used : 0);
+  return available;
+}
+
+// -- printing
+// --------------------------------------------------------------------------------------
+
+class report {
+public:
+  explicit report(bool as_json) : as_json_(as_json) {}
+
+  void add(finding f) {
+    if (!as_json_)
+      std::cout << to_line(f) << std::endl; // at once: the next check may take seconds
+    all_.push_back(std::move(f));
+  }
+  void add(std::optional<finding> f) {
+    if (f)
+      add(std::move(*f));
+  }
+  void add(std::vector<finding> more) {
+    for (auto& f : more)
+      add(std::move(f));
+  }
+  /// The exit code.
+  [[nodiscard]] int end() const {
+    if (as_json_)
+      std::cout << to_json(all_) << "\n";
+    return any_bad(all_) ? exit_failed : exit_clean;
+  }
+
+private:
+  bool as_json_;
+  std::vector<finding> all_;
+};
+
+// -- the network
+// -----------------------------------------------------------------------------------
+
+struct reached_peer {
+  endpoint where;
+  peer_id id;
+};
+
+/// A switchboard and a port, with an identity for the moment, and without anything that would join
+/// a run: no DHT, no reports, no data folder.
+class probe {
+public:
+  explicit probe(const run_options& options, std::shared_ptr<const run_agreement> agreement)
+    : options_(options), limits_(net::clock_limits_for(options.report_expiration)) {
+    ctx_.run_id = options.run_id;
+    ctx_.self = identity::generate();
+    ctx_.record = {ctx_.self->id(), ctx_.self->key(), {}, true};
+    ctx_.wall = std::make_shared<system_wall_clock>();
+    ctx_.verifier = make_plain_verifier();
+    ctx_.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(),
+                                                     "doctor", short_name(ctx_.self->id()));
+    ctx_.log = make_logger("error", "text", "doctor");
+    ctx_.links = std::make_shared<link_table>();
+    ctx_.rounds = make_round_registry(ctx_.links, ctx_.strangers);
+    net::tcp_transport_config tcp;
+    tcp.run_id = options.run_id;
+    tcp.self = ctx_.self;
+    tcp.verifier = ctx_.verifier;
+    tcp.record = ctx_.record;
+    tcp.agreement = std::move(agreement);
+    tcp.clock = ctx_.wall;
+    tcp.clocks = limits_;
+    tcp.shared_memory = false;
+    tcp.events.clock_compared = [this](const peer_id& peer, swarm_clock::duration offset) {
+      std::lock_guard guard{mutex_};
+      offsets_[peer] = offset;
+    };
+    transport_ = net::make_tcp_transport(std::move(tcp));
+    board_ = system_.spawn<switchboard>(ctx_, switchboard_config{}, transport_);
+  }
+  ~probe() {
+    caf::anon_send(board_, hang_up{});
+    caf::anon_send_exit(board_, caf::exit_reason::user_shutdown);
+    system_.await_all_actors_done();
+    transport_->stop();
+  }
+  probe(const probe&) = delete;
+  probe& operator=(const probe&) = delete;
+
+  /// Listens at one address, for the peers that dial back.
+  failure listen(const endpoint& where) {
+    auto bound = transport_->listen({where}, [board = board_](std::shared_ptr<net::link> link) {
+      caf::anon_send(board, link_arrived{std::move(link)});
+    });
+    if (!bound)
+      return bound.error();
+    bound_ = bound->front();
+    return {};
+  }
+  [[nodiscard]] const std::optional<endpoint>& bound() const { return bound_; }
+
+  result<std::vector<endpoint>> resolve(const endpoint& given) {
+    auto answer = std::make_shared<std::promise<result<std::vector<endpoint>>>>();
+    auto found = answer->get_future();
+    transport_->resolve(given, name_timeout, [answer](result<std::vector<endpoint>> all) {
+      answer->set_value(std::move(all));
+    });
+    return found.get();
+  }
+
+  /// Dials all at once. The peers that answered; each outcome goes to `out`.
+  std::vector<reached_peer> dial(const std::vector<std::pair<endpoint, endpoint>>& all,
+                                 report& out) {
+    std::vector<reached_peer> reached;
+    caf::scoped_actor self{system_};
+    using waiting = decltype(self->request(board_, dial_timeout, connect_address{}));
+    std::vector<waiting> dials;
+    for (const auto& [given, where] : all)
+      dials.push_back(
+        self->request(board_, dial_timeout + 1s, connect_address{where, dial_timeout, given}));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& [given, where] = all[i];
+      dials[i].receive(
+        [&](const peer_connected& up) {
+          out.add(judge_dial(given, where, {}, up.peer.id));
+          reached.push_back({where, up.peer.id});
+        },
+        [&](const caf::error& why) {
+          auto reason = from_caf(why);
+          auto prefix = to_string(where) + ": ";
+          if (reason.detail.starts_with(prefix))
+            reason.detail.erase(0, prefix.size());
+          out.add(judge_dial(given, where, reason, std::nullopt));
+        });
+    }
+    return reached;
+  }
+
+  /// Asks a peer to dial this machine at these ports.
+  ec dialled_back(const reached_peer& by, const std::vector<std::uint16_t>& ports) {
+    caf::scoped_actor self{system_};
+    peer_record to;
+    to.id = by.id;
+    auto outcome = ec::timeout;
+    self->request(board_, dial_timeout + 1s, call_peer{to, wire::dial_back{ports}, dial_timeout})
+      .receive(
+        [&](const peer_answer& answer) {
+          const auto* found = std::get_if<wire::dialled_back>(&answer.what);
+          outcome = found != nullptr ? found->outcome : ec::overloaded;
+        },
+        [&](const caf::error& why) { outcome = from_caf(why).code; });
+    return outcome;
+  }
+
+  [[nodiscard]] std::optional<finding> clock_of(const reached_peer& peer) {
+    std::lock_guard guard{mutex_};
+    auto found = offsets_.find(peer.id);
+    if (found == offsets_.end())
+      return std::nullopt;
+    return judge_clock(peer.where, found->second, limits_);
+  }
+
+private:
+  const run_options& options_;
+  net::clock_limits limits_;
+  caf::actor_system_config config_;
+  caf::actor_system system_{config_};
+  node_context ctx_;
+  std::shared_ptr<net::transport> transport_;
+  wired_switchboard_actor board_;
+  std::optional<endpoint> bound_;
+  std::mutex mutex_;
+  std::map<peer_id, swarm_clock::duration> offsets_;
+};
+
+bool answers(const endpoint& where, const std::string& page) {
+  return net::http_get(where, page, page_timeout).ok();
+}
+
+finding look_at_path(const endpoint& where) {
+  bool small = answers(where, "/healthz");
+  // More than two packets of the largest usual size, and less than what a request may have.
+  bool sent = small && answers(where, "/healthz?" + std::string(4'000, 'x'));
+  bool received = small && answers(where, "/metrics");
+  return judge_path(where, small, sent, received);
+}
+
+int examine_this_machine(const run_options& options) {
+  report out{options.json};
+  auto facts = look_at_folder(options);
+  out.add(judge_folder(facts));
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
+    out.add(judge_descriptors(files.rlim_cur, files.rlim_max));
+  out.add(judge_memory(available_memory()));
+
+  std::shared_ptr<const run_agreement> agreement;
+  if (sets_agreed(options)) {
+    auto made = training_agreement(options, protocol_version);
+    if (!made)
+      out.add(finding{finding::level::bad, "options", made.error().detail, "correct the option"});
+    else
+      agreement = std::make_shared<const run_agreement>(std::move(*made));
+  }
+  probe network{options, agreement};
+  for (const auto& where : options.client_mode ? std::vector<endpoint>{} : options.listen) {
+    // One port stays open for the dial back; whether the others are free is seen in passing.
+    failure why;
+    if (!network.bound()) {
+      why = network.listen(where);
+    } else {
+      probe another{options, nullptr};
+      why = another.listen(where);
+    }
+    out.add(judge_port(where, why, facts.running));
+  }
+
+  std::vector<std::pair<endpoint, endpoint>> places; // what was given, and an address
+  for (const auto& given : options.initial_peers) {
+    auto found = network.resolve(given);
+    if (!net::is_numeric(given.host) || !found)
+      out.add(judge_name(given, found ? failure{} : found.error()));
+    if (found)
+      for (const auto& where : *found)
+        if (places.size() < addresses_tried_max)
+          places.emplace_back(given, where);
+  }
+  std::vector<endpoint> addresses;
+  for (const auto& [given, where] : places)
+    addresses.push_back(where);
+  out.add(judge_loopback(options.listen, options.announce, addresses));
+  auto reached = network.dial(places, out);
+  std::vector<std::pair<endpoint, std::string>> versions;
+  for (const auto& peer : reached) {
+    out.add(network.clock_of(peer));
+    if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout))
+      if (auto document = parse_document(status->body); document && document->contains("version"))
+        versions.emplace_back(peer.where, document->value("version", std::string{}));
+  }
+  out.add(judge_versions(version, versions));
+  if (!reached.empty())
+    out.add(look_at_path(reached.front().where));
+  if (!options.client_mode && network.bound() && !reached.empty()) {
+    std::vector<std::uint16_t> ports;
+    for (const auto& where : options.announce)
+      ports.push_back(where.port != 0 ? where.port : network.bound()->port);
+    if (ports.empty())
+      ports.push_back(network.bound()->port);
+    auto other = std::find_if(reached.begin(), reached.end(), [](const reached_peer& peer) {
+      return net::kind_of(peer.where.host) != net::host_kind::loopback;
+    });
+    const auto& by = other != reached.end() ? *other : reached.front();
+    out.add(judge_dial_back(by.where, ports, network.dialled_back(by, ports)));
+  }
+  return out.end();
+}
+
+// -- a running swarm
+// -------------------------------------------------------------------------------
+
+int examine_swarm(const run_options& options, const endpoint& where) {
+  auto peers = net::http_get(where, "/api/v1/peers", page_timeout);
+  auto document = peers ? parse_document(peers->body) : std::nullopt;
+  if (!document || !document->is_object() || !document->contains("peers")
+      || !(*document)["peers"].is_array()) {
+    std::cerr << "waggle: no peer answers at " << to_string(where)
+              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
+    return exit_failed;
+  }
+  std::vector<asked_member> members;
+  for (const auto& each : (*document)["peers"]) {
+    if (!each.is_object() || members.size() >= members_asked_max)
+      continue;
+    auto& member = members.emplace_back();
+    member.id = each.value("id", std::string{});
+    for (const auto& address : each.value("addresses", nlohmann::ordered_json::array()))
+      if (auto parsed = address.is_string() ? parse_endpoint(address.get<std::string>())
+                                            : result<endpoint>{failure{ec::malformed, {}}})
+        member.addresses.push_back(*parsed);
+    if (each.value("self", false) && member.addresses.empty())
+      member.addresses.push_back(where);
+  }
+  auto ask = [](asked_member& member) {
+    for (const auto& at : member.addresses) {
+      auto status = net::http_get(at, "/api/v1/status", page_timeout);
+      if (status && status->status == 200) {
+        member.status = status->body;
+        return;
+      }
+      member.why = status ? failure{ec::malformed, "another program answers"} : status.error();
+    }
+  };
+  constexpr std::size_t at_once = 16;
+  for (std::size_t begin = 0; begin < members.size(); begin += at_once) {
+    std::vector<std::future<void>> asked;
+    for (auto i = begin; i < std::min(members.size(), begin + at_once); ++i)
+      asked.push_back(std::async(std::launch::async, ask, std::ref(members[i])));
+  }
+  report out{options.json};
+  out.add(judge_swarm(members));
+  return out.end();
+}
+
+int run_doctor(const run_options& options) {
+  if (const auto& address = options.arguments.front(); !address.empty()) {
+    auto where = parse_endpoint(address);
+    return where ? examine_swarm(options, *where) : bad_usage(where.error().detail);
+  }
+  return examine_this_machine(options);
+}
+
+} // namespace
+
+command doctor_command() {
+  return {
+    "doctor",
+    "Checks, before a start, what would go wrong; or examines a running swarm.",
+    "  waggle doctor --run-id demo --initial-peers seed:7700     with the options of the peer\n"
+    "  waggle doctor 10.0.0.1:7700                               the swarm of a running peer\n"
+    "Before a start it checks folder, disk, memory, port and names, shakes hands with every\n"
+    "initial peer (run, options, version, clock), and asks one to dial this machine back. It\n"
+    "joins nothing and changes nothing. Each line says what was seen and what to change.\n"
+    "Exit code 0; 1 if anything is bad; 2 for wrong usage.\n",
+    {"run", "peer", "helping", "training", "averaging", "output"},
+    {{"HOST:PORT", "A running peer, whose swarm is examined.", false}},
+    run_doctor,
+    true};
+}
+
+} // namespace waggle

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/error.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/net/clock_offset.hpp"
+
+namespace waggle {
+
+/// What `waggle doctor` found in one check. All functions here are pure: they judge what was seen.
+struct finding {
+  enum class level : std::uint8_t { good, warning, bad };
+  level how = level::good;
+  std::string check; // "port"
+  std::string seen;  // half a sentence
+  std::string cure;  // what to change; empty if nothing
+};
+
+/// One line for people, without a line end.
+std::string to_line(const finding& f);
+/// An array of objects: check, level, seen, cure.
+std::string to_json(const std::vector<finding>& all);
+/// Whether any is bad.
+bool any_bad(const std::vector<finding>& all);
+
+// -- this machine
+// ----------------------------------------------------------------------------------
+
+/// What is known of a data folder.
+struct folder_facts {
+  std::filesystem::path folder;
+  bool exists = false;             // false: `trouble` concerns where it would be made
+  std::string trouble;             // why files cannot be written there; empty: they can
+  std::optional<endpoint> running; // the address of the peer that uses it now
+  bool locked = false;             // by a process that writes no address, or of another container
+  std::optional<std::string> key_open;       // the key file, if other users may read it
+  std::optional<std::string> open_to_others; // who else may write to the folder
+  std::uint64_t free_bytes = 0;
+};
+std::vector<finding> judge_folder(const folder_facts& facts);
+
+finding judge_descriptors(std::uint64_t soft, std::uint64_t hard);
+finding judge_memory(std::uint64_t available_bytes);
+
+/// @param failure of listening at `where`; ec::none: it worked.
+/// @param own the address of the running peer of the data folder.
+finding judge_port(const endpoint& where, const failure& why, const std::optional<endpoint>& own);
+/// Peers on other machines cannot dial a peer that listens on loopback only. `initial_peers`: their
+/// addresses, not names.
+std::optional<finding> judge_loopback(const std::vector<endpoint>& listen,
+                                      const std::vector<endpoint>& announce,
+                                      const std::vector<endpoint>& initial_peers);
+
+// -- initial peers
+// ---------------------------------------------------------------------------------
+
+/// The outcome of a dial that ends before it joins. `given`: what the operator wrote.
+finding judge_dial(const endpoint& given, const endpoint& where, const failure& why,
+                   const std::optional<peer_id>& met);
+/// Of a name that does not resolve, or does so slowly.
+finding judge_name(const endpoint& given, const failure& why);
+/// How far the clock of a peer is from ours.
+finding judge_clock(const endpoint& where, swarm_clock::duration offset, net::clock_limits limits);
+/// What a peer found that dialled us back. `announced`: the ports that it tried.
+finding judge_dial_back(const endpoint& through, const std::vector<std::uint16_t>& announced,
+                        ec outcome);
+/// Small and large requests to the same port. A path that drops large packets answers only the
+/// small ones.
+finding judge_path(const endpoint& where, bool small_passed, bool large_sent, bool large_received);
+/// The versions of the peers that were asked, by address.
+std::optional<finding> judge_versions(const std::string& own,
+                                      const std::vector<std::pair<endpoint, std::string>>& theirs);
+
+// -- a running swarm
+// -------------------------------------------------------------------------------
+
+/// What one peer answered, or why it did not.
+struct asked_member {
+  std::string id;                  // hexadecimal
+  std::vector<endpoint> addresses; // empty: a client
+  std::string status;              // the JSON of /api/v1/status; empty: no answer
+  failure why;                     // if there was no answer
+};
+std::vector<finding> judge_swarm(const std::vector<asked_member>& members);
+
+} // namespace waggle
