@@ -64,6 +64,7 @@ void dht_reach::on_connected(const peer_id& peer) {
 
 void dht_reach::on_disconnected(const peer_id& peer) {
   reach_.disconnected(peer);
+  settle(); // the link may have shown that a path is narrow
 }
 
 void dht_reach::on_due(const inquiry_due& msg) {
@@ -149,6 +150,11 @@ std::string dht_reach::notice() const {
   else if (const auto* member = reach_.unlinked())
     what = "this peer and peer " + short_name(member->id)
            + ", a member of the same group, do not reach each other";
+  else if (auto host = ctx_.reach->narrow_path())
+    return "small messages pass to and from " + *host
+           + ", large ones do not: something on the path drops large packets (path MTU). This peer "
+             "uses small ones with it from now on. Lower the MTU of the interface (ip link set dev "
+             "IFACE mtu 1280), or let ICMP \"fragmentation needed\" pass";
   else
     return {};
   return what

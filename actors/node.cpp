@@ -357,6 +357,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     clocks};
   log_disagreements(ctx, config.initial_peers, system.clock(), request.events);
   request.events.clock_compared = ctx.clock_compared;
+  request.events.narrow_path = [reach = ctx.reach](const std::string& host) {
+    reach->set_narrow_path(host);
+  };
   auto transport = dependencies.make_transport(std::move(request));
   auto& p = out.parts;
   p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);

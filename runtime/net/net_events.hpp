@@ -33,6 +33,10 @@ struct net_events {
   /// A handshake showed how far the clock of a peer of the run is from ours, at least (above zero:
   /// it is ahead). Called before the link is opened or refused.
   std::function<void(const peer_id&, swarm_clock::duration offset)> clock_compared;
+  /// An open link with this host ended while its data was sent again and again, unanswered.
+  std::function<void(const std::string& host)> ended_stuck;
+  /// Large packets to this host are found to be lost; it is sent smaller ones from now on.
+  std::function<void(const std::string& host)> narrow_path;
   /// A link was opened with a peer that makes these claims.
   std::function<void(const peer_claims&)> linked;
   std::function<void(bool outbound)> opened;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,8 @@
 
 namespace waggle::net {
 
-/// What has changed, since this peer started, in how others reach it. Thread-safe.
+/// What has changed, since this peer started, in how others reach it and it reaches others.
+/// Thread-safe.
 class own_reach {
 public:
   /// It listens, but acts as a client, because others do not reach it.
@@ -27,10 +29,21 @@ public:
     addresses_ = std::move(now);
   }
 
+  /// The host to which large packets were found to be lost last; nothing: none.
+  [[nodiscard]] std::optional<std::string> narrow_path() const {
+    std::lock_guard guard{mutex_};
+    return narrow_path_;
+  }
+  void set_narrow_path(std::string host) {
+    std::lock_guard guard{mutex_};
+    narrow_path_ = std::move(host);
+  }
+
 private:
   std::atomic<bool> as_client_ = false;
   mutable std::mutex mutex_;
   std::optional<std::vector<endpoint>> addresses_;
+  std::optional<std::string> narrow_path_;
 };
 
 } // namespace waggle::net

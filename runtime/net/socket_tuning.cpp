@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/net/narrow_paths.hpp"
 
 namespace waggle::net {
 
@@ -71,6 +72,18 @@ void socket_tuning::follow(int socket, std::size_t slice_bytes, steady_time now)
     watching_ = false;
     set_congestion(socket, "bbr");
   }
+}
+
+bool socket_tuning::stuck(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked > 0
+         && info.tcpi_backoff > 0 && info.tcpi_snd_mss > narrow_paths::segment_bytes;
+}
+
+void socket_tuning::use_small_segments(int socket) {
+  auto value = narrow_paths::segment_bytes;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_MAXSEG, &value, sizeof value);
 }
 
 void socket_tuning::limit_unsent(int socket, std::size_t bytes) {

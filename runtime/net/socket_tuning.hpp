@@ -51,6 +51,11 @@ public:
   /// Call after a write. `slice_bytes`: the current size of slices.
   void follow(int socket, std::size_t slice_bytes, steady_time now);
 
+  /// Whether data is being sent again, unanswered, in segments that a path may be too narrow for.
+  [[nodiscard]] static bool stuck(int socket);
+  /// For a socket that is not connected yet: sends small segments only, and asks for such.
+  static void use_small_segments(int socket);
+
 private:
   void limit_unsent(int socket, std::size_t bytes);
 

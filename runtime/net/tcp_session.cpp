@@ -380,6 +380,8 @@ void tcp_session::fail(failure why) {
   if (closed_.exchange(true))
     return;
   deadline_.cancel();
+  bool open = !on_ready_ && !handshake_;
+  bool stuck = open && tuning_ && socket_tuning::stuck(socket_.native_handle());
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
@@ -391,8 +393,9 @@ void tcp_session::fail(failure why) {
     host_->forget(offered_);
   if (path_)
     host_->retire(std::exchange(path_, nullptr));
-  bool open = !on_ready_ && !handshake_;
   handshake_.reset();
+  if (stuck && events_->ended_stuck)
+    events_->ended_stuck(remote_host_);
   if (open && events_->closed)
     events_->closed(outbound_, why.code);
   finish_handshake(why);

@@ -13,7 +13,9 @@
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
+#include "runtime/net/narrow_paths.hpp"
 #include "runtime/net/refusals.hpp"
+#include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/tcp_session.hpp"
 
 namespace waggle::net {
@@ -55,7 +57,7 @@ std::shared_ptr<const http_settings> settings_of(const tcp_transport_config& con
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
   explicit tcp_transport(tcp_transport_config config)
-    : config_(std::move(config)), events_(std::make_shared<net_events>(config_.events)),
+    : config_(std::move(config)), events_(watched(config_.events)),
       pool_(buffer_pool::make(4 * config_.window_bytes)),
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement},
@@ -189,12 +191,18 @@ private:
       auto address = numeric(to_.where.host);
       if (!address)
         return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
-      socket_.async_connect({*address, to_.where.port},
-                            [me = shared_from_this()](const error_code& error) {
-                              if (error)
-                                return me->finish(failure{ec::unreachable, error.message()});
-                              me->upgrade();
-                            });
+      tcp::endpoint there{*address, to_.where.port};
+      if (owner_->narrow_.contains(unmapped(*address).to_string())) {
+        error_code error;
+        socket_.open(there.protocol(), error);
+        if (!error)
+          socket_tuning::use_small_segments(socket_.native_handle());
+      }
+      socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
+        if (error)
+          return me->finish(failure{ec::unreachable, error.message()});
+        me->upgrade();
+      });
     }
 
     void expire(ec reason) {
@@ -264,6 +272,15 @@ private:
     asio::steady_timer deadline_;
     std::shared_ptr<tcp_session> session_;
   };
+
+  /// The caller's events, and those that the transport acts on itself.
+  std::shared_ptr<const net_events> watched(net_events events) {
+    events.ended_stuck = [this, tell = events.narrow_path](const std::string& host) {
+      if (narrow_.ended_stuck(host, std::chrono::steady_clock::now()) && tell)
+        tell(host);
+    };
+    return std::make_shared<const net_events>(std::move(events));
+  }
 
   [[nodiscard]] swarm_time wall_time() const {
     return config_.clock ? config_.clock->now() : swarm_time{};
@@ -392,6 +409,7 @@ private:
   std::map<std::string, work_bucket> hosts_; // for the handshakes of each
   std::vector<std::weak_ptr<tcp_session>> sessions_;
   std::vector<std::weak_ptr<dialler>> dialling_;
+  narrow_paths narrow_;
   bool stopping_ = false;
   std::thread thread_; // last: runs while all of the above exist
 };

@@ -119,11 +119,14 @@ class Host:
                 self.ip("-6", "address", "replace", f"{self.address6}/64", "dev", "eth0", "nodad")
                 self.ip("-6", "route", "replace", "default", "via", "fd77::fe")
 
+    def cut_segments(self):
+        """Large segments leave in packets of the interface's size. Otherwise the device cuts them, here never, and they
+        pass a bridge whole, whatever its mtu."""
+        self.ip("link", "set", "eth0", "gso_max_segs", 1)
+
     def set_port_mtu(self, mtu):
-        """Larger packets to and from this host are dropped on the way, without a message to the sender."""
-        # Segments that the device would cut later pass a bridge whole, whatever its mtu.
-        for host in self.lab.hosts:
-            host.ip("link", "set", "eth0", "gso_max_segs", 1)
+        """Larger packets to and from this host are dropped on the way, without a message to the sender.
+        The hosts must have called cut_segments()."""
         self.lab.on_bridge("link", "set", self.port, "mtu", mtu)
 
     def set_names(self, names):

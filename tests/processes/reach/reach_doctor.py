@@ -65,6 +65,8 @@ def run(new_lab):
         expect("a full disk", "make room", folder="/mnt",
                before="unshare -m sh -c 'mount -t tmpfs -o size=1m,mode=700 none /mnt && exec \"$@\"' doctor \"$@\"; exit $?;")
 
+        for host in lab.hosts:
+            host.cut_segments()
         here.set_port_mtu(1300)
         expect("a path that drops large packets", "large ones do not")
         if "is stopping" in first.text() or not first.running():
