@@ -17,6 +17,7 @@
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
 #include "runtime/core/private_file.hpp"
+#include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
@@ -252,7 +253,13 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   std::string why;
   std::optional<failure> refused;
   wait_log waits;
+  net::clock_jumps jumps;
   while (!*ended) {
+    if (auto by = jumps.look(std::chrono::steady_clock::now(), system_wall_clock{}.now()))
+      p.log->warn("this machine's clock has moved by {:+.0f} s at once: it was set, or the machine "
+                  "slept. Until it agrees with the others', peers may refuse this one, and count "
+                  "it wrongly",
+                  seconds_of(*by));
     if (auto signal = wait_for_signal(100ms)) {
       auto asked = request_of(*signal);
       if (asked == signal_request::leave) {

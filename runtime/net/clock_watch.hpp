@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/core/ids.hpp"
 #include "runtime/net/clock_offset.hpp"
@@ -47,6 +48,26 @@ private:
   options options_{};
   std::map<peer_id, entry> peers_;
   std::optional<steady_time> own_told_;
+};
+
+/// Notices that this machine's clock was set, or stood still while the machine slept. Not
+/// thread-safe.
+class clock_jumps {
+public:
+  static constexpr swarm_clock::duration noticeable = 1s;
+
+  /// Call it now and then. How far the clock has moved, since the last call, beyond the time that
+  /// has passed; nothing if that may be its usual adjustment.
+  std::optional<swarm_clock::duration> look(steady_time steady, swarm_time wall) {
+    auto ahead = wall.time_since_epoch() - steady.time_since_epoch();
+    auto before = std::exchange(ahead_, ahead);
+    if (!before || std::chrono::abs(ahead - *before) < noticeable)
+      return std::nullopt;
+    return ahead - *before;
+  }
+
+private:
+  std::optional<swarm_clock::duration> ahead_;
 };
 
 } // namespace waggle::net

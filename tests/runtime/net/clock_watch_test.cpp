@@ -120,5 +120,21 @@ TEST(ClockWatch, RemembersABoundedNumberOfPeers) {
   EXPECT_THAT(watch.compared(peer(201), -61s, start + 301s), Optional(HasSubstr("2 of 3 peers")));
 }
 
+TEST(ClockJumps, OnlyWhatTheTimeThatPassedDoesNotExplain) {
+  clock_jumps jumps;
+  steady_time steady{100h};
+  swarm_time wall{400'000h};
+  auto after = [&](swarm_clock::duration passed, swarm_clock::duration jump) {
+    steady += std::chrono::duration_cast<steady_time::duration>(passed);
+    wall += passed + jump;
+    return jumps.look(steady, wall);
+  };
+  EXPECT_FALSE(after(0s, 0s));
+  EXPECT_FALSE(after(100ms, 5ms));
+  EXPECT_EQ(after(100ms, 120s), swarm_clock::duration{120s});
+  EXPECT_FALSE(after(100ms, 0s)) << "it is told once";
+  EXPECT_EQ(after(1h, -3600s), swarm_clock::duration{-3600s});
+}
+
 } // namespace
 } // namespace waggle::net
