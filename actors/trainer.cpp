@@ -65,7 +65,8 @@ void trainer::on_exit() {
 }
 
 trainer::behavior_type trainer::make_behavior() {
-  started_at_ = phase_began_ = reported_to_exporter_ = checkpointed_ = now();
+  started_at_ = reported_to_exporter_ = checkpointed_ = now();
+  count_time();
   return {
     [this](start_training) { start(); },
     [this](stop_training) { return stop(); },
@@ -179,7 +180,7 @@ void trainer::on_model(const model_ready& ready) {
 /// Decides, on everything that is known now, what can be begun, and begins it.
 void trainer::react() {
   if (!model_ || stopping_)
-    return;
+    return count_time();
   switch (place_) {
     case place::outside:
       look_for_group();
@@ -214,6 +215,7 @@ void trainer::react() {
     }
   }
   show_phase();
+  count_time();
   publish(false);
 }
 

@@ -31,6 +31,7 @@
 #include "runtime/training/run_health.hpp"
 #include "runtime/training/run_position.hpp"
 #include "runtime/training/schedule.hpp"
+#include "runtime/training/time_account.hpp"
 
 namespace waggle {
 
@@ -202,6 +203,8 @@ private:
   void publish(bool at_once);
   void enter_phase(trainer_phase phase);
   void show_phase();
+  [[nodiscard]] activity present_activity() const;
+  void count_time();
   void log_progress();
   void note_plateau(const std::optional<plateau_report>& now, epoch_id epoch);
   void note_health(const round_report& report);
@@ -394,8 +397,7 @@ private:
   steady_time former_since_;
   steady_time behind_since_; // since when most members are ahead of us; zero: they are not
   bool called_ = false;      // another member has begun the next round
-  steady_time outside_since_;
-  steady_time enter_after_;
+  steady_time outside_since_, enter_after_;
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;
   std::set<peer_id> passed_over_;                  // peers that were awaited and did not
@@ -408,8 +410,7 @@ private:
   std::shared_ptr<download_meter> meter_;
   milliseconds slow_pause_{0}; // after a download that was slower than the run
   steady_time loaded_at_;
-  steady_time fetch_began_;
-  steady_time fetch_after_;
+  steady_time fetch_began_, fetch_after_;
   digest model_parameters_;      // zero: not known
   epoch_id model_epoch_;         // of the model itself
   std::uint64_t since_fork_ = 0; // our samples used on this history since line_began_
@@ -436,9 +437,8 @@ private:
   bool fetch_resumed_ = false;       // the last download had parts from several donors
   bool checkpointing_ = false;
   steady_time started_at_;
-  steady_time phase_began_;
-  steady_time reported_to_exporter_;
-  steady_time reported_to_tracker_;
+  time_account time_;
+  steady_time reported_to_exporter_, reported_to_tracker_;
   std::uint64_t own_samples_reported_ = 0;
   steady_time logged_;
   wait_log waits_;

@@ -14,23 +14,6 @@ constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
 constexpr auto disbelief_shown = 60s;
 
-std::string_view activity(trainer_phase phase) {
-  switch (phase) {
-    case trainer_phase::training:
-      return "compute";
-    case trainer_phase::averaging:
-      return "communicate";
-    case trainer_phase::syncing:
-      return "sync";
-    case trainer_phase::starting:
-    case trainer_phase::joining:
-    case trainer_phase::finished:
-    case trainer_phase::stopped:
-      return "wait";
-  }
-  return "wait";
-}
-
 void show(std::string_view rule, const run_health::numbers& its, metric_families& metrics) {
   switch (its.in) {
     case run_health::unit::peers:
@@ -126,6 +109,28 @@ void trainer::show_phase() {
   enter_phase(finished ? trainer_phase::finished : trainer_phase::training);
 }
 
+activity trainer::present_activity() const {
+  if (stopping_ || !model_)
+    return activity::idle;
+  // The worker applies an update before the pass that waits behind it.
+  if (!under_way_.empty() && !(passing_ && config_.delay_optimizer_step))
+    return activity::update;
+  if (passing_)
+    return activity::pass;
+  if (place_ != place::member)
+    return done() && at_.in_step() ? activity::idle : activity::search;
+  if (loading_ || fetcher_ || !at_.in_step())
+    return activity::download;
+  if (round_runs())
+    return searches() ? activity::search : activity::round;
+  return activity::idle;
+}
+
+void trainer::count_time() {
+  if (auto span = time_.look(present_activity(), now()))
+    ctx_.metrics->count_training_time(to_string(span->what), span->seconds);
+}
+
 void trainer::enter_phase(trainer_phase phase) {
   if (status_.phase == phase)
     return;
@@ -133,8 +138,6 @@ void trainer::enter_phase(trainer_phase phase) {
     return p == trainer_phase::training || p == trainer_phase::averaging;
   };
   bool often = routine(status_.phase) && routine(phase); // twice per epoch
-  ctx_.metrics->count_training_time(activity(status_.phase), seconds_of(now() - phase_began_));
-  phase_began_ = now();
   status_.phase = phase;
   ctx_.metrics->set_peer_state(phase == trainer_phase::finished || phase == trainer_phase::stopped
                                  ? "paused"

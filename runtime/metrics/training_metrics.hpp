@@ -140,9 +140,11 @@ private:
                          "The loss was multiplied by this in the last pass; see --loss-scale."};
   counter<> overflows_{in_, "waggle_training_loss_scale_overflows_total",
                        "Passes whose gradient was dropped because the loss scale was too large."};
-  counter<1> activity_{in_, "waggle_training_time_seconds_total",
-                       "How the trainer spends its time.",
-                       label{"activity", {"compute", "communicate", "wait", "sync"}}};
+  counter<1> activity_{
+    in_, "waggle_training_time_seconds_total",
+    "How the trainer spends its time: computing a pass, applying an update, or "
+    "waiting for a round, a group, a state, or nothing of these (idle).",
+    label{"activity", {"pass", "update", "round", "search", "download", "idle"}}};
   counter<> fallbacks_{in_, "waggle_training_local_fallbacks_total",
                        "Epochs that ended with this peer's own gradient because the round failed."};
 };

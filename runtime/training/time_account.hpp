@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// What a trainer does at a moment. Exactly one at a time: what its model's thread does, if it does
+/// anything, else what it waits for.
+enum class activity : std::uint8_t {
+  pass,     // the model's thread computes a pass, or the user's own loop does
+  update,   // it applies an update
+  round,    // waits for a round
+  search,   // waits for a group, or for the members of a round
+  download, // waits for a state, or loads one
+  idle,     // waits for the next pass to be due, for samples of others, or has finished
+};
+constexpr std::array<std::string_view, 6> activities{"pass",   "update",   "round",
+                                                     "search", "download", "idle"};
+constexpr std::string_view to_string(activity what) {
+  return activities[static_cast<std::size_t>(what)];
+}
+
+/// The time of each activity, counted while it lasts: a peer that is stuck shows it. What is
+/// counted sums to the time that has passed, at most `late` behind. Not thread-safe.
+class time_account {
+public:
+  static constexpr steady_time::duration late = 100ms;
+
+  struct span {
+    activity what = activity::idle;
+    double seconds = 0;
+  };
+
+  /// The activity from now on. Returns what to count: the time since the last span, if another
+  /// activity begins or that time is long. The time before the first call is not counted.
+  std::optional<span> look(activity present, steady_time now) {
+    if (!since_) {
+      since_ = now;
+      what_ = present;
+      return std::nullopt;
+    }
+    if (present == what_ && now - *since_ < late)
+      return std::nullopt;
+    span out{std::exchange(what_, present), seconds_of(now - *since_)};
+    since_ = now;
+    return out;
+  }
+
+private:
+  activity what_ = activity::idle;
+  std::optional<steady_time> since_;
+};
+
+} // namespace waggle
