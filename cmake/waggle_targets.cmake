@@ -1,7 +1,10 @@
-# Functions that define a target per folder, and the compiler flags of all targets.
+# Functions that define a target per folder, and the compiler flags of all targets. Targets of users see
+# neither our warnings nor our flags: waggle_flags is private wherever it is linked.
+
+set(WAGGLE_INTERNAL_HEADERS ${CMAKE_INSTALL_INCLUDEDIR}/waggle/internal)
 
 add_library(waggle_flags INTERFACE)
-target_include_directories(waggle_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_include_directories(waggle_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # No fused multiply-add: the sum of a part must have the same bytes on every machine.
 target_compile_options(waggle_flags INTERFACE -Wall -Wextra -Wpedantic -Werror -ffp-contract=off)
 # With -O3, GCC 12 warns of overlapping copies in `"text" + string` and of uninitialized members of moved
@@ -38,7 +41,7 @@ function(waggle_unity variable count)
     set(text "")
     foreach(source ${batch})
       cmake_path(ABSOLUTE_PATH source)
-      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
       string(APPEND text "#include \"${source}\"\n")
     endforeach()
     math(EXPR number "${number} + 1")
@@ -49,26 +52,36 @@ function(waggle_unity variable count)
   set(${variable} ${unity} PARENT_SCOPE)
 endfunction()
 
-# waggle_library(NAME [LIBRARIES …] [FOLDERS …]): builds all *.cpp of this folder, and of those below it that
+# waggle_library(NAME COMPONENT c [LIBRARIES …] [FOLDERS …]): builds all *.cpp of this folder, and of those below it that
 # are named, into a static library waggle_NAME with the alias waggle::NAME. LIBRARIES are its public
 # dependencies; together they define the architecture.
+# It is part of the installed COMPONENT.
 function(waggle_library name)
-  cmake_parse_arguments(ARG "" "UNITY" "LIBRARIES;EXCLUDE;FOLDERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITY;COMPONENT" "LIBRARIES;EXCLUDE;FOLDERS" ${ARGN})
   list(TRANSFORM ARG_FOLDERS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*.cpp")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${ARG_FOLDERS})
   foreach(excluded ${ARG_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
   endforeach()
   waggle_unity(sources "${ARG_UNITY}")
+  set(scope PUBLIC)
   if(sources)
     add_library(waggle_${name} STATIC ${sources})
-    target_link_libraries(waggle_${name} PUBLIC waggle_flags ${ARG_LIBRARIES})
+    target_link_libraries(waggle_${name} PRIVATE $<BUILD_INTERFACE:waggle_flags>)
     # Also part of Python's extension, whose symbols must not meet those of other extensions.
     set_target_properties(waggle_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   else()
     add_library(waggle_${name} INTERFACE)
-    target_link_libraries(waggle_${name} INTERFACE waggle_flags ${ARG_LIBRARIES})
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(waggle_${name} ${scope} ${ARG_LIBRARIES})
+  target_include_directories(waggle_${name} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${WAGGLE_INTERNAL_HEADERS}>)
+  target_compile_features(waggle_${name} ${scope} cxx_std_20)
+  set_target_properties(waggle_${name} PROPERTIES EXPORT_NAME ${name})
+  if(WAGGLE_INSTALL)
+    install(TARGETS waggle_${name} EXPORT waggle-${ARG_COMPONENT} COMPONENT dev)
   endif()
   add_library(waggle::${name} ALIAS waggle_${name})
 endfunction()

@@ -11,11 +11,12 @@
 #include <torch/torch.h>
 
 #include "actors/loop/swarm.hpp"
-#include "runtime/training/loop_learner.hpp"
+#include "runtime/training/step_outcome.hpp"
 #include "trainer/batch_size.hpp"
 
 namespace waggle {
 
+class loop_port;
 class module_state;
 
 /// Tensors by name.

@@ -11,11 +11,11 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/step_outcome.hpp"
 
 namespace waggle {
 
@@ -45,17 +45,6 @@ public:
   /// Makes the module's parameters those of the master copy, if the loop_port has one.
   virtual void refresh() {}
 };
-
-/// What became of a gradient that a loop offered.
-enum class step_outcome : std::uint8_t {
-  held = 0, // it counts toward the run's next update
-  stepped,  // it counts, and the run's update was applied; or, with a strategy that averages
-            // parameters, the optimizer has stepped with it
-  synced,   // the run's state was loaded; the gradient belonged to the old state and was dropped
-  dropped,  // it was not finite, or computed from outdated parameters
-  finished  // the run is over, or this peer is leaving it
-};
-std::string_view to_string(step_outcome x);
 
 /// Thrown on the computing thread when the loop has ended and nothing computes any more.
 class loop_closed final : public std::runtime_error {

@@ -206,7 +206,7 @@ TEST(Architecture, OurHeadersAreIncludedByTheirPathFromTheRoot) {
 }
 
 TEST(Architecture, EveryHeaderIsGuarded) {
-  for (const char* top : {"runtime", "actors", "trainer", "examples", "tests"})
+  for (const char* top : {"include", "runtime", "actors", "trainer", "examples", "tests"})
     for (const auto& entry : fs::recursive_directory_iterator{root / top}) {
       if (entry.path().extension() != ".hpp")
         continue;

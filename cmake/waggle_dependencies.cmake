@@ -1,0 +1,51 @@
+# The packages of others, with the Debian package that has each: for our own build, and for waggle-config.cmake.
+
+# waggle_find_packages(PROBLEMS GROUP…): finds what the groups need, and sets PROBLEMS to one sentence for each
+# package that is missing (empty: none is). A macro, because packages define variables.
+macro(waggle_find_packages problems)
+  set(${problems} "")
+  foreach(group ${ARGN})
+    if("${group}" STREQUAL RUNTIME)
+      waggle_find_package(${problems} OpenSSL 3 "" libssl-dev)
+      waggle_find_package(${problems} Protobuf 3.21 "" libprotobuf-dev)
+      waggle_find_package(${problems} prometheus-cpp "" CONFIG "prometheus-cpp-dev, libcurl4-openssl-dev and zlib1g-dev")
+      waggle_find_package(${problems} spdlog "" "" libspdlog-dev)
+      waggle_find_package(${problems} Threads "" "" libc6-dev)
+    elseif("${group}" STREQUAL ACTORS) # EXACT: its headers are compiled into our libraries
+      waggle_find_package(${problems} CAF 0.17.6 EXACT libcaf-dev)
+    elseif("${group}" STREQUAL BUILD)
+      waggle_find_package(${problems} Boost 1.74 "" libboost-dev)
+      waggle_find_package(${problems} nlohmann_json "" "" nlohmann-json3-dev)
+      find_program(WAGGLE_PROTOC protoc)
+      if(NOT WAGGLE_PROTOC)
+        string(APPEND ${problems} "protoc was not found: install protobuf-compiler. ")
+      endif()
+    elseif("${group}" STREQUAL PROGRAMS)
+      waggle_find_package(${problems} CLI11 "" "" libcli11-dev)
+      waggle_find_package(${problems} toml11 "" "" libtoml11-dev)
+    elseif("${group}" STREQUAL TRAINER)
+      waggle_find_package(${problems} Torch "" "" libtorch-dev)
+    endif()
+  endforeach()
+endmacro()
+
+# waggle_find_package(PROBLEMS NAME VERSION HOW DEBIAN): one of them. VERSION and HOW may be empty.
+macro(waggle_find_package problems name version how debian)
+  find_package(${name} ${version} ${how} QUIET)
+  if(NOT ${name}_FOUND)
+    set(other " ${version}")
+    if("${version}" STREQUAL "")
+      set(other "")
+    endif()
+    if(${name}_VERSION)
+      string(APPEND other " (there is ${${name}_VERSION})")
+    endif()
+    string(APPEND ${problems} "${name}${other} was not found: install ${debian}. ")
+  endif()
+endmacro()
+
+# Whether there is a LibTorch, without what its package does to the caller's directory.
+function(waggle_look_for_torch problems)
+  waggle_find_packages(found TRAINER)
+  set(${problems} "${found}" PARENT_SCOPE)
+endfunction()
