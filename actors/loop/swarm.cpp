@@ -8,6 +8,15 @@ swarm_status swarm::status() const {
   return session_->status_now();
 }
 
+std::string swarm::address() const {
+  auto where = session_->address();
+  return where ? to_string(*where) : std::string{};
+}
+
+waggle::status swarm::wait_until_ready(std::chrono::milliseconds timeout) const {
+  return session_->wait_until_ready(timeout);
+}
+
 result<swarm> join(const swarm_options& options) {
   auto session = swarm_session::prepare(options);
   if (!session)

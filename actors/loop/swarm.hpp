@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/service/environment.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 
@@ -81,6 +82,9 @@ struct swarm_options {
 
   /// Any other options of `waggle train` by name, e.g. {"codec", "float16"}.
   std::map<std::string, std::string> more{};
+
+  /// The actor system, registry, log and clock of the process that the loop is a part of.
+  environment around{};
 };
 
 /// The state of the run as this peer knows it.
@@ -112,7 +116,7 @@ class swarm_session;
 
 /// A handle to this process's peer of a run; copies refer to the same peer. The peer neither
 /// listens nor dials before a waggle::optimizer is constructed with it, because peers compare
-/// optimizers, too. Use it from one thread.
+/// optimizers, too. Use it from one thread, apart from wait_until_ready.
 class swarm {
 public:
   explicit swarm(std::shared_ptr<swarm_session> session) : session_(std::move(session)) {}
@@ -124,6 +128,14 @@ public:
   /// Asks the trainer actor of this process, never the network; takes some ten microseconds. After
   /// the optimizer was destroyed: returns the last status.
   [[nodiscard]] swarm_status status() const;
+
+  /// "HOST:PORT" on which this peer listens; empty before an optimizer was constructed with it, and
+  /// for a client.
+  [[nodiscard]] std::string address() const;
+  /// Waits until this peer is in step with the run, which only the loop's calls of `step` make it.
+  /// For other threads of a service. Fails with ec::timeout and the reason, with ec::not_ready if
+  /// no optimizer was constructed with it yet, or with ec::shutting_down.
+  [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
 
   /// For waggle::optimizer.
   [[nodiscard]] swarm_session& session() const { return *session_; }

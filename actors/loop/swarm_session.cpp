@@ -147,7 +147,7 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
   std::shared_ptr<swarm_session> session{new swarm_session};
   if (auto usable = session->configure(options); !usable)
     return usable.error();
-  auto process = peer_process::prepare(session->options_);
+  auto process = peer_process::prepare(session->options_, options.around);
   if (!process)
     return process.error();
   session->process_ = std::move(*process);
@@ -277,6 +277,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   addresses_ = started->ctx.record.addresses;
   port_ = std::move(port);
   node_ = std::move(*started);
+  board_ = node_->board;
   caf::actor_cast<caf::actor>(node_->node)
     ->attach_functor([ended = node_ended_](const caf::error&) { ended->store(true); });
   return done{};
@@ -377,7 +378,9 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
                     });
   }
   // Finish the requests that this thread has begun, e.g. a snapshot for another peer.
-  serve(model, release_timeout, [&] { return process_->system().registry().running() == 0; });
+  // In the caller's actor system, where others run on, closing the port ends them instead.
+  if (process_->owns_system())
+    serve(model, release_timeout, [&] { return process_->system().registry().running() == 0; });
   if (!last_)
     return;
   auto s = status_now();
@@ -400,6 +403,13 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.loss = s.loss;
   out.parameters = s.parameters;
   return out;
+}
+
+status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const {
+  auto board = board_.load();
+  if (!board)
+    return failure{ec::not_ready, "no optimizer was constructed with this swarm yet"};
+  return waggle::wait_until_ready(*board, *node_ended_, timeout);
 }
 
 swarm_status swarm_session::status_now() const {

@@ -75,6 +75,8 @@ public:
   void stop(loop_model& model, bool in_a_hurry,
             const std::function<bool()>& interrupted = {}) noexcept;
 
+  /// See swarm::wait_until_ready. Any thread.
+  [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
   [[nodiscard]] swarm_status status_now() const;
   /// Counts samples in the metrics that were dropped before the trainer received them.
   void count_outdated(std::uint64_t samples) const;
@@ -96,6 +98,7 @@ private:
   std::shared_ptr<shared_loss_scale> scale_;
   std::unique_ptr<peer_process> process_;
   std::shared_ptr<loop_port> port_;
+  std::atomic<std::shared_ptr<const status_board>> board_; // from `start` on; any thread
   std::shared_ptr<std::atomic<bool>> node_ended_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<started_node> node_; // while it runs
   std::optional<endpoint> address_;

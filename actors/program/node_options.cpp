@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "runtime/config/options.hpp"
-#include "runtime/core/huge_pages.hpp"
 
 namespace waggle {
 
@@ -94,13 +93,6 @@ node_config::helping_parts helping_from(const run_options& o) {
   parts.averaging.averaging.elements_max = o.reduce_elements_max;
   parts.help.round_timeout = o.averaging_timeout;
   return parts;
-}
-
-std::shared_ptr<std::pmr::memory_resource>
-vector_memory(const std::shared_ptr<net::shared_arena>& arena) {
-  if (arena)
-    return std::make_shared<net::arena_resource>(arena);
-  return std::make_shared<huge_page_resource>();
 }
 
 } // namespace waggle

@@ -4,7 +4,6 @@
 
 #include "actors/node.hpp"
 #include "runtime/config/run_options.hpp"
-#include "runtime/net/shared_arena.hpp"
 
 namespace waggle {
 
@@ -23,9 +22,5 @@ node_config::averaging_parts averaging_from(const run_options& options, const st
 
 /// The part of a node's configuration for reducing for clients.
 node_config::helping_parts helping_from(const run_options& options);
-
-/// The memory of a peer's vectors: `arena`, or huge pages of this process if it is null.
-std::shared_ptr<std::pmr::memory_resource>
-vector_memory(const std::shared_ptr<net::shared_arena>& arena);
 
 } // namespace waggle

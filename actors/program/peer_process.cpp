@@ -19,22 +19,12 @@
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"
-#include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-struct system_config : caf::actor_system_config {
-  system_config() {
-    // `sharing` sleeps when idle; the default policy wakes up 500 times per second.
-    set("scheduler.policy", caf::atom("sharing"));
-    set("scheduler.max-threads", std::size_t{2});
-    set("scheduler.max-throughput", std::size_t{64});
-  }
-};
 
 } // namespace
 
@@ -44,8 +34,9 @@ struct peer_process::impl {
   std::unique_ptr<folder_lock> lock;
   std::shared_ptr<const identity> self;
   std::shared_ptr<spdlog::logger> log;
-  system_config config;
-  std::unique_ptr<caf::actor_system> system;
+  environment around;
+  own_system_config config;
+  std::unique_ptr<caf::actor_system> own_system; // null: the caller's is used
   round_port_decorator port_decorator;
   std::shared_ptr<join_watch> watch;
   std::unique_ptr<peer_address> address;          // null: not started, or it could not be written
@@ -99,7 +90,8 @@ struct peer_process::impl {
 peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
 peer_process::~peer_process() = default;
 
-result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& options) {
+result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& options,
+                                                            environment around) {
   auto parts = std::make_unique<impl>();
   parts->options = options;
   bool chosen = options.given.count("data-dir") > 0;
@@ -120,12 +112,18 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   parts->self = *key;
   auto leftovers =
     remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity", "address"});
-  parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
+  parts->log = logger_to(around.log, options.log_level);
+  if (!parts->log)
+    parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
   for (const auto& name : leftovers)
     parts->log->info("removed {}, which was left half written", (parts->data_dir / name).string());
   if (auto warning = writable_by_others(parts->data_dir))
     parts->log->warn("{}", *warning);
-  parts->system = std::make_unique<caf::actor_system>(parts->config);
+  if (around.system == nullptr) {
+    parts->own_system = std::make_unique<caf::actor_system>(parts->config);
+    around.system = parts->own_system.get();
+  }
+  parts->around = std::move(around);
   return std::unique_ptr<peer_process>{new peer_process{std::move(parts)}};
 }
 
@@ -140,7 +138,10 @@ const fs::path& peer_process::data_dir() const {
   return impl_->data_dir;
 }
 caf::actor_system& peer_process::system() {
-  return *impl_->system;
+  return *impl_->around.system;
+}
+bool peer_process::owns_system() const {
+  return impl_->own_system != nullptr;
 }
 spdlog::logger& peer_process::log() {
   return *impl_->log;
@@ -159,52 +160,29 @@ result<started_node> peer_process::start(const node_config& config) {
   p.watch = std::make_shared<join_watch>(config.initial_peers);
   p.agreement = config.agreement;
   p.shutdown_limit = waggle::shutdown_limit(config);
-  node_dependencies dependencies;
-  dependencies.self = p.self;
-  dependencies.wall = std::make_shared<system_wall_clock>();
-  dependencies.verifier = make_caching_verifier(4096);
-  dependencies.registry = std::make_shared<prometheus::Registry>();
-  dependencies.log = p.log;
-  auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
-  dependencies.memory = vector_memory(arena);
-  dependencies.port_decorator = p.port_decorator;
-  dependencies.files = make_system_disk();
-  dependencies.make_store = [files = dependencies.files, folder = p.data_dir] {
-    return files->make_store(folder);
-  };
-  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request request) {
-    net::tcp_transport_config tcp;
-    tcp.run_id = config.run_id;
-    tcp.self = p.self;
-    tcp.verifier = dependencies.verifier;
-    tcp.record = std::move(request.record);
-    tcp.http = std::move(request.http);
-    tcp.events = std::move(request.events);
-    tcp.agreement = std::move(request.agreement);
-    tcp.clock = std::move(request.clock);
-    tcp.clocks = request.clocks;
-    tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
-      watch->linked(claims.agreement);
-    };
-    tcp.events.disagreed = [watch = p.watch, tell = std::move(tcp.events.disagreed)](
-                             const endpoint& where, bool outbound, const failure& why) {
+  tcp_settings tcp;
+  tcp.shared_memory = p.options.shared_memory;
+  tcp.congestion = p.options.congestion;
+  for (const auto* own : {&p.options.listen, &p.options.announce})
+    for (const auto& where : *own)
+      tcp.http_hosts.insert(net::host_name(where.host));
+  tcp.watch = [watch = p.watch](net::net_events& events) {
+    events.linked = [watch](const net::peer_claims& claims) { watch->linked(claims.agreement); };
+    events.disagreed = [watch, tell = std::move(events.disagreed)](
+                         const endpoint& where, bool outbound, const failure& why) {
       watch->disagreed(where, why);
       tell(where, outbound, why);
     };
-    tcp.events.resolved = [watch = p.watch, tell = std::move(tcp.events.resolved)](
-                            const endpoint& given, const std::vector<endpoint>& addresses) {
+    events.resolved = [watch, tell = std::move(events.resolved)](
+                        const endpoint& given, const std::vector<endpoint>& addresses) {
       watch->resolved(given, addresses);
       tell(given, addresses);
     };
-    for (const auto* own : {&p.options.listen, &p.options.announce})
-      for (const auto& where : *own)
-        tcp.http_hosts.insert(net::host_name(where.host));
-    tcp.shared_memory = p.options.shared_memory;
-    tcp.arena = arena;
-    tcp.congestion = p.options.congestion;
-    return net::make_tcp_transport(std::move(tcp));
   };
-  auto started = start_node(*p.system, config, dependencies);
+  auto dependencies =
+    machine_dependencies(p.around, p.self, p.log, config.run_id, p.data_dir, std::move(tcp));
+  dependencies.port_decorator = p.port_decorator;
+  auto started = start_node(*p.around.system, config, dependencies);
   if (!started)
     return started;
   if (auto address = peer_address::write(p.data_dir, started->bound))
@@ -292,7 +270,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
     }
   }
   if (!*ended) {
-    caf::scoped_actor self{*p.system};
+    caf::scoped_actor self{*p.around.system};
     self->request(peer.node, p.shutdown_limit, shut_down{why})
       .receive(
         [last](const training_status& status) { // all actors have ended

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "actors/node.hpp"
+#include "actors/service/machine.hpp"
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/result.hpp"
 
@@ -14,8 +15,9 @@ namespace waggle {
 class peer_process {
 public:
   /// Does everything that can fail before the peer runs; the failure is a sentence for the
-  /// operator.
-  static result<std::unique_ptr<peer_process>> prepare(const run_options& options);
+  /// operator. `around`: what the peer shares with the process, if it is not all of it.
+  static result<std::unique_ptr<peer_process>> prepare(const run_options& options,
+                                                       environment around = {});
   ~peer_process();
   peer_process(const peer_process&) = delete;
   peer_process& operator=(const peer_process&) = delete;
@@ -25,6 +27,8 @@ public:
   [[nodiscard]] const identity& self() const;
   [[nodiscard]] const std::filesystem::path& data_dir() const;
   [[nodiscard]] caf::actor_system& system();
+  /// Whether no other peer uses the actor system.
+  [[nodiscard]] bool owns_system() const;
   [[nodiscard]] spdlog::logger& log();
 
   /// Applies `port_decorator` to every round of the peer that is started next.

@@ -1,0 +1,157 @@
+#include "waggle/loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "actors/loop/swarm_session.hpp"
+#include "runtime/training/state_schema.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// The arrays of a loop, in the order of its table.
+class array_model final : public loop_model {
+public:
+  array_model(std::vector<std::span<float>> tensors,
+              std::function<void(std::span<const float>, double)> update)
+    : tensors_(std::move(tensors)), update_(std::move(update)) {}
+
+  /// For `step`, which gets no gradient: the one that was offered.
+  void offer(std::span<const float> gradient) { offered_ = gradient; }
+
+  void apply(std::span<const float> gradient, double lr) override {
+    update_(gradient, lr);
+    ++steps_;
+  }
+  void step(double lr) override { apply(offered_, lr); }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    std::copy(tensors_[which].begin(), tensors_[which].end(), out.begin());
+  }
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    std::copy(values.begin(), values.end(), tensors_[which].begin());
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
+  void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
+
+private:
+  const std::vector<std::span<float>> tensors_;
+  const std::function<void(std::span<const float>, double)> update_;
+  std::span<const float> offered_;
+  std::uint64_t steps_ = 0;
+};
+
+failure bad(std::string why) {
+  return {ec::bad_config, "loop_options: " + std::move(why)};
+}
+
+/// The table of the arrays, and the arrays by their names there.
+struct described {
+  std::vector<state_tensor> parameters;
+  std::vector<std::vector<statistic>> statistics;
+  std::map<std::string, std::span<float>> arrays;
+
+  status add(state_tensor tensor, std::span<float> values) {
+    if (tensor.name.empty() || tensor.name.size() > 1024)
+      return bad("the name of an array has 1 to 1024 bytes");
+    if (tensor.shape.size() > 64 || tensor.elements() == 0 || tensor.elements() != values.size())
+      return bad(tensor.name + " has " + std::to_string(values.size())
+                 + " values, and its shape stands for " + std::to_string(tensor.elements()));
+    if (!arrays.emplace(tensor.name, values).second)
+      return bad("two arrays have the name " + tensor.name);
+    return done{};
+  }
+};
+
+result<described> describe(const loop_options& o) {
+  described out;
+  if (o.parameters.empty())
+    return bad("there are no parameters to train");
+  if (!o.update)
+    return bad("there is no update");
+  for (const auto& p : o.parameters) {
+    state_tensor tensor{p.name, p.shape, state_tensor::kind::parameter};
+    if (auto added = out.add(tensor, p.values); !added)
+      return added.error();
+    out.parameters.push_back(tensor);
+    auto& rows = out.statistics.emplace_back();
+    for (const auto& s : p.statistics) {
+      tensor.name = s.name + "/" + p.name;
+      if (auto added = out.add(tensor, s.values); !added)
+        return added.error();
+      rows.push_back({s.name,
+                      s.never_negative ? state_tensor::kind::square : state_tensor::kind::statistic,
+                      p.shape});
+    }
+  }
+  return out;
+}
+
+} // namespace
+
+struct loop::impl {
+  impl(std::shared_ptr<swarm_session> in, std::shared_ptr<loop_port> to, array_model arrays)
+    : session(std::move(in)), port(std::move(to)), model(std::move(arrays)) {}
+
+  std::shared_ptr<swarm_session> session;
+  std::shared_ptr<loop_port> port;
+  array_model model;
+  int exceptions = std::uncaught_exceptions();
+};
+
+loop::loop(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
+loop::loop(loop&&) noexcept = default;
+
+loop::~loop() {
+  if (impl_)
+    impl_->session->stop(impl_->model, std::uncaught_exceptions() > impl_->exceptions);
+}
+
+result<loop> loop::start(const swarm& in, loop_options options) {
+  auto arrays = describe(options);
+  if (!arrays)
+    return arrays.error();
+  const auto& session = in.shared_session();
+  if (session->place() != update_place::module)
+    return bad("offload-optimizer and delay-optimizer-step are for waggle::optimizer");
+  auto table = table_of(std::move(arrays->parameters), arrays->statistics, {});
+  std::vector<std::span<float>> tensors;
+  for (const auto& tensor : table.tensors())
+    tensors.push_back(arrays->arrays.at(tensor.name));
+  optimizer_identity optimizer;
+  optimizer.kind = options.optimizer;
+  auto schema = schema_of(table, optimizer, session->model_function());
+  auto port = std::make_shared<loop_port>(std::move(table), schema);
+  auto made = std::make_unique<impl>(session, port,
+                                     array_model{std::move(tensors), std::move(options.update)});
+  if (auto started = session->start(port, optimizer, options.learning_rate, {}); !started)
+    return started.error();
+  return loop{std::move(made)};
+}
+
+step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, double loss) {
+  auto& m = *impl_;
+  if (gradient.size() != m.port->tensors().parameter_count())
+    throw std::invalid_argument{"the gradient has " + std::to_string(gradient.size())
+                                + " values, and the parameters have "
+                                + std::to_string(m.port->tensors().parameter_count())};
+  if (auto usable = m.session->check_samples(samples); !usable)
+    throw std::invalid_argument{usable.error().detail};
+  if (m.session->was_over())
+    return step_outcome::finished;
+  // The sum is finite only if every value is finite (opposite infinities give NaN).
+  double sum = std::accumulate(gradient.begin(), gradient.end(), 0.0);
+  micro_step pass{loss, samples};
+  pass.finite = std::isfinite(sum) && !std::isinf(loss);
+  m.model.offer(gradient);
+  auto before = m.port->samples().outdated;
+  auto outcome = m.port->offer(m.model, gradient, pass, [&m] { return m.session->over(); });
+  m.session->count_outdated(m.port->samples().outdated - before);
+  return outcome;
+}
+
+} // namespace waggle

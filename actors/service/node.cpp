@@ -1,0 +1,202 @@
+#include "waggle/node.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include "actors/service/running_node.hpp"
+#include "runtime/net/http_hosts.hpp"
+
+namespace waggle {
+
+namespace {
+
+failure bad(std::string why) {
+  return {ec::bad_config, std::move(why)};
+}
+
+status set_addresses(const node_options& from, node_config& to) {
+  auto read = [](const std::string& text, const char* name) -> result<endpoint> {
+    auto found = parse_endpoint(text);
+    if (!found)
+      return bad(std::string{"node_options::"} + name + ": " + found.error().detail);
+    return found;
+  };
+  auto read_all = [&read](const auto& texts, const char* name,
+                          std::vector<endpoint>& into) -> status {
+    for (const auto& text : texts) {
+      auto where = read(text, name);
+      if (!where)
+        return where.error();
+      into.push_back(*where);
+    }
+    return done{};
+  };
+  to.listen.clear();
+  if (from.listen.empty())
+    return bad("node_options::listen: there is no address");
+  for (auto set : {read_all(from.listen, "listen", to.listen),
+                   read_all(from.announce, "announce", to.announce),
+                   read_all(from.initial_peers, "initial_peers", to.initial_peers)})
+    if (!set)
+      return set;
+  auto own = to.initial_peers;
+  own.insert(own.end(), to.listen.begin(), to.listen.end());
+  own.insert(own.end(), to.announce.begin(), to.announce.end());
+  to.switchboard.announced_addresses = net::dial_policy{own};
+  return done{};
+}
+
+status set_averagers(const node_options& from, const digest& schema, node_config& to) {
+  for (const auto& given : from.averagers) {
+    if (given.name.empty() || given.name.find('.') != std::string::npos)
+      return bad("node_options::averagers: '" + given.name
+                 + "' is no name: it must neither be empty nor contain a point");
+    node_config::averaging_parts parts;
+    parts.matchmaking.prefix = given.name;
+    parts.matchmaking.schema = schema;
+    parts.matchmaking.target_group_size = given.group_size_max;
+    parts.matchmaking.min_matchmaking_time = given.matchmaking_time;
+    // One peer that does not answer must not cost a whole search.
+    parts.matchmaking.request_timeout = std::min(2'000ms, given.matchmaking_time / 2);
+    auto same = [&given](const auto& other) { return other.name == given.name; };
+    if (std::count_if(from.averagers.begin(), from.averagers.end(), same) > 1)
+      return bad("node_options::averagers: two have the name '" + given.name + "'");
+    if (auto valid = check_matchmaking_config(parts.matchmaking, false); !valid)
+      return bad("node_options::averagers: " + given.name + ": " + valid.error().detail);
+    if (to.averaging)
+      to.further_averaging.push_back(std::move(parts));
+    else
+      to.averaging = std::move(parts);
+  }
+  return done{};
+}
+
+std::shared_ptr<spdlog::logger> own_log(const std::string& level) {
+  auto log =
+    std::make_shared<spdlog::logger>("waggle", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  log->set_level(spdlog::level::from_str(level));
+  return log;
+}
+
+} // namespace
+
+result<node_config> node_config_of(const node_options& o) {
+  constexpr std::array levels{"debug", "info", "warn", "error"};
+  if (std::find(levels.begin(), levels.end(), o.log_level) == levels.end())
+    return bad("node_options::log_level: '" + o.log_level
+               + "' is none of debug, info, warn, error");
+  if (o.run.empty() || o.run.size() > 128)
+    return bad("node_options::run: the name of a run has 1 to 128 bytes");
+  node_config config;
+  config.run_id = o.run;
+  if (auto set = set_addresses(o, config); !set)
+    return set.error();
+  digest schema;
+  if (!o.agreed.empty()) {
+    run_agreement all;
+    if (auto added = all.add({"protocol", std::to_string(protocol_version), {}}); !added)
+      return added.error();
+    for (const auto& [name, value] : o.agreed)
+      if (auto added = all.add({name, value, {}}); !added)
+        return bad("node_options::agreed: " + name + ": " + added.error().detail);
+    schema = all.hash();
+    config.agreement = std::make_shared<const run_agreement>(std::move(all));
+  }
+  if (auto set = set_averagers(o, schema, config); !set)
+    return set.error();
+  if (!o.data_dir.empty())
+    config.addresses.file = o.data_dir / "known_peers";
+  config.dht.open_records = true; // waggle::dht stores those
+  // As `waggle train` does: a frozen peer delays the rounds of all until it is given up.
+  config.switchboard.link.ping_interval = 400ms;
+  config.seed = entropy_seed();
+  return config;
+}
+
+result<node> node::start(const node_options& options) {
+  auto config = node_config_of(options);
+  if (!config)
+    return config.error();
+  std::shared_ptr<const identity> self;
+  if (options.data_dir.empty()) {
+    self = identity::generate();
+  } else {
+    auto key = identity::load_or_create(options.data_dir / "identity.pem");
+    if (!key)
+      return bad("node_options::data_dir: " + key.error().detail);
+    self = *key;
+  }
+  auto made = std::make_shared<running_node>();
+  made->system = options.around.system;
+  if (made->system == nullptr) {
+    made->own_system = std::make_unique<caf::actor_system>(made->config);
+    made->system = made->own_system.get();
+  }
+  for (const auto& given : options.averagers)
+    made->averagers.push_back(given.name);
+  auto log = logger_to(options.around.log, options.log_level);
+  tcp_settings tcp;
+  for (const auto& where : config->listen)
+    tcp.http_hosts.insert(net::host_name(where.host));
+  auto started =
+    start_node(*made->system, *config,
+               machine_dependencies(options.around, self, log ? log : own_log(options.log_level),
+                                    options.run, options.data_dir, std::move(tcp)));
+  if (!started)
+    return started.error();
+  made->node = std::move(*started);
+  caf::actor_cast<caf::actor>(made->node.node)
+    ->attach_functor([ended = made->ended](const caf::error&) { *ended = true; });
+  return node{std::move(made)};
+}
+
+node::~node() {
+  if (running_)
+    (void)leave();
+}
+
+node& node::operator=(node&& other) noexcept {
+  if (this != &other) {
+    if (running_)
+      (void)leave();
+    running_ = std::move(other.running_);
+  }
+  return *this;
+}
+
+const peer_id& node::id() const {
+  return running_->node.ctx.record.id;
+}
+
+std::string node::address() const {
+  return to_string(running_->node.bound);
+}
+
+std::vector<std::string> node::addresses() const {
+  std::vector<std::string> all;
+  for (const auto& where : running_->node.ctx.own_record().addresses)
+    all.push_back(to_string(where));
+  return all;
+}
+
+status node::wait_until_ready(milliseconds timeout) const {
+  return waggle::wait_until_ready(*running_->node.board, *running_->ended, timeout);
+}
+
+std::string node::status_json() const {
+  return running_->node.board->answer({"GET", "/api/v1/status"}).body;
+}
+
+status node::leave(milliseconds timeout) {
+  if (running_->left.exchange(true))
+    return done{};
+  auto ended =
+    running_->ask<training_status>(running_->node.node, timeout, shut_down{"its service leaves"});
+  if (!ended && ended.error().code != ec::shutting_down)
+    return ended.error();
+  return done{};
+}
+
+} // namespace waggle

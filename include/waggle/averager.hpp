@@ -1,0 +1,56 @@
+#pragma once
+
+// Averages vectors of floats with other peers. Link waggle::actors.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "waggle/node.hpp"
+
+namespace waggle {
+
+struct average_options {
+  double weight = 1; // of this peer's values; finite, not negative
+  /// Of everything: finding a group, averaging, and trying again.
+  std::chrono::milliseconds timeout{60'000};
+  /// The group begins with so many peers. 0: when it is full, or after its matchmaking time.
+  std::uint32_t expected_peers = 0;
+  /// Begins at once with the peers of the last round, if all of them ask for that.
+  bool keep_group = false;
+};
+
+/// How a round ended in which the values were averaged. Equal on all its peers, apart from
+/// `seconds`.
+struct average_report {
+  std::vector<peer_id> contributors; // whose values are in the mean
+  double weight_sum = 0;
+  bool all_took_part = true; // false: it is the mean without a peer that was lost
+  double seconds = 0;
+};
+
+/// One averager of a peer (node_options::averagers). Thread-safe, but one round at a time: a second
+/// one fails with ec::overloaded. Keeps the peer's threads alive, but not the peer.
+class vector_averager {
+public:
+  /// Fails with ec::bad_config if the peer has no averager of this name.
+  static result<vector_averager> of(const node& peer, const std::string& name);
+
+  /// Replaces `values` by the weighted mean over the peers that average now: the same bytes on each
+  /// of them. Waits at most a second longer than `timeout`. If it fails, `values` is unchanged:
+  /// ec::timeout, nobody_declared, too_few, non_finite, bad_weight, wrong_shape, shutting_down, …
+  [[nodiscard]] result<average_report> average(std::span<float> values,
+                                               const average_options& options = {});
+
+private:
+  vector_averager(std::shared_ptr<running_node> peer, std::size_t which)
+    : peer_(std::move(peer)), which_(which) {}
+
+  std::shared_ptr<running_node> peer_;
+  std::size_t which_; // in node_options::averagers
+};
+
+} // namespace waggle

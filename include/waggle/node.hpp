@@ -1,0 +1,82 @@
+#pragma once
+
+// A peer without a training loop, inside a service: a part of the DHT, and averagers of the
+// service's own vectors. Link waggle::actors.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/service/environment.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+class running_node;
+
+/// A vector that the peers of a run average (waggle/averager.hpp).
+struct averager_options {
+  /// Peers average vectors of the same name and length. Not empty, without ".".
+  std::string name;
+  std::size_t group_size_max = 64; // peers that average together; 2 to 64
+  /// A group that is not full begins so long after its first member began to look for it.
+  std::chrono::milliseconds matchmaking_time{1'000};
+};
+
+struct node_options {
+  std::string run = "waggle"; // its name
+  /// "HOST:PORT" of any peers of the run. Empty: others join through this one.
+  std::vector<std::string> initial_peers{};
+  /// [::] is all of IPv4 and IPv6. Port 0: a free port (node::address).
+  std::vector<std::string> listen{"[::]:0"};
+  /// The addresses that other peers dial, if they differ from those in `listen`.
+  std::vector<std::string> announce{};
+  /// The folder for the identity and known addresses; for one peer at a time. Empty: a new
+  /// identity, and nothing is stored.
+  std::filesystem::path data_dir{};
+  /// What must be equal on all peers of the run, by name; a peer with another value is refused.
+  std::map<std::string, std::string> agreed{};
+  std::vector<averager_options> averagers{};
+  std::string log_level = "info"; // debug, info, warn or error
+  environment around{};
+};
+
+/// A peer of a run; it leaves when it is destroyed. Thread-safe, except for moves. Installs no
+/// signal handlers, uses no global variables, and never ends the process.
+class node {
+public:
+  /// Starts to listen and to look for the run. Fails with a sentence, and then nothing runs.
+  static result<node> start(const node_options& options);
+  ~node();
+  node(node&&) noexcept = default;
+  node& operator=(node&&) noexcept;
+
+  [[nodiscard]] const peer_id& id() const;
+  /// "HOST:PORT" on which this peer listens, the first if there are several.
+  [[nodiscard]] std::string address() const;
+  /// Those at which others reach it now.
+  [[nodiscard]] std::vector<std::string> addresses() const;
+  /// Waits until one of the initial peers has answered, if there are any. Fails with ec::timeout
+  /// and the reason, or with ec::shutting_down.
+  [[nodiscard]] status wait_until_ready(std::chrono::milliseconds timeout) const;
+  /// The JSON that this peer serves as /api/v1/status.
+  [[nodiscard]] std::string status_json() const;
+  /// Says goodbye, ends the actors and takes the metrics out of the registry. Fails with
+  /// ec::timeout; the peer then ends later. From then on requests fail with ec::shutting_down.
+  status leave(std::chrono::milliseconds timeout = std::chrono::seconds{5});
+
+  /// For the classes that use this peer.
+  [[nodiscard]] const std::shared_ptr<running_node>& running() const { return running_; }
+
+private:
+  explicit node(std::shared_ptr<running_node> running) : running_(std::move(running)) {}
+
+  std::shared_ptr<running_node> running_;
+};
+
+} // namespace waggle

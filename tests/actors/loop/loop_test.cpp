@@ -1,0 +1,181 @@
+// Loops over plain arrays, inside a service: in its actor system, with its registry and log.
+
+#include "waggle/loop.hpp"
+
+#include <filesystem>
+#include <future>
+#include <limits>
+#include <mutex>
+
+#include <caf/all.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <unistd.h>
+
+namespace waggle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+/// y = w·x by SGD with momentum; the gradient depends on the seed.
+struct line {
+  explicit line(std::uint64_t seed) : state(seed) {}
+
+  std::vector<float> w = std::vector<float>(4, 0.5F);
+  std::vector<float> momentum = std::vector<float>(4, 0);
+  std::uint64_t state;
+
+  std::vector<float> gradient() {
+    std::vector<float> g(4);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      g[i] = w[i] - static_cast<float>(state >> 60U) / 16;
+    }
+    return g;
+  }
+  void update(std::span<const float> gradient) {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      momentum[i] = 0.9F * momentum[i] + gradient[i];
+      w[i] -= 0.1F * momentum[i];
+    }
+  }
+  loop_options options() {
+    loop_options o;
+    o.parameters = {{"w", {2, 2}, w, {{"momentum", momentum}}}};
+    o.optimizer = "sgd with momentum 0.9";
+    o.learning_rate = 0.1;
+    o.update = [this](std::span<const float> g, double) { update(g); };
+    return o;
+  }
+};
+
+class LoopInAService : public ::testing::Test {
+protected:
+  LoopInAService() {
+    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~LoopInAService() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+  swarm_options options(const std::string& name, std::vector<std::string> peers = {}) {
+    swarm_options o;
+    o.run = "lines";
+    o.initial_peers = std::move(peers);
+    o.listen = "127.0.0.1:0";
+    o.data_dir = folder_ / name;
+    o.target_batch_size = 8;
+    o.max_epochs = 20;
+    o.around = {&system, registry, [this](log_level, std::string_view text) {
+                  std::lock_guard guard{mutex};
+                  lines.emplace_back(text);
+                }};
+    return o;
+  }
+  [[nodiscard]] std::size_t series() const {
+    std::size_t all = 0;
+    for (const auto& family : registry->Collect())
+      all += family.metric.size();
+    return all;
+  }
+
+  caf::actor_system_config config;
+  caf::actor_system system{config};
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  fs::path folder_;
+};
+
+TEST_F(LoopInAService, AloneIsThePlainLoopAndLeavesNothingBehind) {
+  line plain{1};
+  line ours{1};
+  auto running = system.registry().running();
+  auto in = join(options("alone"));
+  ASSERT_TRUE(in) << in.error().detail;
+  EXPECT_EQ(in->wait_until_ready(0ms).error().code, ec::not_ready);
+  {
+    auto peer = loop::start(*in, ours.options());
+    ASSERT_TRUE(peer) << peer.error().detail;
+    for (int i = 0; i < 20; ++i) {
+      plain.update(plain.gradient());
+      auto outcome = peer->step(ours.gradient(), 8, 0);
+      ASSERT_EQ(outcome, i < 19 ? step_outcome::stepped : step_outcome::finished) << i;
+      ASSERT_EQ(ours.w, plain.w) << i;
+    }
+    EXPECT_TRUE(in->wait_until_ready(5s));
+    EXPECT_GT(series(), 100U);
+    EXPECT_GT(system.registry().running(), running);
+  }
+  EXPECT_EQ(series(), 0U);
+  EXPECT_EQ(in->wait_until_ready(1s).error().code, ec::shutting_down);
+  std::lock_guard guard{mutex};
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("listening on 127.0.0.1:")));
+}
+
+TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {
+  auto with_two = [this](const char* name, std::vector<std::string> peers = {}) {
+    auto o = options(name, std::move(peers));
+    o.more["min-peers"] = "2";
+    return o;
+  };
+  auto first = join(with_two("first"));
+  ASSERT_TRUE(first) << first.error().detail;
+  line a{1};
+  line b{2};
+  auto train = [](loop& peer, line& own) {
+    while (peer.step(own.gradient(), 4, 0) != step_outcome::finished) {
+    }
+  };
+  auto peer = loop::start(*first, a.options());
+  ASSERT_TRUE(peer) << peer.error().detail;
+  auto address = first->address();
+  auto other = std::async(std::launch::async, [&] {
+    auto second = join(with_two("second", {address}));
+    if (!second)
+      return second.error().detail;
+    auto own = loop::start(*second, b.options());
+    if (!own)
+      return own.error().detail;
+    train(*own, b);
+    return std::string{};
+  });
+  train(*peer, a);
+  { auto leaves = std::move(*peer); }
+  EXPECT_EQ(other.get(), "");
+  EXPECT_EQ(a.w, b.w);
+  EXPECT_EQ(a.momentum, b.momentum);
+  EXPECT_EQ(series(), 0U);
+}
+
+TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
+  auto in = join(options("wrong"));
+  ASSERT_TRUE(in) << in.error().detail;
+  line own{1};
+  auto refusal = [&](auto change) {
+    auto o = own.options();
+    change(o);
+    auto started = loop::start(*in, std::move(o));
+    return started ? "none" : started.error().detail;
+  };
+  EXPECT_THAT(refusal([](loop_options& o) { o.parameters.clear(); }), HasSubstr("no parameters"));
+  EXPECT_THAT(refusal([](loop_options& o) { o.update = {}; }), HasSubstr("no update"));
+  EXPECT_THAT(refusal([](loop_options& o) { o.parameters[0].shape = {3}; }),
+              HasSubstr("w has 4 values, and its shape stands for 3"));
+  EXPECT_THAT(refusal([](loop_options& o) { o.parameters.push_back(o.parameters[0]); }),
+              HasSubstr("two arrays have the name w"));
+  auto peer = loop::start(*in, own.options());
+  ASSERT_TRUE(peer) << peer.error().detail;
+  EXPECT_THROW(peer->step(std::vector<float>(3), 4, 0), std::invalid_argument);
+  EXPECT_THROW(peer->step(own.gradient(), 9, 0), std::invalid_argument);
+  std::vector<float> broken(4, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(peer->step(broken, 4, 0), step_outcome::dropped);
+  EXPECT_EQ(peer->step(own.gradient(), 8, 0), step_outcome::stepped);
+  EXPECT_THAT(refusal([](loop_options&) {}), HasSubstr("already has an optimizer"));
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,184 @@
+// The classes of include/waggle/ for services, on real sockets and in waggle::simulation.
+
+#include <mutex>
+
+#include <caf/all.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include "waggle/averager.hpp"
+#include "waggle/dht.hpp"
+#include "waggle/node.hpp"
+#include "waggle/simulation.hpp"
+
+namespace waggle {
+namespace {
+
+using ::testing::Each;
+using ::testing::FloatEq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// The actor system, registry and log of a service.
+struct service {
+  caf::actor_system_config config;
+  caf::actor_system system{config};
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  environment around{&system, registry, [this](log_level, std::string_view text) {
+                       std::lock_guard guard{mutex};
+                       lines.emplace_back(text);
+                     }};
+
+  node_options options(std::vector<std::string> peers = {}) {
+    node_options o;
+    o.run = "birds";
+    o.initial_peers = std::move(peers);
+    o.listen = {"127.0.0.1:0"};
+    o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
+    o.around = around;
+    return o;
+  }
+  [[nodiscard]] std::size_t series() const {
+    std::size_t all = 0;
+    for (const auto& family : registry->Collect())
+      all += family.metric.size();
+    return all;
+  }
+};
+
+std::string refusal(const node_options& o) {
+  auto started = node::start(o);
+  return started ? "none" : started.error().detail;
+}
+
+TEST(Service, APeerOfAServiceUsesItsSystemRegistryAndLogUntilItLeaves) {
+  service mine;
+  auto before = mine.system.registry().running();
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann) << to_string(ann.error());
+  EXPECT_GT(mine.system.registry().running(), before);
+  EXPECT_TRUE(ann->wait_until_ready(10s));
+  EXPECT_GT(mine.series(), 100U);
+  auto rates = vector_averager::of(*ann, "rates");
+  ASSERT_TRUE(rates);
+  dht table{*ann};
+  ASSERT_TRUE(table.put("members", "ann", "here", 1min));
+  auto found = table.get("members");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, (std::map<std::string, std::string>{{"ann", "here"}}));
+
+  EXPECT_TRUE(ann->leave());
+  EXPECT_TRUE(ann->leave()) << "a second time changes nothing";
+  EXPECT_EQ(mine.series(), 0U);
+  std::vector<float> values(8, 1);
+  auto late = rates->average(values, {.timeout = 1s});
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ec::shutting_down);
+  EXPECT_EQ(table.get("members").error().code, ec::shutting_down);
+  EXPECT_EQ(ann->wait_until_ready(1s).error().code, ec::shutting_down);
+}
+
+TEST(Service, MistakesOfTheCallerAreRefusedWithTheNameOfTheOption) {
+  service mine;
+  auto wrong = [&](auto change) {
+    auto o = mine.options();
+    change(o);
+    return refusal(o);
+  };
+  EXPECT_THAT(wrong([](node_options& o) { o.listen = {"nowhere"}; }),
+              HasSubstr("node_options::listen"));
+  EXPECT_THAT(wrong([](node_options& o) { o.initial_peers = {":"}; }),
+              HasSubstr("node_options::initial_peers"));
+  EXPECT_THAT(wrong([](node_options& o) { o.run = ""; }), HasSubstr("node_options::run"));
+  EXPECT_THAT(wrong([](node_options& o) { o.log_level = "loud"; }),
+              HasSubstr("node_options::log_level"));
+  EXPECT_THAT(wrong([](node_options& o) { o.averagers = {{.name = "a.b"}}; }), HasSubstr("'a.b'"));
+  EXPECT_THAT(wrong([](node_options& o) {
+                o.averagers = {{.name = "a"}, {.name = "a"}};
+              }),
+              HasSubstr("two have the name 'a'"));
+  EXPECT_THAT(wrong([](node_options& o) { o.averagers = {{.name = "a", .group_size_max = 1}}; }),
+              HasSubstr("group"));
+  EXPECT_EQ(mine.series(), 0U);
+
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  EXPECT_THAT(vector_averager::of(*ann, "weights").error().detail, HasSubstr("'weights'"));
+  auto rates = vector_averager::of(*ann, "rates");
+  ASSERT_TRUE(rates);
+  EXPECT_EQ(rates->average({}).error().code, ec::wrong_shape);
+  std::vector<float> values{1, std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(rates->average(values).error().code, ec::non_finite);
+  values[1] = 1;
+  EXPECT_EQ(rates->average(values, {.weight = -1}).error().code, ec::bad_weight);
+  dht table{*ann};
+  EXPECT_FALSE(table.put(std::string(1000, 'k'), "", "v", 1min));
+  EXPECT_FALSE(table.put("k", "", "v", -1min));
+}
+
+TEST(Service, APeerThatFindsNobodySaysWhatItWaitsFor) {
+  service mine;
+  auto ann = node::start(mine.options({"127.0.0.1:1"}));
+  ASSERT_TRUE(ann);
+  auto ready = ann->wait_until_ready(200ms);
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code, ec::timeout);
+  EXPECT_THAT(ready.error().detail, HasSubstr("not ready: "));
+}
+
+TEST(SimulatedService, TenPeersAverageWithoutTheOneThatDies) {
+  simulation swarm{{.seed = 3}};
+  node_options o;
+  o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
+  for (std::size_t i = 0; i < 10; ++i)
+    swarm.start(o, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
+  swarm.run_for(5s);
+  std::size_t ended = 0;
+  std::vector<std::vector<float>> means;
+  auto average = [&](std::size_t peers) {
+    ended = 0;
+    means.clear();
+    for (std::size_t i = 0; i < peers; ++i)
+      swarm.average(i, "rates", std::vector<float>(100, static_cast<float>(i)),
+                    {.timeout = 60s, .expected_peers = static_cast<std::uint32_t>(peers)},
+                    [&](const result<average_report>& how, const std::vector<float>& mean) {
+                      ++ended;
+                      if (how && how->contributors.size() == peers)
+                        means.push_back(mean);
+                    });
+    return swarm.run_until([&] { return ended == peers; }, 90s);
+  };
+  EXPECT_TRUE(average(10));
+  ASSERT_THAT(means, SizeIs(10));
+  EXPECT_THAT(means, Each(Each(FloatEq(4.5F))));
+  swarm.crash(9);
+  EXPECT_TRUE(average(9));
+  ASSERT_THAT(means, SizeIs(9));
+  EXPECT_THAT(means, Each(Each(FloatEq(4))));
+  EXPECT_THROW(swarm.crash(9), std::invalid_argument);
+  EXPECT_THROW(swarm.average(0, "weights", {1}, {}, {}), std::invalid_argument);
+}
+
+TEST(SimulatedService, ValuesInTheDhtSurviveThePeerThatStoredThemAndExpire) {
+  simulation swarm;
+  node_options o;
+  for (std::size_t i = 0; i < 5; ++i)
+    swarm.start(o, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
+  swarm.run_for(5s);
+  EXPECT_TRUE(swarm.put(1, "models", "small", "v7", 60s));
+  swarm.leave(1);
+  auto found = swarm.get(4, "models");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, (std::map<std::string, std::string>{{"small", "v7"}}));
+  swarm.run_for(61s);
+  auto later = swarm.get(4, "models");
+  ASSERT_TRUE(later);
+  EXPECT_THAT(*later, IsEmpty());
+}
+
+} // namespace
+} // namespace waggle

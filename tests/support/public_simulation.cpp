@@ -1,0 +1,138 @@
+// include/waggle/simulation.hpp: the simulation of our own tests for those of services.
+
+#include <stdexcept>
+
+#include "actors/service/running_node.hpp"
+#include "tests/support/simulation.hpp"
+#include "waggle/simulation.hpp"
+
+namespace waggle {
+
+struct simulation::impl {
+  explicit impl(const options& o) : swarm(o.seed, network(o)) {}
+
+  static net::sim_network::options network(const options& o) {
+    net::sim_network::options out;
+    out.delay_min = o.delay_min;
+    out.delay_max = o.delay_max;
+    return out;
+  }
+  testing::simulation::peer& at(index who) {
+    if (who >= swarm.size() || !swarm[who].alive)
+      throw std::invalid_argument{"there is no peer " + std::to_string(who) + " that runs"};
+    return swarm[who];
+  }
+  /// Sends a request and runs until it is answered, which it is within `limit`.
+  template <class Answer, class Handle, class Question>
+  result<Answer> ask(const Handle& receiver, milliseconds limit, Question question) {
+    std::optional<result<Answer>> answer;
+    swarm.system().spawn([&answer, receiver, question, limit](caf::event_based_actor* self) {
+      self->request(receiver, limit, question)
+        .then([&answer](const Answer& a) { answer.emplace(a); },
+              [&answer](const caf::error& why) { answer.emplace(from_caf(why)); });
+    });
+    swarm.run_until([&] { return answer.has_value(); }, limit + 1s);
+    return answer.value_or(result<Answer>{failure{ec::timeout, "no answer"}});
+  }
+
+  testing::simulation swarm;
+  std::map<index, std::vector<std::string>> averagers; // their names
+};
+
+simulation::simulation() : simulation(options{}) {}
+simulation::simulation(const options& o) : impl_(std::make_unique<impl>(o)) {}
+simulation::~simulation() = default;
+
+simulation::index simulation::start(const node_options& o, const std::vector<index>& through) {
+  for (auto other : through)
+    impl_->at(other);
+  auto own = o;
+  own.initial_peers.clear();
+  own.data_dir.clear();
+  auto config = node_config_of(own);
+  if (!config)
+    throw std::invalid_argument{config.error().detail};
+  config->switchboard.announced_addresses.reset(); // the network in memory has other ones
+  auto who = impl_->swarm.start(*config, through);
+  for (const auto& averager : o.averagers)
+    impl_->averagers[who].push_back(averager.name);
+  return who;
+}
+
+void simulation::crash(index who, bool silently) {
+  impl_->at(who);
+  impl_->swarm.thaw(who);
+  impl_->swarm.crash(who, silently);
+}
+
+void simulation::leave(index who) {
+  impl_->at(who);
+  impl_->swarm.thaw(who);
+  impl_->swarm.shut_down(who);
+}
+
+void simulation::freeze(index who) {
+  impl_->at(who);
+  impl_->swarm.freeze(who);
+}
+
+void simulation::thaw(index who) {
+  impl_->at(who);
+  impl_->swarm.thaw(who);
+}
+
+void simulation::run_for(std::chrono::nanoseconds time) {
+  impl_->swarm.run_for(time);
+}
+
+bool simulation::run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit) {
+  return impl_->swarm.run_until(what, limit);
+}
+
+std::chrono::nanoseconds simulation::now() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+    std::chrono::duration<double>(impl_->swarm.seconds()));
+}
+
+void simulation::average(index who, const std::string& averager, std::vector<float> values,
+                         const average_options& how, averaged then) {
+  const auto& peer = impl_->at(who);
+  if (values.empty())
+    throw std::invalid_argument{"there is nothing to average: the vector is empty"};
+  auto which = averager_named(impl_->averagers[who], averager);
+  if (!which)
+    throw std::invalid_argument{which.error().detail};
+  const auto& parts = peer.node.parts;
+  auto question = average_question(values, how, *peer.node.ctx.vectors);
+  impl_->swarm.system().spawn([handle = averager_of(parts, *which), values = std::move(values),
+                               then = std::move(then), question,
+                               how](caf::event_based_actor* self) {
+    self->request(handle, how.timeout + 1s, question)
+      .then(
+        [values, then](const round_report& report) {
+          auto mean = values;
+          auto ended = average_report_of(report, mean);
+          then(ended, mean);
+        },
+        [values, then](const caf::error& why) { then(from_caf(why), values); });
+  });
+}
+
+status simulation::put(index who, const std::string& key, const std::string& subkey,
+                       const std::string& value, milliseconds lifetime) {
+  const auto& node = impl_->at(who).node;
+  auto entry = open_record(node.ctx, key, subkey, value, lifetime);
+  if (!entry)
+    return entry.error();
+  return put_status(
+    impl_->ask<store_report>(node.parts.dht, dht_margin + 10s, store_record{*entry, 10s}), key);
+}
+
+result<std::map<std::string, std::string>> simulation::get(index who, const std::string& key) {
+  find_records query;
+  query.name = key;
+  return values_of(
+    impl_->ask<found_records>(impl_->at(who).node.parts.dht, dht_margin + 10s, query));
+}
+
+} // namespace waggle
