@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Installs the build folder to a temporary prefix and uses it as others do: each public header alone, with both
+# compilers; examples/service by find_package; the sources by add_subdirectory and FetchContent (configured only); and
+# what is missing. Prints what failed.
+#
+#   tests/install/installed.sh SOURCE BUILD CMAKE COMPILER SANITIZERS
+set -euo pipefail
+source=$1 build=$2 cmake=$3 compiler=$4 sanitize=$5
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() { # FILE TEXT: the text, in which any blanks stand for blanks
+  tr -s ' \n' '  ' <"$1" | grep -qF -- "$2" || { cat "$1" >&2; fail "$1 does not say: $2"; }
+}
+
+"$cmake" --install "$build" --prefix "$prefix" --component dev >"$work/install.log"
+
+# Warnings of our headers count: they are no system headers here.
+for compiler_of in g++ clang++-14; do
+  command -v "$compiler_of" >/dev/null || continue
+  for header in "$prefix"/include/waggle/*.hpp; do
+    system=()
+    if [ "$(basename "$header")" = optimizer.hpp ]; then # LibTorch: one compiler is enough
+      [ "$compiler_of" = g++ ] && [ -e "$prefix/lib/libwaggle_trainer.a" ] || continue
+      system=(-isystem /usr/include/torch/csrc/api/include)
+    fi
+    echo "#include <waggle/$(basename "$header")>" >"$work/alone.cpp"
+    "$compiler_of" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
+      -I"$prefix/include" -I"$prefix/include/waggle/internal" "${system[@]}" "$work/alone.cpp" \
+      || fail "$header does not compile alone with $compiler_of"
+  done
+done
+
+# Nothing of ours but what the service asks for.
+flags=()
+[ -n "$sanitize" ] && flags=("-DCMAKE_CXX_FLAGS=-fsanitize=$sanitize -fno-sanitize=null")
+"$cmake" -S "$source/examples/service" -B "$work/service" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${flags[@]}" >"$work/configure.log"
+expect "$work/service/compile_commands.json" -DCAF_ENABLE_TYPE_ID_CHECKS
+grep -q -e ' -Werror' -e ' -O2' -e ffp-contract "$work/service/compile_commands.json" && fail "our flags reach users"
+"$cmake" --build "$work/service" >"$work/build.log"
+"$work/service/service" >"$work/service.log" 2>&1 || { cat "$work/service.log" >&2; fail "the service failed"; }
+expect "$work/service.log" "cat: mean 20.0 of 2 peers"
+expect "$work/service.log" "dan: mean 20.0 of 2 peers"
+one=$(grep -o 'ann: x is .* at epoch 50' "$work/service.log") || fail "ann did not train"
+[ "${one#ann}" = "$(grep -o 'bob: x is .* at epoch 50' "$work/service.log" | cut -c4-)" ] || fail "two loops have two models"
+[ "$(grep -c '^waggle_start_timestamp_seconds{' "$work/service.log")" = 4 ] || fail "one scrape shows 4 peers"
+expect "$work/service.log" "after leaving: 0 bytes of metrics"
+
+# In the trees of others.
+mkdir "$work/tree"
+cat >"$work/tree/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(inside C CXX)
+if(WAGGLE)
+  add_subdirectory(${WAGGLE} waggle)
+else()
+  include(FetchContent)
+  FetchContent_Declare(waggle URL https://example.invalid/waggle.tar.gz)
+  FetchContent_MakeAvailable(waggle)
+endif()
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/main.cpp "#include <waggle/node.hpp>\nint main() {}\n")
+add_executable(inside ${CMAKE_CURRENT_BINARY_DIR}/main.cpp)
+target_link_libraries(inside PRIVATE waggle::actors)
+get_target_property(options waggle::actors INTERFACE_COMPILE_OPTIONS)
+if(options)
+  message(FATAL_ERROR "targets of users get our options: ${options}")
+endif()
+END
+"$cmake" -S "$work/tree" -B "$work/inside" -DWAGGLE="$source" >"$work/configure.log" 2>&1 \
+  || { cat "$work/configure.log" >&2; fail "add_subdirectory does not configure"; }
+"$cmake" -S "$work/tree" -B "$work/fetched" -DFETCHCONTENT_SOURCE_DIR_WAGGLE="$source" \
+  -DWAGGLE_TRAINER=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log" >&2; fail "FetchContent does not configure"; }
+
+# What is missing stops the configuration with what to do.
+refused() { # TEXT ARGUMENT…
+  local text=$1
+  shift
+  if "$cmake" -S "$source/examples/service" -B "$work/refused" --fresh -DCMAKE_PREFIX_PATH="$prefix" "$@" >"$work/refused.log" 2>&1; then
+    fail "configured without: $text"
+  fi
+  expect "$work/refused.log" "$text"
+}
+refused "install libcaf-dev" -DCMAKE_DISABLE_FIND_PACKAGE_CAF=ON
+refused "the component cinema was not built" -DWAGGLE_COMPONENTS=cinema
