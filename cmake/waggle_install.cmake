@@ -2,7 +2,7 @@
 # and python.
 include(CMakePackageConfigHelpers)
 
-set(WAGGLE_COMPONENTS runtime actors)
+set(WAGGLE_COMPONENTS runtime actors simulation)
 set(left_out)
 foreach(part loop trainer)
   if(TARGET waggle_${part})
@@ -31,9 +31,9 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/waggle-config.cmake ${PROJECT_BINARY_D
 # The public headers, and below internal/ those of ours that they include, which are not the API.
 install(DIRECTORY include/waggle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
 foreach(header
-    actors/loop/swarm.hpp trainer/batch_size.hpp trainer/optimizer.hpp runtime/training/step_outcome.hpp
+    actors/loop/swarm.hpp actors/service/environment.hpp trainer/batch_size.hpp trainer/optimizer.hpp runtime/training/step_outcome.hpp
     runtime/core/bytes.hpp runtime/core/check.hpp runtime/core/error.hpp runtime/core/ids.hpp runtime/core/result.hpp
-    runtime/core/strong.hpp)
+    runtime/core/strong.hpp runtime/core/time.hpp)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${WAGGLE_INTERNAL_HEADERS}/${folder} COMPONENT dev)
 endforeach()
@@ -45,13 +45,59 @@ if(WAGGLE_TRAINER)
   install(TARGETS waggle-trainer COMPONENT trainer) # beside `waggle`, which looks for it there
 endif()
 if(WAGGLE_PYTHON)
-  # Where Debian's interpreter, or the one that was chosen, looks for packages that pip has not installed.
-  set(WAGGLE_PYTHON_FOLDER "" CACHE STRING "Where the module is installed; empty: lib/python3/dist-packages")
-  set(folder ${WAGGLE_PYTHON_FOLDER})
-  if(NOT folder)
-    set(folder lib/python3/dist-packages)
-  endif()
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/python/waggle DESTINATION ${folder} COMPONENT python
+  # Debian's interpreter looks there below /usr and below /usr/local.
+  set(WAGGLE_PYTHON_FOLDER lib/python${WAGGLE_PYTHON_VERSION}/dist-packages CACHE STRING "Where the module is installed")
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/python/waggle DESTINATION ${WAGGLE_PYTHON_FOLDER} COMPONENT python
     PATTERN "__pycache__" EXCLUDE PATTERN "*.so" EXCLUDE)
-  install(TARGETS waggle_python LIBRARY DESTINATION ${folder}/waggle COMPONENT python)
+  install(TARGETS waggle_python LIBRARY DESTINATION ${WAGGLE_PYTHON_FOLDER}/waggle COMPONENT python)
 endif()
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+# -- Debian packages: cpack -G DEB -----------------------------------------------------------------------------------
+
+set(CPACK_PACKAGE_NAME waggle)
+set(CPACK_PACKAGE_CONTACT "Waggle <waggle@localhost>") # dpkg wants an address
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON) # programs and extensions; archives keep what debuggers need
+set(CPACK_GENERATOR DEB)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENTS_ALL dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libwaggle-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libcaf-dev (>= 0.17.6), libcaf-dev (<< 0.17.7), libssl-dev, libprotobuf-dev, \
+prometheus-cpp-dev, libcurl4-openssl-dev, zlib1g-dev, libspdlog-dev")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries, headers and the CMake package of Waggle. The component trainer also needs libtorch-dev.")
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS libtorch-dev)
+if(WAGGLE_PROGRAMS)
+  list(APPEND CPACK_COMPONENTS_ALL program)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME waggle)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS waggle-trainer)
+  set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "The program waggle: peers, status, benchmarks. `waggle train` is in waggle-trainer.")
+endif()
+if(WAGGLE_TRAINER)
+  list(APPEND CPACK_COMPONENTS_ALL trainer)
+  set(CPACK_DEBIAN_TRAINER_PACKAGE_NAME waggle-trainer)
+  set(CPACK_DEBIAN_TRAINER_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_TRAINER_PACKAGE_DEPENDS "waggle (= ${PROJECT_VERSION})")
+  set(CPACK_COMPONENT_TRAINER_DESCRIPTION "What `waggle train` runs: models and optimizers of LibTorch.")
+endif()
+if(WAGGLE_PYTHON)
+  list(APPEND CPACK_COMPONENTS_ALL python)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-waggle)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+  # The extension is for one minor version of Python.
+  string(REGEX REPLACE ".*\\." "" minor ${WAGGLE_PYTHON_VERSION})
+  math(EXPR next "${minor} + 1")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3 (>= 3.${minor}), python3 (<< 3.${next})")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS python3-torch)
+  set(CPACK_COMPONENT_PYTHON_DESCRIPTION "`import waggle`: a training loop in Python as a peer of a run.")
+endif()
+include(CPack)

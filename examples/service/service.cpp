@@ -27,7 +27,7 @@ T need(waggle::result<T> from) {
 waggle::node start(const peers& through, const waggle::environment& around) {
   return need(waggle::node::start({.run = "bees",
                                    .initial_peers = through,
-                                   .listen = "127.0.0.1:0",
+                                   .listen = {"127.0.0.1:0"},
                                    .averagers = {{.name = "rates"}},
                                    .around = around}));
 }
