@@ -1,6 +1,6 @@
 """Builds the wheel of the module `waggle` by CMake (PEP 517), for the interpreter that runs pip.
 
-WAGGLE_BUILD_DIR: a build folder that is configured already, to build in; otherwise build/wheel."""
+WAGGLE_BUILD_DIR: a build folder in which it is built already; otherwise it is built in build/wheel."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ def _built(folder):
         build = ROOT / "build" / "wheel"
         _run("cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DWAGGLE_TESTS=OFF",
              "-DWAGGLE_TRAINER=OFF", "-DWAGGLE_PYTHON=ON", f"-DWAGGLE_PYTHON_EXECUTABLE={sys.executable}")
-    _run("cmake", "--build", build, "--target", "waggle_python", "--parallel", os.cpu_count() or 1)
+        _run("cmake", "--build", build, "--target", "waggle_python", "--parallel", os.cpu_count() or 1)
     _run("cmake", "--install", build, "--component", "python", "--strip", "--prefix", folder)
     package = next(Path(folder).rglob("_waggle.pyi")).parent
     return {f"waggle/{file.relative_to(package)}": file.read_bytes() for file in package.rglob("*") if file.is_file()}
@@ -46,7 +46,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
         files = _built(folder)
     if not any(file.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for file in files):
-        raise SystemExit(f"{os.environ['WAGGLE_BUILD_DIR']} is configured for another interpreter than {sys.executable}")
+        raise SystemExit(f"{os.environ.get('WAGGLE_BUILD_DIR')} is configured for another interpreter than {sys.executable}")
     info = f"{name}.dist-info"
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: waggle\nVersion: {_version()}\nSummary: Decentralized training with actors\n"
