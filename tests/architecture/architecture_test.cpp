@@ -205,6 +205,27 @@ TEST(Architecture, OurHeadersAreIncludedByTheirPathFromTheRoot) {
     }
 }
 
+// What they include of ours is installed below waggle/internal/: tests/install compiles each alone.
+TEST(Architecture, PublicHeadersAreAPageAndIncludeNoOtherLibrary) {
+  constexpr int lines_max = 100;
+  std::size_t headers = 0;
+  for (const auto& entry : fs::recursive_directory_iterator{root / "include"})
+    if (entry.path().extension() == ".hpp") {
+      ++headers;
+      std::ifstream file{entry.path()};
+      std::string text{std::istreambuf_iterator<char>{file}, {}};
+      EXPECT_LE(std::count(text.begin(), text.end(), '\n'), lines_max) << entry.path();
+    }
+  EXPECT_GE(headers, 7U);
+  for (const auto& i : includes_under("include")) {
+    bool ours = begins(i.what, "waggle/") || begins(i.what, "actors/service/")
+                || begins(i.what, "actors/loop/") || begins(i.what, "runtime/")
+                || i.what == "trainer/optimizer.hpp";
+    bool standard = i.what.find_first_of("/.") == std::string::npos;
+    EXPECT_TRUE(ours || standard) << place(i);
+  }
+}
+
 TEST(Architecture, EveryHeaderIsGuarded) {
   for (const char* top : {"include", "runtime", "actors", "trainer", "examples", "tests"})
     for (const auto& entry : fs::recursive_directory_iterator{root / top}) {
