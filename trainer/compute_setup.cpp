@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include "runtime/data/tokens.hpp"
 #include "trainer/host_staging.hpp"
 
 namespace waggle {
@@ -36,15 +37,14 @@ std::size_t window_of(const learner_config& config) {
   return static_cast<std::size_t>(config.context) + 1;
 }
 
-result<std::shared_ptr<const byte_data>> open_data(const learner_config& config) {
-  if (config.data != "synthetic")
-    return open_text(config.data, window_of(config));
-  auto text = make_synthetic_text();
-  if (text->sizes().front() < window_of(config))
-    return failure{ec::bad_config,
-                   "--context " + std::to_string(config.context)
-                     + " is longer than the synthetic text: give a smaller one, or --data"};
-  return text;
+result<std::shared_ptr<const sample_data>> open_data(const learner_config& config, data_role role) {
+  data_request request;
+  request.role = role;
+  request.path = role == data_role::training ? config.data : config.eval_data;
+  request.context = static_cast<std::size_t>(config.context);
+  request.token_bytes = config.token_bytes;
+  request.classes = config.classes;
+  return open_data_set(request);
 }
 
 void set_threads(int threads) {
@@ -54,20 +54,73 @@ void set_threads(int threads) {
     set(threads);
 }
 
-result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t batch,
-                                   const torch::Device& device) {
-  auto length = static_cast<std::int64_t>(sampler.window());
-  auto windows = host_memory_for(device, {batch, length}, torch::kInt64);
-  auto* out = windows.data_ptr<std::int64_t>();
-  std::vector<std::byte> window(sampler.window());
-  for (std::int64_t b = 0; b < batch; ++b) {
-    if (auto read = sampler.read_next(window); !read)
+namespace {
+
+/// The bytes of the next `count` samples.
+result<std::vector<std::byte>> next_bytes(window_sampler& sampler, std::int64_t count) {
+  auto length = sampler.window_bytes();
+  std::vector<std::byte> samples(static_cast<std::size_t>(count) * length);
+  for (std::size_t at = 0; at < samples.size(); at += length)
+    if (auto read = sampler.read_next(std::span{samples}.subspan(at, length)); !read)
       return read.error();
-    for (auto byte : window)
+  return samples;
+}
+
+// The pass needs them at once, so a stream of their own would save nothing.
+torch::Tensor moved(const torch::Tensor& values, const torch::Device& device) {
+  return device.is_cpu() ? values : values.to(device, /*non_blocking=*/true);
+}
+
+/// int64 [count, window].
+torch::Tensor windows_of(std::span<const std::byte> samples, std::int64_t count,
+                         const sample_shape& shape, const torch::Device& device) {
+  auto values = samples.size() / shape.item_bytes;
+  auto length = static_cast<std::int64_t>(values) / count;
+  auto windows = host_memory_for(device, {count, length}, torch::kInt64);
+  auto* out = windows.data_ptr<std::int64_t>();
+  if (shape.what == sample_shape::kind::tokens)
+    (void)read_tokens(samples, shape.item_bytes, shape.classes, out); // the data has checked them
+  else
+    for (auto byte : samples)
       *out++ = std::to_integer<std::int64_t>(byte);
+  return moved(windows, device);
+}
+
+} // namespace
+
+batch batch_of(std::span<const std::byte> samples, std::int64_t count, const sample_shape& shape,
+               const torch::Device& device) {
+  if (shape.what != sample_shape::kind::images) {
+    auto windows = windows_of(samples, count, shape, device);
+    auto context = windows.size(1) - 1;
+    return {windows.narrow(1, 0, context), windows.narrow(1, 1, context)};
   }
-  // The pass needs them at once, so a stream of their own would save nothing.
-  return device.is_cpu() ? windows : windows.to(device, /*non_blocking=*/true);
+  auto images =
+    host_memory_for(device, {count, shape.channels, shape.rows, shape.columns}, torch::kFloat32);
+  auto labels = host_memory_for(device, {count}, torch::kInt64);
+  auto* value = images.data_ptr<float>();
+  auto* label = labels.data_ptr<std::int64_t>();
+  for (std::size_t at = 0; at < samples.size(); at += shape.item_bytes) {
+    *label++ = std::to_integer<std::int64_t>(samples[at]);
+    for (auto byte : samples.subspan(at + 1, shape.item_bytes - 1))
+      *value++ = static_cast<float>(std::to_integer<int>(byte)) / 255.0F;
+  }
+  return {moved(images, device), moved(labels, device)};
+}
+
+result<batch> next_batch(window_sampler& sampler, std::int64_t count, const torch::Device& device) {
+  auto samples = next_bytes(sampler, count);
+  if (!samples)
+    return samples.error();
+  return batch_of(*samples, count, sampler.shape(), device);
+}
+
+result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t count,
+                                   const torch::Device& device) {
+  auto samples = next_bytes(sampler, count);
+  if (!samples)
+    return samples.error();
+  return windows_of(*samples, count, sampler.shape(), device);
 }
 
 } // namespace waggle

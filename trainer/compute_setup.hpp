@@ -8,7 +8,7 @@
 #include <torch/torch.h>
 
 #include "runtime/core/result.hpp"
-#include "trainer/byte_data.hpp"
+#include "runtime/data/data_set.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -17,20 +17,34 @@ namespace waggle {
 /// device.
 result<torch::Device> device_of(const std::string& name);
 
-/// Bytes of one sample: the context and the byte to predict.
+/// Bytes of one sample of text: the context and the byte to predict.
 std::size_t window_of(const learner_config& config);
 
-/// Opens the text that --data selects. It has at least one whole window. Fails with ec::bad_config.
-result<std::shared_ptr<const byte_data>> open_data(const learner_config& config);
+/// Opens the data set that --data selects, or --eval-data. It has at least one sample. Fails with
+/// ec::bad_config.
+result<std::shared_ptr<const sample_data>> open_data(const learner_config& config,
+                                                     data_role role = data_role::training);
+
+/// Some samples, on a device. Text and tokens: inputs int64 [batch, context], targets, the values
+/// one place further, [batch, context]. Images: inputs float32 [batch, channels, rows, columns]
+/// from 0 to 1, targets int64 [batch], the labels.
+struct batch {
+  torch::Tensor inputs;
+  torch::Tensor targets;
+};
+/// Makes a batch of the bytes of `count` samples.
+batch batch_of(std::span<const std::byte> samples, std::int64_t count, const sample_shape& shape,
+               const torch::Device& device);
+/// Returns the next `count` samples. Fails with ec::io_error if the data cannot be read any more.
+result<batch> next_batch(window_sampler& sampler, std::int64_t count, const torch::Device& device);
 
 /// Sets the number of compute threads of ATen and of OpenBLAS. They have separate thread pools, and
 /// `at::set_num_threads` sets only ATen's. Applies to the calling thread (OpenMP) and to the whole
 /// process (OpenBLAS).
 void set_threads(int threads);
 
-/// Returns the next `batch` windows of the sampler as int64 [batch, window] on `device`. Fails with
-/// ec::io_error if the data cannot be read any more.
-result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t batch,
+/// The next `count` windows of text as int64 [count, window]. Fails with ec::io_error.
+result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t count,
                                    const torch::Device& device);
 
 } // namespace waggle

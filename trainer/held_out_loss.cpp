@@ -3,7 +3,8 @@
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "trainer/compute_setup.hpp"
-#include "trainer/models.hpp"
+#include "trainer/gradient_sum.hpp"
+#include "trainer/training_model.hpp"
 
 namespace waggle {
 
@@ -61,19 +62,34 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
     return no_checkpoint(where, to_string(fits.error()));
 
   torch::NoGradGuard guard;
-  auto model = make_byte_model(config);
+  const auto& shape = (*data)->shape();
+  auto fresh = make_training_model(config, shape);
+  if (!fresh)
+    return fresh.error();
+  auto& model = **fresh;
   std::size_t which = 0; // the table begins with the parameters, in this order
-  for (auto& p : model->parameters())
-    state->read_tensor(which++, {p.data_ptr<float>(), static_cast<std::size_t>(p.numel())});
-  model->to(*device);
-  model->eval();
-  window_sampler sampler{*data, window_of(config), random_source{windows_seed}};
+  for (auto& [name, p] : model.parameters()) {
+    float_vector values(static_cast<std::size_t>(p.numel()));
+    state->read_tensor(which++, values);
+    p.view({-1}).copy_(view_of(std::span<const float>{values}));
+  }
+  // The buffers are the last rows.
+  which = state->tensors().size() - model.buffers().size();
+  for (auto& [name, b] : model.buffers()) {
+    float_vector values(static_cast<std::size_t>(b.numel()));
+    state->read_tensor(which++, values);
+    b.view({-1}).copy_(view_of(std::span<const float>{values}));
+  }
+  model.to(*device);
+  model.train(false);
+  window_sampler sampler{*data, window_of(shape, static_cast<std::size_t>(config.context)),
+                         random_source{windows_seed}};
   double sum = 0;
   for (std::uint64_t i = 0; i < batches; ++i) {
-    auto windows = next_windows(sampler, config.micro_batch, *device);
-    if (!windows)
-      return windows.error();
-    sum += model->loss(*windows).item<double>();
+    auto samples = next_batch(sampler, config.micro_batch, *device);
+    if (!samples)
+      return samples.error();
+    sum += model.measure(*samples).loss;
   }
   checkpoint_loss out;
   out.epoch = loaded.epoch();

@@ -15,8 +15,6 @@ namespace {
 namespace nn = torch::nn;
 namespace fn = torch::nn::functional;
 
-constexpr std::int64_t vocabulary = 256;
-
 /// One pre-norm transformer block with causal attention (GPT-2's, Radford et al. 2019).
 class block_impl : public nn::Module {
 public:
@@ -56,33 +54,32 @@ TORCH_MODULE_IMPL(block, block_impl);
 /// Predicts each byte of a window from the bytes before it.
 class char_gpt final : public byte_model {
 public:
-  explicit char_gpt(const learner_config& config)
-    : bytes_(register_module("bytes", nn::Embedding(vocabulary, config.width))),
+  char_gpt(const learner_config& config, const sample_shape& shape)
+    : vocabulary_(shape.classes),
+      bytes_(register_module("bytes", nn::Embedding(vocabulary_, config.width))),
       positions_(register_module("positions", nn::Embedding(config.context, config.width))),
       norm_(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({config.width})))),
       head_(register_module("head",
-                            nn::Linear(nn::LinearOptions(config.width, vocabulary).bias(false)))) {
+                            nn::Linear(nn::LinearOptions(config.width, vocabulary_).bias(false)))) {
     for (std::int64_t i = 0; i < config.layers; ++i)
       blocks_.push_back(
         register_module("block" + std::to_string(i), block(config.width, config.heads)));
   }
 
-  torch::Tensor loss(const torch::Tensor& windows) override {
-    auto time = windows.size(1) - 1;
-    auto inputs = windows.narrow(1, 0, time);
-    auto targets = windows.narrow(1, 1, time);
-    if (!mask_.defined() || mask_.size(0) != time || mask_.device() != windows.device()) {
-      auto places = torch::arange(time, windows.options());
+  torch::Tensor logits(const torch::Tensor& inputs) override {
+    auto time = inputs.size(1);
+    if (!mask_.defined() || mask_.size(0) != time || mask_.device() != inputs.device()) {
+      auto places = torch::arange(time, inputs.options());
       mask_ = torch::full({time, time}, -std::numeric_limits<float>::infinity(),
-                          windows.options().dtype(torch::kFloat32))
+                          inputs.options().dtype(torch::kFloat32))
                 .triu(1);
       places_ = places;
     }
     auto x = bytes_(inputs) + positions_(places_);
     for (auto& b : blocks_)
       x = b(x, mask_);
-    auto logits = head_(norm_(x)).to(torch::kFloat32); // autocast may have made them smaller
-    return fn::cross_entropy(logits.reshape({-1, vocabulary}), targets.reshape({-1}));
+    auto scores = head_(norm_(x)).to(torch::kFloat32); // autocast may have made them smaller
+    return scores.reshape({-1, vocabulary_});
   }
 
   [[nodiscard]] double initial_deviation(const std::string& /*name*/,
@@ -91,6 +88,7 @@ public:
   }
 
 private:
+  std::int64_t vocabulary_;
   nn::Embedding bytes_;
   nn::Embedding positions_;
   nn::LayerNorm norm_;
@@ -103,23 +101,25 @@ private:
 /// Predicts the last byte of a window from the concatenated embeddings of the other bytes.
 class byte_mlp final : public byte_model {
 public:
-  explicit byte_mlp(const learner_config& config)
-    : bytes_(register_module("bytes", nn::Embedding(vocabulary, embedding))) {
+  byte_mlp(const learner_config& config, const sample_shape& shape)
+    : bytes_(register_module("bytes", nn::Embedding(shape.classes, embedding))) {
     auto inputs = config.context * embedding;
     for (std::int64_t i = 0; i < config.layers; ++i) {
       hidden_.push_back(
         register_module("hidden" + std::to_string(i), nn::Linear(inputs, config.width)));
       inputs = config.width;
     }
-    head_ = register_module("head", nn::Linear(inputs, vocabulary));
+    head_ = register_module("head", nn::Linear(inputs, shape.classes));
   }
 
-  torch::Tensor loss(const torch::Tensor& windows) override {
-    auto time = windows.size(1) - 1;
-    auto x = bytes_(windows.narrow(1, 0, time)).reshape({windows.size(0), -1});
+  torch::Tensor logits(const torch::Tensor& inputs) override {
+    auto x = bytes_(inputs).reshape({inputs.size(0), -1});
     for (auto& layer : hidden_)
       x = torch::relu(layer(x));
-    return fn::cross_entropy(head_(x).to(torch::kFloat32), windows.select(1, time));
+    return head_(x).to(torch::kFloat32);
+  }
+  [[nodiscard]] torch::Tensor predicted(const torch::Tensor& targets) const override {
+    return targets.select(1, targets.size(1) - 1);
   }
 
   [[nodiscard]] double initial_deviation(const std::string& name,
@@ -136,9 +136,50 @@ private:
   nn::Linear head_{nullptr};
 };
 
+/// Classifies images: convolutions of 3 × 3, each followed by a maximum over 2 × 2, then a hidden
+/// layer.
+class image_cnn final : public classifier {
+public:
+  image_cnn(const learner_config& config, const sample_shape& shape) {
+    auto channels = shape.channels;
+    auto rows = shape.rows;
+    auto columns = shape.columns;
+    auto next = config.width / 4;
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      convolutions_.push_back(
+        register_module("convolution" + std::to_string(i),
+                        nn::Conv2d(nn::Conv2dOptions(channels, next, 3).padding(1))));
+      channels = next;
+      next *= 2;
+      rows /= 2;
+      columns /= 2;
+    }
+    hidden_ = register_module("hidden", nn::Linear(channels * rows * columns, config.width));
+    head_ = register_module("head", nn::Linear(config.width, shape.classes));
+  }
+
+  torch::Tensor logits(const torch::Tensor& inputs) override {
+    auto x = inputs;
+    for (auto& convolution : convolutions_)
+      x = torch::max_pool2d(torch::relu(convolution(x)), 2);
+    return head_(torch::relu(hidden_(x.flatten(1)))).to(torch::kFloat32);
+  }
+
+  [[nodiscard]] double initial_deviation(const std::string& /*name*/,
+                                         const torch::Tensor& parameter) const override {
+    auto inputs = parameter.numel() / parameter.size(0);
+    return std::sqrt(2.0 / static_cast<double>(inputs));
+  }
+
+private:
+  std::vector<nn::Conv2d> convolutions_;
+  nn::Linear hidden_{nullptr};
+  nn::Linear head_{nullptr};
+};
+
 /// Sets the gains of norms to 1, biases to 0 and all other parameters to normal values. Uses a
 /// separate generator, so that the seed of the process's global generator does not change.
-void initialize(byte_model& model, std::uint64_t seed) {
+void initialize(classifier& model, std::uint64_t seed) {
   torch::NoGradGuard guard;
   auto generator = at::detail::createCPUGenerator(seed);
   for (auto& item : model.named_parameters()) {
@@ -155,26 +196,40 @@ void initialize(byte_model& model, std::uint64_t seed) {
 }
 
 template <class Model>
-std::shared_ptr<byte_model> make(const learner_config& config) {
-  return std::make_shared<Model>(config);
+std::shared_ptr<classifier> make(const learner_config& config, const sample_shape& shape) {
+  return std::make_shared<Model>(config, shape);
 }
 
 /// A row for each of model_table.
 struct model_maker {
   std::string_view name;
-  std::shared_ptr<byte_model> (*make)(const learner_config& config);
+  std::shared_ptr<classifier> (*make)(const learner_config& config, const sample_shape& shape);
 };
 constexpr std::array makers{
   model_maker{"char-gpt", make<char_gpt>},
   model_maker{"mlp", make<byte_mlp>},
+  model_maker{"cnn", make<image_cnn>},
 };
 
 } // namespace
 
+torch::Tensor byte_model::loss(const torch::Tensor& windows) {
+  auto time = windows.size(1) - 1;
+  return fn::cross_entropy(logits(windows.narrow(1, 0, time)),
+                           predicted(windows.narrow(1, 1, time)));
+}
+
 std::shared_ptr<byte_model> make_byte_model(const learner_config& config) {
+  auto model = std::dynamic_pointer_cast<byte_model>(make_classifier(config, sample_shape{}));
+  WAGGLE_CHECK(model != nullptr, config.model);
+  return model;
+}
+
+std::shared_ptr<classifier> make_classifier(const learner_config& config,
+                                            const sample_shape& shape) {
   const auto* maker = find_named(makers, config.model);
   WAGGLE_CHECK(maker != nullptr, config.model);
-  auto model = maker->make(config);
+  auto model = maker->make(config, shape);
   initialize(*model, config.init_seed);
   model->train();
   return model;

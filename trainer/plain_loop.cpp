@@ -9,8 +9,8 @@
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
-#include "trainer/models.hpp"
 #include "trainer/optimizers.hpp"
+#include "trainer/training_model.hpp"
 
 namespace waggle {
 
@@ -52,10 +52,18 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   if (!data)
     return data.error();
   set_threads(config.threads);
-  window_sampler sampler{*data, window_of(config), random_source{config.data_seed}};
-  auto model = make_byte_model(config);
-  model->to(*device);
-  auto step_optimizer = stepper(config.optimizer, lr, model->parameters());
+  const auto& shape = (*data)->shape();
+  window_sampler sampler{*data, window_of(shape, static_cast<std::size_t>(config.context)),
+                         random_source{config.data_seed}};
+  auto made = make_training_model(config, shape);
+  if (!made)
+    return made.error();
+  auto& model = **made;
+  model.to(*device);
+  std::vector<torch::Tensor> parameters;
+  for (const auto& item : model.parameters())
+    parameters.push_back(item.second);
+  auto step_optimizer = stepper(config.optimizer, lr, parameters);
   auto passes = micro_steps_of(target_batch, config.micro_batch);
 
   using clock = std::chrono::steady_clock;
@@ -65,18 +73,20 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
-      auto windows = next_windows(sampler, config.micro_batch, *device);
-      if (!windows)
-        return windows.error();
+      auto samples = next_batch(sampler, config.micro_batch, *device);
+      if (!samples)
+        return samples.error();
       {
         autocast scope{config.format, *device};
-        loss = model->loss(*windows);
+        loss = model.loss(*samples);
       }
       (loss / static_cast<double>(passes)).backward();
       std::this_thread::sleep_for(step_interval);
     }
     step_optimizer();
-    model->zero_grad();
+    for (auto& p : parameters)
+      if (p.grad().defined())
+        p.mutable_grad().zero_();
     report.last_loss = loss.item<double>();
     if (step == 0) {
       began = clock::now();

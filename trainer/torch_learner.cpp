@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/named.hpp"
 #include "runtime/training/local_learner.hpp"
@@ -16,8 +17,8 @@
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_sum.hpp"
 #include "trainer/host_staging.hpp"
-#include "trainer/models.hpp"
 #include "trainer/parameter_copies.hpp"
+#include "trainer/training_model.hpp"
 
 namespace waggle {
 
@@ -26,17 +27,22 @@ namespace {
 class torch_learner final : public local_learner, public resumable_learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
-                std::shared_ptr<const byte_data> data)
-    : config_(config), device_(device), staging_(device), model_(make_byte_model(config)),
-      sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
+                std::shared_ptr<training_model> model, std::shared_ptr<const sample_data> data)
+    : config_(config), device_(device), staging_(device), model_(std::move(model)),
+      sampler_(data, window_of(data->shape(), static_cast<std::size_t>(config.context)),
+               random_source{config.data_seed}) {
     flatten();
+    std::vector<torch::Tensor> trained;
+    for (const auto& item : model_->parameters())
+      trained.push_back(item.second);
     if (config_.reuse_gradient_buffers)
-      sum_ = std::make_unique<in_place_sum>(model_->parameters());
+      sum_ = std::make_unique<in_place_sum>(trained);
     else
-      sum_ = std::make_unique<separate_sum>(model_->parameters());
+      sum_ = std::make_unique<separate_sum>(trained);
     if (config_.loss_scale)
       scaler_.emplace(*config_.loss_scale);
     tensors_ = name_tensors();
+    keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
     schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
   }
@@ -52,10 +58,10 @@ public:
   micro_step accumulate() override {
     parameters_->refresh();
     auto batch = config_.micro_batch;
-    auto windows = next_windows(sampler_, batch, device_);
-    if (!windows)
-      return {.why = windows.error()};
-    auto loss = loss_of(*windows);
+    auto samples = next_batch(sampler_, batch, device_);
+    if (!samples)
+      return {.why = samples.error()};
+    auto loss = loss_of(*samples);
     sum_->will_draw(sampler_.drawn());
     auto scale = sum_->begin_pass(loss_scale());
     (scale == 1 ? loss : loss * scale).backward();
@@ -63,6 +69,7 @@ public:
     auto outcome = sum_->end_pass(step.samples, std::isfinite(step.loss));
     step.finite = outcome.finite;
     step.lost = outcome.lost;
+    keep_buffers();
     if (scaler_) {
       step.scale = scale;
       std::lock_guard lock{scaling_};
@@ -72,11 +79,16 @@ public:
     return step;
   }
 
-  std::uint64_t take_mean_gradient(std::span<float> out) override { return sum_->take_mean(out); }
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
+    return take_with_buffers(out).first;
+  }
   mean_gradient take_mean_vector(vector_pool& vectors) override {
-    if (auto mean = sum_->take_vector())
-      return *std::move(mean);
-    return learner::take_mean_vector(vectors);
+    if (tensors_.buffer_count() == 0)
+      if (auto mean = sum_->take_vector())
+        return *std::move(mean);
+    auto out = vectors.take(gradient_count());
+    auto [samples, merges] = take_with_buffers(*out);
+    return {std::move(out), samples, merges};
   }
   std::uint64_t drop_gradient() override { return sum_->drop(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return sum_->samples(); }
@@ -97,13 +109,41 @@ public:
     step(mean, lr);
   }
 
+  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
+    learner::merge_buffers(mean, contributed);
+    std::lock_guard lock{buffering_};
+    ++merges_;
+  }
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    local_learner::add_change(which, mean, snapshot);
+    keep_buffers();
+  }
+  std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                             std::span<float> out) const override {
+    std::lock_guard lock{values_};
+    for (auto i : which) {
+      auto length = static_cast<std::size_t>(tensors_[i].elements());
+      if (is_buffer(i)) { // a pass may be changing it
+        std::lock_guard kept{buffering_};
+        auto from = buffers_.begin() + static_cast<std::ptrdiff_t>(place_of_buffer(i));
+        std::copy_n(from, length, out.begin());
+      } else {
+        read_tensor(i, out.first(length));
+      }
+      out = out.subspan(length);
+    }
+    return changes_;
+  }
+  [[nodiscard]] bool copies_during_passes() const override { return true; }
+
   void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
     staging_.to_host(tensor(which), view_of(out));
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
     auto values = tensor(which);
-    if (!values.is_cpu())
+    if (!values.is_cpu() || !values.is_contiguous())
       return {};
     return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
   }
@@ -160,9 +200,46 @@ private:
     return scaler_ ? scaler_->scale() : 1;
   }
 
-  [[nodiscard]] torch::Tensor loss_of(const torch::Tensor& windows) {
+  [[nodiscard]] torch::Tensor loss_of(const batch& samples) {
     autocast scope{config_.format, device_};
-    return model_->loss(windows);
+    return model_->loss(samples);
+  }
+
+  // -- buffers
+
+  [[nodiscard]] bool is_buffer(std::size_t which) const {
+    return tensors_[which].what == state_tensor::kind::buffer;
+  }
+  /// Of its first value, among those of all buffers.
+  [[nodiscard]] std::size_t place_of_buffer(std::size_t which) const {
+    return static_cast<std::size_t>(tensors_.offset(which) - tensors_.offset(first_buffer_));
+  }
+
+  /// After a pass, or a change: rounds take them while the next pass changes the tensors. Values
+  /// that are not finite are the last ones that were.
+  void keep_buffers() {
+    if (tensors_.buffer_count() == 0)
+      return;
+    torch::NoGradGuard guard;
+    float_vector now(static_cast<std::size_t>(tensors_.buffer_count()));
+    for (auto i = first_buffer_; i < first_buffer_ + model_buffers_.size(); ++i)
+      read_tensor(i, std::span{now}.subspan(place_of_buffer(i),
+                                            static_cast<std::size_t>(tensors_[i].elements())));
+    std::lock_guard lock{buffering_};
+    buffers_.resize(now.size());
+    for (std::size_t i = 0; i < now.size(); ++i)
+      if (std::isfinite(now[i]))
+        buffers_[i] = now[i];
+    kept_merges_ = merges_;
+  }
+
+  /// The number of samples, and of the merges that the buffers contain.
+  std::pair<std::uint64_t, std::uint64_t> take_with_buffers(std::span<float> out) {
+    auto samples = sum_->take_mean(out.first(parameter_count()));
+    std::lock_guard lock{buffering_};
+    std::copy(buffers_.begin(), buffers_.end(),
+              out.begin() + static_cast<std::ptrdiff_t>(parameter_count()));
+    return {samples, kept_merges_};
   }
 
   /// Makes every parameter a view of one flat tensor.
@@ -170,12 +247,12 @@ private:
     torch::NoGradGuard guard;
     model_->to(device_);
     std::int64_t total = 0;
-    for (const auto& p : model_->parameters())
-      total += p.numel();
+    for (const auto& item : model_->parameters())
+      total += item.second.numel();
     auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
     auto flat = torch::empty({total}, options);
     std::int64_t offset = 0;
-    for (auto& p : model_->parameters()) {
+    for (auto& [name, p] : model_->parameters()) {
       auto view = flat.narrow(0, offset, p.numel()).view(p.sizes());
       view.copy_(p);
       p.set_data(view);
@@ -184,19 +261,28 @@ private:
     parameters_.emplace(flat, config_.offload_optimizer);
   }
 
-  /// The parameters under LibTorch's names, followed by the statistics of the optimizer.
-  [[nodiscard]] state_table name_tensors() const {
-    std::vector<state_tensor> parameters;
-    for (const auto& item : model_->named_parameters()) {
-      auto sizes = item.value().sizes();
-      parameters.push_back(
-        {item.key(), {sizes.begin(), sizes.end()}, state_tensor::kind::parameter});
-    }
-    return table_of(std::move(parameters), config_.optimizer);
+  /// The parameters under LibTorch's names, followed by the statistics of the optimizer, and the
+  /// buffers.
+  state_table name_tensors() {
+    auto rows_of = [](const training_model::named_tensors& all, state_tensor::kind what) {
+      std::vector<state_tensor> rows;
+      for (const auto& [name, value] : all)
+        rows.push_back({name, {value.sizes().begin(), value.sizes().end()}, what});
+      return rows;
+    };
+    for (const auto& item : model_->buffers())
+      model_buffers_.push_back(item.second);
+    auto table =
+      table_of(rows_of(model_->parameters(), state_tensor::kind::parameter), config_.optimizer,
+               rows_of(model_->buffers(), state_tensor::kind::buffer));
+    first_buffer_ = table.size() - model_buffers_.size();
+    return table;
   }
 
   /// Returns a view of a tensor of the table.
   [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
+    if (is_buffer(which))
+      return model_buffers_[which - first_buffer_].reshape({-1});
     bool statistic = tensors_[which].what != state_tensor::kind::parameter;
     auto begin = tensors_.offset(which) - (statistic ? tensors_.parameter_count() : 0);
     return (statistic ? optimizer_->statistics() : parameters_->master())
@@ -207,7 +293,7 @@ private:
   learner_config config_;
   torch::Device device_;
   mutable host_staging staging_; // for gradients of updates, and states
-  std::shared_ptr<byte_model> model_;
+  std::shared_ptr<training_model> model_;
   window_sampler sampler_;
   std::optional<parameter_copies> parameters_;
   std::unique_ptr<gradient_sum> sum_;
@@ -216,7 +302,40 @@ private:
   std::optional<flat_optimizer> optimizer_;
   state_table tensors_;
   digest schema_;
+  std::vector<torch::Tensor> model_buffers_; // of the model, the last rows of the table
+  std::size_t first_buffer_ = 0;             // the number of the first of these rows
+  mutable std::mutex buffering_;
+  // -- guarded by buffering_
+  float_vector buffers_;          // after the last pass or change
+  std::uint64_t merges_ = 0;      // of all merge_buffers
+  std::uint64_t kept_merges_ = 0; // that buffers_ contains
 };
+
+/// What is measured on other data must be like what is trained on.
+status check_eval_data(const learner_config& config, const sample_shape& shape) {
+  if (config.eval_data.empty())
+    return done{};
+  auto data = open_data(config, data_role::evaluation);
+  if (!data)
+    return data.error();
+  if ((*data)->shape() != shape)
+    return failure{ec::bad_config, "--eval-data " + config.eval_data + " has "
+                                     + description_of((*data)->shape()) + ", and --data "
+                                     + config.data + " " + description_of(shape)
+                                     + ": give a part of the same set"};
+  return done{};
+}
+
+status check_buffers(const learner_config& config, const training_model& model) {
+  auto buffers = model.buffers();
+  if (buffers.empty() || !config.offload_optimizer)
+    return done{};
+  return failure{ec::bad_config, "--offload-optimizer and --delay-optimizer-step are for models "
+                                 "without running statistics, which passes change while an update "
+                                 "would; "
+                                   + config.model + " has " + buffers.front().first
+                                   + ": leave them out"};
+}
 
 } // namespace
 
@@ -227,8 +346,9 @@ model_shape shape_of(const learner_config& c) {
 status check_learner_config(const learner_config& config) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   const auto* model = find_model(config.model);
-  if (model == nullptr)
-    return bad("--model " + config.model + " is unknown: use " + listed(model_table()));
+  if (model == nullptr && !is_torchscript(config.model))
+    return bad("--model " + config.model + " is unknown: use " + listed(model_table())
+               + ", or a TorchScript file (FILE.pt)");
   if (find_optimizer(config.optimizer.kind) == nullptr)
     return bad("--optimizer " + config.optimizer.kind + " is unknown: use "
                + listed(optimizer_table()));
@@ -242,8 +362,9 @@ status check_learner_config(const learner_config& config) {
                              {"--threads", static_cast<std::int64_t>(config.threads)}})
     if (value < 1)
       return bad(std::string{name} + " is " + std::to_string(value) + ": it must be at least 1");
-  if (auto fits = model->check(shape_of(config)); !fits)
-    return fits;
+  if (model != nullptr)
+    if (auto fits = model->check(shape_of(config)); !fits)
+      return fits;
   auto device = device_of(config.device);
   if (!device)
     return device.error();
@@ -252,7 +373,9 @@ status check_learner_config(const learner_config& config) {
   auto data = open_data(config);
   if (!data)
     return data.error();
-  return done{};
+  if (auto fits = check_training_model(config, (*data)->shape()); !fits)
+    return fits;
+  return check_eval_data(config, (*data)->shape());
 }
 
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
@@ -266,7 +389,14 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
     return data.error();
   set_threads(config.threads);
   try {
-    return std::unique_ptr<learner>{std::make_unique<torch_learner>(config, *device, *data)};
+    auto model = make_training_model(config, (*data)->shape());
+    if (!model)
+      return model.error();
+    if (auto fits = check_buffers(config, **model); !fits)
+      return fits.error();
+    (*model)->train(true);
+    return std::unique_ptr<learner>{
+      std::make_unique<torch_learner>(config, *device, std::move(*model), *data)};
   } catch (const c10::Error& e) {
     return failure{ec::bad_config,
                    "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};

@@ -18,12 +18,16 @@ namespace waggle {
 
 /// The model, the training data, the optimizer and the device of a learner.
 struct learner_config {
-  std::string model = "char-gpt"; // in model_table
+  std::string model = "char-gpt"; // in model_table, or a TorchScript file (FILE.pt)
   std::int64_t layers = 2;
   std::int64_t width = 64;
   std::int64_t heads = 4;         // char-gpt
   std::int64_t context = 64;      // bytes that a prediction depends on
-  std::string data = "synthetic"; // or a text file, or a folder of text files
+  std::string data = "synthetic"; // or any other data set (runtime/data/data_set.hpp)
+  std::size_t token_bytes = 2;
+  std::uint64_t classes = 0;          // 0: those of the data
+  std::string eval_data{};            // empty: none
+  std::string loss = "cross-entropy"; // of a TorchScript module without its own; or mse
   std::int64_t micro_batch = 8;
   optimizer_identity optimizer{"adamw"};
   std::string device = "auto"; // "cpu", "cuda", "cuda:N"

@@ -7,13 +7,13 @@
 
 #include "actors/program/peer_process.hpp"
 #include "actors/program/training_parts.hpp"
-#include "runtime/agreement/data_files.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/data/data_set.hpp"
 
 namespace waggle {
 
@@ -44,7 +44,7 @@ std::string summary_of(const training_status& s, const run_options& options,
 void log_left_out(spdlog::logger& log, const run_options& options) {
   if (options.data == "synthetic")
     return;
-  auto found = list_data_files(options.data, options.context + 1);
+  auto found = files_of(request_of(options, data_role::training));
   if (!found)
     return; // it was checked a moment ago; the model's thread will say what has happened
   if (auto what = found->left_out())
@@ -133,6 +133,10 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.heads = static_cast<std::int64_t>(o.heads);
   c.context = static_cast<std::int64_t>(o.context);
   c.data = o.data;
+  c.token_bytes = o.token_type == "uint32" ? 4 : 2;
+  c.classes = o.classes;
+  c.loss = o.loss;
+  c.eval_data = o.eval_data.value_or("").string();
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
   c.optimizer = optimizer_of(o);
   c.device = o.device;

@@ -69,13 +69,14 @@ std::optional<std::string> data_files::left_out() const {
   return all;
 }
 
-result<data_files> list_data_files(const fs::path& path, std::size_t shortest) {
+result<data_files> list_data_files(const fs::path& path, std::size_t shortest,
+                                   const std::string& option) {
   data_files found;
   found.shortest = shortest;
   std::error_code error;
   auto what = fs::status(path, error);
   if (error || !fs::exists(what))
-    return bad("cannot read --data " + path.string() + ": "
+    return bad("cannot read " + option + " " + path.string() + ": "
                + (error ? error : make_error_code(std::errc::no_such_file_or_directory)).message());
   if (fs::is_directory(what)) {
     auto home = fs::canonical(path, error);
@@ -83,23 +84,23 @@ result<data_files> list_data_files(const fs::path& path, std::size_t shortest) {
     for (fs::directory_iterator end; !error && entry != end; entry.increment(error))
       take(found, *entry, home);
     if (error)
-      return bad("cannot read --data " + path.string() + ": " + error.message());
+      return bad("cannot read " + option + " " + path.string() + ": " + error.message());
     std::sort(found.files.begin(), found.files.end(),
               [](const auto& a, const auto& b) { return a.path < b.path; });
   } else if (!fs::is_regular_file(what)) {
-    return bad("--data " + path.string()
+    return bad(option + " " + path.string()
                + " is neither a file nor a folder: save the text in a file first");
   } else {
     auto bytes = fs::file_size(path, error);
     if (error)
-      return bad("cannot read --data " + path.string() + ": " + error.message());
+      return bad("cannot read " + option + " " + path.string() + ": " + error.message());
     if (bytes >= shortest)
       found.files.push_back({path, bytes});
   }
   if (!found.files.empty())
     return found;
   auto beside = found.left_out();
-  return bad("--data " + path.string() + " has no text of at least " + std::to_string(shortest)
+  return bad(option + " " + path.string() + " has no text of at least " + std::to_string(shortest)
              + " bytes: give a longer one, or a smaller --context"
              + (beside ? "; it has " + *beside : std::string{}));
 }

@@ -35,7 +35,9 @@ struct data_files {
 };
 
 /// Lists them. Leaves out files that are shorter than `shortest` bytes. Fails with ec::bad_config
-/// and a sentence if `path` cannot be read, is neither a file nor a folder, or has no such file.
-result<data_files> list_data_files(const std::filesystem::path& path, std::size_t shortest);
+/// and a sentence if `path`, the value of `option`, cannot be read, is neither a file nor a folder,
+/// or has no such file.
+result<data_files> list_data_files(const std::filesystem::path& path, std::size_t shortest,
+                                   const std::string& option = "--data");
 
 } // namespace waggle

@@ -1,8 +1,9 @@
 #include "runtime/agreement/data_identity.hpp"
 
+#include <array>
+#include <fstream>
 #include <map>
 
-#include "runtime/agreement/data_files.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -23,10 +24,27 @@ std::string printable(std::string text) {
 
 std::string data_identity(const fs::path& path, std::size_t shortest) {
   auto listed = list_data_files(path, shortest);
-  if (!listed)
+  return listed ? identity_of(listed->files) : std::string{};
+}
+
+std::string content_identity(const fs::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  sha256_stream hash;
+  std::uint64_t bytes = 0;
+  std::array<char, 1U << 16U> piece{};
+  while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
+    auto n = static_cast<std::size_t>(in.gcount());
+    hash.add(std::string_view{piece.data(), n});
+    bytes += n;
+  }
+  if (bytes == 0 || in.bad())
     return {};
+  return std::to_string(bytes) + " bytes, " + to_string(hash.finish()).substr(0, 16);
+}
+
+std::string identity_of(const std::vector<data_files::file>& list) {
   std::map<std::string, std::uintmax_t> files; // sizes by name
-  for (const auto& file : listed->files)
+  for (const auto& file : list)
     files.emplace(file.path.filename().string(), file.bytes);
   if (files.size() == 1)
     return printable(files.begin()->first) + " of " + std::to_string(files.begin()->second)

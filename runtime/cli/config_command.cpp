@@ -1,8 +1,8 @@
 #include <iostream>
 
-#include "runtime/agreement/data_files.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/data/data_set.hpp"
 
 namespace waggle {
 
@@ -18,9 +18,8 @@ bool sets_one_of(const settings& file, std::string_view group) {
 status check_without_torch(const run_options& options) {
   if (auto usable = check_training_options(options); !usable || options.data == "synthetic")
     return usable;
-  if (auto data = list_data_files(options.data, options.context + 1); !data)
-    return data.error();
-  return done{};
+  auto data = open_data_set(request_of(options, data_role::training));
+  return data ? status{done{}} : data.error();
 }
 
 int run_config(const run_options& options, const training_check& check) {

@@ -70,6 +70,11 @@ void add_command_options(std::vector<option_spec>& table) {
               duration(&o::join_after)}});
   add_group(table, "output",
             {{"json", "FILE", "Write the result as JSON to this file.", action(set_json)}});
+  add_group(table, "export",
+            {{"format", "NAME",
+              "safetensors: parameters and buffers by name. torchscript: the module of --model "
+              "FILE.pt with them.",
+              one_of(&o::format, {"safetensors", "torchscript"})}});
   add_group(
     table, "bench",
     {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")},

@@ -172,6 +172,7 @@ inline void add_group(std::vector<option_spec>& table, const std::string& group,
 // The files of the table, one for each group of fields in run_options.hpp.
 void add_peer_options(std::vector<option_spec>& table);
 void add_training_options(std::vector<option_spec>& table);
+void add_data_options(std::vector<option_spec>& table);
 void add_averaging_options(std::vector<option_spec>& table);
 void add_command_options(std::vector<option_spec>& table);
 

@@ -13,6 +13,7 @@ const std::vector<option_spec>& option_table() {
     std::vector<option_spec> all;
     option_bindings::add_peer_options(all);
     option_bindings::add_training_options(all);
+    option_bindings::add_data_options(all);
     option_bindings::add_averaging_options(all);
     option_bindings::add_command_options(all);
     return all;

@@ -72,6 +72,12 @@ result<run_options> resolve(const settings& file, const settings& environment,
 struct model_shape;
 /// Of the model that the options describe.
 model_shape shape_of(const run_options& options);
+/// Whether --model names a TorchScript file instead of a built-in model.
+bool is_torchscript(std::string_view model);
+struct data_request;
+enum class data_role : std::uint8_t;
+/// What --data or --eval-data and the options beside it describe.
+data_request request_of(const run_options& options, data_role role);
 struct optimizer_identity;
 /// The optimizer, with its defaults where nothing is set.
 optimizer_identity optimizer_of(const run_options& options);

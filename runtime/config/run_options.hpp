@@ -55,6 +55,11 @@ struct run_options {
   std::uint64_t heads = 4;
   std::uint64_t context = 64;
   std::string data = "synthetic";
+  std::string token_type = "uint16";              // of --data that is tokens; or uint32
+  std::uint64_t classes = 0;                      // 0: those of the data
+  std::string loss = "cross-entropy";             // of a TorchScript model without its own; or mse
+  std::optional<std::filesystem::path> eval_data; // none: the model is not evaluated
+  milliseconds eval_every{10'000};
   std::string optimizer = "adamw";
   double lr = 3e-3;
   std::string schedule = "constant";
@@ -87,6 +92,7 @@ struct run_options {
   bool resume = true;
   milliseconds linger{10'000};
   milliseconds checkpoint_interval{5'000};
+  std::uint64_t keep = 2; // checkpoints of the history that is being written
 
   // -- averaging
   std::string codec = "none";
@@ -136,6 +142,7 @@ struct run_options {
   bool json = false;
   std::uint64_t steps = 50;                        // waggle bench train, loop, loss
   std::optional<std::filesystem::path> checkpoint; // waggle bench loss
+  std::string format = "safetensors";              // waggle export; or torchscript
 
   /// The options that were set, as text: for the command line with which other peers join.
   std::map<std::string, std::string> given;

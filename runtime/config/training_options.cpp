@@ -1,4 +1,3 @@
-#include "runtime/agreement/data_identity.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
@@ -14,12 +13,6 @@ namespace {
 using o = run_options;
 
 constexpr const char* too_much = "more does not fit a peer";
-
-/// Peers compare the files' contents, not their names.
-std::string data_of(const run_options& x) {
-  // The bytes that one sample needs: the context and the byte after it.
-  return x.data == "synthetic" ? x.data : data_identity(x.data, x.context + 1);
-}
 
 /// Peers compare all numbers, however they are written.
 binding strategy_option() {
@@ -194,18 +187,16 @@ void add_training_options(std::vector<option_spec>& table) {
       "Length of the run: updates with collaborative, otherwise averages (but see "
       "--average-state-every); 0: until stopped.",
       whole(&o::epochs).agreed()},
-     {"model", "NAME", listed(model_table()) + ".",
-      one_of(&o::model, names_in(model_table())).agreed()},
-     {"layers", "N", "Blocks of char-gpt, hidden layers of mlp.",
+     {"layers", "N", "Blocks of char-gpt, hidden layers of mlp, convolutions of cnn.",
       whole(&o::layers, 1, 256, too_much).agreed()},
-     {"width", "N", "Values per position (char-gpt) or per hidden layer (mlp).",
+     {"width", "N",
+      "Values per position (char-gpt) or per hidden layer (mlp, cnn, whose first convolution has a "
+      "quarter as many channels, and each one twice those of the one before).",
       whole(&o::width, 1, 65536, too_much).agreed()},
      {"heads", "N", "Attention heads of char-gpt; must divide --width.",
       whole(&o::heads, 1, 1024, too_much).agreed()},
-     {"context", "N", "Context length of char-gpt in bytes.",
+     {"context", "N", "Bytes, or tokens, of which char-gpt and mlp predict the next one.",
       whole(&o::context, 2, 65536, "a prediction needs something before it").agreed()},
-     {"data", "PATH", "A text file, a folder of text files, or 'synthetic'.",
-      text(&o::data).agreed(data_of)},
      {"optimizer", "NAME", optimizer_help() + ".",
       one_of(&o::optimizer, names_in(optimizer_table())).agreed()},
      {"lr", "X", "Peak learning rate.",
@@ -304,6 +295,8 @@ void add_training_options(std::vector<option_spec>& table) {
      {"checkpoint-interval", "TIME",
       "Minimum time between two checkpoints, which are written at the end of an epoch.",
       duration(&o::checkpoint_interval)},
+     {"keep", "N", "Checkpoints to keep of the run's history.",
+      whole(&o::keep, 1, 1U << 16U, "without one nothing can be resumed")},
      {"linger", "TIME", "After --epochs: keep serving the state to other peers this long.",
       duration(&o::linger)}});
 }

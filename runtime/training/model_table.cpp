@@ -7,7 +7,7 @@ namespace waggle {
 namespace {
 
 constexpr model_row table[] = {
-  {"char-gpt",
+  {"char-gpt", false,
    [](const model_shape& shape) -> status {
      if (shape.width % shape.heads != 0)
        return failure{ec::bad_config, "--heads " + std::to_string(shape.heads)
@@ -15,7 +15,15 @@ constexpr model_row table[] = {
      return done{};
    },
    [](const model_shape& shape) { return "heads=" + std::to_string(shape.heads); }},
-  {"mlp", [](const model_shape&) -> status { return done{}; },
+  {"mlp", false, [](const model_shape&) -> status { return done{}; },
+   [](const model_shape&) { return std::string{}; }},
+  {"cnn", true,
+   [](const model_shape& shape) -> status {
+     if (shape.layers > 6 || shape.width < 4)
+       return failure{ec::bad_config, "--model cnn has at most 6 --layers, because each halves the "
+                                      "image, and a --width of at least 4"};
+     return done{};
+   },
    [](const model_shape&) { return std::string{}; }},
 };
 

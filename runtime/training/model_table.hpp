@@ -21,6 +21,7 @@ struct model_shape {
 /// it.
 struct model_row {
   std::string_view name;
+  bool images = false; // it classifies images; otherwise it predicts bytes or tokens
   /// Fails with ec::bad_config and a sentence if there is no such model with this shape, whose
   /// numbers are above 0.
   status (*check)(const model_shape& shape);

@@ -67,6 +67,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"core", {}},
   {"crypto", {"core"}},
   {"agreement", {"core", "crypto"}},
+  {"data", {"core", "crypto", "agreement"}},
   {"codec", {"core"}},
   {"dht", {"core", "crypto"}},
   {"progress", {"core", "crypto"}},
@@ -78,11 +79,11 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"net", {"core", "crypto", "agreement"}},
   {"allreduce", {"core", "codec", "averaging", "wire", "net"}},
   {"metrics", {"core"}},
-  {"config", {"core", "crypto", "agreement", "codec", "averaging", "training"}},
+  {"config", {"core", "crypto", "agreement", "data", "codec", "averaging", "training"}},
   {"status", {"core", "crypto", "progress", "metrics", "net"}},
   {"cli",
-   {"core", "crypto", "agreement", "codec", "averaging", "training", "wire", "net", "allreduce",
-    "config"}},
+   {"core", "crypto", "agreement", "data", "codec", "averaging", "training", "wire", "net",
+    "allreduce", "config"}},
 };
 
 enum class library { caf, torch, boost, protobuf, python, none };

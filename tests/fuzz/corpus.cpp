@@ -136,4 +136,7 @@ int main(int argc, char** argv) {
   auto state = encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
   write_states(root / "state");
+  using namespace std::string_literals;
+  write(root / "images", "images", "\0\0\10\3\0\0\0\1\0\0\0\2\0\0\0\2abcd"s);
+  write(root / "images", "labels", "\0\0\10\1\0\0\0\2\1\11"s);
 }

@@ -14,6 +14,7 @@
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/trainer/image_folder.hpp"
 
 namespace waggle {
 
@@ -102,9 +103,13 @@ public:
 
 // A row of the tables without what computes it ends the process.
 TEST(TorchLearner, EveryModelAndOptimizerOfTheTablesTrains) {
+  image_folder images;
   for (const auto& model : model_table())
     for (const auto& optimizer : optimizer_table()) {
-      auto made = make(small(std::string{model.name}, std::string{optimizer.name}));
+      auto config = small(std::string{model.name}, std::string{optimizer.name});
+      if (model.images)
+        config.data = images.path.string();
+      auto made = make(config);
       ASSERT_TRUE(made) << model.name << " " << optimizer.name;
       auto before = made->parameters_digest();
       train(*made, 1);

@@ -1,4 +1,4 @@
-#include "trainer/byte_data.hpp"
+#include "runtime/data/sample_data.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -16,20 +16,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ByteData : public ::testing::Test {
+class SampleData : public ::testing::Test {
 protected:
-  ByteData() {
+  SampleData() {
     auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
     folder = ::mkdtemp(name.data());
   }
-  ~ByteData() override { fs::remove_all(folder); }
+  ~SampleData() override { fs::remove_all(folder); }
   void write(const std::string& name, const std::string& text) {
     std::ofstream{folder / name} << text;
   }
   fs::path folder;
 };
 
-std::string piece_of(const byte_data& data, std::size_t which) {
+std::string piece_of(const sample_data& data, std::size_t which) {
   std::vector<std::byte> bytes(data.sizes()[which]);
   EXPECT_TRUE(data.read(which, 0, bytes).ok());
   return std::string{as_string_view(bytes)};
@@ -42,7 +42,7 @@ std::string next_of(window_sampler& sampler) {
   return std::string{as_string_view(bytes)};
 }
 
-TEST_F(ByteData, FolderIsReadInTheOrderOfItsNamesWithoutShortFiles) {
+TEST_F(SampleData, FolderIsReadInTheOrderOfItsNamesWithoutShortFiles) {
   write("c", "third piece");
   write("a", "first piece");
   write("b", "tiny");
@@ -54,7 +54,7 @@ TEST_F(ByteData, FolderIsReadInTheOrderOfItsNamesWithoutShortFiles) {
   EXPECT_EQ(piece_of(**data, 1), "third piece");
 }
 
-TEST_F(ByteData, EveryWindowOfEveryPieceIsDrawnAndNoOther) {
+TEST_F(SampleData, EveryWindowOfEveryPieceIsDrawnAndNoOther) {
   write("a", "abcd");
   write("b", "efghi");
   write("c", "xyz");
@@ -73,7 +73,7 @@ TEST_F(ByteData, EveryWindowOfEveryPieceIsDrawnAndNoOther) {
 }
 
 // A mapped file would end the process with SIGBUS.
-TEST_F(ByteData, AFileThatBecomesShorterIsAnErrorThatSaysSo) {
+TEST_F(SampleData, AFileThatBecomesShorterIsAnErrorThatSaysSo) {
   write("a", std::string(8'192, 'x'));
   auto data = open_text(folder / "a", 100);
   ASSERT_TRUE(data);
@@ -89,7 +89,7 @@ TEST_F(ByteData, AFileThatBecomesShorterIsAnErrorThatSaysSo) {
     << read.error().detail;
 }
 
-TEST_F(ByteData, AFileIsReadAfterItsNameIsGone) {
+TEST_F(SampleData, AFileIsReadAfterItsNameIsGone) {
   write("a", "abc");
   auto data = open_text(folder / "a", 3);
   ASSERT_TRUE(data);
@@ -98,7 +98,7 @@ TEST_F(ByteData, AFileIsReadAfterItsNameIsGone) {
   EXPECT_EQ(piece_of(**data, 0), "abc");
 }
 
-TEST_F(ByteData, MoreFilesThanMayBeOpenAreReadAndOneThatIsReplacedIsNoticed) {
+TEST_F(SampleData, MoreFilesThanMayBeOpenAreReadAndOneThatIsReplacedIsNoticed) {
   constexpr std::size_t many = 600;
   for (std::size_t i = 0; i < many; ++i)
     write(std::to_string(1'000 + i), std::to_string(1'000 + i));
@@ -116,7 +116,7 @@ TEST_F(ByteData, MoreFilesThanMayBeOpenAreReadAndOneThatIsReplacedIsNoticed) {
   EXPECT_NE(read.error().detail.find("was replaced"), std::string::npos) << read.error().detail;
 }
 
-TEST_F(ByteData, SameSeedDrawsTheSameWindowsAndAnotherSeedOthers) {
+TEST_F(SampleData, SameSeedDrawsTheSameWindowsAndAnotherSeedOthers) {
   auto data = make_synthetic_text();
   auto draw = [&](std::uint64_t seed) {
     window_sampler sampler{data, 16, random_source{seed}};
@@ -129,7 +129,7 @@ TEST_F(ByteData, SameSeedDrawsTheSameWindowsAndAnotherSeedOthers) {
   EXPECT_NE(draw(3), draw(4));
 }
 
-TEST_F(ByteData, SyntheticTextIsTheSameEverywhereAndHasFourFollowersPerLetter) {
+TEST_F(SampleData, SyntheticTextIsTheSameEverywhereAndHasFourFollowersPerLetter) {
   auto a = make_synthetic_text();
   auto b = make_synthetic_text();
   auto text = piece_of(*a, 0);

@@ -1,0 +1,84 @@
+// The options of the model, and of the data that it learns from and is evaluated on.
+
+#include "runtime/agreement/data_identity.hpp"
+#include "runtime/config/option_bindings.hpp"
+#include "runtime/data/data_set.hpp"
+#include "runtime/training/model_table.hpp"
+
+namespace waggle {
+
+bool is_torchscript(std::string_view model) {
+  return model.ends_with(".pt");
+}
+
+data_request request_of(const run_options& o, data_role role) {
+  data_request request;
+  request.role = role;
+  request.path = role == data_role::training ? o.data : o.eval_data.value_or("").string();
+  request.context = o.context;
+  request.token_bytes = o.token_type == "uint32" ? 4 : 2;
+  request.classes = o.classes;
+  return request;
+}
+
+namespace option_bindings {
+
+namespace {
+
+using o = run_options;
+
+/// Peers compare the files' names and sizes, not their paths.
+std::string data_of(const run_options& x) {
+  return data_set_identity(request_of(x, data_role::training));
+}
+
+/// Peers compare what is in a file, wherever it is.
+binding model() {
+  return bound(&o::model,
+               [](std::string_view v) -> result<std::string> {
+                 auto names = names_in(model_table());
+                 if (is_torchscript(v) || std::find(names.begin(), names.end(), v) != names.end())
+                   return std::string{v};
+                 return failure{ec::bad_config, "is not one of " + joined(names, ", ")
+                                                  + ", nor a TorchScript file (FILE.pt); the "
+                                                    "nearest is "
+                                                  + nearest(v, names)};
+               })
+    .agreed([](const run_options& x) {
+      return is_torchscript(x.model) ? content_identity(x.model) : x.model;
+    });
+}
+
+} // namespace
+
+void add_data_options(std::vector<option_spec>& table) {
+  add_group(
+    table, "training",
+    {{"model", "NAME", listed(model_table()) + "; or FILE.pt, a TorchScript module.", model()},
+     {"loss", "NAME",
+      "Of a TorchScript module without an exported method loss(inputs, targets): cross-entropy or "
+      "mse of what its forward returns.",
+      one_of(&o::loss, {"cross-entropy", "mse"}).agreed()},
+     {"data", "PATH",
+      "A text file or a folder of text files; tokens (.bin); a folder of images with MNIST's names "
+      "(IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
+      text(&o::data).agreed(data_of)},
+     {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
+      one_of(&o::token_type, {"uint16", "uint32"}).agreed()},
+     {"classes", "N",
+      "What a model predicts has so many values; 0: 256 bytes of text, 10 labels of images. Tokens "
+      "need the size of their vocabulary.",
+      whole(&o::classes, 0, 1U << 24U, "").agreed()},
+     {"eval-data", "PATH",
+      "Measure loss and accuracy of the shared weights on this, beside training. Of a folder of "
+      "images, its test half (t10k-…, test_batch.bin) is read.",
+      path(&o::eval_data, "a file or a folder")},
+     {"eval-every", "TIME",
+      "Minimum time between two evaluations, each of which is of the weights at the end of an "
+      "epoch.",
+      duration(&o::eval_every)}});
+}
+
+} // namespace option_bindings
+
+} // namespace waggle

@@ -1,0 +1,136 @@
+#include "runtime/data/data_set.hpp"
+
+#include <algorithm>
+
+#include "runtime/agreement/data_identity.hpp"
+#include "runtime/data/images.hpp"
+#include "runtime/data/sentence.hpp"
+#include "runtime/data/tokens.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_file(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  return fs::exists(folder / name, error);
+}
+
+bool ends_with_bin(const fs::path& file) {
+  return file.extension() == ".bin";
+}
+
+bool only_bin_files(const fs::path& folder) {
+  std::error_code error;
+  bool some = false;
+  fs::directory_iterator entry{folder, error};
+  for (fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
+    if (!entry->is_regular_file(error))
+      continue;
+    if (!ends_with_bin(entry->path()))
+      return false;
+    some = true;
+  }
+  return some;
+}
+
+} // namespace
+
+data_format format_of(const fs::path& path) {
+  std::error_code error;
+  if (path == "synthetic")
+    return data_format::synthetic;
+  if (!fs::is_directory(path, error))
+    return ends_with_bin(path) ? data_format::tokens : data_format::text;
+  for (const auto* images : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"})
+    if (has_file(path, images) || has_file(path, std::string{images} + ".gz"))
+      return data_format::idx;
+  for (const auto* batch : {"data_batch_1.bin", "test_batch.bin"})
+    if (has_file(path, batch))
+      return data_format::cifar;
+  return only_bin_files(path) ? data_format::tokens : data_format::text;
+}
+
+std::string option_of(data_role role) {
+  return role == data_role::training ? "--data" : "--eval-data";
+}
+
+result<data_files> files_of(const data_request& request) {
+  auto option = option_of(request.role);
+  switch (format_of(request.path)) {
+    case data_format::idx:
+      return idx_files(request.path, request.role);
+    case data_format::cifar:
+      return cifar_files(request.path, request.role);
+    case data_format::tokens:
+      return list_data_files(request.path, (request.context + 1) * request.token_bytes, option);
+    case data_format::synthetic:
+    case data_format::text:
+      break;
+  }
+  return list_data_files(request.path, request.context + 1, option);
+}
+
+std::size_t window_of(const sample_shape& shape, std::size_t context) {
+  return shape.what == sample_shape::kind::images ? 1 : context + 1;
+}
+
+result<std::shared_ptr<const sample_data>> open_data_set(const data_request& request) {
+  auto bad = [&](const std::string& why) {
+    return failure{ec::bad_config, option_of(request.role) + " " + request.path + why};
+  };
+  auto format = format_of(request.path);
+  bool text = format == data_format::synthetic || format == data_format::text;
+  if (text && request.classes != 0 && request.classes != 256)
+    return bad(" is text, whose bytes are 256 classes: leave --classes "
+               + std::to_string(request.classes) + " out");
+  if (format == data_format::synthetic) {
+    auto made = make_synthetic_text();
+    if (made->sizes().front() < request.context + 1)
+      return failure{ec::bad_config, "--context " + std::to_string(request.context)
+                                       + " is longer than the synthetic text: give a smaller one, "
+                                         "or --data"};
+    return made;
+  }
+  if (format == data_format::text)
+    return open_text(request.path, request.context + 1, option_of(request.role));
+  if (format == data_format::tokens && request.classes == 0)
+    return bad(" holds tokens (.bin): --classes N says how many there are, e.g. 50257 with GPT-2's "
+               "tokenizer");
+  auto files = files_of(request);
+  if (!files)
+    return files.error();
+  if (format == data_format::tokens)
+    return open_tokens(*files, request);
+  auto classes = static_cast<std::int64_t>(request.classes == 0 ? 10 : request.classes);
+  if (classes > 256)
+    return bad(" holds labels of one byte, so --classes " + std::to_string(classes)
+               + " must be at most 256");
+  return format == data_format::idx ? open_idx(*files, option_of(request.role), classes)
+                                    : open_cifar(*files, option_of(request.role), classes);
+}
+
+std::string data_set_identity(const data_request& request) {
+  auto format = format_of(request.path);
+  if (format == data_format::synthetic)
+    return request.path;
+  auto files = files_of(request);
+  if (!files)
+    return {};
+  auto identity = identity_of(files->files);
+  switch (format) {
+    case data_format::tokens:
+      return sentence(identity, ", uint", 8 * request.token_bytes);
+    case data_format::idx:
+    case data_format::cifar:
+      return identity + ", images of uint8";
+    case data_format::synthetic:
+    case data_format::text:
+      break;
+  }
+  return identity;
+}
+
+} // namespace waggle

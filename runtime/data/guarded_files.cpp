@@ -1,0 +1,98 @@
+#include "runtime/data/guarded_files.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace waggle {
+
+namespace {
+
+/// A process may have a thousand open files, sockets included.
+constexpr std::size_t open_files_max = 256;
+
+} // namespace
+
+guarded_files::guarded_files(std::string option, const std::vector<data_files::file>& files)
+  : option_(std::move(option)) {
+  for (const auto& file : files)
+    files_.push_back({file.path, file.bytes, 0, 0, -1});
+}
+
+guarded_files::~guarded_files() {
+  for (auto which : open_)
+    ::close(files_[which].number);
+}
+
+failure guarded_files::unreadable(const opened& file, const std::string& why) const {
+  return {ec::io_error, option_ + " " + file.path.string() + " " + why};
+}
+
+/// Closes the file that was opened first if too many are. A file that was closed meanwhile must
+/// still be the one that it was.
+status guarded_files::open(std::size_t which) const {
+  auto& file = files_[which];
+  if (file.number >= 0)
+    return done{};
+  auto number = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (number < 0)
+    return unreadable(file, std::string{"cannot be opened: "} + std::strerror(errno));
+  struct stat info {};
+  bool known = ::fstat(number, &info) == 0;
+  if (!known || (file.inode != 0 && (file.inode != info.st_ino || file.device != info.st_dev))) {
+    ::close(number);
+    return unreadable(file, "was replaced");
+  }
+  if (open_.size() >= open_files_max) {
+    auto& first = files_[open_.front()];
+    ::close(std::exchange(first.number, -1));
+    open_.pop_front();
+  }
+  file.device = info.st_dev;
+  file.inode = info.st_ino;
+  file.number = number;
+  open_.push_back(which);
+  return done{};
+}
+
+status guarded_files::open_all() const {
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (auto opened = open(i); !opened)
+      return failure{ec::bad_config, opened.error().detail};
+  return done{};
+}
+
+status guarded_files::read(std::size_t which, std::uint64_t at, std::span<std::byte> out) const {
+  auto good = read_now(which, at, out);
+  if (good)
+    return good;
+  return failure{good.error().code, good.error().detail
+                                      + ": restore it, and start this peer again, which resumes "
+                                        "from its checkpoint"};
+}
+
+status guarded_files::read_now(std::size_t which, std::uint64_t at,
+                               std::span<std::byte> out) const {
+  if (auto ready = open(which); !ready)
+    return ready;
+  const auto& file = files_[which];
+  while (!out.empty()) {
+    auto n = ::pread(file.number, out.data(), out.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return unreadable(file, std::string{"cannot be read: "} + std::strerror(errno));
+    if (n == 0)
+      return unreadable(file, "has become shorter than the " + std::to_string(file.bytes)
+                                + " bytes that it had when this peer started");
+    out = out.subspan(static_cast<std::size_t>(n));
+    at += static_cast<std::uint64_t>(n);
+  }
+  return done{};
+}
+
+} // namespace waggle

@@ -1,0 +1,141 @@
+#include "runtime/data/sample_data.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/agreement/data_files.hpp"
+#include "runtime/core/byte_store.hpp"
+#include "runtime/data/guarded_files.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class text_files final : public sample_data {
+public:
+  text_files(const std::string& option, const std::vector<data_files::file>& files)
+    : files_(option, files) {
+    for (const auto& file : files)
+      sizes_.push_back(file.bytes);
+  }
+  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+  status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
+    return files_.read(piece, at, out);
+  }
+  [[nodiscard]] const guarded_files& files() const { return files_; }
+
+private:
+  sample_shape shape_;
+  guarded_files files_;
+  std::vector<std::uint64_t> sizes_;
+};
+
+class synthetic_text final : public sample_data {
+public:
+  synthetic_text() : bytes_(1_MiB), sizes_{bytes_.size()} {
+    constexpr std::uint64_t letters = 64;
+    random_source random{20'260'101};
+    std::array<std::array<std::uint8_t, 4>, letters> followers{};
+    for (auto& row : followers)
+      for (auto& letter : row)
+        letter = static_cast<std::uint8_t>(random.below(letters));
+    std::uint8_t now = 0;
+    for (auto& b : bytes_) {
+      now = followers[now][random.below(4)];
+      b = static_cast<std::byte>(32 + now);
+    }
+  }
+  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+  status read(std::size_t /*piece*/, std::uint64_t at, std::span<std::byte> out) const override {
+    return borrowed_bytes{bytes_}.read(at, out);
+  }
+
+private:
+  sample_shape shape_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::uint64_t> sizes_;
+};
+
+} // namespace
+
+result<std::shared_ptr<const sample_data>> open_text(const fs::path& path, std::size_t window,
+                                                     const std::string& option) {
+  auto listed = list_data_files(path, window, option);
+  if (!listed)
+    return listed.error();
+  auto text = std::make_shared<text_files>(option, listed->files);
+  if (auto opened = text->files().open_all(); !opened)
+    return opened.error();
+  return std::shared_ptr<const sample_data>{text};
+}
+
+std::shared_ptr<const sample_data> make_synthetic_text() {
+  return std::make_shared<synthetic_text>();
+}
+
+window_sampler::window_sampler(std::shared_ptr<const sample_data> data, std::size_t window,
+                               random_source random)
+  : data_(std::move(data)), window_(window), first_(random), random_(random) {
+  std::uint64_t positions = 0;
+  for (auto size : data_->sizes()) {
+    positions += size - window_ + 1;
+    ends_.push_back(positions);
+  }
+  auto shape = "fingerprint/" + std::to_string(window_);
+  for (auto end : ends_)
+    shape += "/" + std::to_string(end);
+  fingerprint_ = first_.fork(shape).next();
+}
+
+void window_sampler::begin_block(std::uint64_t number) {
+  random_ = number == 0 ? first_ : first_.fork("windows/" + std::to_string(number));
+}
+
+void window_sampler::continue_after(std::uint64_t drawn) {
+  drawn_ = drawn - drawn % block;
+  begin_block(drawn_ / block);
+  while (drawn_ < drawn)
+    (void)next();
+}
+
+window_sampler::place window_sampler::next() {
+  if (drawn_ > 0 && drawn_ % block == 0)
+    begin_block(drawn_ / block);
+  ++drawn_;
+  auto at = random_.below(ends_.back());
+  auto piece =
+    static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+  auto begin = piece == 0 ? 0 : ends_[piece - 1];
+  return {piece, at - begin};
+}
+
+status window_sampler::read_next(std::span<std::byte> out) {
+  auto where = next();
+  return data_->read(where.piece, where.at, out);
+}
+
+window_walk::window_walk(const sample_data& data, std::size_t window)
+  : data_(data), window_(window), step_(window > 1 ? window - 1 : 1) {
+  for (std::size_t i = 0; i < data_.sizes().size(); ++i)
+    count_ += windows_in(i);
+}
+
+std::uint64_t window_walk::windows_in(std::size_t piece) const {
+  auto items = data_.sizes()[piece];
+  return items < window_ ? 0 : (items - window_) / step_ + 1;
+}
+
+status window_walk::read_next(std::span<std::byte> out) {
+  while (in_piece_ == windows_in(piece_)) {
+    ++piece_;
+    in_piece_ = 0;
+  }
+  return data_.read(piece_, in_piece_++ * step_, out);
+}
+
+} // namespace waggle

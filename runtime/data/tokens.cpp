@@ -1,0 +1,84 @@
+#include "runtime/data/tokens.hpp"
+
+#include <algorithm>
+
+#include "runtime/data/guarded_files.hpp"
+#include "runtime/data/sentence.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::uint64_t looked_at = 1U << 16U; // tokens of each file
+
+class token_files final : public sample_data {
+public:
+  token_files(const data_files& files, const data_request& request)
+    : files_(option_of(request.role), files.files) {
+    shape_.what = sample_shape::kind::tokens;
+    shape_.item_bytes = request.token_bytes;
+    shape_.classes = static_cast<std::int64_t>(request.classes);
+    for (const auto& file : files.files)
+      sizes_.push_back(file.bytes / request.token_bytes);
+  }
+  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+  status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
+    auto good = files_.read(piece, at * shape_.item_bytes, out);
+    if (!good)
+      return good;
+    values_.resize(out.size() / shape_.item_bytes);
+    if (auto wrong = read_tokens(out, shape_.item_bytes, shape_.classes, values_.data()))
+      return failure{ec::io_error,
+                     sentence(files_.path(piece).string(), " has the token ", *wrong,
+                              ", and tokens of ", shape_.classes,
+                              " classes are below that: set --classes to the size of the "
+                              "vocabulary, or --token-type to the type of the file")};
+    return done{};
+  }
+  [[nodiscard]] const guarded_files& files() const { return files_; }
+
+private:
+  sample_shape shape_;
+  guarded_files files_;
+  std::vector<std::uint64_t> sizes_;
+  mutable std::vector<std::int64_t> values_;
+};
+
+} // namespace
+
+std::optional<std::uint32_t> read_tokens(byte_span in, std::size_t bytes, std::int64_t classes,
+                                         std::int64_t* out) {
+  for (std::size_t at = 0; at < in.size(); at += bytes) {
+    std::uint32_t token = 0;
+    for (std::size_t i = bytes; i-- > 0;)
+      token = (token << 8U) | std::to_integer<std::uint32_t>(in[at + i]);
+    if (token >= classes)
+      return token;
+    *out++ = token;
+  }
+  return std::nullopt;
+}
+
+result<std::shared_ptr<const sample_data>> open_tokens(const data_files& files,
+                                                       const data_request& request) {
+  auto option = option_of(request.role);
+  for (const auto& file : files.files)
+    if (file.bytes % request.token_bytes != 0)
+      return failure{ec::bad_config,
+                     sentence(option, " ", file.path.string(), " has ", file.bytes,
+                              " bytes, and a token of uint", 8 * request.token_bytes, " has ",
+                              request.token_bytes, ": set --token-type, or copy the file again")};
+  auto tokens = std::make_shared<token_files>(files, request);
+  if (auto opened = tokens->files().open_all(); !opened)
+    return opened.error();
+  std::vector<std::byte> begin;
+  for (std::size_t i = 0; i < files.files.size(); ++i) {
+    begin.resize(std::min(looked_at, tokens->sizes()[i]) * request.token_bytes);
+    if (auto good = tokens->read(i, 0, begin); !good)
+      return failure{ec::bad_config, option + " " + good.error().detail};
+  }
+  return std::shared_ptr<const sample_data>{tokens};
+}
+
+} // namespace waggle

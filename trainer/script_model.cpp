@@ -1,0 +1,265 @@
+#include "trainer/script_model.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <torch/script.h>
+#include <torch/version.h>
+
+namespace waggle {
+
+namespace {
+
+using torch::jit::Module;
+namespace fn = torch::nn::functional;
+
+failure bad(const std::filesystem::path& file, const std::string& why) {
+  return {ec::bad_config, "--model " + file.string() + ": " + why};
+}
+
+/// LibTorch's messages go on for pages.
+std::string first_line(const std::string& text) {
+  constexpr std::size_t length_max = 300;
+  return text.substr(0, std::min(text.find('\n'), length_max));
+}
+
+/// The line of an error within TorchScript that says what went wrong: the last one.
+std::string cause_of(const std::exception& e) {
+  const auto* error = dynamic_cast<const c10::Error*>(&e);
+  std::string text = error != nullptr ? error->what_without_backtrace() : e.what();
+  while (!text.empty() && text.back() == '\n')
+    text.pop_back();
+  auto begin = text.rfind('\n');
+  return first_line(begin == std::string::npos ? text : text.substr(begin + 1));
+}
+
+/// Loaded tied parameters are several tensors with one memory, each with a gradient of its own.
+void unite_tied(Module module, std::map<const void*, torch::Tensor>& seen) {
+  for (const auto& p : module.named_parameters(/*recurse=*/false)) {
+    if (p.value.numel() == 0)
+      continue;
+    auto [first, fresh] = seen.emplace(p.value.data_ptr(), p.value);
+    if (!fresh && !first->second.is_same(p.value) && first->second.sizes() == p.value.sizes())
+      module.setattr(p.name, first->second);
+  }
+  for (const auto& child : module.named_children())
+    unite_tied(child.value, seen);
+}
+
+bool ends_with(const std::string& name, std::string_view end) {
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+}
+
+class script_model final : public training_model {
+public:
+  script_model(Module module, const learner_config& config, const sample_shape& shape)
+    : module_(std::move(module)), classes_(shape.classes), squares_(config.loss == "mse"),
+      own_loss_(module_.find_method("loss").has_value()),
+      shows_scores_(module_.find_method("forward").has_value()) {
+    module_.train(true);
+  }
+
+  [[nodiscard]] named_tensors parameters() const override { return trained_parameters(module_); }
+  [[nodiscard]] named_tensors buffers() const override { return running_statistics(module_); }
+  void to(const torch::Device& device) override { module_.to(device); }
+  void train(bool on) override { module_.train(on); }
+
+  torch::Tensor loss(const batch& samples) override {
+    if (own_loss_)
+      return module_.get_method("loss")({samples.inputs, samples.targets})
+        .toTensor()
+        .to(torch::kFloat32);
+    return loss_of(scores(samples.inputs), samples.targets);
+  }
+
+  measurement measure(const batch& samples) override {
+    torch::NoGradGuard guard;
+    measurement out;
+    out.predictions = static_cast<std::uint64_t>(samples.targets.numel());
+    if (!shows_scores_) {
+      out.loss = loss(samples).item<double>();
+      return out;
+    }
+    auto all = scores(samples.inputs);
+    out.loss = (own_loss_ ? loss(samples) : loss_of(all, samples.targets)).item<double>();
+    if (all.size(-1) != classes_)
+      return out; // these are no classes
+    auto targets = targets_of(all, samples.targets);
+    out.predictions = static_cast<std::uint64_t>(targets.numel());
+    if (all.numel() == targets.numel() * classes_)
+      out.right = count_right(all.reshape({-1, classes_}), targets);
+    return out;
+  }
+
+private:
+  torch::Tensor scores(const torch::Tensor& inputs) {
+    return module_.get_method("forward")({inputs}).toTensor().to(torch::kFloat32);
+  }
+
+  /// A module that predicts only what follows the whole context has one prediction a sample.
+  static torch::Tensor targets_of(const torch::Tensor& scores, const torch::Tensor& targets) {
+    if (scores.dim() == 2 && targets.dim() == 2)
+      return targets.select(1, targets.size(1) - 1);
+    return targets.reshape({-1});
+  }
+
+  [[nodiscard]] torch::Tensor loss_of(const torch::Tensor& scores,
+                                      const torch::Tensor& targets) const {
+    auto wanted = targets_of(scores, targets);
+    if (!squares_)
+      return fn::cross_entropy(scores.reshape({-1, scores.size(-1)}), wanted);
+    if (scores.numel() == wanted.numel())
+      return torch::mse_loss(scores.reshape({-1}), wanted.to(torch::kFloat32));
+    return torch::mse_loss(scores.reshape({-1, classes_}),
+                           torch::one_hot(wanted, classes_).to(torch::kFloat32));
+  }
+
+  Module module_;
+  std::int64_t classes_;
+  bool squares_;
+  bool own_loss_;
+  bool shows_scores_;
+};
+
+status check_parameters(const std::filesystem::path& file, const Module& module) {
+  if (module.named_parameters().size() == 0)
+    return bad(file, "it has no parameters, as after torch.jit.freeze: save the module before it "
+                     "is frozen");
+  auto trained = trained_parameters(module);
+  if (trained.empty())
+    return bad(file, "none of its parameters requires a gradient: call requires_grad_() before it "
+                     "is saved");
+  for (const auto& [name, value] : trained)
+    if (value.scalar_type() != torch::kFloat32)
+      return bad(file, fmt::format("the parameter {} is {}, and training needs float32: save it "
+                                   "again after .float(), and use --precision for short products",
+                                   name, c10::toString(value.scalar_type())));
+  std::map<const void*, std::string> memory;
+  for (const auto& [name, value] : trained)
+    if (auto [other, fresh] = memory.emplace(value.data_ptr(), name); !fresh)
+      return bad(file, fmt::format("the parameters {} and {} share memory in two shapes: save it "
+                                   "again with one parameter, and a view of it in forward",
+                                   other->second, name));
+  return done{};
+}
+
+/// Samples of zeros.
+batch example(const learner_config& config, const sample_shape& shape) {
+  constexpr std::int64_t count = 2; // normalization over the batch needs more than one
+  auto items =
+    static_cast<std::size_t>(count) * window_of(shape, static_cast<std::size_t>(config.context));
+  std::vector<std::byte> samples(items * shape.item_bytes);
+  return batch_of(samples, count, shape, torch::kCPU);
+}
+
+status check_loss(const std::filesystem::path& file, const torch::Tensor& loss) {
+  if (loss.dim() != 0) {
+    std::string sizes;
+    for (auto size : loss.sizes())
+      sizes += (sizes.empty() ? "" : " × ") + std::to_string(size);
+    return bad(file, "its loss is a tensor of " + sizes
+                       + " values: return one number, the mean over the batch");
+  }
+  if (!loss.requires_grad())
+    return bad(file, "its loss does not depend on a parameter that requires a gradient");
+  return done{};
+}
+
+/// Whether it computes, and in evaluation the same twice.
+status try_out(const std::filesystem::path& file, training_model& model,
+               const learner_config& config, const sample_shape& shape) {
+  auto samples = example(config, shape);
+  try {
+    model.train(true);
+    auto loss = model.loss(samples);
+    if (auto good = check_loss(file, loss); !good)
+      return good;
+    loss.backward();
+    for (auto& [name, value] : model.parameters())
+      value.mutable_grad() = torch::Tensor{};
+    model.train(false);
+    torch::NoGradGuard guard;
+    auto once = model.loss(samples);
+    auto twice = model.loss(samples);
+    model.train(true);
+    if (!once.equal(twice))
+      return bad(file, "it computes another loss each time although it is in evaluation: its "
+                       "dropout was traced and does not follow train(): save it with "
+                       "torch.jit.script, or trace it without dropout");
+  } catch (const std::exception& e) {
+    return bad(file, fmt::format("it cannot compute a loss of {}, inputs {} and targets {}: {}",
+                                 description_of(shape), c10::str(samples.inputs.sizes()),
+                                 c10::str(samples.targets.sizes()), cause_of(e)));
+  }
+  return done{};
+}
+
+} // namespace
+
+result<Module> load_module(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error))
+    return bad(file,
+               error ? "cannot be read: " + error.message() : std::string{"there is no such file"});
+  try {
+    auto module = torch::jit::load(file.string(), torch::kCPU);
+    std::map<const void*, torch::Tensor> seen;
+    unite_tied(module, seen);
+    return module;
+  } catch (const std::exception& e) {
+    const auto* known = dynamic_cast<const c10::Error*>(&e);
+    return bad(
+      file, fmt::format("LibTorch {} cannot load it: {}; if a newer PyTorch has saved it, "
+                        "save it again with torch.jit.save of PyTorch {}",
+                        TORCH_VERSION,
+                        first_line(known != nullptr ? known->what_without_backtrace() : e.what()),
+                        TORCH_VERSION));
+  }
+}
+
+training_model::named_tensors trained_parameters(const Module& module) {
+  std::map<std::string, torch::Tensor> sorted;
+  for (const auto& p : module.named_parameters())
+    if (p.value.requires_grad())
+      sorted.emplace(p.name, p.value);
+  training_model::named_tensors out;
+  for (const auto& [name, value] : sorted)
+    if (std::none_of(out.begin(), out.end(),
+                     [&value = value](const auto& known) { return known.second.is_same(value); }))
+      out.emplace_back(name, value);
+  return out;
+}
+
+training_model::named_tensors running_statistics(const Module& module) {
+  std::map<std::string, torch::Tensor> sorted;
+  for (const auto& b : module.named_buffers())
+    if (b.value.scalar_type() == torch::kFloat32
+        && (ends_with(b.name, "running_mean") || ends_with(b.name, "running_var")))
+      sorted.emplace(b.name, b.value);
+  return {sorted.begin(), sorted.end()};
+}
+
+result<std::shared_ptr<training_model>> load_script_model(const learner_config& config,
+                                                          const sample_shape& shape) {
+  std::filesystem::path file{config.model};
+  auto module = load_module(file);
+  if (!module)
+    return module.error();
+  if (auto good = check_parameters(file, *module); !good)
+    return good.error();
+  if (!module->find_method("loss") && !module->find_method("forward"))
+    return bad(file, "it has no loss: export a method loss(inputs, targets), or a forward, to "
+                     "which --loss is applied");
+  // The trial changes running statistics, so the learner gets a module that was not tried out.
+  if (auto trial = load_module(file); !trial)
+    return trial.error();
+  else if (auto good =
+             try_out(file, *std::make_unique<script_model>(*trial, config, shape), config, shape);
+           !good)
+    return good.error();
+  return std::shared_ptr<training_model>{
+    std::make_shared<script_model>(std::move(*module), config, shape)};
+}
+
+} // namespace waggle

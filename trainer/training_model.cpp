@@ -1,0 +1,99 @@
+#include "trainer/training_model.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/config/options.hpp"
+#include "runtime/core/named.hpp"
+#include "trainer/models.hpp"
+#include "trainer/script_model.hpp"
+
+namespace waggle {
+
+namespace {
+
+class built_in_model final : public training_model {
+public:
+  explicit built_in_model(std::shared_ptr<classifier> model) : model_(std::move(model)) {}
+
+  [[nodiscard]] named_tensors parameters() const override {
+    named_tensors all;
+    for (const auto& item : model_->named_parameters())
+      all.emplace_back(item.key(), item.value());
+    return all;
+  }
+  [[nodiscard]] named_tensors buffers() const override { return {}; }
+  void to(const torch::Device& device) override { model_->to(device); }
+  void train(bool on) override { model_->train(on); }
+
+  torch::Tensor loss(const batch& samples) override {
+    return torch::nn::functional::cross_entropy(model_->logits(samples.inputs),
+                                                model_->predicted(samples.targets));
+  }
+  measurement measure(const batch& samples) override {
+    torch::NoGradGuard guard;
+    auto scores = model_->logits(samples.inputs);
+    auto targets = model_->predicted(samples.targets);
+    return {torch::nn::functional::cross_entropy(scores, targets).item<double>(),
+            count_right(scores, targets), static_cast<std::uint64_t>(targets.numel())};
+  }
+
+private:
+  std::shared_ptr<classifier> model_;
+};
+
+status fits(const learner_config& config, const model_row& row, const sample_shape& shape) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  bool images = shape.what == sample_shape::kind::images;
+  if (images != row.images)
+    return bad(fmt::format(
+      "--model {} learns {}, and --data {} is {}: use {}", config.model,
+      row.images ? "images" : "text or tokens", config.data, description_of(shape),
+      images ? "--model cnn, or a TorchScript file" : "another --model, or a folder of images"));
+  if (images && std::min(shape.rows, shape.columns) >> config.layers == 0)
+    return bad(fmt::format("--layers {} is too many for {}: each layer of cnn halves them; use "
+                           "fewer",
+                           config.layers, description_of(shape)));
+  return done{};
+}
+
+} // namespace
+
+std::uint64_t count_right(const torch::Tensor& scores, const torch::Tensor& targets) {
+  return static_cast<std::uint64_t>(scores.argmax(1).eq(targets).sum().item<std::int64_t>());
+}
+
+std::string description_of(const sample_shape& shape) {
+  switch (shape.what) {
+    case sample_shape::kind::images:
+      return fmt::format("images of {} × {} × {}", shape.channels, shape.rows, shape.columns);
+    case sample_shape::kind::tokens:
+      return "tokens";
+    case sample_shape::kind::bytes:
+      break;
+  }
+  return "text";
+}
+
+status check_training_model(const learner_config& config, const sample_shape& shape) {
+  if (is_torchscript(config.model)) {
+    auto loaded = load_script_model(config, shape);
+    return loaded ? status{done{}} : loaded.error();
+  }
+  const auto* row = find_model(config.model);
+  if (row == nullptr)
+    return failure{ec::bad_config,
+                   "--model " + config.model + " is unknown: use " + listed(model_table())};
+  return fits(config, *row, shape);
+}
+
+result<std::shared_ptr<training_model>> make_training_model(const learner_config& config,
+                                                            const sample_shape& shape) {
+  if (is_torchscript(config.model))
+    return load_script_model(config, shape);
+  if (auto good = check_training_model(config, shape); !good)
+    return good.error();
+  return std::shared_ptr<training_model>{
+    std::make_shared<built_in_model>(make_classifier(config, shape))};
+}
+
+} // namespace waggle
