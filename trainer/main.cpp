@@ -4,6 +4,7 @@
 
 #include "actors/program/commands.hpp"
 #include "runtime/cli/signals.hpp"
+#include "trainer/export_command.hpp"
 #include "trainer/train_command.hpp"
 
 namespace {
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   ignore_broken_pipes();
   auto commands = common_commands(check_for_training);
   commands.insert(commands.begin(), train_command());
+  commands.push_back(export_command());
   auto benchmarks = common_benchmarks();
   for (auto& benchmark : train_benchmarks())
     benchmarks.push_back(std::move(benchmark));

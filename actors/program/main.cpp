@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   auto train = [argv](const run_options&) { return become_trainer_program(argv); };
   auto commands = common_commands();
   commands.insert(commands.begin(), train_entry(train));
+  commands.push_back(export_entry(train));
   auto benchmarks = common_benchmarks();
   for (auto& benchmark : train_benchmark_entries(train))
     benchmarks.push_back(std::move(benchmark));

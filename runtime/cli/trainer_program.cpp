@@ -22,6 +22,18 @@ command train_entry(std::function<int(const run_options&)> run) {
     std::move(run)};
 }
 
+command export_entry(std::function<int(const run_options&)> run) {
+  return {
+    "export",
+    "Writes the model of a peer's last checkpoint to a file: waggle export --data-dir DIR OUT.",
+    "  waggle export --data-dir .waggle model.safetensors\n"
+    "  waggle export --data-dir .waggle --format torchscript --model net.pt trained.pt\n"
+    "The peer may run. Nothing is written if the checkpoint is damaged, or of another model.\n",
+    {"export", "run", "training"},
+    {{"OUT", "The file to write."}},
+    std::move(run)};
+}
+
 std::vector<bench_entry>
 train_benchmark_entries(const std::function<int(const run_options&)>& run) {
   return {{"train",
@@ -50,7 +62,7 @@ bool needs_trainer_program(int argc, const char* const* argv) {
     return string_view{word} == "train" || string_view{word} == "loop"
            || string_view{word} == "loss";
   };
-  return string_view{argv[1]} == "train"
+  return string_view{argv[1]} == "train" || string_view{argv[1]} == "export"
          || (string_view{argv[1]} == "bench" && std::any_of(argv + 2, argv + argc, needs));
 }
 

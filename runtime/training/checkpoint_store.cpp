@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::string_view stem = "checkpoint-";
 constexpr std::string_view suffix = ".wgl";
-constexpr std::size_t kept = 2;
 constexpr std::uint64_t own_bytes_max = 4_KiB; // without vectors
 
 constexpr std::string_view own_suffix = ".own";
@@ -91,7 +90,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
     auto count = ++seen[old.branch];
     bool ours = old.branch == branch;
     bool known = ours || std::find(others.begin(), others.end(), old.branch) != others.end();
-    if (known && count <= (ours ? kept : 1))
+    if (known && count <= (ours ? kept_ : 1))
       continue;
     if (auto removed = files_->remove(old.file); !removed)
       return removed.error();
@@ -153,6 +152,22 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
       outcome.own_trouble = own.error();
   }
   return outcome;
+}
+
+result<checkpoint_store::found> checkpoint_store::read_last() {
+  auto all = list();
+  if (!all)
+    return all.error();
+  if (all->empty())
+    return failure{ec::not_found, "there is no checkpoint in " + folder_.string()};
+  const auto& file = all->front().file;
+  auto image = files_->read(file, image_bytes_max);
+  if (!image)
+    return image.error();
+  auto state = decode_state(as_byte_span(*image));
+  if (!state)
+    return failure{state.error().code, file.string() + ": " + state.error().detail};
+  return found{state->epoch, state->past, file, std::move(*image)};
 }
 
 /// Empty if there is none. Fails if it is damaged or belongs to another state.

@@ -16,14 +16,15 @@ namespace waggle {
 /// Checkpoints in one folder, "checkpoint-<serial>-<epoch>-<branch>.wgl". The serial number counts
 /// checkpoints, regardless of their content: the newest is the one written last, not the one with
 /// the highest epoch, which may belong to a history that was abandoned. The store keeps the last
-/// two checkpoints of the history that is being written, and the last one of each other history. A
+/// checkpoints of the history that is being written, and the last one of each other history. A
 /// checkpoint is written atomically. Beside it, a file of the same name that ends with ".own" holds
 /// what belongs to this peer only (own_progress): a checkpoint is what other peers would receive.
 /// It is written first, and counts only for the state that it names. Not thread-safe.
 class checkpoint_store {
 public:
-  checkpoint_store(std::shared_ptr<disk> files, std::filesystem::path folder)
-    : files_(std::move(files)), folder_(std::move(folder)) {}
+  /// `kept`: checkpoints of the history that is being written, at least 1.
+  checkpoint_store(std::shared_ptr<disk> files, std::filesystem::path folder, std::size_t kept = 2)
+    : files_(std::move(files)), folder_(std::move(folder)), kept_(kept) {}
 
   /// The number of other histories whose last checkpoint is kept. Of more, the ones in the middle
   /// are deleted: what this peer wrote first is not rotated away by histories that come later.
@@ -58,6 +59,10 @@ public:
   result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max,
                              const state_table* tensors = nullptr);
 
+  /// The checkpoint that was written last, of whatever model, read and checked. Fails with
+  /// ec::not_found if there is none, or with what is wrong with it. Changes nothing.
+  result<found> read_last();
+
   /// The last checkpoint of this history, if there is one.
   result<std::optional<std::filesystem::path>> last_of(const digest& branch);
 
@@ -74,6 +79,7 @@ private:
 
   std::shared_ptr<disk> files_;
   std::filesystem::path folder_;
+  std::size_t kept_;
 };
 
 } // namespace waggle

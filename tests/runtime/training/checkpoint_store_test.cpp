@@ -65,6 +65,30 @@ TEST_F(CheckpointStore, KeepsTheLastTwoAndFindsTheNewest) {
   EXPECT_EQ(newest(), 11U);
 }
 
+TEST_F(CheckpointStore, KeepsAsManyAsItIsTold) {
+  store = checkpoint_store{files, "/data", 4};
+  for (std::uint64_t epoch : {1, 2, 3, 4, 5})
+    ASSERT_TRUE(save(epoch).ok());
+  EXPECT_EQ(names().size(), 4U);
+  store = checkpoint_store{files, "/data", 1};
+  ASSERT_TRUE(save(6).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{name(6, 6)});
+}
+
+// An export must not silently be of an older epoch.
+TEST_F(CheckpointStore, TheLastOneIsReadWhateverItIsOfAndDamageIsAFailure) {
+  EXPECT_EQ(store.read_last().error().code, ec::not_found);
+  ASSERT_TRUE(save(1).ok());
+  ASSERT_TRUE(save(2, sha256("another model")).ok());
+  auto last = store.read_last();
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(last->epoch, epoch_id{2});
+  cut(name(2, 2), 130);
+  auto damaged = store.read_last();
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_NE(damaged.error().detail.find(name(2, 2)), std::string::npos) << damaged.error().detail;
+}
+
 TEST_F(CheckpointStore, ATornCheckpointFallsBackToTheOneBefore) {
   ASSERT_TRUE(save(1).ok());
   ASSERT_TRUE(save(2).ok());

@@ -13,11 +13,13 @@
 Importing this module does not import torch: `Loop`, which `Optimizer` uses, trains any arrays.
 """
 
+from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
 from ._swarm import Status, Swarm, join
 from ._waggle import Error, __version__
 
-__all__ = ["Error", "Loop", "LoopModel", "Optimizer", "Status", "Swarm", "join", "__version__"]
+__all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "Status", "Swarm", "join", "load_checkpoint",
+           "__version__"]
 
 
 def __getattr__(name):

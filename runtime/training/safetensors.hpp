@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/training/state_table.hpp"
+
+namespace waggle {
+
+/// One float32 tensor: its name and shape, and its values, little-endian.
+struct named_values {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  byte_span values;
+};
+
+/// A file in the format safetensors: the length of the header (8 bytes, little-endian), the header
+/// (JSON: type, shape and place of each tensor, sorted by name, without gaps), the values. The
+/// length of the header is a multiple of 8. `epoch` becomes a text of its metadata.
+/// https://github.com/huggingface/safetensors
+std::string safetensors_file(std::vector<named_values> tensors, epoch_id epoch);
+
+/// The parameters and buffers in an image of the table. REQUIRES: table.check succeeded.
+std::vector<named_values> weights_in(const state_table& table, byte_span image);
+
+} // namespace waggle

@@ -1,0 +1,101 @@
+"""Reads the checkpoints of a peer (the layout: runtime/training/training_state.hpp and state_table.hpp)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import pathlib
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ._waggle import Error
+
+if TYPE_CHECKING:
+    import torch
+
+_HEADER = struct.Struct("<8sQ32s32s32s32sQQQQ32s")
+_TABLE = struct.Struct("<8s32sQQ")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run at an epoch. The tensors are read-only memoryviews of float32, by name; the
+    statistics of the optimizer are called "exp_avg/head.weight"."""
+
+    epoch: int
+    optimizer_steps: int
+    parameters: dict[str, memoryview]
+    statistics: dict[str, memoryview]
+    buffers: dict[str, memoryview]
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`:
+        tied parameters are there once, and buffers that are no running statistics are not."""
+        import torch
+
+        both = {**self.parameters, **self.buffers}
+        return {name: torch.tensor(values.tolist(), dtype=torch.float32) if values.ndim == 0
+                else torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape)
+                for name, values in both.items()}
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Reads a checkpoint: a file, or the newest one of a peer's `data_dir`. The peer may run. Raises
+    `FileNotFoundError`, or `waggle.Error` with code "malformed" or "hash_mismatch" for a file that is
+    damaged or is none."""
+    file = pathlib.Path(path)
+    if file.is_dir():
+        file = _newest(file / "checkpoints" if (file / "checkpoints").is_dir() else file)
+    image = memoryview(file.read_bytes())
+    if len(image) < _HEADER.size + _TABLE.size:
+        raise _error("malformed", file, "it is cut off")
+    magic, epoch, *_, learner_bytes, digest = _HEADER.unpack_from(image)
+    if magic != b"WGGLST03":
+        raise _error("malformed", file, "it is no checkpoint of this version")
+    learner = image[_HEADER.size:]
+    if len(learner) != learner_bytes:
+        raise _error("malformed", file, "it is cut off, or too long")
+    hashed = hashlib.sha256(image[: _HEADER.size - 32])
+    hashed.update(learner)
+    if hashed.digest() != digest:
+        raise _error("hash_mismatch", file, "its content has changed since it was written")
+    magic, _, steps, table_bytes = _TABLE.unpack_from(learner)
+    if magic != b"WGGLTB01":
+        raise _error("malformed", file, "its table is none of this version")
+    rows = learner[_TABLE.size:_TABLE.size + table_bytes]
+    at = (_TABLE.size + table_bytes + 63) // 64 * 64
+    found: tuple[dict[str, memoryview], ...] = ({}, {}, {})
+    where = {0: 0, 1: 1, 2: 1, 3: 2}  # kinds: parameter, statistic, square, buffer; others are the strategy's
+    begin = 0
+    while begin < len(rows):
+        kind, length = struct.unpack_from("<BH", rows, begin)
+        begin += 3
+        name = bytes(rows[begin:begin + length]).decode()
+        begin += length
+        dimensions = rows[begin]
+        shape = struct.unpack_from(f"<{dimensions}Q", rows, begin + 1)
+        begin += 1 + 8 * dimensions
+        size = 4 * math.prod(shape)
+        if kind in where:
+            found[where[kind]][name] = learner[at:at + size].cast("f", list(shape))
+        at += size
+    return Checkpoint(epoch, steps, *found)
+
+
+def _newest(folder: pathlib.Path) -> pathlib.Path:
+    def serial(file: pathlib.Path) -> int:
+        number = file.name.split("-")[1]
+        return int(number) if number.isdigit() else -1
+
+    files = sorted(folder.glob("checkpoint-*-*-*.wgl"), key=serial)
+    if not files:
+        raise FileNotFoundError(f"there is no checkpoint in {folder}")
+    return files[-1]
+
+
+def _error(code: str, file: pathlib.Path, why: str) -> Error:
+    error = Error(f"{file}: {why}")
+    error.code = code
+    return error
