@@ -237,11 +237,17 @@ using model_worker_actor = pass_worker_actor::extend<
 using state_keeper_actor = caf::typed_actor<
   caf::replies_to<seal_copy>::with<state_snapshot>>;
 
+/// Measures weights on other data than that of training, on a thread of its own.
+using evaluation_worker_actor = caf::typed_actor<
+  // Fails with ec::shutting_down if this peer stops, ec::io_error if the data cannot be read.
+  caf::replies_to<evaluate_weights>::with<model_evaluated>>;
+
 /// Is notified of what the model_worker has done.
 using model_listener_actor = caf::typed_actor<
   caf::reacts_to<pass_done>,
   caf::reacts_to<update_applied>,
-  caf::reacts_to<image_loaded>>;
+  caf::reacts_to<image_loaded>,
+  caf::reacts_to<model_evaluated>>;
 
 /// Takes one peer through the epochs of the run: in a group or outside, in step or catching up.
 /// Never blocks; the model_worker computes.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "actors/evaluation_worker.hpp"
 #include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -15,6 +16,7 @@ namespace waggle {
 namespace {
 
 constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to a slow disk
+constexpr milliseconds evaluation_timeout = 24h;
 
 double unix_seconds(const node_context& ctx) {
   return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
@@ -99,14 +101,17 @@ pass_worker::behavior_type pass_worker::make_behavior() {
 
 model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                            std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
-                           model_listener_actor listener, pass_place passes)
+                           model_listener_actor listener, pass_place passes,
+                           std::optional<evaluation_plan> evaluation)
   : model_worker_actor::base(cfg), ctx_(std::move(ctx)), make_(std::move(make)),
     checkpoints_(std::move(checkpoints)), keeper_(std::move(keeper)),
-    listener_(std::move(listener)), place_(passes) {
+    listener_(std::move(listener)), place_(passes), evaluation_(std::move(evaluation)) {
   end_on_exception(this, ctx_);
 }
 
 void model_worker::on_exit() {
+  *stop_ = true;
+  evaluates_ = nullptr;
   keeper_ = nullptr;
   listener_ = nullptr;
   making_.reset();
@@ -146,6 +151,11 @@ caf::result<model_ready> model_worker::prepare() {
   if (resumes_ != nullptr)
     position_ = resumes_->position();
   resume();
+  if (evaluation_)
+    evaluates_ =
+      evaluation_->own_thread
+        ? spawn<evaluation_worker, caf::linked + caf::detached>(ctx_, evaluation_->make, stop_)
+        : spawn<evaluation_worker, caf::linked>(ctx_, evaluation_->make, stop_);
   return model_ready{shared_,
                      model_->epoch(),
                      model_->past(),
@@ -272,10 +282,37 @@ void model_worker::apply(const apply_update& update) {
   if (!update.position.empty())
     position_ = update.position;
   last_.reset();
+  evaluate_if_due();
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("optimizer", seconds);
   send(listener_,
        update_applied{model_->epoch(), compared_digest(), seconds, shared_->plateau_state()});
+}
+
+/// At the end of an epoch. The weights are copied here; another thread measures them.
+void model_worker::evaluate_if_due() {
+  auto epoch = model_->epoch();
+  bool last = evaluation_ && epoch == evaluation_->last;
+  bool early = evaluated_at_ != steady_time{} && clock().now() - evaluated_at_ < evaluation_->every;
+  if (!evaluates_ || (!last && (evaluating_ || early)))
+    return;
+  evaluating_ = true;
+  auto weights = std::make_shared<const float_vector>(weights_of(*shared_));
+  auto ended = [this] {
+    evaluating_ = false;
+    evaluated_at_ = clock().now();
+  };
+  request(evaluates_, evaluation_timeout, evaluate_weights{epoch, std::move(weights)})
+    .then(
+      [this, ended](const model_evaluated& found) {
+        ended();
+        send(listener_, found);
+      },
+      [this, ended](const caf::error& why) {
+        ended();
+        if (!*stop_)
+          ctx_.log->warn("the weights were not evaluated: {}", to_string(why));
+      });
 }
 
 void model_worker::load(const load_image& msg) {

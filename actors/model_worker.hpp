@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/evaluation.hpp"
 #include "runtime/training/trained_model.hpp"
 
 namespace waggle {
@@ -62,7 +65,8 @@ class model_worker final : public model_worker_actor::base {
 public:
   model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
-               model_listener_actor listener, pass_place passes = pass_place::in_turn);
+               model_listener_actor listener, pass_place passes = pass_place::in_turn,
+               std::optional<evaluation_plan> evaluation = std::nullopt);
 
   const char* name() const override { return "model-worker"; }
   void on_exit() override;
@@ -77,6 +81,7 @@ private:
   void pass(const run_pass& msg);
   void apply(const apply_update& update);
   void load(const load_image& msg);
+  void evaluate_if_due();
   result<std::shared_ptr<model_copy>> copy();
   void resume_own(const checkpoint_store::search& found);
   caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
@@ -92,6 +97,11 @@ private:
   const pass_place place_;
   std::optional<trained_model> model_;
   std::shared_ptr<learner> shared_;
+  const std::optional<evaluation_plan> evaluation_;
+  evaluation_worker_actor evaluates_; // none: nothing is evaluated
+  bool evaluating_ = false;
+  steady_time evaluated_at_; // when the last evaluation ended
+  std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   resumable_learner* resumes_ = nullptr; // the half of the learner that can resume; null: none
   std::string position_;                 // of the data, after the samples in the model's state
   own_progress kept_;                    // of the process before

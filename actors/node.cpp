@@ -464,10 +464,14 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
       const auto& make = training.make_learner;
       auto beside = detached ? pass_place::in_another_thread : pass_place::beside;
       auto passes = training.training.delay_optimizer_step ? beside : pass_place::in_turn;
+      auto evaluation = training.evaluation;
+      if (evaluation)
+        evaluation->own_thread = detached;
       return model_worker_actor{
         detached ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper,
-                                                             std::move(owner), passes)
-                 : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes)};
+                                                             std::move(owner), passes, evaluation)
+                 : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes,
+                                              evaluation)};
     };
     p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
     p.donor = system.spawn<state_donor>(ctx, training.donor, snapshot_source(p));

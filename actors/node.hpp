@@ -54,6 +54,7 @@ struct node_config {
     training_config training;
     learner_factory make_learner;
     donor_config donor;
+    std::optional<evaluation_plan> evaluation;
   };
   std::optional<training_parts> training;
   /// For a peer without a model that reduces for clients and passes on their state. Excludes

@@ -124,6 +124,12 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const image_loaded& msg) { on_loaded(msg); },
+    [this](const model_evaluated& msg) {
+      status_.eval_epoch = msg.epoch;
+      status_.eval_loss = msg.found.loss;
+      status_.eval_accuracy = msg.found.accuracy;
+      publish(true);
+    },
   };
 }
 

@@ -49,6 +49,10 @@ const training_status& trainer::current_status() {
              : !disbelief_.empty() && now() - disbelief_at_ < disbelief_shown ? disbelief_
              : !health_.notice().empty()                                      ? health_.notice()
                                                                               : config_.notice;
+  auto left = config_.max_epochs - std::min(config_.max_epochs, at_.epoch().value());
+  s.seconds_left = config_.max_epochs > 0 && epoch_seconds_ > 0
+                     ? epoch_seconds_ * static_cast<double>(left)
+                     : std::numeric_limits<double>::quiet_NaN();
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();
@@ -175,10 +179,15 @@ void trainer::log_progress() {
     return;
   logged_ = now();
   const auto& s = current_status();
+  auto left = s.seconds_left;
+  auto rest = config_.max_epochs == 0 ? std::string{}
+              : std::isnan(left)      ? fmt::format(" of {}", config_.max_epochs)
+              : left < 120 ? fmt::format(" of {}, {:.0f} s left", config_.max_epochs, left)
+                           : fmt::format(" of {}, {:.0f} min left", config_.max_epochs, left / 60);
   auto loss = std::isfinite(s.loss) ? fmt::format("loss {:.3f}", s.loss) : "no loss yet";
-  ctx_.log->info("epoch {}: {}, {:.0f} samples/s here, {} samples in the last update of {} "
+  ctx_.log->info("epoch {}{}: {}, {:.0f} samples/s here, {} samples in the last update of {} "
                  "peers, last round: {}",
-                 s.epoch.value(), loss, s.samples_per_second, s.effective_batch, s.group_size,
+                 s.epoch.value(), rest, loss, s.samples_per_second, s.effective_batch, s.group_size,
                  s.last_outcome);
 }
 

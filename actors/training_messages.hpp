@@ -15,6 +15,7 @@
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/status/peer_status.hpp"
+#include "runtime/training/evaluation.hpp"
 #include "runtime/training/micro_step.hpp"
 #include "runtime/training/plateau.hpp"
 
@@ -132,6 +133,16 @@ struct image_loaded {
   digest parameters;
   std::optional<plateau_report> plateau;
 };
+/// Command to the evaluation_worker: measure these weights (weights_of). Answered with
+/// model_evaluated, also to the trainer.
+struct evaluate_weights {
+  epoch_id epoch;
+  std::shared_ptr<const float_vector> weights;
+};
+struct model_evaluated {
+  epoch_id epoch;
+  evaluation found;
+};
 /// Command to the state_keeper: complete this copy, and with `keep` write it as a checkpoint.
 /// Answered with state_snapshot.
 struct seal_copy {
@@ -170,6 +181,8 @@ WAGGLE_LOCAL(save_checkpoint)
 WAGGLE_LOCAL(pass_done)
 WAGGLE_LOCAL(update_applied)
 WAGGLE_LOCAL(image_loaded)
+WAGGLE_LOCAL(evaluate_weights)
+WAGGLE_LOCAL(model_evaluated)
 WAGGLE_LOCAL(seal_copy)
 WAGGLE_LOCAL(start_training)
 WAGGLE_LOCAL(stop_training)

@@ -1,6 +1,7 @@
 #include "trainer/train_command.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
+#include "trainer/held_out_evaluator.hpp"
 
 namespace waggle {
 
@@ -31,6 +33,8 @@ std::string summary_of(const training_status& s, const run_options& options,
   if (s.steps == 0 && !finished && !options.auxiliary)
     return "ended before it trained";
   auto loss = s.steps > 0 ? fmt::format("loss {:.4f}", s.loss) : "no pass of its own";
+  if (!std::isnan(s.eval_accuracy))
+    loss += fmt::format(", accuracy {:.4f} at epoch {}", s.eval_accuracy, s.eval_epoch.value());
   auto out = fmt::format("epoch {}{}, {}, {} samples used and {} dropped here, {} rounds",
                          s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
                          s.samples_dropped, s.rounds_complete + s.rounds_shrunk);
@@ -98,7 +102,10 @@ int run_train(const run_options& options) {
       all_finished_at.reset();
     else
       all_finished_at = all_finished_at.value_or(clock::now());
-    return all_finished_at && clock::now() - *all_finished_at >= options.linger;
+    bool awaits_evaluation = options.eval_data && last.eval_epoch != last.epoch
+                             && clock::now() - *finished_at < options.averaging_timeout;
+    return all_finished_at && clock::now() - *all_finished_at >= options.linger
+           && !awaits_evaluation;
   };
   auto code = p.run_until_done(*peer, finished, &stopped);
   if (stopped.phase == trainer_phase::stopped) {
@@ -158,7 +165,8 @@ learner_factory learner_factory_from(const run_options& o, const peer_id& peer) 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
   add_training_parts(
-    base, o, [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, data_dir);
+    base, o, [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, data_dir,
+    [learner = learner_from(o, peer)] { return make_evaluator(learner); });
 }
 
 command train_command() {

@@ -21,7 +21,7 @@ learner_factory with_training_options(learner_factory make, const run_options& o
 }
 
 void add_training_parts(node_config& base, const run_options& o, learner_factory make,
-                        const std::filesystem::path& data_dir) {
+                        const std::filesystem::path& data_dir, evaluator_factory evaluate) {
   bool many = o.groups == "moshpit";
   const auto* strategy = find_strategy(o.strategy); // the option accepts no other names
   const char* kind = strategy->averages_parameters ? "params" : "gradients";
@@ -56,7 +56,9 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   t.auxiliary = o.auxiliary;
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
-    t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
+    t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints", o.keep);
+  if (evaluate && o.eval_data)
+    parts.evaluation = {std::move(evaluate), o.eval_every, epoch_id{t.max_epochs}};
   parts.make_learner = with_training_options(std::move(make), o);
 }
 

@@ -14,7 +14,8 @@ learner_factory with_training_options(learner_factory make, const run_options& o
 
 /// Adds the configuration of a peer that trains to `base`, and keeps its agreement. Its learner is
 /// that of `make` with the training options. REQUIRES: the options were checked.
+/// `evaluate`: makes what measures it on --eval-data.
 void add_training_parts(node_config& base, const run_options& options, learner_factory make,
-                        const std::filesystem::path& data_dir);
+                        const std::filesystem::path& data_dir, evaluator_factory evaluate = {});
 
 } // namespace waggle

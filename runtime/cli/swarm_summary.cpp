@@ -50,6 +50,8 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   s.samples_toward_epoch = whole(at(doc, "samples_toward_epoch"));
   s.loss = real(at(doc, "loss"));
   s.first_loss = real(at(doc, "first_loss"));
+  s.eval_loss = real(at(doc, "eval_loss"));
+  s.eval_accuracy = real(at(doc, "eval_accuracy"));
   s.used = whole(at(at(doc, "samples"), "used"));
   s.dropped = whole(at(at(doc, "samples"), "dropped"));
   s.complete = whole(at(at(doc, "rounds"), "complete"));
@@ -135,6 +137,8 @@ std::string swarm_summary::json() const {
       {{"id", s.id},
        {"first_loss", number(s.first_loss)},
        {"last_loss", number(s.loss)},
+       {"eval_loss", number(s.eval_loss)},
+       {"eval_accuracy", number(s.eval_accuracy)},
        {"epoch", s.epoch},
        {"samples", s.used},
        {"bytes",

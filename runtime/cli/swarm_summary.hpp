@@ -17,6 +17,8 @@ struct peer_snapshot {
   std::uint64_t samples_toward_epoch = 0; // accumulated since the last update
   double loss = std::numeric_limits<double>::quiet_NaN();
   double first_loss = std::numeric_limits<double>::quiet_NaN();
+  double eval_loss = std::numeric_limits<double>::quiet_NaN();
+  double eval_accuracy = std::numeric_limits<double>::quiet_NaN();
   std::uint64_t used = 0; // samples that entered an update
   std::uint64_t dropped = 0;
   std::uint64_t complete = 0;
@@ -63,8 +65,8 @@ struct swarm_summary {
   /// parameters than most peers.
   [[nodiscard]] std::vector<std::string> differences(std::uint64_t epochs) const;
 
-  /// {"peers":[{"id","first_loss","last_loss","epoch","samples","bytes":{"sent","received",
-  /// "shared"},"killed","joined_late"}],"rounds":{"complete","shrunk","failed"},
+  /// {"peers":[{"id","first_loss","last_loss","eval_loss","eval_accuracy","epoch","samples",
+  /// "bytes":{"sent","received","shared"},"killed","joined_late"}],"rounds":{"complete","shrunk","failed"},
   /// "samples":{"used","dropped"},"kills","joins","seconds","parameters_equal","strategy"}; null
   /// for unknown values. Samples are those that entered an update.
   [[nodiscard]] std::string json() const;

@@ -1,6 +1,7 @@
 #include "runtime/cli/swarm_table.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "runtime/cli/readable.hpp"
@@ -83,10 +84,17 @@ std::vector<std::string> summary_table(const std::vector<swarm_summary::peer>& p
                                  {"rounds complete", 0, true},
                                  {"shrunk", 0, true},
                                  {"failed", 0, true}});
+  bool evaluated = std::any_of(peers.begin(), peers.end(), [](const swarm_summary::peer& p) {
+    return std::isfinite(p.last.eval_loss);
+  });
+  if (evaluated)
+    columns.insert(columns.begin() + 4, {{"eval loss", 0, true}, {"accuracy", 0, true}});
   text_table table{columns};
   for (const auto& p : peers) {
     const auto& s = p.last;
     auto cells = common_cells(p, !p.killed && p.joined_late ? "joined later" : state_of(p));
+    if (evaluated)
+      cells.insert(cells.begin() + 4, {readable_loss(s.eval_loss), readable_loss(s.eval_accuracy)});
     cells.insert(cells.end(), {readable_loss(s.first_loss), readable_count(s.complete),
                                readable_count(s.shrunk), readable_count(s.failed)});
     table.add_row(std::move(cells));

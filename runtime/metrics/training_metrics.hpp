@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/metrics/metric.hpp"
 
@@ -32,6 +33,13 @@ public:
     loss_.at().Set(loss);
     learning_rate_.at().Set(learning_rate);
     gradient_norm_.at().Set(gradient_norm);
+  }
+  /// `accuracy`: NaN if the model does not show its predictions.
+  void set_evaluation(double loss, double accuracy, double seconds) {
+    eval_loss_.at().Set(loss);
+    if (!std::isnan(accuracy))
+      eval_accuracy_.at().Set(accuracy);
+    eval_seconds_.at().Set(seconds);
   }
   void set_rate_reductions(double n) { rate_reductions_.at().Set(n); }
   /// 1 while a rule of run_health holds.
@@ -101,6 +109,12 @@ private:
   gauge<> batch_progress_{in_, "waggle_training_target_batch_progress_ratio",
                           "The swarm's progress toward the target batch size."};
   late_gauge loss_{in_, "waggle_training_loss", "Smoothed loss of this peer."};
+  late_gauge eval_loss_{in_, "waggle_training_eval_loss",
+                        "Loss of the shared weights on --eval-data."};
+  late_gauge eval_accuracy_{in_, "waggle_training_eval_accuracy_ratio",
+                            "Share of the predictions on --eval-data that are right."};
+  late_gauge eval_seconds_{in_, "waggle_training_eval_duration_seconds",
+                           "How long the last evaluation took."};
   late_gauge learning_rate_{in_, "waggle_training_learning_rate",
                             "Learning rate of the current epoch."};
   late_gauge rate_reductions_{in_, "waggle_training_learning_rate_reductions",

@@ -3,6 +3,7 @@
 // What a peer's actors report about themselves, for its pages, its metrics and its log.
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,11 @@ struct training_status {
   epoch_id schedule_epoch; // that the learning rate follows; see schedule_clock
   double loss = 0;         // smoothed (EMA); NaN before the first micro-step
   double first_loss = 0;   // mean of this peer's micro-steps in its first epoch; NaN before its end
+  /// Of the shared weights on --eval-data, at eval_epoch; NaN: they were not evaluated yet.
+  double eval_loss = std::numeric_limits<double>::quiet_NaN();
+  double eval_accuracy = std::numeric_limits<double>::quiet_NaN();
+  epoch_id eval_epoch;
+  double seconds_left = std::numeric_limits<double>::quiet_NaN(); // of the run; NaN: not known
   double learning_rate = 0;
   /// How often the schedule plateau has lowered the rate; none: the schedule is another one.
   std::optional<std::uint64_t> rate_reductions;

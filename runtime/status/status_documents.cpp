@@ -76,6 +76,11 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
     t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);
   doc["loss"] = t ? of_work(t->loss, t->steps) : json(nullptr);
   doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
+  doc["eval_loss"] = t ? number_or_null(t->eval_loss) : json(nullptr);
+  doc["eval_accuracy"] = t ? number_or_null(t->eval_accuracy) : json(nullptr);
+  doc["eval_epoch"] =
+    t && std::isfinite(t->eval_loss) ? json(t->eval_epoch.value()) : json(nullptr);
+  doc["seconds_left"] = t ? number_or_null(t->seconds_left) : json(nullptr);
   doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
   doc["rounds"] = {{"complete", picture.rounds_complete},
                    {"shrunk", picture.rounds_shrunk},

@@ -73,7 +73,8 @@ def start_peers(options, folder, processes):
         command = ["average", "--elements", "65536", "--matchmaking-time", "500ms"]
     else:
         command = ["train", "--model", "mlp", "--data", "synthetic", "--width", "32", "--layers", "1",
-                   "--target-batch-size", "128", "--device", "cpu", "--threads", "1", "--step-interval", "20ms"]
+                   "--target-batch-size", "128", "--device", "cpu", "--threads", "1", "--step-interval", "20ms",
+                   "--eval-data", "/usr/share/common-licenses/BSD", "--eval-every", "1s"]
     addresses = []
     for i in range(3):
         arguments = [str(pathlib.Path(options.waggle).resolve()), *command, "--run-id", "live", "--listen", "127.0.0.1:0", "--data-dir",

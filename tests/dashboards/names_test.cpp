@@ -70,6 +70,7 @@ metric_families& families() {
   static metric_families all{std::make_shared<prometheus::Registry>(), "test", "ann"};
   all.set_config_info("1", "2", "collaborative");
   all.set_training(1, 0.1, 2);
+  all.set_evaluation(1, 0.5, 1);
   all.set_drift(1);
   all.set_health_peers("small_rounds", 3, 3.6);
   all.set_health_seconds("own_gradients", 60, 100);

@@ -61,6 +61,9 @@ struct MetricsExporter : testing::Test {
     s.epoch = epoch_id{4};
     s.loss = 2.5;
     s.first_loss = 4;
+    s.eval_loss = 2;
+    s.eval_accuracy = 0.5;
+    s.eval_epoch = epoch_id{3};
     s.samples_used = 1024;
     s.samples_dropped = 16;
     s.target_batch_size = 256;
@@ -226,6 +229,9 @@ TEST_F(MetricsExporter, ShowsWhatTheTrainerReports) {
   EXPECT_EQ(doc["epoch"], 4);
   EXPECT_EQ(doc["loss"], 2.5);
   EXPECT_EQ(doc["first_loss"], 4);
+  EXPECT_EQ(doc["eval_accuracy"], 0.5);
+  EXPECT_EQ(doc["eval_epoch"], 3);
+  EXPECT_TRUE(doc["seconds_left"].is_null());
   EXPECT_EQ(doc["samples"], (json{{"used", 1024}, {"dropped", 16}}));
 }
 

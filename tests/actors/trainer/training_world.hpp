@@ -202,7 +202,7 @@ protected:
     auto worker = [this, i, ctx = m.ctx, factory, settings, passes, keeper = m.keeper,
                    gate = m.gate](auto owner) {
       auto made = sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper,
-                                          spawn_relay(i, owner), passes);
+                                          spawn_relay(i, owner), passes, evaluation);
       auto slow = sys.spawn<slow_worker>(made, gate);
       keep(made);
       keep(slow);
@@ -391,6 +391,7 @@ protected:
     return ec::none;
   };
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
+  std::optional<evaluation_plan> evaluation; // of the members that are added from now on
   /// The failure of storing a copy of a state; none: it succeeds.
   std::optional<failure> store_fault;
 
@@ -408,6 +409,7 @@ private:
           },
           [self, to](const update_applied& msg) { self->send(to, msg); },
           [self, to](const image_loaded& msg) { self->send(to, msg); },
+          [self, to](const model_evaluated& msg) { self->send(to, msg); },
         };
       });
     keep(handle);

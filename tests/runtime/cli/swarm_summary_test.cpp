@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* document =
   R"({"peer":"0123456789abcdef","run":"demo","version":"0.1.0","phase":"training",
-  "epoch":5,"global_epoch":5,"samples_toward_epoch":17,"target_batch_size":64,"loss":1.5,"first_loss":4.0,
+  "epoch":5,"global_epoch":5,"samples_toward_epoch":17,"target_batch_size":64,"loss":1.5,"first_loss":4.0,"eval_loss":0.5,"eval_accuracy":0.875,
   "samples":{"used":100,"dropped":3},"rounds":{"complete":4,"shrunk":1,"failed":2},"local_fallbacks":2,
   "last_outcome":"complete","parameters":"ff00","bytes":{"in":1000,"out":2000,"shared":4000},"peers":4})";
 
@@ -52,6 +52,8 @@ TEST(Snapshot, ReadsTheStatusDocument) {
   EXPECT_EQ(s->samples_toward_epoch, 17U);
   EXPECT_EQ(s->loss, 1.5);
   EXPECT_EQ(s->first_loss, 4.0);
+  EXPECT_EQ(s->eval_loss, 0.5);
+  EXPECT_EQ(s->eval_accuracy, 0.875);
   EXPECT_EQ(s->used, 100U);
   EXPECT_EQ(s->dropped, 3U);
   EXPECT_EQ(s->complete, 4U);
@@ -70,6 +72,7 @@ TEST(Snapshot, AnUnknownLossIsNotANumber) {
   ASSERT_TRUE(s);
   EXPECT_TRUE(std::isnan(s->loss));
   EXPECT_TRUE(std::isnan(s->first_loss));
+  EXPECT_TRUE(std::isnan(s->eval_accuracy));
   EXPECT_EQ(s->epoch, 0U);
 }
 

@@ -1,0 +1,249 @@
+#include "trainer/script_model.hpp"
+
+#include <caffe2/serialize/inline_container.h>
+#include <gtest/gtest.h>
+#include <torch/script.h>
+
+#include "runtime/training/training_state.hpp"
+#include "tests/trainer/image_folder.hpp"
+#include "trainer/held_out_evaluator.hpp"
+
+namespace waggle {
+
+namespace {
+
+using torch::jit::Module;
+
+constexpr const char* linear = R"(
+def forward(self, x):
+    return torch.matmul(x.flatten(1), self.w) + self.b
+)";
+
+class ScriptModel : public ::testing::Test {
+protected:
+  [[nodiscard]] learner_config config() const {
+    learner_config c;
+    c.model = (images.path / "net.pt").string();
+    c.data = images.path.string();
+    c.eval_data = images.path.string();
+    c.micro_batch = 20;
+    c.device = "cpu";
+    c.optimizer = optimizer_identity{"sgd"};
+    return c;
+  }
+  static Module classifier() {
+    torch::manual_seed(7);
+    Module module{"net"};
+    module.register_parameter("w", 0.1 * torch::randn({64, 10}), false);
+    module.register_parameter("b", torch::zeros({10}), false);
+    return module;
+  }
+  void save(const Module& module) const { module.save(config().model); }
+  [[nodiscard]] std::string refusal() const {
+    auto fits = check_learner_config(config());
+    return fits ? "" : fits.error().detail;
+  }
+
+  image_folder images;
+};
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(ScriptModel, TrainsAndIsMeasured) {
+  auto module = classifier();
+  module.define(linear);
+  save(module);
+  auto made = make_torch_learner(config());
+  ASSERT_TRUE(made) << made.error().detail;
+  auto& model = **made;
+  EXPECT_EQ(model.tensors()[0].name, "b"); // sorted
+  EXPECT_EQ(model.tensors()[1].name, "w");
+  float_vector mean(model.gradient_count());
+  for (int i = 0; i < 150; ++i) {
+    ASSERT_TRUE(model.accumulate().finite);
+    model.take_mean_gradient(mean);
+    model.apply(mean, 0.3);
+  }
+  auto judge = make_evaluator(config());
+  ASSERT_TRUE(judge);
+  auto found = (*judge)->measure(weights_of(model), false);
+  ASSERT_TRUE(found);
+  EXPECT_GT(found->accuracy, 0.95);
+}
+
+// The gradient is that of torch for the same module and samples.
+TEST_F(ScriptModel, ItsGradientIsThatOfThePlainModule) {
+  auto module = classifier();
+  module.define(linear);
+  save(module);
+  auto made = make_torch_learner(config());
+  ASSERT_TRUE(made);
+  float_vector mean((*made)->gradient_count());
+  auto loss = (*made)->accumulate().loss;
+  (*made)->take_mean_gradient(mean);
+  auto data = open_data(config());
+  window_sampler sampler{*data, 1, random_source{config().data_seed}};
+  auto samples = next_batch(sampler, 20, torch::kCPU);
+  auto plain = load_module(config().model);
+  ASSERT_TRUE(plain);
+  auto expected = torch::nn::functional::cross_entropy(plain->forward({samples->inputs}).toTensor(),
+                                                       samples->targets);
+  expected.backward();
+  EXPECT_EQ(loss, expected.item<double>());
+  auto b = plain->attr("b").toTensor().grad();
+  for (std::int64_t i = 0; i < 10; ++i)
+    EXPECT_EQ(mean[static_cast<std::size_t>(i)], b[i].item<float>());
+}
+
+TEST_F(ScriptModel, TiedParametersAreTrainedOnceWithTheSumOfTheirGradients) {
+  Module inner{"inner"};
+  Module module{"net"};
+  auto shared = torch::randn({64, 10});
+  inner.register_parameter("v", shared, false);
+  inner.define("def forward(self, x):\n    return torch.matmul(x, self.v)\n");
+  module.register_parameter("w", shared, false);
+  module.register_module("inner", inner);
+  module.define("def forward(self, x):\n    y = x.flatten(1)\n    return torch.matmul(y, self.w) + "
+                "self.inner.forward(y)\n");
+  save(module);
+  auto made = make_torch_learner(config());
+  ASSERT_TRUE(made) << made.error().detail;
+  EXPECT_EQ((*made)->tensors().parameter_count(), 640u);
+  EXPECT_EQ((*made)->tensors()[0].name, "inner.v"); // the first of its names
+  float_vector before(640);
+  (*made)->read_tensor(0, before);
+  (*made)->accumulate();
+  float_vector mean((*made)->gradient_count());
+  (*made)->take_mean_gradient(mean);
+  (*made)->apply(mean, 1);
+  float_vector after(640);
+  (*made)->read_tensor(0, after);
+  auto once = load_module(config().model);
+  auto w = once->attr("w").toTensor();
+  EXPECT_TRUE(w.is_same(once->attr("inner").toModule().attr("v").toTensor()));
+  auto data = open_data(config());
+  window_sampler sampler{*data, 1, random_source{config().data_seed}};
+  auto samples = next_batch(sampler, 20, torch::kCPU);
+  torch::nn::functional::cross_entropy(once->forward({samples->inputs}).toTensor(),
+                                       samples->targets)
+    .backward();
+  auto gradient = w.grad().reshape({-1});
+  for (std::size_t i = 0; i < 640; i += 37)
+    EXPECT_FLOAT_EQ(before[i] - after[i], gradient[static_cast<std::int64_t>(i)].item<float>());
+}
+
+TEST_F(ScriptModel, RunningStatisticsAreBuffersOfTheState) {
+  auto module = classifier();
+  module.register_parameter("gain", torch::ones({64}), false);
+  module.register_buffer("running_mean", torch::zeros({64}));
+  module.register_buffer("running_var", torch::ones({64}));
+  module.define(R"(
+def forward(self, x):
+    y = torch.batch_norm(x.flatten(1), self.gain, None, self.running_mean, self.running_var, self.training, 0.1, 1e-05, False)
+    return torch.matmul(y, self.w) + self.b
+)");
+  save(module);
+  auto made = make_torch_learner(config());
+  ASSERT_TRUE(made) << made.error().detail;
+  auto& model = **made;
+  EXPECT_EQ(model.tensors().buffer_count(), 128u);
+  float_vector mean(model.gradient_count());
+  ASSERT_EQ(mean.size(), model.parameter_count() + 128);
+  model.accumulate();
+  model.take_mean_gradient(mean);
+  auto running = mean[model.parameter_count() + 3]; // of value 3, after one pass
+  EXPECT_GT(running, 0.005);
+  EXPECT_LT(running, 0.1);
+  // A round's mean replaces them.
+  std::vector<float> of_the_round(128, 0.5F);
+  model.merge_buffers(of_the_round, {});
+  EXPECT_EQ(weights_of(model)[model.parameter_count() + 3], 0.5F);
+  auto other = config();
+  other.offload_optimizer = true;
+  auto refused = make_torch_learner(other);
+  ASSERT_FALSE(refused);
+  EXPECT_SAYS(refused.error().detail, "without running statistics");
+}
+
+TEST_F(ScriptModel, AnExportedLossIsUsedAndMustBeOneNumber) {
+  auto module = classifier();
+  module.define(linear);
+  module.define("def loss(self, x, y):\n    return 2 * torch.nn.functional.cross_entropy("
+                "self.forward(x), y)\n");
+  save(module);
+  auto twice = make_torch_learner(config());
+  ASSERT_TRUE(twice) << twice.error().detail;
+  auto once = classifier();
+  once.define(linear);
+  save(once);
+  auto plain = make_torch_learner(config());
+  EXPECT_NEAR((*twice)->accumulate().loss, 2 * (*plain)->accumulate().loss, 1e-5);
+  auto wrong = classifier();
+  wrong.define(linear);
+  wrong.define("def loss(self, x, y):\n    return self.forward(x).sum(1)\n");
+  save(wrong);
+  EXPECT_SAYS(refusal(), "its loss is a tensor of 2 values: return one number");
+}
+
+TEST_F(ScriptModel, SquaresAreALossToo) {
+  auto module = classifier();
+  module.define(linear);
+  save(module);
+  auto squares = config();
+  squares.loss = "mse";
+  auto made = make_torch_learner(squares);
+  ASSERT_TRUE(made) << made.error().detail;
+  auto loss = (*made)->accumulate().loss;
+  EXPECT_GT(loss, 0.01);
+  EXPECT_LT(loss, 2);
+}
+
+TEST_F(ScriptModel, WhatCannotBeTrainedIsRefusedWithWhatToDo) {
+  EXPECT_SAYS(refusal(), "there is no such file");
+  std::ofstream{config().model} << "no zip";
+  EXPECT_SAYS(refusal(), "LibTorch 1.13.1 cannot load it");
+  EXPECT_SAYS(refusal(), "save it again with torch.jit.save of PyTorch 1.13.1");
+
+  Module frozen{"net"}; // constants are no parameters
+  frozen.register_attribute("w", c10::TensorType::get(), torch::zeros({64, 10}));
+  frozen.define("def forward(self, x):\n    return torch.matmul(x.flatten(1), self.w)\n");
+  save(frozen);
+  EXPECT_SAYS(refusal(), "it has no parameters, as after torch.jit.freeze");
+
+  auto half = classifier();
+  half.define(linear);
+  half.to(torch::kHalf);
+  save(half);
+  EXPECT_SAYS(refusal(), "the parameter b is Half, and training needs float32");
+
+  auto lossless = classifier();
+  lossless.define("def scores(self, x):\n    return x\n");
+  save(lossless);
+  EXPECT_SAYS(refusal(), "it has no loss: export a method loss(inputs, targets), or a forward");
+
+  auto dropout = classifier();
+  dropout.define("def forward(self, x):\n    return torch.matmul(torch.dropout(x.flatten(1) + 1, "
+                 "0.5, True), self.w) + self.b\n");
+  save(dropout);
+  EXPECT_SAYS(refusal(), "its dropout was traced and does not follow train()");
+
+  auto other = classifier();
+  other.define("def forward(self, x):\n    return torch.matmul(x.flatten(1)[:, 1:], self.w)\n");
+  save(other);
+  EXPECT_SAYS(refusal(), "it cannot compute a loss of images of 1 × 8 × 8, inputs [2, 1, 8, 8]");
+}
+
+TEST_F(ScriptModel, AFileOfANewerPyTorchNamesItsVersion) {
+  {
+    caffe2::serialize::PyTorchStreamWriter writer{config().model};
+    writer.setMinVersion(99);
+    writer.writeRecord("data.pkl", "x", 1);
+    writer.writeEndOfFile();
+  }
+  EXPECT_SAYS(refusal(), "version 99");
+  EXPECT_SAYS(refusal(), "if a newer PyTorch has saved it, save it again");
+}
+
+} // namespace
+
+} // namespace waggle

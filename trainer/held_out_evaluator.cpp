@@ -1,0 +1,92 @@
+#include "trainer/held_out_evaluator.hpp"
+
+#include <algorithm>
+
+#include "trainer/gradient_sum.hpp"
+#include "trainer/training_model.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// Samples of one forward pass: few enough that a stopping peer does not wait for it.
+constexpr std::uint64_t batch_max = 256;
+
+class held_out_evaluator final : public evaluator {
+public:
+  held_out_evaluator(const learner_config& config, torch::Device device,
+                     std::shared_ptr<training_model> model, std::shared_ptr<const sample_data> data)
+    : window_(window_of(data->shape(), static_cast<std::size_t>(config.context))), device_(device),
+      model_(std::move(model)), data_(std::move(data)) {
+    model_->to(device_);
+    model_->train(false);
+  }
+
+  result<evaluation> measure(std::span<const float> weights,
+                             const std::atomic<bool>& stop) override {
+    torch::NoGradGuard guard;
+    load(weights);
+    window_walk walk{*data_, window_};
+    auto length = window_ * data_->shape().item_bytes;
+    evaluation out;
+    double loss = 0;
+    std::uint64_t predictions = 0;
+    std::uint64_t right = 0;
+    bool shows = true;
+    std::vector<std::byte> samples;
+    while (out.samples < walk.count()) {
+      if (stop)
+        return failure{ec::shutting_down, "the evaluation was stopped"};
+      auto count = std::min(batch_max, walk.count() - out.samples);
+      samples.resize(count * length);
+      for (std::size_t at = 0; at < samples.size(); at += length)
+        if (auto read = walk.read_next(std::span{samples}.subspan(at, length)); !read)
+          return read.error();
+      auto found = model_->measure(
+        batch_of(samples, static_cast<std::int64_t>(count), data_->shape(), device_));
+      loss += found.loss * static_cast<double>(found.predictions);
+      predictions += found.predictions;
+      right += found.right.value_or(0);
+      shows = shows && found.right;
+      out.samples += count;
+    }
+    out.loss = loss / static_cast<double>(predictions);
+    if (shows)
+      out.accuracy = static_cast<double>(right) / static_cast<double>(predictions);
+    return out;
+  }
+
+private:
+  /// REQUIRES: they are those of a learner with the same model.
+  void load(std::span<const float> weights) {
+    for (const auto& tensors : {model_->parameters(), model_->buffers()})
+      for (const auto& [name, tensor] : tensors) {
+        auto n = static_cast<std::size_t>(tensor.numel());
+        tensor.copy_(view_of(weights.first(n)).view(tensor.sizes()));
+        weights = weights.subspan(n);
+      }
+  }
+
+  std::size_t window_;
+  torch::Device device_;
+  std::shared_ptr<training_model> model_;
+  std::shared_ptr<const sample_data> data_;
+};
+
+} // namespace
+
+result<std::unique_ptr<evaluator>> make_evaluator(const learner_config& config) {
+  auto device = device_of(config.device);
+  if (!device)
+    return device.error();
+  auto data = open_data(config, data_role::evaluation);
+  if (!data)
+    return data.error();
+  auto model = make_training_model(config, (*data)->shape());
+  if (!model)
+    return model.error();
+  return std::unique_ptr<evaluator>{
+    std::make_unique<held_out_evaluator>(config, *device, std::move(*model), *data)};
+}
+
+} // namespace waggle
