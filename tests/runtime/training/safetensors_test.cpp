@@ -15,12 +15,11 @@ TEST(Safetensors, AreAHeaderSortedByNameAndTheValuesWithoutGaps) {
   const std::vector<float> two{1, -2};
   const std::vector<float> one{0.5F};
   auto bytes = [](const std::vector<float>& v) { return std::as_bytes(std::span{v}); };
-  auto file = safetensors_file(
-    {{"w", {2, 1}, bytes(two)}, {"a \"quoted\" name", {}, bytes(one)}}, epoch_id{12});
-  std::string header =
-    R"({"__metadata__":{"format":"pt","epoch":"12"},)"
-    R"("a \"quoted\" name":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-    R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[4,12]}})";
+  auto file = safetensors_file({{"w", {2, 1}, bytes(two)}, {"a \"quoted\" name", {}, bytes(one)}},
+                               epoch_id{12});
+  std::string header = R"({"__metadata__":{"format":"pt","epoch":"12"},)"
+                       R"("a \"quoted\" name":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                       R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[4,12]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   byte_reader in{file};
   ASSERT_EQ(in.get<std::uint64_t>(), header.size());
