@@ -10,6 +10,7 @@ macro(waggle_find_packages problems)
       waggle_find_package(${problems} Protobuf 3.21 "" libprotobuf-dev)
       waggle_find_package(${problems} prometheus-cpp "" CONFIG "prometheus-cpp-dev, libcurl4-openssl-dev and zlib1g-dev")
       waggle_find_package(${problems} spdlog "" "" libspdlog-dev)
+      waggle_find_package(${problems} ZLIB "" "" zlib1g-dev)
       waggle_find_package(${problems} Threads "" "" libc6-dev)
     elseif("${group}" STREQUAL ACTORS) # EXACT: its headers are compiled into our libraries
       waggle_find_package(${problems} CAF 0.17.6 EXACT libcaf-dev)
