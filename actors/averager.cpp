@@ -285,6 +285,7 @@ void averager::deliver(round_report report) {
   current_.reset();
   round_.forget();
   step.settle(feedback_, report, ctx_.record.id);
+  report.kind = config_.kind;
   report.matchmaking_seconds = step.matchmaking_seconds;
   report.values = step.result(std::move(report.values), report.weight_sum, *ctx_.vectors);
   step.stage = step_stage::finished;

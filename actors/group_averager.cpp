@@ -419,6 +419,7 @@ void group_averager::deliver(round_report report) {
   ended.branch = coded_branch_ = run.branch;
   ended.keeps_majority = run.keeps_majority;
   ended.report = std::move(report);
+  ended.report.kind = config_.kind;
   ended.group = view();
   run.promise.deliver(std::move(ended));
   if (group_->is_member() && called_ == group_->next().id)

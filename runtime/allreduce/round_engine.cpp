@@ -45,8 +45,15 @@ round_engine::round_engine(round_request request, round_config config, const rou
     contributed_(checked() ? transfers_.parts().size() : 0),
     checks_(transfers_.parts(), request_.plan.reduce_by),
     watch_(plan().members.size(), config_, now_()) {
-  for (std::size_t i = 0; i < plan().members.size(); ++i)
+  marks_.began = now_();
+  marks_.self = request_.self_index;
+  marks_.members.resize(plan().members.size());
+  for (std::size_t i = 0; i < plan().members.size(); ++i) {
     members_.emplace(plan().members[i].peer.id, i);
+    marks_.members[i].peer = plan().members[i].peer.id;
+    marks_.members[i].contributes = plan().members[i].mode != member_mode::auxiliary;
+    marks_.members[i].reduces = plan().shares[i] > 0;
+  }
 }
 
 // -- events ---------------------------------------------------------------------------------------
@@ -336,6 +343,7 @@ void round_engine::finish(round_report report) {
     return;
   auto now = now_();
   report.round = plan().id;
+  report.epoch = plan().epoch;
   report.group_size = static_cast<std::uint32_t>(plan().members.size());
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     report.gathered.emplace_back(plan().members[i].peer.id, plan().gathered[i]);
@@ -351,6 +359,9 @@ void round_engine::finish(round_report report) {
     report.faults.push_back({plan().members[member].peer.id, seen ? noticed->second : reason, seen,
                              left_.contains(member)});
   }
+  for (std::size_t i = 0; i < marks_.members.size(); ++i)
+    marks_.members[i].weight = told_[i].value_or(0);
+  report.marks = std::make_shared<const round_marks>(std::move(marks_));
   for (const auto& event : parked_)
     event.release();
   parked_.clear();

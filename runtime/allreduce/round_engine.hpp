@@ -147,7 +147,7 @@ private:
   void give_up_stalled(steady_time now);
   [[nodiscard]] member_set silent_newcomers() const;
   void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
-  void accept(std::size_t from, const payload& body, const wire::part& head);
+  void accept(std::size_t from, const payload& body, const wire::part& head, steady_time now);
   void add(std::uint32_t index, std::size_t member, double weight, payload values);
   void reduce_if_complete(std::uint32_t index);
   void take_sum(const reduced_part& sum);
@@ -287,6 +287,7 @@ private:
   std::optional<result_repair> repair_; // of a result that follows from promises
   member_set repaired_;                 // members that we have sent what they lack
   round_watch watch_;
+  round_marks marks_;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
   bool reported_ = false;

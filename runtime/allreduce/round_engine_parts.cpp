@@ -9,6 +9,8 @@ namespace waggle {
 
 void round_engine::tell(std::size_t member, wire::event what, payload body) {
   bytes_sent_ += body.size;
+  if (!reported_)
+    marks_.members[member].bytes_out += body.size;
   port_->send(plan().members[member].peer, std::move(what), std::move(body));
 }
 
@@ -81,12 +83,14 @@ void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
     return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
   pledge_part(outgoing_part.part, pledged);
   if (outgoing_part.owner == request_.self_index) {
-    transfers_.contribution(outgoing_part.part, request_.self_index, transfers_.view().number,
-                            now_());
+    auto now = now_();
+    transfers_.contribution(outgoing_part.part, request_.self_index, transfers_.view().number, now);
+    marks_.contribution(request_.self_index, now, 0);
     return add(outgoing_part.part, request_.self_index, request_.weight, *std::move(bytes));
   }
   auto head = header(outgoing_part.part, wire::part_kind::contribution);
   head.weight = request_.weight;
+  marks_.contribution(request_.self_index, now_(), 0);
   tell(outgoing_part.owner, head, *std::move(bytes));
 }
 
@@ -183,9 +187,10 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
       result_.returned(head.index);
     return event.release();
   }
+  auto now = now_();
   auto said = head.kind == wire::part_kind::contribution
-                ? transfers_.contribution(head.index, from, head.view, now_())
-                : transfers_.result(head.index, from, head.contributors, head.view, now_());
+                ? transfers_.contribution(head.index, from, head.view, now)
+                : transfers_.result(head.index, from, head.contributors, head.view, now);
   if (said == verdict::later) {
     // Unreleased bodies hold back the sender's window, but many small ones fit into it. No correct
     // member sends more than one contribution and one result of each part, for a view or two.
@@ -199,17 +204,21 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
   if (in_place)
     result_.returned(head.index);
   if (said == verdict::accept)
-    accept(from, event.body, head);
+    accept(from, event.body, head, now);
   event.release();
   if (said == verdict::refuse)
     refuse(from, ec::protocol_violation);
 }
 
-void round_engine::accept(std::size_t from, const payload& body, const wire::part& head) {
+void round_engine::accept(std::size_t from, const payload& body, const wire::part& head,
+                          steady_time now) {
   bytes_received_ += body.size;
   port_->count_part();
-  if (head.kind == wire::part_kind::contribution)
+  if (head.kind == wire::part_kind::contribution) {
+    marks_.contribution(from, now, body.size);
     return add(head.index, from, head.weight, body);
+  }
+  marks_.result(from, now, body.size);
   std::shared_ptr<const float> values;
   if (result_.is_place(head.index, body.data.get())) { // see `destination`
     if (auto read = result_.read_in_place(head.index); all_finite({read.get(), head.count}))
@@ -308,12 +317,14 @@ void round_engine::take_sum(const reduced_part& sum) {
   const auto& view = transfers_.view();
   if (over != view.contributor_set())
     return; // of a previous view
-  auto said = transfers_.result(index, request_.self_index, over.bits(), view.number, now_());
+  auto now = now_();
+  auto said = transfers_.result(index, request_.self_index, over.bits(), view.number, now);
   // We may have received this result from another reducer that was lost since; the other members
   // may not have.
   bool had = said == verdict::ignore;
   if ((said != verdict::accept && !had) || !own_.mark_sent(index, over.bits()))
     return;
+  marks_.result(request_.self_index, now, 0);
   if (!had)
     result_.put(index, out);
   auto bytes = encode_sum(index, own_.reducer(index), over, out);

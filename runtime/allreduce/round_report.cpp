@@ -21,6 +21,7 @@ round_report report_of_one(const round_plan& plan, double weight,
   round_report report;
   report.outcome = round_outcome::complete;
   report.round = plan.id;
+  report.epoch = plan.epoch;
   report.contributors = report.participants = {plan.members.front().peer.id};
   report.group_size = 1;
   report.weight_sum = weight;

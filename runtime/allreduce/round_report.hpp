@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/allreduce/round_marks.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/float_vector.hpp"
@@ -42,6 +43,8 @@ struct round_report {
   round_outcome outcome = round_outcome::failed;
   failure why;                       // none unless failed or shrunk
   round_id round;                    // zero if no group was found
+  epoch_id epoch;                    // of its plan
+  std::string kind;                  // averaging_config::kind; set by the averager
   std::vector<peer_id> contributors; // canonical order
   std::vector<peer_id> participants; // members that were not lost, auxiliaries included
   std::uint32_t group_size = 0;
@@ -59,6 +62,7 @@ struct round_report {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::vector<fault> faults;
+  std::shared_ptr<const round_marks> marks; // null: nothing was sent in it
 };
 
 /// How a round ended, for the code that started it.

@@ -270,6 +270,38 @@ TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
     << "it needs nothing from the heir";
 }
 
+TEST_F(RoundEngine, ReportsWhenTheFirstAndTheLastPartOfEachMemberArrived) {
+  round_view first{0, everybody, everybody, false, {}};
+  std::uint32_t ours = 0;
+  while (table_->owner(ours, first) != us)
+    ++ours;
+  std::uint32_t of_heir = 0;
+  while (table_->owner(of_heir, first) != heir)
+    ++of_heir;
+  now_ += 5ms;
+  contribute(lost, ours, 0);
+  now_ += 20ms;
+  contribute(heir, ours, 0);
+  now_ += 3ms;
+  deliver_result(heir, result_head(of_heir, 0, everybody), 2.4F);
+  engine_->break_off({ec::cancelled, {}});
+  ASSERT_TRUE(port_->end && port_->end->report.marks);
+  const auto& marks = *port_->end->report.marks;
+  ASSERT_EQ(marks.members.size(), 3U);
+  EXPECT_EQ(marks.self, us);
+  EXPECT_EQ(marks.members[us].contributions.last, 0ms);
+  EXPECT_EQ(marks.members[us].results.last, 25ms) << "our sum";
+  EXPECT_EQ(marks.members[lost].contributions.first, 5ms);
+  EXPECT_EQ(marks.members[lost].contributions.last, 5ms);
+  EXPECT_EQ(marks.members[lost].results.first, round_marks::never);
+  EXPECT_EQ(marks.members[heir].contributions.first, 25ms);
+  EXPECT_EQ(marks.members[heir].results.first, 28ms);
+  EXPECT_EQ(marks.members[heir].weight, 3);
+  EXPECT_EQ(marks.members[heir].bytes_in, 2 * plan_.part_elements * sizeof(float));
+  EXPECT_GT(marks.members[heir].bytes_out, 0U);
+  EXPECT_TRUE(marks.members[heir].reduces);
+}
+
 class RoundEngineSlowLinks : public RoundEngine {
 protected:
   /// We have every part of the result; no other member has confirmed that it does.
