@@ -177,6 +177,7 @@ struct report_progress {
   digest parameters;         // digest of the parameters this epoch began with; zero: not known
   history_claim claim;
   double samples_per_second = 0; // while computing; 0: measured from the reports
+  peer_vitals vitals{};
 };
 /// Query: the current view of the run. Answered with swarm_progress (runtime/progress), which is
 /// also sent to subscribers when it changed.

@@ -155,6 +155,7 @@ void progress_tracker::report(const report_progress& msg) {
   own.time = ctx_.wall->now();
   own.parameters = msg.parameters;
   own.claim = msg.claim;
+  own.vitals = msg.vitals;
   if (msg.samples > 0 || msg.claim.group_size > 0)
     active_ = ledger_.global_epoch(own_, ctx_.wall->now());
   push_due_ = true;

@@ -27,6 +27,20 @@ void show(std::string_view rule, const run_health::numbers& its, metric_families
   }
 }
 
+/// For other peers' pages.
+peer_vitals vitals_of(const training_status& s, std::uint64_t samples_of_pass) {
+  peer_vitals out;
+  out.phase = static_cast<std::uint8_t>(s.phase);
+  if (auto loss = static_cast<float>(s.loss); std::isfinite(loss))
+    out.loss = loss;
+  if (samples_of_pass > 0 && s.samples_per_second > 0) {
+    auto seconds = static_cast<double>(samples_of_pass) / s.samples_per_second;
+    if (seconds <= vitals_seconds_max)
+      out.pass_seconds = static_cast<float>(seconds);
+  }
+  return out;
+}
+
 } // namespace
 
 /// Since the last boundary.
@@ -234,8 +248,8 @@ void trainer::report_own_progress() {
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
   bool comparable = exact() && at_.in_step() && under_way_.empty() && !unmerged_;
   auto parameters = comparable ? model_parameters_ : digest{};
-  send(peers_.tracker,
-       report_progress{at_.epoch(), own_samples_reported_, parameters, claim, own_rate_});
+  send(peers_.tracker, report_progress{at_.epoch(), own_samples_reported_, parameters, claim,
+                                       own_rate_, vitals_of(status_, pass_samples_)});
 }
 
 } // namespace waggle

@@ -27,6 +27,16 @@ bool set_congestion(int socket, const std::string& name) {
 
 } // namespace
 
+std::chrono::microseconds round_trip_of(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0
+      || size < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt
+      || info.tcpi_min_rtt == ~std::uint32_t{0})
+    return {};
+  return std::chrono::microseconds{info.tcpi_min_rtt};
+}
+
 bool loss_watch::update(const sample& now) {
   if (findings_ >= findings_min)
     return true;

@@ -41,6 +41,9 @@ private:
   int findings_ = 0;
 };
 
+/// The shortest round trip of the last minutes; zero: the kernel does not say.
+std::chrono::microseconds round_trip_of(int socket);
+
 /// One connection's settings. Each is optional: the connection also works if the kernel lacks it.
 class socket_tuning {
 public:

@@ -158,6 +158,7 @@ void tcp_session::read_more() {
                               return me->fail(failure_of(error));
                             me->reader_.filled(bytes);
                             ++me->reads_;
+                            me->measure_round_trip();
                             me->deliver_all();
                           });
 }
@@ -193,10 +194,31 @@ std::shared_ptr<std::byte> tcp_session::memory_for(const std::string& header, st
 }
 
 void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
+  (outbound ? facts_.bytes_out : facts_.bytes_in).fetch_add(bytes, std::memory_order_relaxed);
   if (events_->transferred)
     events_->transferred(outbound, data, bytes);
   if (tuning_ && events_->carried)
     events_->carried(outbound, bytes);
+}
+
+void tcp_session::count_shared(bool outbound, std::size_t bytes) {
+  facts_.bytes_shared.fetch_add(bytes, std::memory_order_relaxed);
+  if (events_->shared)
+    events_->shared(outbound, bytes);
+}
+
+/// Now and then, because it is a system call.
+void tcp_session::measure_round_trip() {
+  constexpr std::uint32_t reads_between = 256;
+  if (until_measured_-- > 0)
+    return;
+  until_measured_ = reads_between;
+  facts_.round_trip_us = round_trip_of(socket_.native_handle()).count();
+}
+
+link_facts tcp_session::facts() const {
+  return {std::chrono::microseconds{facts_.round_trip_us.load()}, facts_.bytes_in, facts_.bytes_out,
+          facts_.bytes_shared, facts_.shares_memory};
 }
 
 void tcp_session::deliver(arrival seen) {
@@ -286,8 +308,7 @@ void tcp_session::refer(outgoing& out) {
   content.header.insert(0, write_reference(*reference));
   out.prefix =
     write_prefix({frame_kind::reference, static_cast<std::uint32_t>(content.header.size()), 0});
-  if (events_->shared)
-    events_->shared(true, out.lent);
+  count_shared(true, out.lent);
 }
 
 void tcp_session::write_more() {

@@ -78,6 +78,7 @@ public:
   [[nodiscard]] std::size_t unsent_background_bytes() const override {
     return queue_.background_bytes();
   }
+  [[nodiscard]] link_facts facts() const override;
   [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 
@@ -87,6 +88,8 @@ private:
   void deliver_all();
   std::shared_ptr<std::byte> memory_for(const std::string& header, std::size_t bytes);
   void count(bool outbound, bool data, std::size_t bytes);
+  void count_shared(bool outbound, std::size_t bytes);
+  void measure_round_trip();
   void deliver(arrival seen);
   void note_overhead(const arrival& seen);
   void report_overhead();
@@ -138,6 +141,15 @@ private:
   std::optional<socket_tuning> tuning_;
   bool close_after_write_ = false;
   failure close_reason_;
+
+  struct { // link_facts, for other threads
+    std::atomic<std::int64_t> round_trip_us{0};
+    std::atomic<std::uint64_t> bytes_in{0};
+    std::atomic<std::uint64_t> bytes_out{0};
+    std::atomic<std::uint64_t> bytes_shared{0};
+    std::atomic<bool> shares_memory{false};
+  } facts_;
+  std::uint32_t until_measured_ = 0; // reads until the round trip is looked up again
 
   std::atomic<bool> closed_{false};
 };

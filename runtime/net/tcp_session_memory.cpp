@@ -32,6 +32,7 @@ void tcp_session::open_path(unique_fd socket) {
       events->shared_memory(why);
   };
   path_ = host_->make_path(std::move(socket), std::move(told));
+  facts_.shares_memory = path_ != nullptr;
 }
 
 void tcp_session::on_reference(std::string header) {
@@ -51,8 +52,7 @@ void tcp_session::on_reference(std::string header) {
     std::memcpy(own.get(), body.data.get(), body.size);
     body = {std::move(own), body.size};
   }
-  if (events_->shared)
-    events_->shared(false, body.size);
+  count_shared(false, body.size);
   if (handlers_.on_frame)
     handlers_.on_frame({std::move(header), std::move(body)});
 }

@@ -46,6 +46,16 @@ struct link_events {
   std::function<void(std::size_t frames, std::size_t header_bytes)> on_overhead;
 };
 
+/// What a link is and what it has carried so far.
+struct link_facts {
+  /// The shortest round trip of the last minutes, as the kernel measures it; zero: not known.
+  std::chrono::microseconds round_trip{0};
+  std::uint64_t bytes_in = 0; // on the wire
+  std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_shared = 0; // through memory shared with a peer on this host, both ways
+  bool shares_memory = false;
+};
+
 /// An authenticated connection with one peer. Every member is thread-safe.
 class link {
 public:
@@ -89,6 +99,9 @@ public:
   [[nodiscard]] virtual std::size_t unsent_bytes() const { return 0; }
   /// The bytes of queued background bodies that the network has not begun to take. Any thread.
   [[nodiscard]] virtual std::size_t unsent_background_bytes() const { return 0; }
+
+  /// Any thread. A link that measures nothing need not override it.
+  [[nodiscard]] virtual link_facts facts() const { return {}; }
 
   /// Nothing is queued for sending, and no body is partly received. Frames already sent may still
   /// be in flight.

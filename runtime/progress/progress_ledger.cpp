@@ -11,8 +11,9 @@ namespace waggle {
 
 namespace {
 
-constexpr std::uint8_t record_version = 2;
-constexpr std::uint8_t record_version_min = 1; // has no target batch size
+constexpr std::uint8_t record_version = 3;
+constexpr std::uint8_t record_version_min = 1; // has no target batch size; 2 has no vitals
+constexpr std::uint8_t phase_max = 6;          // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
 /// Host names and addresses only: the text ends up in logs and on web pages.
@@ -27,6 +28,29 @@ bool plain_host(std::string_view host) {
 std::uint64_t add_saturated(std::uint64_t a, std::uint64_t b) {
   constexpr auto most = std::numeric_limits<std::uint64_t>::max();
   return a > most - b ? most : a + b;
+}
+
+/// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes.
+void write_vitals(const peer_vitals& vitals, byte_writer& out) {
+  constexpr auto none = std::numeric_limits<float>::quiet_NaN();
+  out.put(vitals.phase.value_or(255))
+    .put(vitals.loss.value_or(none))
+    .put(vitals.pass_seconds.value_or(none));
+}
+
+/// False: out of bounds.
+bool read_vitals(byte_reader& in, peer_vitals& out) {
+  if (auto phase = in.get<std::uint8_t>(); phase <= phase_max)
+    out.phase = phase;
+  auto loss = in.get<float>();
+  auto seconds = in.get<float>();
+  if (std::isinf(loss) || seconds < 0 || seconds > vitals_seconds_max)
+    return false;
+  if (!std::isnan(loss))
+    out.loss = loss;
+  if (!std::isnan(seconds))
+    out.pass_seconds = seconds;
+  return true;
 }
 
 } // namespace
@@ -56,6 +80,7 @@ std::string encode_progress(const progress_report& report) {
     .put(claim.group_size)
     .put(flags)
     .put(claim.target_batch_size);
+  write_vitals(report.vitals, out);
   return out.take();
 }
 
@@ -98,6 +123,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   claim.reduces_only = (flags & 8U) != 0;
   if (version >= 2)
     claim.target_batch_size = in.get<std::uint64_t>();
+  if (version >= 3 && !read_vitals(in, report.vitals))
+    return failure{ec::malformed, "a progress record with vitals out of their bounds"};
   if (!in.ok())
     return failure{ec::malformed, "a progress record without its history"};
   if (claim.auxiliary && claim.reduces_only)
@@ -315,8 +342,8 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   double extrapolated = 0;
   std::map<digest, std::size_t> holders;
   for (const auto* p : valid) {
-    out.peers.push_back(
-      {p->who, p->epoch, p->samples, p->samples_per_second, p->parameters, p->claim, p->time});
+    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters,
+                         p->claim, p->time, p->vitals});
     if (p->claim.auxiliary || p->claim.reduces_only) { // it does not train
       ++out.num_auxiliaries;
       if (p->claim.reduces_only && p->epoch == out.global_epoch && !p->parameters.is_zero())

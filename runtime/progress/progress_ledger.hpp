@@ -34,6 +34,16 @@ struct history_claim {
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
 
+/// What a peer says of its work, for people. Decides nothing: shown as what it says.
+struct peer_vitals {
+  std::optional<std::uint8_t> phase; // trainer_phase; one of a later version counts as not reported
+  std::optional<float> loss;         // finite; smoothed
+  std::optional<float> pass_seconds; // 0 to vitals_seconds_max
+
+  friend bool operator==(const peer_vitals&, const peer_vitals&) = default;
+};
+constexpr float vitals_seconds_max = 1e6;
+
 /// The progress that a peer reports of itself.
 struct progress_report {
   peer_record who;
@@ -43,6 +53,7 @@ struct progress_report {
   swarm_time time{};
   digest parameters; // of the parameters at the beginning of the epoch; zero: not known
   history_claim claim;
+  peer_vitals vitals{};
 
   friend bool operator==(const progress_report&, const progress_report&) = default;
 };
@@ -64,6 +75,7 @@ struct swarm_progress {
     digest parameters;
     history_claim claim;
     swarm_time time{}; // of its report
+    peer_vitals vitals{};
   };
   epoch_id global_epoch;            // E, the newest one: ours, or of a peer that is no client
   std::uint64_t global_samples = 0; // reported at E, including ours

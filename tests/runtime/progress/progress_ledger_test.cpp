@@ -438,5 +438,33 @@ TEST(ProgressRecord, RandomBytesAreRefusedOrReadAndNeverHarm) {
   }
 }
 
+TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
+  auto sent = report(1, 3, 4);
+  sent.vitals = {std::uint8_t{3}, 2.5F, 0.25F};
+  auto read = [&](const std::string& text) { return decode_progress({}, sent.who.id, text); };
+  auto got = read(encode_progress(sent));
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->vitals, sent.vitals);
+  auto silent = sent;
+  silent.vitals = {};
+  EXPECT_EQ(read(encode_progress(silent))->vitals, peer_vitals{});
+  auto of_later = sent;
+  of_later.vitals.phase = 200;
+  EXPECT_EQ(read(encode_progress(of_later))->vitals.phase, std::nullopt);
+  for (auto seconds : {-1.0F, 2 * vitals_seconds_max, std::numeric_limits<float>::infinity()}) {
+    auto lie = sent;
+    lie.vitals.pass_seconds = seconds;
+    EXPECT_FALSE(read(encode_progress(lie)).ok()) << seconds;
+  }
+  auto lie = sent;
+  lie.vitals.loss = -std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(read(encode_progress(lie)).ok());
+  auto earlier = encode_progress(sent);
+  earlier[0] = 2; // its reports end before the vitals
+  ASSERT_TRUE(read(earlier.substr(0, earlier.size() - 9)).ok());
+  EXPECT_EQ(read(earlier.substr(0, earlier.size() - 9))->vitals, peer_vitals{});
+  EXPECT_FALSE(read(encode_progress(sent).substr(0, earlier.size() - 1)).ok());
+}
+
 } // namespace
 } // namespace waggle
