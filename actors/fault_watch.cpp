@@ -50,6 +50,7 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
     if (!excluded)
       continue;
     ctx_.metrics->count_exclusion(to_string(excluded->kind));
+    ctx_.note(watch::excluded{peer, report.round, std::string{to_string(reason)}});
     ctx_.log_caused("excluded members", now, spdlog::level::warn,
                     fmt::format("peer {} stays out of our groups for {:.0f} s: {} in round {}",
                                 short_name(peer), seconds_of(excluded->lasts),

@@ -6,6 +6,7 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/status/event_maker.hpp"
 #include "runtime/status/status_board.hpp"
 #include "runtime/status/status_documents.hpp"
 
@@ -17,8 +18,9 @@ struct refresh_documents {};
 using metrics_exporter_base =
   wired_metrics_exporter_actor::extend<caf::reacts_to<refresh_documents>>::base;
 
-/// Keeps /api/v1/status, /api/v1/peers and /readyz up to date with what the other actors report:
-/// see status_documents.hpp.
+/// Keeps /api/v1/status, /api/v1/peers and /readyz up to date with what the other actors report
+/// (status_documents.hpp), and makes the events of it that they do not note themselves
+/// (event_maker.hpp). Asks nobody.
 class metrics_exporter final : public metrics_exporter_base {
 public:
   /// @param trains a trainer will report; until then the documents say that it starts.
@@ -31,14 +33,23 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  void begin(bool trains);
   void refresh();
   void count(const round_report& report);
+  void watch_round(const round_report& report);
+  void on_connected(const peer_record& peer);
+  void watch_links();
+  void note(const event_maker::events& all) const;
 
   const node_context ctx_;
   const std::shared_ptr<status_board> board_;
   const steady_time began_;
   peer_picture picture_;
   steady_time peers_due_; // when the list of peers is written again
+  event_maker maker_;
+  round_window window_;
+  steady_time links_watched_;
+  std::map<peer_id, net::link_facts> carried_; // at links_watched_
 };
 
 } // namespace waggle

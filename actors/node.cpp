@@ -17,6 +17,7 @@
 #include "actors/moshpit_averager.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/dial_policy.hpp"
@@ -158,16 +159,17 @@ watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock
   };
   auto state = std::make_shared<watching>();
   state->watch = net::clock_watch{{.limits = limits}};
-  return [state, log = ctx.log, budget = ctx.caused_lines, metrics = ctx.metrics,
-          &clock](const peer_id& peer, swarm_clock::duration offset) {
+  return [state, ctx, &clock](const peer_id& peer, swarm_clock::duration offset) {
     std::optional<std::string> sentence;
     {
       std::lock_guard guard{state->mutex};
       sentence = state->watch.compared(peer, offset, clock.now());
-      metrics->set_clock_skew(seconds_of(state->watch.median()));
+      ctx.metrics->set_clock_skew(seconds_of(state->watch.median()));
     }
-    if (sentence)
-      log_within(budget.get(), *log, "clocks", clock.now(), spdlog::level::warn, *sentence);
+    if (!sentence)
+      return;
+    ctx.log_caused("clocks", clock.now(), spdlog::level::warn, *sentence);
+    ctx.note(watch::remark{watch::remark::what::clock, *sentence, 1000 * seconds_of(offset)});
   };
 }
 
@@ -326,6 +328,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.metrics = *metrics;
   ctx.log = dependencies.log;
   ctx.caused_lines = std::make_shared<log_budget>();
+  // The name of this start: the numbers of its events mean nothing after the next one.
+  ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
   ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
@@ -346,7 +350,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
-  out.board = std::make_shared<status_board>(ctx.metrics);
+  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events);
 
   transport_request request{
     ctx.record,

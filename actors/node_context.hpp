@@ -22,6 +22,8 @@
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/link_budget.hpp"
 #include "runtime/net/own_reach.hpp"
+#include "runtime/watch/event_ring.hpp"
+#include "runtime/watch/events.hpp"
 
 namespace waggle {
 
@@ -84,6 +86,8 @@ struct node_context {
   /// The same for encoded parts.
   std::shared_ptr<buffer_pool> encoded_parts;
   round_port_decorator port_decorator; // may be empty
+  /// What has happened, for whoever watches this peer. Null: not kept.
+  std::shared_ptr<event_ring> events;
   /// For copies of states, which may be too large for memory.
   byte_store_factory make_store;
   /// Measures our bandwidth to other machines. Null: not measured.
@@ -111,6 +115,12 @@ struct node_context {
       now.client_mode = true;
     }
     return now;
+  }
+
+  /// Adds an event of this moment.
+  void note(const watch::event& what) const {
+    if (events)
+      events->push(watch::kind_of(what), watch::fields_of(what, record.id, wall->now()));
   }
 
   /// Logs a line that another peer causes, at most so many a minute of each kind.

@@ -39,8 +39,10 @@ node_supervisor::behavior_type node_supervisor::make_behavior() {
 }
 
 caf::result<training_status> node_supervisor::shut_down_all(const shut_down& msg) {
-  if (!stopping_)
+  if (!stopping_) {
     ctx_.log->info("this peer is stopping: {}", msg.why);
+    ctx_.note(watch::stopping{msg.why});
+  }
   auto promise = make_response_promise<training_status>();
   waiting_.push_back(promise);
   begin_shutdown();
@@ -56,9 +58,10 @@ void node_supervisor::on_down(const caf::down_msg& down) {
     return;
   if (is(parts_.exporter) || is(parts_.donor)) {
     bool exporter = is(parts_.exporter);
-    ctx_.metrics->count_actor_restart(exporter ? "metrics-exporter" : "state-donor");
-    ctx_.log->error("{} died and is started again: {}",
-                    exporter ? "metrics-exporter" : "state-donor", to_string(why));
+    auto name = exporter ? "metrics-exporter" : "state-donor";
+    ctx_.metrics->count_actor_restart(name);
+    ctx_.note(watch::remark{watch::remark::what::restart, name});
+    ctx_.log->error("{} died and is started again: {}", name, to_string(why));
     auto pause = milliseconds{100} * (1U << std::min(restarts_++, 8U));
     delayed_send(this, pause, restart_leaf{exporter});
     return;
@@ -67,6 +70,7 @@ void node_supervisor::on_down(const caf::down_msg& down) {
     if (caf::actor_cast<caf::actor_addr>(part) == down.source) {
       ended_because_ = why.code == ec::none ? failure{ec::internal, "it ended unexpectedly"} : why;
       ctx_.log->critical("this peer ends: one of its actors died: {}", to_string(ended_because_));
+      ctx_.note(watch::stopping{"one of its actors died: " + to_string(ended_because_)});
       return begin_shutdown();
     }
 }

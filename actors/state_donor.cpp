@@ -122,7 +122,7 @@ wire::state_header state_donor::offer(state_snapshot made, const peer_id& reader
   std::erase_if(snapshots_,
                 [&](const auto& entry) { return entry.first != content && !is_read(entry.first); });
   snapshots_[content] = {std::move(made), now()};
-  readers_[reader] = {content, host, now(), false, {}};
+  readers_[reader] = {content, host, now(), false, {}, now()};
   make_room(content);
   return header;
 }
@@ -155,7 +155,7 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
   snapshot.used = now();
   auto& its = readers_[reader];
   if (!opened) // or its offer is an old one
-    its = {what.content, host, now(), true, {}};
+    its = {what.content, host, now(), true, {}, now()};
   its.downloads = true;
   auto size = std::min<std::size_t>(config_.chunk_bytes, bytes->size() - begin);
   auto body = bytes->piece(begin, size, *ctx_.encoded_parts);
@@ -169,8 +169,11 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
     its.progressed = now();
   }
   // Chunks are asked for in ascending order: a peer that gets the last one makes room for another.
-  if (begin + size == bytes->size())
+  if (begin + size == bytes->size()) {
+    ctx_.note(watch::state_moved{true, reader, bytes->size(), seconds_of(now() - its.opened),
+                                 snapshot.content.epoch.value(), "complete"});
     readers_.erase(reader);
+  }
   ctx_.metrics->count_state_bytes("out", static_cast<double>(size));
   return outbound_answer{wire::state_chunk{what.index}, *std::move(body)};
 }

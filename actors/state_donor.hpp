@@ -52,6 +52,7 @@ private:
     steady_time progressed;  // its offer, or its last chunk that was new to it
     bool downloads = false;  // it has asked for a chunk
     std::vector<bool> given; // by chunk
+    steady_time opened;
   };
   struct snapshot {
     state_snapshot content;

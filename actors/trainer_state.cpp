@@ -146,7 +146,8 @@ void trainer::on_loaded(const image_loaded& outcome) {
   ++status_.state_downloads;
   status_.last_outcome = "state loaded";
   send(peers_.exporter,
-       state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
+       state_download_ended{
+         true, {}, fetched_bytes_, seconds_of(now() - fetch_began_), last_donor_, outcome.epoch});
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
   auto follows = at_.take_state(outcome.past, outcome.epoch);

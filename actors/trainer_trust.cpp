@@ -65,6 +65,8 @@ void trainer::disbelieve(const std::string& what) {
 
 /// Also in the status, for a while.
 void trainer::show_disbelief(const std::string& what) {
+  if (disbelief_ != what)
+    ctx_.note(watch::remark{watch::remark::what::disbelieved, what});
   disbelief_ = what;
   disbelief_at_ = now();
   show_doubts();

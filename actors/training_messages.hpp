@@ -164,6 +164,8 @@ struct state_download_ended {
   failure why;
   std::uint64_t bytes = 0;
   double seconds = 0;
+  peer_id donor{}; // zero: not known
+  epoch_id epoch{};
 };
 
 } // namespace waggle

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <atomic>
+
 #include "runtime/metrics/metric.hpp"
 
 namespace waggle {
@@ -23,7 +26,14 @@ public:
   }
   void count_dial_error(ec reason) { dial_errors_.at(reason).Increment(); }
   /// Counts a refused inbound connection, handshake, frame or message.
-  void count_refused_input(ec reason) { refused_input_.at(reason).Increment(); }
+  void count_refused_input(ec reason) {
+    refused_input_.at(reason).Increment();
+    refused_so_far_[static_cast<std::size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Since the start, by reason.
+  [[nodiscard]] std::uint64_t refused_so_far(ec reason) const {
+    return refused_so_far_[static_cast<std::size_t>(reason)].load(std::memory_order_relaxed);
+  }
   /// A link is not read for now, because its peer has used up its budget (net::link_budget).
   void count_link_hold() { holds_.at().Increment(); }
   void observe_rtt(double seconds) { rtt_.at().Observe(seconds); }
@@ -61,6 +71,7 @@ private:
   counter<> holds_{in_, "waggle_network_link_holds_total",
                    "Times that a link was not read for a while, because its peer sent more than it "
                    "may make this peer process."};
+  std::array<std::atomic<std::uint64_t>, ec_max + std::size_t{1}> refused_so_far_{};
   histogram<> rtt_{in_, "waggle_network_rtt_seconds",
                    "Round-trip time of pings to connected peers.", rpc_seconds};
 };

@@ -34,6 +34,13 @@ public:
     if (recovery_seconds > 0)
       recovery_seconds_.at().Observe(recovery_seconds);
   }
+  /// Where the time of a round went: together they are its whole time, its search included.
+  void count_round_phases(double search, double contributions, double results, double agreement) {
+    phase_seconds_.at("search").Increment(search);
+    phase_seconds_.at("contributions").Increment(contributions);
+    phase_seconds_.at("results").Increment(results);
+    phase_seconds_.at("agreement").Increment(agreement);
+  }
   void count_part() { parts_.at().Increment(); }
   void count_check(bool right) { checked_parts_.at(right ? "right" : "wrong").Increment(); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
@@ -65,6 +72,11 @@ private:
                         round_seconds, kind_};
   gauge<1> contributors_{in_, "waggle_averaging_contributors", "Contributors of the last round.",
                          kind_};
+  counter<1> phase_seconds_{
+    in_, "waggle_averaging_phase_seconds_total",
+    "Time of rounds by phase: the search for a group; until the last contribution to our parts was "
+    "here; until the result was complete; until it was agreed on.",
+    label{"phase", {"search", "contributions", "results", "agreement"}}};
   counter<> parts_{in_, "waggle_averaging_chunks_total", "Parts that this peer received."};
   histogram<> recovery_seconds_{in_, "waggle_averaging_recovery_duration_seconds",
                                 "From the first failure in a round to its end.", round_seconds};

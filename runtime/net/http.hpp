@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "runtime/core/time.hpp"
+
 namespace waggle::net {
 
 struct http_request {
@@ -10,12 +12,20 @@ struct http_request {
   std::string target; // "/metrics"; includes the query string, if any
   std::string host{}; // the Host header; empty: none
   bool local = true;  // it came over loopback, so from this machine
+  std::string last_event_id{};
+  /// A browser sent it for a page of another origin.
+  bool cross_origin = false;
 };
+
+/// The next bytes of a body without end; empty: there is nothing new yet. Asked at most ten times a
+/// second, only while nothing waits to be sent, on the thread that serves HTTP: must not throw.
+using http_stream = std::function<std::string(steady_time now)>;
 
 struct http_response {
   unsigned status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  http_stream stream{}; // not empty: the body is followed by what it returns, until the client ends
 };
 
 /// Answers plain HTTP on the peers' port. Called on the thread that serves HTTP: must not throw.

@@ -3,6 +3,8 @@
 #include <ctime>
 #include <optional>
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
@@ -33,9 +35,9 @@ std::string remaining_bytes(beast::flat_buffer& buffer) {
 class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                  on_upgrade upgraded, std::function<void()> finished)
+                  on_upgrade upgraded, on_stream streaming, std::function<void()> finished)
     : stream_(std::move(socket)), settings_(std::move(settings)), upgraded_(std::move(upgraded)),
-      finished_(std::move(finished)) {}
+      streaming_(std::move(streaming)), finished_(std::move(finished)) {}
 
   ~http_connection() { finished_(); }
 
@@ -114,7 +116,15 @@ private:
     }
     auto began = std::chrono::steady_clock::now();
     auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
-                            std::string{request[http::field::host]}, from_this_machine()});
+                            std::string{request[http::field::host]}, from_this_machine(),
+                            std::string{request["Last-Event-ID"]}, is_cross_origin(request)});
+    if (reply.stream && !(streaming_ && streaming_())) {
+      count(ec::rate_limited);
+      reply = {429,
+               "text/plain; charset=utf-8",
+               "Enough clients watch this peer already; close one, or ask again later.\n",
+               {}};
+    }
     response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
     out.set(http::field::cache_control, "no-store");
@@ -125,7 +135,24 @@ private:
       settings_->events->http_served(
         std::string{request.target()}, reply.status,
         std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    if (reply.stream)
+      return begin_stream(std::move(out), std::move(reply.stream));
     respond(std::move(out), request.keep_alive(), head);
+  }
+
+  /// Browsers say for which page they ask. Others need not: whoever can open a socket can also
+  /// leave a header out.
+  template <class Request>
+  static bool is_cross_origin(const Request& request) {
+    auto site = request["Sec-Fetch-Site"];
+    if (!site.empty() && site != "same-origin" && site != "none")
+      return true;
+    std::string_view origin{request[http::field::origin].data(),
+                            request[http::field::origin].size()};
+    auto host = request[http::field::host];
+    return !origin.empty()
+           && origin.substr(std::min(origin.find("//") + 2, origin.size()))
+                != std::string_view{host.data(), host.size()};
   }
 
   bool from_this_machine() {
@@ -139,18 +166,21 @@ private:
   http_response answer_to(const http_request& request) {
     constexpr auto text = "text/plain; charset=utf-8";
     if (!settings_->handler)
-      return {404, text, "Nothing is served here.\n"};
+      return {404, text, "Nothing is served here.\n", {}};
     if (!answers_host(request, settings_->own_hosts)) {
       count(ec::not_owner);
-      return {421, text,
+      return {421,
+              text,
               "This peer does not know itself by the name " + host_name(request.host)
-                + ": ask for its address.\n"};
+                + ": ask for its address.\n",
+              {}};
     }
     if (request.target == "/healthz" || request.target == "/readyz")
       return settings_->handler(request);
     if (settings_->answering->in_debt(std::chrono::steady_clock::now())) {
       count(ec::rate_limited);
-      return {429, text, "This peer answers too many requests already; ask again in a second.\n"};
+      return {
+        429, text, "This peer answers too many requests already; ask again in a second.\n", {}};
     }
     auto began = processor_time();
     auto reply = settings_->handler(request);
@@ -179,6 +209,49 @@ private:
                       });
   }
 
+  /// The body ends with the connection.
+  void begin_stream(response out, http_stream body) {
+    body_ = std::move(body);
+    out.set(http::field::server, "waggle");
+    out.keep_alive(false);
+    auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));
+    stream_.expires_after(settings_->timeout);
+    http::async_write(stream_, *head,
+                      [me = shared_from_this(), head](beast::error_code error, std::size_t) {
+                        if (!error || error == http::error::end_of_stream)
+                          me->send_more();
+                      });
+  }
+
+  /// One write is under way at a time, and between two is a pause: that bounds what a client costs.
+  void send_more() {
+    auto now = std::chrono::steady_clock::now();
+    piece_.clear();
+    if (!settings_->answering->in_debt(now)) {
+      auto began = processor_time();
+      piece_ = body_(now);
+      settings_->answering->owe(std::chrono::duration_cast<work>(processor_time() - began));
+    }
+    if (piece_.empty())
+      return pause();
+    stream_.expires_after(settings_->stream_timeout);
+    boost::asio::async_write(stream_, boost::asio::buffer(piece_),
+                             [me = shared_from_this()](beast::error_code error, std::size_t) {
+                               if (!error)
+                                 me->pause();
+                             });
+  }
+
+  void pause() {
+    constexpr auto between_frames = std::chrono::milliseconds{100};
+    stream_.expires_never();
+    pause_.expires_after(between_frames);
+    pause_.async_wait([me = shared_from_this()](beast::error_code error) {
+      if (!error && me->stream_.socket().is_open())
+        me->send_more();
+    });
+  }
+
   void upgrade() {
     auto out =
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
@@ -196,7 +269,11 @@ private:
   beast::tcp_stream stream_;
   std::shared_ptr<const http_settings> settings_;
   on_upgrade upgraded_;
+  on_stream streaming_;
   std::function<void()> finished_;
+  http_stream body_; // of a stream that has begun
+  std::string piece_;
+  boost::asio::steady_timer pause_{stream_.get_executor()};
   beast::flat_buffer buffer_{16_KiB + body_bytes_max};
   std::optional<http::request_parser<http::string_body>> parser_;
 };
@@ -229,9 +306,11 @@ failure upgrade_failure(const beast::error_code& error) {
 } // namespace
 
 std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                                 on_upgrade upgraded, std::function<void()> finished) {
-  auto made = std::make_shared<http_connection>(std::move(socket), std::move(settings),
-                                                std::move(upgraded), std::move(finished));
+                                 on_upgrade upgraded, on_stream streaming,
+                                 std::function<void()> finished) {
+  auto made =
+    std::make_shared<http_connection>(std::move(socket), std::move(settings), std::move(upgraded),
+                                      std::move(streaming), std::move(finished));
   made->read();
   return [weak = std::weak_ptr<http_connection>{made}] {
     if (auto connection = weak.lock())

@@ -23,12 +23,18 @@ struct http_settings {
   http_handler handler;
   std::shared_ptr<const net_events> events;
   milliseconds timeout{10'000};
+  /// A client of a stream that takes nothing for this long is closed. A browser that was stopped
+  /// for a minute finds it open.
+  milliseconds stream_timeout{90'000};
   std::set<std::string> own_hosts; // names of the operator for this peer (http_hosts.hpp)
   /// Time spent on pages that cost something, which are all but the two health pages. Over it they
   /// are refused with status 429, so that a client that asks all the time does not take a core from
   /// the training. A scrape of all metrics takes 1 to 2 ms.
   std::shared_ptr<work_bucket> answering = std::make_shared<work_bucket>(work{250'000});
 };
+
+/// Whether another stream may begin (http_response::stream).
+using on_stream = std::function<bool()>;
 
 /// Takes an upgraded socket and the bytes that followed the request.
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
@@ -38,7 +44,7 @@ using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string 
 /// result closes the connection, if it is still there.
 std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
                                  std::shared_ptr<const http_settings> settings, on_upgrade upgraded,
-                                 std::function<void()> finished);
+                                 on_stream streaming, std::function<void()> finished);
 
 /// Requests the upgrade on a connected socket. `done` gets the socket and the early bytes, or the
 /// reason of the failure. The result closes the connection, if it is still there.

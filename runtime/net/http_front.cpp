@@ -15,6 +15,10 @@ using boost::system::error_code;
 
 namespace {
 
+constexpr std::size_t streams_max = 16;
+constexpr std::ptrdiff_t streams_per_host_max = 4;
+
+
 error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
   acceptor.open(where.protocol(), error);
@@ -130,7 +134,8 @@ void http_front::serve(tcp::socket socket) {
   if (gone)
     return;
   auto id = ++last_;
-  if (auto victim = slots_.add(id, host_key(remote, local))) {
+  auto host = host_key(remote, local);
+  if (auto victim = slots_.add(id, host)) {
     if (settings_->events->refused)
       settings_->events->refused(ec::rate_limited);
     if (auto found = close_.extract(*victim))
@@ -146,11 +151,27 @@ void http_front::serve(tcp::socket socket) {
       if (!error && socket_fd)
         peers_({std::move(socket_fd), local.protocol() == tcp::v6(), std::move(early), accepted});
     };
-  auto closer = serve_http(std::move(socket), settings_, std::move(upgraded), [this, id] {
-    slots_.remove(id);
-    close_.erase(id);
-  });
+  auto closer = serve_http(
+    std::move(socket), settings_, std::move(upgraded),
+    [this, id, host] { return begin_stream(id, host); },
+    [this, id] {
+      slots_.remove(id);
+      streams_.erase(id);
+      close_.erase(id);
+    });
   close_.emplace(id, std::move(closer));
+}
+
+/// Streams last, so a new one is refused when there are enough, and none is closed for it. They do
+/// not take the place of requests.
+bool http_front::begin_stream(connection_slots::number id, const std::string& host) {
+  auto of_host = std::count_if(streams_.begin(), streams_.end(),
+                               [&](const auto& stream) { return stream.second == host; });
+  if (streams_.size() >= streams_max || of_host >= streams_per_host_max)
+    return false;
+  streams_.emplace(id, host);
+  slots_.remove(id);
+  return true;
 }
 
 } // namespace waggle::net

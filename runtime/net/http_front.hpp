@@ -61,9 +61,11 @@ private:
                                boost::asio::io_context& io);
   void accept_next(listener& at);
   void serve(boost::asio::ip::tcp::socket socket);
+  bool begin_stream(connection_slots::number id, const std::string& host);
 
   const std::shared_ptr<const http_settings> settings_;
-  connection_slots slots_;
+  connection_slots slots_;                                          // without the streams
+  std::map<connection_slots::number, std::string> streams_;         // their hosts
   std::map<connection_slots::number, std::function<void()>> close_; // of each connection
   connection_slots::number last_ = 0;
   on_peer peers_;

@@ -4,13 +4,16 @@
 #include <array>
 #include <string_view>
 
+#include "runtime/watch/event_stream.hpp"
+
 namespace waggle {
 
 namespace {
 
 constexpr const char* json_type = "application/json";
-constexpr std::array<std::string_view, 5> routes{"/metrics", "/healthz", "/readyz",
-                                                 "/api/v1/status", "/api/v1/peers"};
+constexpr std::array<std::string_view, 7> routes{
+  "/metrics",      "/healthz",       "/readyz",       "/api/v1/status",
+  "/api/v1/peers", "/api/v1/rounds", "/api/v1/events"};
 
 std::string routes_as_json() {
   std::string out;
@@ -20,7 +23,7 @@ std::string routes_as_json() {
 }
 
 net::http_response json(unsigned status, std::string body) {
-  return {status, json_type, std::move(body)};
+  return {status, json_type, std::move(body), {}};
 }
 
 /// Replaces each value that follows `key`, up to the next quote that is not escaped.
@@ -38,11 +41,23 @@ void replace_values(std::string& text, std::string_view key, const std::string& 
   text = out.append(text, at);
 }
 
+std::string without_line_end(std::string text) {
+  while (text.ends_with('\n'))
+    text.pop_back();
+  return text;
+}
+
 } // namespace
 
-void status_board::show_status(std::string text) {
+void status_board::show_self(std::string text) {
+  std::lock_guard guard{mutex_};
+  self_ = std::move(text);
+}
+
+void status_board::show_status(std::string text, swarm_time now) {
   std::lock_guard guard{mutex_};
   status_ = std::move(text);
+  now_ = now;
 }
 
 void status_board::show_peers(std::string text) {
@@ -64,8 +79,51 @@ std::string status_board::why_not_ready() const {
 net::http_response status_board::answer(const net::http_request& request) const {
   auto reply = page(request);
   if (!request.local && reply.content_type == json_type)
-    replace_values(reply.body, "\"run\":\"", metrics_->run());
+    hide_run(reply.body);
   return reply;
+}
+
+void status_board::hide_run(std::string& json) const {
+  replace_values(json, "\"run\":\"", metrics_->run());
+}
+
+net::http_response status_board::stream(const net::http_request& request) const {
+  if (request.cross_origin)
+    return json(403, "{\"error\":\"events are for pages of this peer\"}\n");
+  net::http_response reply{200, "text/event-stream", {}, {}};
+  if (request.method == "HEAD")
+    return reply;
+  event_stream::documents show{[this] { return snapshot(); }, [this] { return vitals(); }, {}};
+  if (!request.local)
+    show.mask = [this](std::string& text) { hide_run(text); };
+  // The transport, which asks the stream, ends before the board does.
+  reply.stream = [cursor = std::make_shared<event_stream>(events_, std::move(show),
+                                                          request.last_event_id)](steady_time now) {
+    return cursor->next(now);
+  };
+  return reply;
+}
+
+std::string status_board::rounds() const {
+  std::string out = "{\"rounds\":[";
+  auto separator = "";
+  for (const auto& line : events_->newest().rounds) {
+    out.append(separator).append(*line);
+    separator = ",";
+  }
+  return out + "]}\n";
+}
+
+std::string status_board::vitals() const {
+  std::lock_guard guard{mutex_};
+  return "{\"t\":" + std::to_string(watch::unix_ms(now_)) + ",\"status\":"
+         + without_line_end(status_) + ",\"peers\":" + without_line_end(peers_) + "}";
+}
+
+std::string status_board::snapshot() const {
+  std::lock_guard guard{mutex_};
+  return "{\"v\":1,\"now\":" + std::to_string(watch::unix_ms(now_)) + ",\"self\":" + self_
+         + ",\"status\":" + without_line_end(status_) + ",\"peers\":" + without_line_end(peers_);
 }
 
 net::http_response status_board::page(const net::http_request& request) const {
@@ -78,6 +136,10 @@ net::http_response status_board::page(const net::http_request& request) const {
     return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_->text()};
   if (route == "/healthz")
     return {200, "text/plain; charset=utf-8", "alive\n"};
+  if (route == "/api/v1/rounds")
+    return json(200, rounds());
+  if (route == "/api/v1/events")
+    return stream(request);
   std::lock_guard guard{mutex_};
   if (route == "/readyz")
     return {ready_ ? 200U : 503U, "text/plain; charset=utf-8",

@@ -9,6 +9,7 @@
 #include "runtime/core/time.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/watch/event_ring.hpp"
 
 namespace waggle {
 
@@ -17,9 +18,16 @@ namespace waggle {
 /// peer is. Thread-safe.
 class status_board {
 public:
-  explicit status_board(std::shared_ptr<metric_families> metrics) : metrics_(std::move(metrics)) {}
+  /// @param events null: an empty ring of its own.
+  explicit status_board(std::shared_ptr<metric_families> metrics,
+                        std::shared_ptr<event_ring> events = nullptr)
+    : metrics_(std::move(metrics)),
+      events_(events ? std::move(events) : std::make_shared<event_ring>("0")) {}
 
-  void show_status(std::string json);
+  /// Who this peer is: {"peer","run","role","version"}. Shown to those that watch.
+  void show_self(std::string json);
+  /// @param now when it was true.
+  void show_status(std::string json, swarm_time now = {});
   void show_peers(std::string json);
   /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
   /// optional remark.
@@ -43,8 +51,9 @@ public:
     return bytes_shared_.load(std::memory_order_relaxed);
   }
 
-  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405
-  /// with a JSON body (404: with the list of pages). The documents name the run to this machine
+  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers, /api/v1/rounds (the last 64)
+  /// and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405 with a
+  /// JSON body (404: with the list of pages). The documents name the run to this machine
   /// only; others, which have not shown that they know the name, get its tag (run_tag). Metrics
   /// have the tag for everybody: a run that is scraped from several machines must not have two
   /// names.
@@ -52,12 +61,20 @@ public:
 
 private:
   [[nodiscard]] net::http_response page(const net::http_request& request) const;
+  [[nodiscard]] net::http_response stream(const net::http_request& request) const;
+  [[nodiscard]] std::string rounds() const;
+  [[nodiscard]] std::string vitals() const;
+  [[nodiscard]] std::string snapshot() const;
+  void hide_run(std::string& json) const;
 
   std::shared_ptr<metric_families> metrics_;
+  std::shared_ptr<event_ring> events_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};
   mutable std::mutex mutex_;
+  std::string self_ = "{}";
+  swarm_time now_{};
   std::string status_ = "{}\n";
   std::string peers_ = "{\"peers\":[]}\n";
   bool ready_ = false;

@@ -32,6 +32,33 @@ const char* role_of(const swarm_progress::peer& peer) {
   return peer.who.client_mode ? "client" : "node";
 }
 
+/// What is only known of some peers.
+void add_known(json& out, const peer_picture& picture, const swarm_progress::peer& peer,
+               swarm_time now) {
+  const auto& id = peer.who.id;
+  if (auto link = picture.links.find(id); link != picture.links.end()) {
+    const auto& rates = link->second;
+    if (rates.rtt_ms > 0)
+      out["rtt_ms"] = rates.rtt_ms;
+    out["bytes_in_per_s"] = std::round(rates.bytes_in_per_s);
+    out["bytes_out_per_s"] = std::round(rates.bytes_out_per_s);
+    out["link"] = rates.shares_memory ? "shared memory" : "tcp";
+  }
+  if (peer.vitals.phase)
+    out["state"] = to_string(static_cast<trainer_phase>(*peer.vitals.phase));
+  if (peer.vitals.loss && std::isfinite(*peer.vitals.loss))
+    out["loss"] = *peer.vitals.loss;
+  if (peer.vitals.pass_seconds)
+    out["pass_seconds"] = *peer.vitals.pass_seconds;
+  // A peer can claim any time.
+  auto age = seconds_of(difference(now, peer.time));
+  if (age > -3600 && age < 86'400)
+    out["last_seen"] = watch::unix_ms(peer.time);
+  for (const auto& slow : picture.slow.peers)
+    if (slow.peer == id)
+      out["slow"] = {{"cause", to_string(slow.cause)}, {"text", slow.text}};
+}
+
 std::string why_not_joined(const std::optional<dht_status>& dht) {
   if (!dht)
     return "starting";
@@ -104,7 +131,14 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   if (auto links = links_notice(picture); !links.empty())
     notice += (notice.empty() ? "" : "; ") + links;
   doc["notice"] = notice.empty() ? json(nullptr) : json(notice);
-  doc["histories"] = t ? t->histories : 0; // that live peers train
+  json slow = json::array();
+  for (const auto& each : picture.slow.peers)
+    slow.push_back(short_name(each.peer) + " " + std::string{to_string(each.cause)} + ": "
+                   + each.text);
+  if (!picture.slow.cannot_tell.empty())
+    slow.push_back("cannot tell: " + picture.slow.cannot_tell);
+  doc["slow"] = slow.empty() ? json(nullptr) : slow; // who slows the rounds down, and why
+  doc["histories"] = t ? t->histories : 0;           // that live peers train
   doc["differing_peers"] = t ? t->differing_peers : 0;
   doc["first_round_seconds"] =
     t && t->first_round_seconds > 0 ? json(t->first_round_seconds) : json(nullptr);
@@ -120,7 +154,7 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   return doc.dump() + "\n";
 }
 
-std::string peers_document(const peer_picture& picture, const peer_id& self) {
+std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now) {
   json all = json::array();
   for (const auto& peer : picture.run.peers) {
     json addresses = json::array();
@@ -134,8 +168,14 @@ std::string peers_document(const peer_picture& picture, const peer_id& self) {
                    {"self", peer.who.id == self},
                    {"connected", picture.connected.count(peer.who.id) > 0},
                    {"role", role_of(peer)}});
+    add_known(all.back(), picture, peer, now);
   }
-  return json{{"peers", all}}.dump() + "\n";
+  json left = json::array();
+  for (const auto& each : picture.left)
+    left.push_back(
+      {{"peer", to_string(each.peer)}, {"t", watch::unix_ms(each.at)}, {"reason", each.reason}});
+  json doc{{"peers", all}, {"left", left}};
+  return doc.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string why_not_ready(const peer_picture& picture) {

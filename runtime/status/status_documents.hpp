@@ -5,9 +5,19 @@
 #include <string>
 
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/status/event_maker.hpp"
 #include "runtime/status/peer_status.hpp"
+#include "runtime/watch/slow_peers.hpp"
 
 namespace waggle {
+
+/// What a link to a peer does now.
+struct link_rates {
+  double rtt_ms = 0; // 0: not known
+  double bytes_in_per_s = 0;
+  double bytes_out_per_s = 0;
+  bool shares_memory = false;
+};
 
 /// The latest reports of a peer's actors, from which the documents are made.
 struct peer_picture {
@@ -16,6 +26,9 @@ struct peer_picture {
   std::optional<dht_status> dht;           // nothing: the DHT has not reported yet
   swarm_progress run;
   std::set<peer_id> connected;
+  std::map<peer_id, link_rates> links; // of connected peers
+  std::vector<departure> left;         // lately, and not back
+  slow_report slow;
   std::uint64_t rounds_complete = 0;
   std::uint64_t rounds_shrunk = 0;
   std::uint64_t rounds_failed = 0;
@@ -53,8 +66,11 @@ training_status not_started();
 std::string status_document(const peer_picture& picture, const peer_facts& facts);
 
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
-/// "self","connected","role"}]}; "role": node, client or auxiliary.
-std::string peers_document(const peer_picture& picture, const peer_id& self);
+/// "self","connected","role","rtt_ms","bytes_in_per_s","bytes_out_per_s","link","state","loss",
+/// "pass_seconds","last_seen","slow":{"cause","text"}}],"left":[{"peer","t","reason"}]}; "role":
+/// node, client or auxiliary. From "rtt_ms" on, what is not known is absent. "state", "loss" and
+/// "pass_seconds" are what the peer says of itself. "left": in the last ten minutes.
+std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now = {});
 
 /// /readyz: why this peer is not ready; empty: it is. A trainer is ready while it is in step; a
 /// peer without a model once it is part of the run: at once if it has no initial peers, else when

@@ -31,7 +31,8 @@ struct MetricsExporter : testing::Test {
                                                     "run-1a2b3c4d", "ann");
     ctx.log =
       std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
-    board = std::make_shared<status_board>(ctx.metrics);
+    ctx.events = std::make_shared<event_ring>("ab");
+    board = std::make_shared<status_board>(ctx.metrics, ctx.events);
     exporter = system.spawn<metrics_exporter>(ctx, board, false);
     pass(0ms);
   }
@@ -292,6 +293,70 @@ TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {
   EXPECT_EQ(json::parse(get("/api/v1/peers").body)["peers"][0]["connected"], false);
 }
 
+TEST_F(MetricsExporter, APeerThatIsGoneIsListedWithItsReason) {
+  auto ann = identity::from_seed(2);
+  tell(peer_connected{{ann->id(), ann->key(), {{"10.0.0.2", 7700}}, false}});
+  tell(peer_disconnected{ann->id(), {ec::timeout, "silent"}});
+  pass(100ms);
+  auto left = json::parse(get("/api/v1/peers").body)["left"];
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0]["peer"], to_string(ann->id()));
+  EXPECT_EQ(left[0]["reason"], "timeout: silent");
+  std::vector<std::string> types;
+  for (const auto& line : ctx.events->after(0, 1_MiB).lines)
+    types.push_back(json::parse(*line)["type"]);
+  EXPECT_EQ(types, (std::vector<std::string>{"start", "peer_joined", "peer_left"}));
+  tell(peer_connected{{ann->id(), ann->key(), {}, false}});
+  pass(100ms);
+  EXPECT_TRUE(json::parse(get("/api/v1/peers").body)["left"].empty()) << "it is back";
+}
+
+TEST_F(MetricsExporter, ARoundBecomesAnEventWithItsMarksAndAPage) {
+  auto marks = std::make_shared<round_marks>();
+  marks->began = scheduler.clock().now();
+  marks->members.resize(2);
+  marks->members[0].peer = ctx.self->id();
+  marks->members[1].peer = identity::from_seed(2)->id();
+  marks->members[1].contributions = {2ms, 30ms};
+  round_ended event;
+  event.report.outcome = round_outcome::complete;
+  event.report.round.bytes[0] = std::byte{9};
+  event.report.kind = "gradients";
+  event.report.allreduce_seconds = 0.05;
+  event.report.agreement_seconds = 0.005;
+  event.report.marks = marks;
+  tell(event);
+  auto rounds = json::parse(get("/api/v1/rounds").body)["rounds"];
+  ASSERT_EQ(rounds.size(), 1U);
+  EXPECT_EQ(rounds[0]["kind"], "gradients");
+  EXPECT_EQ(rounds[0]["members"][1]["last_ms"], 30);
+  EXPECT_EQ(rounds[0]["members"][0]["self"], true);
+  auto metrics = get("/metrics").body;
+  auto phase = [&](const std::string& name) {
+    auto at = metrics.find("waggle_averaging_phase_seconds_total{phase=\"" + name + "\"");
+    return at == std::string::npos ? -1 : std::stod(metrics.substr(metrics.find("} ", at) + 2));
+  };
+  EXPECT_NEAR(phase("contributions"), 0.03, 1e-9);
+  EXPECT_NEAR(phase("results"), 0.015, 1e-9);
+  EXPECT_NEAR(phase("agreement"), 0.005, 1e-9);
+}
+
+TEST_F(MetricsExporter, AStreamShowsTheRunsTagToStrangersAndNothingToOtherOrigins) {
+  net::http_request request{"GET", "/api/v1/events"};
+  auto local = board->answer(request).stream(steady_time{});
+  EXPECT_NE(local.find("\"run\":\"run\""), std::string::npos) << local;
+  request.local = false;
+  auto strangers = board->answer(request).stream(steady_time{});
+  EXPECT_EQ(strangers.find("\"run\":\"run\""), std::string::npos) << strangers;
+  EXPECT_NE(strangers.find("\"run\":\"run-1a2b3c4d\""), std::string::npos) << strangers;
+  request.cross_origin = true;
+  auto refused = board->answer(request);
+  EXPECT_EQ(refused.status, 403U);
+  EXPECT_FALSE(refused.stream);
+  EXPECT_EQ(get("/api/v1/events", "POST").status, 405U);
+  EXPECT_FALSE(get("/api/v1/events", "HEAD").stream);
+}
+
 TEST_F(MetricsExporter, KeepsTheUptimeOfVirtualTime) {
   for (int i = 0; i < 20; ++i)
     pass(500ms);
@@ -301,7 +366,7 @@ TEST_F(MetricsExporter, KeepsTheUptimeOfVirtualTime) {
 TEST_F(MetricsExporter, RefusesOtherPagesAndMethodsAndNamesTheRoutes) {
   auto missing = get("/nothing");
   EXPECT_EQ(missing.status, 404U);
-  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 5U);
+  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 7U);
   EXPECT_EQ(get("/metrics", "POST").status, 405U);
   EXPECT_TRUE(json::parse(get("/metrics", "POST").body).contains("error"));
   EXPECT_EQ(get("\"").status, 404U);

@@ -1,0 +1,156 @@
+#include "runtime/status/event_maker.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace waggle {
+
+namespace {
+
+constexpr auto epoch_interval = 1s;
+
+bool is_routine(trainer_phase x) {
+  return x == trainer_phase::training || x == trainer_phase::averaging;
+}
+
+watch::remark remark_of(watch::remark::what type, std::string text) {
+  return {type, std::move(text), std::nullopt};
+}
+
+} // namespace
+
+event_maker::events event_maker::on_status(const training_status& now_is, steady_time now) {
+  using what = watch::remark::what;
+  events out;
+  bool first = !last_;
+  auto before = last_.value_or(training_status{});
+  last_ = now_is;
+  if (now_is.phase != before.phase && !(is_routine(now_is.phase) && is_routine(before.phase)))
+    out.push_back(watch::phase_changed{std::string{to_string(before.phase)},
+                                       std::string{to_string(now_is.phase)}, now_is.waiting_for});
+  bool forked = !before.past.branch.is_zero() && !now_is.past.branch.is_zero()
+                && now_is.past.branch != before.past.branch;
+  if (forked)
+    out.push_back(remark_of(what::history, "this peer goes on in history "
+                                             + short_name(now_is.past.branch) + " instead of "
+                                             + short_name(before.past.branch)));
+  if (now_is.provisional != before.provisional)
+    out.push_back(remark_of(what::split, now_is.provisional
+                                           ? "cut off from most of the group, going on without it"
+                                           : "not cut off any more"));
+  if (now_is.histories != before.histories && std::max(now_is.histories, before.histories) > 1)
+    out.push_back(
+      remark_of(what::split, "live peers train " + std::to_string(now_is.histories)
+                               + (now_is.histories == 1 ? " history again" : " histories")));
+  if (now_is.notice != before.notice)
+    out.push_back(
+      remark_of(what::notice, now_is.notice.empty() ? "no notice any more" : now_is.notice));
+  if (first || now_is.epoch < told_epoch_ || forked) { // nothing to compare with
+    told_epoch_ = now_is.epoch;
+    told_samples_ = now_is.samples_used;
+    epoch_told_ = now;
+  } else if (now_is.epoch > told_epoch_ && now - epoch_told_ >= epoch_interval) {
+    watch::epochs_ended ended;
+    ended.epoch = now_is.epoch.value();
+    ended.epochs = now_is.epoch.value() - told_epoch_.value();
+    ended.samples = now_is.samples_used - std::min(told_samples_, now_is.samples_used);
+    if (std::isfinite(now_is.loss) && now_is.steps > 0)
+      ended.loss = now_is.loss;
+    ended.duration_s = seconds_of(now - epoch_told_) / static_cast<double>(ended.epochs);
+    out.push_back(ended);
+    told_epoch_ = now_is.epoch;
+    told_samples_ = now_is.samples_used;
+    epoch_told_ = now;
+  }
+  return out;
+}
+
+bool event_maker::may_tell_of_link(steady_time now) {
+  if (now - link_second_ >= 1s) {
+    link_second_ = now;
+    links_told_ = 0;
+  }
+  if (links_told_ >= links_per_second_max) {
+    ++links_left_out_;
+    return false;
+  }
+  ++links_told_;
+  return true;
+}
+
+event_maker::events event_maker::on_connected(const peer_record& peer, const std::string& link,
+                                              steady_time now) {
+  connected_[peer.id] = now;
+  std::erase_if(left_, [&](const departure& x) { return x.peer == peer.id; });
+  if (!may_tell_of_link(now))
+    return {};
+  return {watch::peer_joined{peer.id,
+                             peer.addresses.empty() ? "" : to_string(peer.addresses.front()),
+                             peer.client_mode ? "client" : "node", link}};
+}
+
+event_maker::events event_maker::on_disconnected(const peer_id& peer, const failure& why,
+                                                 steady_time now, swarm_time wall) {
+  auto since = connected_.find(peer);
+  if (since == connected_.end())
+    return {};
+  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second)};
+  connected_.erase(since);
+  left_.push_front({peer, left.reason, wall, now});
+  if (left_.size() > departures_max)
+    left_.pop_back();
+  if (!may_tell_of_link(now))
+    return {};
+  return {left};
+}
+
+event_maker::events event_maker::on_slow(const slow_report& found) {
+  events out;
+  std::map<peer_id, slow_peer> now_slow;
+  for (const auto& each : found.peers) {
+    auto known = slow_.find(each.peer);
+    if (known == slow_.end() || known->second.cause != each.cause)
+      out.push_back(
+        watch::slow{each.peer, std::string{to_string(each.cause)}, each.text, each.number});
+    now_slow.emplace(each.peer, each);
+  }
+  for (const auto& [peer, was] : slow_)
+    if (!now_slow.contains(peer))
+      out.push_back(
+        watch::slow{peer, {}, "it does not slow the rounds down any more", std::nullopt});
+  slow_ = std::move(now_slow);
+  return out;
+}
+
+event_maker::events event_maker::on_refused(std::span<const std::uint64_t> counts) {
+  refused_.resize(counts.size());
+  std::uint64_t sum = 0;
+  std::uint64_t most = 0;
+  std::size_t reason = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    auto fresh = counts[i] - refused_[i];
+    refused_[i] = counts[i];
+    sum += fresh;
+    if (fresh > most) {
+      most = fresh;
+      reason = i;
+    }
+  }
+  events out;
+  if (sum > 0)
+    out.push_back(watch::refused{
+      sum, std::string{to_string(ec_from_wire(static_cast<std::uint32_t>(reason)))}});
+  if (auto left_out = std::exchange(links_left_out_, 0); left_out > 0)
+    out.push_back(watch::refused{left_out, "too many links that begin and end: not listed"});
+  return out;
+}
+
+std::vector<departure> event_maker::departures(steady_time now) const {
+  std::vector<departure> out;
+  for (const auto& each : left_)
+    if (now - each.when < departures_shown)
+      out.push_back(each);
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/status/peer_status.hpp"
+#include "runtime/watch/events.hpp"
+#include "runtime/watch/slow_peers.hpp"
+
+namespace waggle {
+
+/// A peer that was connected, and why it is not any more.
+struct departure {
+  peer_id peer;
+  std::string reason;
+  swarm_time at{};
+  steady_time when;
+};
+
+/// Makes events of what a peer's actors report: of what has changed since the report before. Others
+/// can connect and leave as often as they like: beyond links_per_second_max such events a second,
+/// only their number is kept. Not thread-safe.
+class event_maker {
+public:
+  using events = std::vector<watch::event>;
+
+  static constexpr std::uint32_t links_per_second_max = 10;
+  static constexpr std::size_t departures_max = 256;
+  static constexpr auto departures_shown = std::chrono::minutes{10};
+
+  events on_status(const training_status& now_is, steady_time now);
+  events on_connected(const peer_record& peer, const std::string& link, steady_time now);
+  events on_disconnected(const peer_id& peer, const failure& why, steady_time now, swarm_time wall);
+  events on_slow(const slow_report& found);
+  /// @param counts of refused input since the start, by code (ec).
+  events on_refused(std::span<const std::uint64_t> counts);
+
+  /// Peers that left in the last ten minutes and are not back, the latest first.
+  [[nodiscard]] std::vector<departure> departures(steady_time now) const;
+
+private:
+  bool may_tell_of_link(steady_time now);
+
+  std::optional<training_status> last_;
+  steady_time epoch_told_{};
+  epoch_id told_epoch_;
+  std::uint64_t told_samples_ = 0;
+  std::map<peer_id, steady_time> connected_; // since when
+  std::deque<departure> left_;               // the latest first
+  steady_time link_second_{};
+  std::uint32_t links_told_ = 0;       // in this second
+  std::uint64_t links_left_out_ = 0;   // since the last refused event
+  std::vector<std::uint64_t> refused_; // by code, told
+  std::map<peer_id, slow_peer> slow_;
+};
+
+} // namespace waggle

@@ -1,0 +1,75 @@
+#include "runtime/watch/event_ring.hpp"
+
+#include <algorithm>
+
+namespace waggle {
+
+void event_ring::keep(std::deque<entry>& in, const entry& what, std::size_t count_max) {
+  in.push_back(what);
+  if (in.size() > count_max)
+    in.pop_front();
+}
+
+void event_ring::push(watch::event_kind kind, std::string_view fields) {
+  std::lock_guard guard{mutex_};
+  auto text = "{\"seq\":" + std::to_string(++last_) + ",";
+  text.append(fields).append("}");
+  entry made{last_, std::make_shared<const std::string>(std::move(text))};
+  bytes_ += made.text->size();
+  ring_.push_back(made);
+  while (bytes_ > bytes_max_ && ring_.size() > 1) {
+    bytes_ -= ring_.front().text->size();
+    ring_.pop_front();
+  }
+  switch (kind) {
+    case watch::event_kind::round:
+      return keep(rounds_, made, rounds_kept);
+    case watch::event_kind::epoch:
+      return keep(epochs_, made, others_kept);
+    case watch::event_kind::other:
+      return keep(others_, made, others_kept);
+  }
+}
+
+event_ring::batch event_ring::after(number seen, std::size_t bytes) const {
+  std::lock_guard guard{mutex_};
+  batch out;
+  out.last = std::min(seen, last_);
+  if (ring_.empty() || seen >= last_)
+    return out;
+  auto first = ring_.front().at;
+  if (seen + 1 < first)
+    out.missed = first - seen - 1;
+  std::size_t sum = 0;
+  for (auto i = std::max(seen + 1, first) - first; i < ring_.size(); ++i) {
+    const auto& next = ring_[i];
+    sum += next.text->size();
+    if (sum > bytes && !out.lines.empty())
+      break;
+    out.lines.push_back(next.text);
+    out.last = next.at;
+  }
+  return out;
+}
+
+event_ring::number event_ring::last() const {
+  std::lock_guard guard{mutex_};
+  return last_;
+}
+
+event_ring::recent event_ring::newest() const {
+  std::lock_guard guard{mutex_};
+  recent out;
+  out.last = last_;
+  for (const auto& each : rounds_)
+    out.rounds.push_back(each.text);
+  std::vector<entry> merged;
+  std::merge(epochs_.begin(), epochs_.end(), others_.begin(), others_.end(),
+             std::back_inserter(merged),
+             [](const entry& a, const entry& b) { return a.at < b.at; });
+  for (const auto& each : merged)
+    out.others.push_back(each.text);
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/watch/events.hpp"
+
+namespace waggle {
+
+/// The last events of this start of the peer, as numbered lines of JSON: `bytes_max` of them, and
+/// beyond that the last few of each kind, for those that begin to watch. Thread-safe.
+class event_ring {
+public:
+  using line = std::shared_ptr<const std::string>;
+  using number = std::uint64_t; // from 1
+
+  static constexpr std::size_t rounds_kept = 64;
+  static constexpr std::size_t others_kept = 100; // epochs as many again
+
+  /// @param start names this start of the peer: the numbers begin anew with each.
+  explicit event_ring(std::string start, std::size_t bytes_max = 1_MiB)
+    : start_(std::move(start)), bytes_max_(bytes_max) {}
+
+  /// @param fields of the line without its number (watch::fields_of).
+  void push(watch::event_kind kind, std::string_view fields);
+
+  struct batch {
+    std::uint64_t missed = 0; // overtaken since: the lines begin with a later one
+    std::vector<line> lines;
+    number last = 0; // continue after this one
+  };
+  /// The lines after `seen`, at least one if there is any, at most `bytes` bytes.
+  [[nodiscard]] batch after(number seen, std::size_t bytes) const;
+
+  [[nodiscard]] const std::string& start() const { return start_; }
+  [[nodiscard]] number last() const;
+
+  struct recent {
+    std::vector<line> rounds; // oldest first
+    std::vector<line> others; // by number
+    number last = 0;
+  };
+  [[nodiscard]] recent newest() const;
+
+private:
+  struct entry {
+    number at;
+    line text;
+  };
+  static void keep(std::deque<entry>& in, const entry& what, std::size_t count_max);
+
+  const std::string start_;
+  const std::size_t bytes_max_;
+  mutable std::mutex mutex_; // guards everything below
+  std::deque<entry> ring_;
+  std::size_t bytes_ = 0;
+  number last_ = 0;
+  std::deque<entry> rounds_;
+  std::deque<entry> epochs_;
+  std::deque<entry> others_;
+};
+
+} // namespace waggle

@@ -1,0 +1,255 @@
+#include "runtime/watch/slow_peers.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace waggle {
+
+namespace {
+
+/// A member has to be late in so many of its rounds; in fewer, but at least pauses_min, it pauses.
+constexpr double most_rounds = 0.7;
+constexpr std::size_t pauses_min = 2;
+constexpr double pause_ms_min = 100;
+constexpr double far_ms_min = 10;
+/// A start may be late by so many round trips: the call for the round, the plan, the first part.
+constexpr double round_trips_of_start = 4;
+constexpr double slower_passes_min = 1.5;
+
+/// What one round says about one member, in milliseconds beyond the median of the others.
+struct excess {
+  double start = 0;  // of its first contribution
+  double send = 0;   // from its first to its last one
+  double reduce = 0; // of its last result, after all contributions
+  double other_send = 0;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1)
+    return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// The median of what the other members have.
+template <class Get>
+double others(const watch::round_ended& round, const peer_id& but, Get get) {
+  std::vector<double> values;
+  for (const auto& m : round.members)
+    if (m.peer != but)
+      if (auto value = get(m))
+        values.push_back(*value);
+  return median(std::move(values));
+}
+
+using member = watch::round_member;
+
+std::optional<double> sending(const member& m) {
+  if (!m.first_ms || !m.last_ms)
+    return std::nullopt;
+  return *m.last_ms - *m.first_ms;
+}
+
+excess excess_of(const watch::round_ended& round, const member& m) {
+  excess out;
+  if (m.first_ms)
+    out.start = *m.first_ms - others(round, m.peer, [](const member& x) { return x.first_ms; });
+  if (auto own = sending(m)) {
+    out.other_send = others(round, m.peer, sending);
+    out.send = *own - out.other_send;
+  }
+  double inputs = 0; // when all contributions were here, and so about then at every reducer
+  for (const auto& x : round.members)
+    inputs = std::max(inputs, x.last_ms.value_or(0));
+  auto lag = [&](const member& x) -> std::optional<double> {
+    if (!x.result_last_ms)
+      return std::nullopt;
+    return std::max(0.0, *x.result_last_ms - inputs);
+  };
+  if (auto own = lag(m))
+    out.reduce = *own - others(round, m.peer, lag);
+  return out;
+}
+
+std::string duration_text(double ms) {
+  char text[32];
+  if (ms >= 1000)
+    std::snprintf(text, sizeof text, "%.1f s", ms / 1000);
+  else
+    std::snprintf(text, sizeof text, ms >= 10 ? "%.0f ms" : "%.1f ms", ms);
+  return text;
+}
+
+double median_of(const std::vector<excess>& all, double excess::*field) {
+  std::vector<double> values;
+  for (const auto& each : all)
+    values.push_back(each.*field);
+  return median(std::move(values));
+}
+
+/// The median pass of the others; 0: nobody says.
+double other_passes(const std::map<peer_id, double>& pass_seconds, const peer_id& but) {
+  std::vector<double> values;
+  for (const auto& [peer, seconds] : pass_seconds)
+    if (peer != but)
+      values.push_back(seconds);
+  return median(std::move(values));
+}
+
+struct judged {
+  slow_peer who;
+  double cost = 0; // milliseconds a round
+};
+
+struct evidence_of_member {
+  std::vector<excess> rounds;
+  std::vector<double> trips; // round trips, ms
+};
+
+std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen, double threshold,
+                            double other_trip, const std::map<peer_id, double>& pass_seconds) {
+  const auto& all = seen.rounds;
+  if (all.size() < slow_rounds_min)
+    return std::nullopt;
+  auto cost = [](const excess& x) {
+    return std::max(0.0, x.start) + std::max(0.0, x.send) + std::max(0.0, x.reduce);
+  };
+  std::vector<double> costs;
+  for (const auto& each : all)
+    costs.push_back(cost(each));
+  auto over = [&](double limit) {
+    return static_cast<std::size_t>(
+      std::count_if(costs.begin(), costs.end(), [&](double x) { return x > limit; }));
+  };
+  bool always =
+    static_cast<double>(over(threshold)) >= most_rounds * static_cast<double>(all.size());
+  auto typical = median(costs);
+  if (!always) {
+    auto pause = std::max({pause_ms_min, threshold, 5 * typical});
+    auto pauses = over(pause);
+    if (pauses < pauses_min)
+      return std::nullopt;
+    std::erase_if(costs, [&](double x) { return x <= pause; });
+    auto lost = median(costs);
+    return judged{{peer, slow_cause::pauses, lost,
+                   "it was " + duration_text(lost) + " late in " + std::to_string(pauses)
+                     + " of the last " + std::to_string(all.size())
+                     + " rounds, and in time otherwise"},
+                  lost * static_cast<double>(pauses) / static_cast<double>(all.size())};
+  }
+  auto start = median_of(all, &excess::start);
+  auto send = median_of(all, &excess::send);
+  auto reduce = median_of(all, &excess::reduce);
+  auto found = [&](slow_cause cause, double number, std::string text) {
+    return judged{{peer, cause, number, std::move(text)}, typical};
+  };
+  auto trip = median(seen.trips);
+  if (trip >= far_ms_min && trip >= 2 * other_trip
+      && std::max({start, send, reduce}) <= round_trips_of_start * trip)
+    return found(slow_cause::far, trip,
+                 "the round trip to it takes " + duration_text(trip) + ", and rounds wait for it");
+  if (send >= start && send >= reduce / 2) {
+    auto usual = median_of(all, &excess::other_send);
+    return found(slow_cause::sends_slowly, send + usual,
+                 "its contribution takes " + duration_text(send + usual)
+                   + " to arrive, those of the others " + duration_text(usual));
+  }
+  if (reduce > start)
+    return found(slow_cause::reduces_slowly, reduce,
+                 "its sums come " + duration_text(reduce) + " after those of the others");
+  auto known = pass_seconds.find(peer);
+  auto usual = other_passes(pass_seconds, peer);
+  if (known != pass_seconds.end() && usual > 0 && known->second >= slower_passes_min * usual)
+    return found(slow_cause::passes, 1000 * known->second,
+                 "its passes take " + duration_text(1000 * known->second) + ", those of the others "
+                   + duration_text(1000 * usual));
+  return found(slow_cause::starts_late, start,
+               "it starts " + duration_text(start) + " after the others");
+}
+
+} // namespace
+
+std::string_view to_string(slow_cause x) {
+  switch (x) {
+    case slow_cause::passes:
+      return "passes";
+    case slow_cause::starts_late:
+      return "starts late";
+    case slow_cause::sends_slowly:
+      return "sends slowly";
+    case slow_cause::reduces_slowly:
+      return "reduces slowly";
+    case slow_cause::far:
+      return "far";
+    case slow_cause::pauses:
+      return "pauses";
+  }
+  return "unknown";
+}
+
+void round_window::add(watch::round_ended round, steady_time now) {
+  if (round.outcome == "failed" || round.members.size() < 2)
+    return;
+  if (slot_ && now - *slot_ < apart) {
+    if (round.duration_ms > rounds_.back().duration_ms)
+      rounds_.back() = std::move(round);
+    return;
+  }
+  slot_ = now;
+  rounds_.push_back(std::move(round));
+  if (rounds_.size() > count)
+    rounds_.pop_front();
+}
+
+slow_report find_slow(const std::deque<watch::round_ended>& rounds,
+                      const std::map<peer_id, double>& pass_seconds) {
+  slow_report out;
+  if (rounds.size() < slow_rounds_min)
+    return out;
+  const auto& newest = rounds.back();
+  std::set<peer_id> present;
+  bool reduces = false;
+  for (const auto& m : newest.members) {
+    present.insert(m.peer);
+    reduces = reduces || (m.self && m.reduces);
+  }
+  if (!reduces) {
+    out.cannot_tell = "this peer reduces nothing, so it does not see when the others contribute";
+    return out;
+  }
+  std::vector<double> durations;
+  std::map<peer_id, evidence_of_member> seen;
+  for (const auto& round : rounds) {
+    durations.push_back(round.duration_ms);
+    for (const auto& m : round.members) {
+      if (m.self || !present.contains(m.peer))
+        continue;
+      auto& its = seen[m.peer];
+      its.rounds.push_back(excess_of(round, m));
+      if (m.rtt_ms)
+        its.trips.push_back(*m.rtt_ms);
+    }
+  }
+  auto threshold = std::max(slow_ms_min, slow_share_min * median(durations));
+  std::vector<judged> found;
+  for (const auto& [peer, its] : seen) {
+    std::vector<double> trips;
+    for (const auto& [other, evidence] : seen)
+      if (other != peer && !evidence.trips.empty())
+        trips.push_back(median(evidence.trips));
+    if (auto verdict = judge(peer, its, threshold, median(std::move(trips)), pass_seconds))
+      found.push_back(std::move(*verdict));
+  }
+  std::sort(found.begin(), found.end(),
+            [](const judged& a, const judged& b) { return a.cost > b.cost; });
+  for (auto& each : found)
+    if (out.peers.size() < slow_peers_max)
+      out.peers.push_back(std::move(each.who));
+  return out;
+}
+
+} // namespace waggle

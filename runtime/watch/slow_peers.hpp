@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/watch/events.hpp"
+
+namespace waggle {
+
+/// Why a member of our rounds makes the others wait.
+enum class slow_cause : std::uint8_t {
+  passes,         // its passes take longer than those of the others, so it starts late
+  starts_late,    // its first contribution is late, for another reason
+  sends_slowly,   // from its first to its last contribution takes longer
+  reduces_slowly, // its sums come late, after contributions that were in time
+  far,            // the round trip to it explains it
+  pauses,         // it is late now and then, and in time otherwise
+};
+std::string_view to_string(slow_cause x);
+
+struct slow_peer {
+  peer_id peer;
+  slow_cause cause = slow_cause::starts_late;
+  double number = 0; // milliseconds that it costs, or what the text names
+  std::string text;  // "its passes take 2.1 s, those of the others 0.2 s"
+};
+
+struct slow_report {
+  std::vector<slow_peer> peers; // the one that costs most first
+  /// Not empty: why this peer cannot tell.
+  std::string cannot_tell;
+};
+
+/// The last rounds by which peers are judged: `count` of them. Of rounds that follow each other
+/// fast the slowest of each half second, so that they show what happens now and then. Not
+/// thread-safe.
+class round_window {
+public:
+  static constexpr std::size_t count = 16;
+  static constexpr auto apart = milliseconds{500};
+
+  void add(watch::round_ended round, steady_time now);
+  [[nodiscard]] const std::deque<watch::round_ended>& rounds() const { return rounds_; }
+
+private:
+  std::deque<watch::round_ended> rounds_;
+  std::optional<steady_time> slot_; // of the last one
+};
+
+/// Who slows these rounds down, and why: at most `slow_peers_max`. Nobody before slow_rounds_min
+/// rounds, nor for less than a fifth of a round's median duration, nor for less than slow_ms_min,
+/// which is what a busy machine's scheduler takes.
+/// @param pass_seconds of the members that say how long their passes take.
+slow_report find_slow(const std::deque<watch::round_ended>& rounds,
+                      const std::map<peer_id, double>& pass_seconds);
+
+constexpr std::size_t slow_peers_max = 2;
+constexpr std::size_t slow_rounds_min = 4;
+constexpr double slow_share_min = 0.2;
+constexpr double slow_ms_min = 10;
+
+} // namespace waggle

@@ -1,0 +1,126 @@
+#include <atomic>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/net/http_front.hpp"
+#include "tests/runtime/net/test_peers.hpp"
+
+namespace waggle::net {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+/// Serves a stream that counts, under /api/v1/events.
+struct HttpStream : testing::Test {
+  HttpStream() {
+    http_settings settings;
+    settings.handler = [this](const http_request& request) {
+      http_response reply{200, "text/event-stream", {}, {}};
+      if (request.cross_origin)
+        return http_response{403, "text/plain", "cross", {}};
+      if (request.target != "/api/v1/events")
+        return http_response{200, "text/plain", "page", {}};
+      reply.stream = [this, id = request.last_event_id, n = 0](steady_time) mutable {
+        ++asked;
+        return n == items ? std::string{} : id + "#" + std::to_string(n++) + "\n";
+      };
+      return reply;
+    };
+    settings.events = std::make_shared<net_events>();
+    front = std::make_unique<http_front>(std::make_shared<const http_settings>(std::move(settings)),
+                                         connection_slots::limits{64, 64});
+    auto bound = front->listen({"127.0.0.1", 0}, {});
+    EXPECT_TRUE(bound.ok());
+    where = *bound;
+  }
+
+  static std::string request(const std::string& headers = "") {
+    return "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + "\r\n";
+  }
+  /// What arrives until `end` is part of it.
+  static std::string read_until(raw_client& client, const std::string& end) {
+    std::string out;
+    boost::system::error_code error;
+    asio::read_until(client.socket, asio::dynamic_buffer(out), end, error);
+    return out;
+  }
+
+  std::atomic<int> items{2};
+  std::atomic<int> asked{0};
+  endpoint where;
+  std::unique_ptr<http_front> front; // last: its thread uses the others
+};
+
+TEST_F(HttpStream, SendsWhatThereIsAndGoesOn) {
+  raw_client client{where};
+  client.write(request("Last-Event-ID: x-7\r\n"));
+  auto text = read_until(client, "x-7#1\n");
+  EXPECT_THAT(text, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(text, HasSubstr("Content-Type: text/event-stream"));
+  EXPECT_THAT(text, HasSubstr("Cache-Control: no-store"));
+  EXPECT_THAT(text, Not(HasSubstr("Content-Length")));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\nx-7#0\n"));
+  items = 3;
+  EXPECT_THAT(read_until(client, "x-7#2\n"), HasSubstr("x-7#2\n"));
+}
+
+TEST_F(HttpStream, PagesOfOtherOriginsGetNone) {
+  for (const auto* header : {"Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n",
+                             "Origin: http://evil.example\r\n", "Origin: null\r\n"}) {
+    raw_client client{where};
+    client.write(request(header));
+    EXPECT_THAT(read_until(client, "cross"), StartsWith("HTTP/1.1 403")) << header;
+  }
+  for (const auto* header : {"Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n",
+                             "Origin: http://127.0.0.1\r\n"}) {
+    raw_client client{where};
+    client.write(request(header));
+    EXPECT_THAT(read_until(client, "#1\n"), StartsWith("HTTP/1.1 200")) << header;
+  }
+}
+
+TEST_F(HttpStream, AHostHasFourAndAPlaceIsFreeAgainWhenOneEnds) {
+  std::vector<std::unique_ptr<raw_client>> open;
+  for (int i = 0; i < 4; ++i) {
+    open.push_back(std::make_unique<raw_client>(where));
+    open.back()->write(request());
+    EXPECT_THAT(read_until(*open.back(), "#1\n"), StartsWith("HTTP/1.1 200"));
+  }
+  raw_client fifth{where};
+  fifth.write(request());
+  EXPECT_THAT(read_until(fifth, "later"), StartsWith("HTTP/1.1 429"));
+  open.pop_back(); // the peer sees it when it sends the next item
+  std::string answer;
+  for (auto end = std::chrono::steady_clock::now() + 20s;
+       !answer.starts_with("HTTP/1.1 200") && std::chrono::steady_clock::now() < end;) {
+    ++items;
+    raw_client again{where};
+    again.write(request("Connection: close\r\n"));
+    answer = read_until(again, "\r\n\r\n");
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpStream, AClientThatDoesNotReadIsNotAskedFor) {
+  raw_client idle{where};
+  idle.write(request());
+  (void)read_until(idle, "#1\n");
+  raw_client page{where};
+  page.write("GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(page.read_all(), HasSubstr("page")) << "others are answered meanwhile";
+  EXPECT_GE(asked, 2);
+}
+
+TEST_F(HttpStream, EndsWithThePeer) {
+  raw_client client{where};
+  client.write(request());
+  (void)read_until(client, "#1\n");
+  front.reset();
+  EXPECT_EQ(client.read_all(), "");
+}
+
+} // namespace
+} // namespace waggle::net

@@ -1,0 +1,132 @@
+#include "runtime/status/event_maker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr steady_time t0{1h};
+
+peer_record peer(int n) {
+  peer_record out;
+  out.id.bytes[0] = std::byte(n);
+  out.id.bytes[1] = std::byte(n / 256);
+  out.addresses = {{"10.0.0.1", 7700}};
+  return out;
+}
+
+training_status at(trainer_phase phase, std::uint64_t epoch) {
+  training_status s;
+  s.phase = phase;
+  s.epoch = epoch_id{epoch};
+  return s;
+}
+
+TEST(EventMaker, TellsOfPhasesButNotOfTheRoutineOnes) {
+  event_maker maker;
+  auto first = maker.on_status(at(trainer_phase::joining, 0), t0);
+  ASSERT_THAT(first, SizeIs(1));
+  const auto& joined = std::get<watch::phase_changed>(first[0]);
+  EXPECT_EQ(joined.from, "starting");
+  EXPECT_EQ(joined.to, "joining");
+  EXPECT_THAT(maker.on_status(at(trainer_phase::training, 0), t0), SizeIs(1));
+  EXPECT_THAT(maker.on_status(at(trainer_phase::averaging, 0), t0), IsEmpty());
+  EXPECT_THAT(maker.on_status(at(trainer_phase::training, 0), t0), IsEmpty());
+}
+
+TEST(EventMaker, TellsOfEpochsOnceASecond) {
+  event_maker maker;
+  (void)maker.on_status(at(trainer_phase::training, 7), t0);
+  auto s = at(trainer_phase::training, 8);
+  s.samples_used = 64;
+  s.loss = 2.5;
+  s.steps = 3;
+  EXPECT_THAT(maker.on_status(s, t0 + 100ms), IsEmpty());
+  s.epoch = epoch_id{11};
+  auto events = maker.on_status(s, t0 + 2s);
+  ASSERT_THAT(events, SizeIs(1));
+  const auto& ended = std::get<watch::epochs_ended>(events[0]);
+  EXPECT_EQ(ended.epoch, 11U);
+  EXPECT_EQ(ended.epochs, 4U);
+  EXPECT_EQ(ended.samples, 64U);
+  EXPECT_EQ(ended.loss, 2.5);
+  EXPECT_EQ(ended.duration_s, 0.5);
+  EXPECT_THAT(maker.on_status(s, t0 + 9s), IsEmpty());
+}
+
+TEST(EventMaker, TellsOfNoticesAndSplitsWhenTheyChange) {
+  event_maker maker;
+  auto s = at(trainer_phase::training, 0);
+  (void)maker.on_status(s, t0);
+  s.notice = "raise X";
+  s.histories = 2;
+  auto events = maker.on_status(s, t0);
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(std::get<watch::remark>(events[0]).text, "live peers train 2 histories");
+  EXPECT_EQ(std::get<watch::remark>(events[1]).text, "raise X");
+  EXPECT_THAT(maker.on_status(s, t0), IsEmpty());
+}
+
+TEST(EventMaker, RemembersWhoLeftForTenMinutesOrUntilItIsBack) {
+  event_maker maker;
+  EXPECT_THAT(maker.on_disconnected(peer(1).id, {ec::timeout, {}}, t0, {}), IsEmpty());
+  EXPECT_THAT(maker.on_connected(peer(1), "tcp", t0), SizeIs(1));
+  (void)maker.on_connected(peer(2), "tcp", t0);
+  auto events = maker.on_disconnected(peer(1).id, {ec::timeout, "silent"}, t0 + 5s, {});
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(std::get<watch::peer_left>(events[0]).after_s, 5);
+  EXPECT_EQ(std::get<watch::peer_left>(events[0]).reason, "timeout: silent");
+  (void)maker.on_disconnected(peer(2).id, {ec::peer_lost, {}}, t0 + 6s, {});
+  ASSERT_THAT(maker.departures(t0 + 7s), SizeIs(2));
+  EXPECT_EQ(maker.departures(t0 + 7s).front().peer, peer(2).id);
+  (void)maker.on_connected(peer(2), "tcp", t0 + 8s);
+  EXPECT_THAT(maker.departures(t0 + 8s), SizeIs(1));
+  EXPECT_THAT(maker.departures(t0 + 5s + 10min), IsEmpty());
+}
+
+TEST(EventMaker, PeersThatComeAndGoAllTheTimeAreCountedNotListed) {
+  event_maker maker;
+  std::size_t told = 0;
+  for (int i = 0; i < 500; ++i) {
+    told += maker.on_connected(peer(i), "tcp", t0).size();
+    told += maker.on_disconnected(peer(i).id, {ec::peer_lost, {}}, t0, {}).size();
+  }
+  EXPECT_EQ(told, event_maker::links_per_second_max);
+  EXPECT_THAT(maker.departures(t0), SizeIs(event_maker::departures_max));
+  auto refused = maker.on_refused(std::array<std::uint64_t, 2>{});
+  ASSERT_THAT(refused, SizeIs(1));
+  EXPECT_EQ(std::get<watch::refused>(refused[0]).count, 1000 - told);
+  EXPECT_THAT(maker.on_connected(peer(1), "tcp", t0 + 1s), SizeIs(1));
+}
+
+TEST(EventMaker, CountsWhatWasRefusedSinceTheLastTime) {
+  event_maker maker;
+  std::array<std::uint64_t, 9> counts{};
+  EXPECT_THAT(maker.on_refused(counts), IsEmpty());
+  counts[static_cast<std::size_t>(ec::timeout)] = 2;
+  counts[static_cast<std::size_t>(ec::malformed)] = 5;
+  auto events = maker.on_refused(counts);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(std::get<watch::refused>(events[0]).count, 7U);
+  EXPECT_EQ(std::get<watch::refused>(events[0]).reason, "malformed");
+  EXPECT_THAT(maker.on_refused(counts), IsEmpty());
+}
+
+TEST(EventMaker, TellsOfASlowPeerWhenTheCauseChanges) {
+  event_maker maker;
+  slow_report found;
+  found.peers = {{peer(1).id, slow_cause::passes, 2, "long"}};
+  EXPECT_THAT(maker.on_slow(found), SizeIs(1));
+  found.peers[0].text = "longer";
+  EXPECT_THAT(maker.on_slow(found), IsEmpty());
+  found.peers[0].cause = slow_cause::far;
+  EXPECT_EQ(std::get<watch::slow>(maker.on_slow(found).at(0)).cause, "far");
+  EXPECT_EQ(std::get<watch::slow>(maker.on_slow({}).at(0)).cause, "");
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,79 @@
+#include "runtime/watch/events.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace waggle::watch {
+namespace {
+
+using json = nlohmann::json;
+
+peer_id peer(int n) {
+  peer_id id;
+  id.bytes[0] = std::byte(n);
+  return id;
+}
+
+json line(const event& what) {
+  auto text = "{" + fields_of(what, peer(1), swarm_time_from(1'700'000'000'123'456'789)) + "}";
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  return json::parse(text);
+}
+
+TEST(Events, ALineHasItsTimeItsTypeAndItsWriter) {
+  auto made = line(stopping{"a signal"});
+  EXPECT_EQ(made["t"], 1'700'000'000'123);
+  EXPECT_EQ(made["type"], "stop");
+  EXPECT_EQ(made["peer"], to_string(peer(1)));
+  EXPECT_EQ(made["reason"], "a signal");
+}
+
+TEST(Events, TextFromOthersStaysText) {
+  auto made = line(peer_left{peer(2), "</script>\"\\\x1b[31m\n\r\xff\xfe", 1});
+  EXPECT_EQ(made["reason"], "</script>\"\\\x1b[31m\n\r\uFFFD\uFFFD");
+  auto cut = line(peer_left{peer(2), std::string(8192, '"'), 1});
+  EXPECT_LE(cut["reason"].get<std::string>().size(), text_bytes_max + 3);
+  auto amid = std::string(text_bytes_max - 1, 'x') + "é"; // the cut leaves half of it
+  EXPECT_NO_THROW(line(peer_left{peer(2), amid + amid, 1}));
+}
+
+TEST(Events, NumbersThatAreNotKnownAreAbsent) {
+  epochs_ended ended;
+  ended.loss = std::numeric_limits<double>::quiet_NaN();
+  ended.duration_s = std::numeric_limits<double>::infinity();
+  auto made = line(ended);
+  EXPECT_FALSE(made.contains("loss"));
+  EXPECT_FALSE(made.contains("duration_s"));
+  round_ended round;
+  round.members.push_back({peer(3)});
+  made = line(round);
+  EXPECT_FALSE(made["members"][0].contains("first_ms"));
+  EXPECT_FALSE(made["members"][0].contains("rtt_ms"));
+  EXPECT_FALSE(made.contains("reason"));
+}
+
+TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
+  round_ended round;
+  round.began = 7;
+  round.duration_ms = 12.34567;
+  round_member m{peer(3)};
+  m.contributed = true;
+  m.first_ms = 1.5;
+  m.last_ms = 2;
+  m.samples = 64;
+  m.bytes_in = 9;
+  round.members.push_back(m);
+  auto made = line(round);
+  EXPECT_EQ(made["type"], "round");
+  EXPECT_EQ(made["duration_ms"], 12.346);
+  EXPECT_EQ(made["members"][0]["peer"], to_string(peer(3)));
+  EXPECT_EQ(made["members"][0]["first_ms"], 1.5);
+  EXPECT_EQ(made["members"][0]["samples"], 64);
+  EXPECT_EQ(made["members"][0]["bytes_in"], 9);
+  EXPECT_EQ(kind_of(event{round}), event_kind::round);
+}
+
+} // namespace
+} // namespace waggle::watch

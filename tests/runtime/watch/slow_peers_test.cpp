@@ -1,0 +1,201 @@
+#include "runtime/watch/slow_peers.hpp"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+peer_id peer(std::size_t n) {
+  peer_id id;
+  id.bytes[0] = std::byte(n);
+  return id;
+}
+
+/// Rounds of four members as member 0 sees them: healthy, unless `plant` changes a member.
+std::deque<watch::round_ended> rounds(
+  std::size_t count,
+  const std::function<void(std::size_t round, std::vector<watch::round_member>&)>& plant = {}) {
+  std::deque<watch::round_ended> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    watch::round_ended round;
+    round.outcome = "complete";
+    auto jitter = static_cast<double>(i % 3);
+    for (std::size_t n = 0; n < 4; ++n) {
+      watch::round_member m{peer(n), n == 0, true, true};
+      m.first_ms = 1 + jitter;
+      m.last_ms = 20 + jitter + static_cast<double>(n);
+      m.result_first_ms = 26 + jitter;
+      m.result_last_ms = 40 + jitter - static_cast<double>(n);
+      if (n > 0)
+        m.rtt_ms = 0.5;
+      round.members.push_back(m);
+    }
+    if (plant)
+      plant(i, round.members);
+    for (const auto& m : round.members)
+      round.duration_ms =
+        std::max({round.duration_ms, m.last_ms.value_or(0), m.result_last_ms.value_or(0)});
+    out.push_back(std::move(round));
+  }
+  return out;
+}
+
+/// Member 2 is late by `ms` from its first contribution on, and everybody's results with it.
+void delay_start(std::vector<watch::round_member>& members, double ms) {
+  *members[2].first_ms += ms;
+  *members[2].last_ms += ms;
+  for (auto& m : members) {
+    *m.result_first_ms += ms;
+    *m.result_last_ms += ms;
+  }
+}
+
+slow_peer only(const slow_report& report) {
+  EXPECT_THAT(report.peers, SizeIs(1));
+  EXPECT_EQ(report.cannot_tell, "");
+  return report.peers.empty() ? slow_peer{} : report.peers.front();
+}
+
+TEST(SlowPeers, NamesNobodyInHealthyRounds) {
+  EXPECT_THAT(find_slow(rounds(16), {}).peers, IsEmpty());
+  auto fast = rounds(16);
+  for (auto& round : fast) // of a fast network: large shares, but no times
+    for (auto& m : round.members)
+      for (auto field : {&watch::round_member::first_ms, &watch::round_member::last_ms,
+                         &watch::round_member::result_last_ms})
+        m.*field = *(m.*field) / 10;
+  EXPECT_THAT(find_slow(fast, {}).peers, IsEmpty());
+}
+
+TEST(SlowPeers, NamesNobodyBeforeFourRoundsOrForLessThanAFifth) {
+  auto late = [](double ms) {
+    return [ms](std::size_t, auto& members) { delay_start(members, ms); };
+  };
+  EXPECT_THAT(find_slow(rounds(3, late(300)), {}).peers, IsEmpty());
+  EXPECT_EQ(only(find_slow(rounds(4, late(300)), {})).peer, peer(2));
+  EXPECT_THAT(find_slow(rounds(16, late(8)), {}).peers, IsEmpty());
+}
+
+TEST(SlowPeers, TellsLongPassesFromALateStart) {
+  auto late = rounds(16, [](std::size_t, auto& members) { delay_start(members, 400); });
+  auto found = only(find_slow(late, {}));
+  EXPECT_EQ(found.cause, slow_cause::starts_late);
+  EXPECT_NEAR(found.number, 400, 1);
+  EXPECT_EQ(found.text, "it starts 400 ms after the others");
+  found = only(find_slow(late, {{peer(0), 0.2}, {peer(1), 0.25}, {peer(2), 2.1}, {peer(3), 0.2}}));
+  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.cause, slow_cause::passes);
+  EXPECT_EQ(found.text, "its passes take 2.1 s, those of the others 200 ms");
+  EXPECT_EQ(only(find_slow(late, {{peer(0), 0.2}, {peer(2), 0.21}})).cause,
+            slow_cause::starts_late);
+}
+
+TEST(SlowPeers, FindsTheOneThatSendsSlowly) {
+  auto found = only(find_slow(rounds(16,
+                                     [](std::size_t, auto& members) {
+                                       *members[3].last_ms += 900;
+                                       for (auto& m : members) {
+                                         *m.result_first_ms += 900;
+                                         *m.result_last_ms += 900;
+                                       }
+                                       *members[3].result_last_ms += 800; // by the same uplink
+                                     }),
+                              {}));
+  EXPECT_EQ(found.peer, peer(3));
+  EXPECT_EQ(found.cause, slow_cause::sends_slowly);
+  EXPECT_THAT(found.text, HasSubstr("those of the others"));
+}
+
+TEST(SlowPeers, FindsTheOneThatReducesSlowly) {
+  auto found = only(find_slow(
+    rounds(16, [](std::size_t, auto& members) { *members[1].result_last_ms += 200; }), {}));
+  EXPECT_EQ(found.peer, peer(1));
+  EXPECT_EQ(found.cause, slow_cause::reduces_slowly);
+  EXPECT_NEAR(found.number, 200, 5);
+}
+
+TEST(SlowPeers, FindsTheOneThatIsFar) {
+  auto found = only(find_slow(rounds(16,
+                                     [](std::size_t, auto& members) {
+                                       delay_start(members, 120);
+                                       *members[2].result_last_ms += 80;
+                                       members[2].rtt_ms = 80;
+                                     }),
+                              {}));
+  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.cause, slow_cause::far);
+  EXPECT_EQ(found.number, 80);
+}
+
+TEST(SlowPeers, FindsTheOneThatPauses) {
+  auto found = only(find_slow(
+    rounds(16, [](std::size_t i, auto& members) { delay_start(members, i % 5 == 0 ? 300 : 0); }),
+    {}));
+  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.cause, slow_cause::pauses);
+  EXPECT_NEAR(found.number, 300, 2);
+  EXPECT_THAT(found.text, HasSubstr(" late in 4 of the last 16 rounds, and in time otherwise"));
+  auto once =
+    rounds(16, [](std::size_t i, auto& members) { delay_start(members, i == 5 ? 300 : 0); });
+  EXPECT_THAT(find_slow(once, {}).peers, IsEmpty());
+}
+
+TEST(SlowPeers, NamesAtMostTwoTheSlowestFirst) {
+  auto found = find_slow(rounds(16,
+                                [](std::size_t, auto& members) {
+                                  for (std::size_t n : {1U, 2U, 3U})
+                                    *members[n].result_last_ms +=
+                                      100.0 * static_cast<double>(n * n * n);
+                                }),
+                         {});
+  ASSERT_THAT(found.peers, SizeIs(2));
+  EXPECT_EQ(found.peers.front().peer, peer(3));
+}
+
+TEST(SlowPeers, APeerThatReducesNothingSaysThatItCannotTell) {
+  auto blind = rounds(16, [](std::size_t, auto& members) {
+    members[0].reduces = false;
+    for (auto& m : members)
+      if (!m.self)
+        m.first_ms.reset(), m.last_ms.reset();
+    *members[2].result_last_ms += 500;
+  });
+  auto found = find_slow(blind, {});
+  EXPECT_THAT(found.peers, IsEmpty());
+  EXPECT_THAT(found.cannot_tell, HasSubstr("reduces nothing"));
+}
+
+TEST(SlowPeers, ForgetsMembersThatAreGone) {
+  auto late = rounds(16, [](std::size_t, auto& members) { delay_start(members, 300); });
+  late.back().members.erase(late.back().members.begin() + 2);
+  EXPECT_THAT(find_slow(late, {}).peers, IsEmpty());
+}
+
+TEST(RoundWindow, KeepsTheSlowestOfEachHalfSecond) {
+  round_window window;
+  auto all = rounds(2);
+  for (int i = 0; i < 100; ++i) {
+    auto round = all[0];
+    round.duration_ms = i % 10 == 3 ? 300 : 1;
+    window.add(round, steady_time{} + i * 100ms);
+  }
+  EXPECT_LE(window.rounds().size(), round_window::count);
+  auto slow = std::count_if(window.rounds().begin(), window.rounds().end(),
+                            [](const auto& round) { return round.duration_ms == 300; });
+  EXPECT_GE(slow, 7);
+  auto failed = all[0];
+  failed.outcome = "failed";
+  round_window other;
+  other.add(failed, steady_time{});
+  EXPECT_TRUE(other.rounds().empty());
+}
+
+} // namespace
+} // namespace waggle
