@@ -299,6 +299,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   add(p.addresses);
   add(p.dht);
   add(p.switchboard);
+  add(p.writer);
   return all;
 }
 
@@ -423,6 +424,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
+  if (dependencies.files && config.event_log.bytes > 0)
+    p.writer =
+      dependencies.detach_workers
+        ? system.spawn<event_writer, caf::detached>(ctx, dependencies.files, config.event_log)
+        : system.spawn<event_writer>(ctx, dependencies.files, config.event_log);
   // The configuration of an averager; its workers are threads only if this peer has threads.
   auto averaging = [&](const node_config::averaging_parts& parts) {
     auto all = parts.averaging;

@@ -11,6 +11,7 @@
 #include "actors/address_book.hpp"
 #include "actors/averager.hpp"
 #include "actors/dht_router.hpp"
+#include "actors/event_writer.hpp"
 #include "actors/group_helper.hpp"
 #include "actors/matchmaker.hpp"
 #include "actors/metrics_exporter.hpp"
@@ -40,6 +41,7 @@ struct node_config {
   switchboard_config switchboard;
   dht_config dht;
   address_book_config addresses; // needs node_dependencies::files
+  event_log_config event_log;    // needs node_dependencies::files
   progress_config progress;
   /// For peers that average. None: a peer that only serves the DHT and metrics.
   struct averaging_parts {
@@ -95,7 +97,7 @@ struct node_dependencies {
   std::shared_ptr<std::pmr::memory_resource> memory;
   /// Wraps the port of every round; empty: none is wrapped.
   round_port_decorator port_decorator;
-  /// The disk for known peers; null: they are not stored.
+  /// The disk for known peers and events; null: they are not stored.
   std::shared_ptr<disk> files;
   /// Storage for copies of states while they are read; empty: memory, as in simulations.
   byte_store_factory make_store;
@@ -125,6 +127,7 @@ struct node_parts {
   trainer_actor trainer;
   group_helper_actor helper;
   state_donor_actor donor;
+  event_writer_actor writer;
 };
 
 struct started_node {

@@ -17,6 +17,7 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   own.insert(own.end(), o.announce.begin(), o.announce.end());
   config.switchboard.announced_addresses = net::dial_policy{own};
   config.addresses.file = data_dir / "known_peers";
+  config.event_log = {data_dir / "events", o.event_log};
   config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
   config.client_mode = o.client_mode;
   if (o.client_mode) // HTTP for this machine only

@@ -1,6 +1,7 @@
 #include <cctype>
 
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/core/bytes.hpp"
 
 namespace waggle::option_bindings {
 
@@ -29,6 +30,14 @@ result<std::vector<endpoint>> own_addresses(std::string_view v) {
   return all;
 }
 
+result<std::uint64_t> log_size(std::string_view v) {
+  auto value = parse_bytes(v);
+  if (value && *value != 0 && (*value < 64_KiB || *value > 64_GiB))
+    return failure{ec::bad_config, "must be 0 (none) or lie between 64KiB, which some rounds fill, "
+                                   "and 64GiB; the default is 32MiB"};
+  return value;
+}
+
 } // namespace
 
 void add_peer_options(std::vector<option_spec>& table) {
@@ -41,6 +50,10 @@ void add_peer_options(std::vector<option_spec>& table) {
      {"log-level", "LEVEL", "debug, info, warn or error.",
       one_of(&o::log_level, {"debug", "info", "warn", "error"})},
      {"log-format", "FORMAT", "text or json.", one_of(&o::log_format, {"text", "json"})},
+     {"event-log", "BYTES",
+      "What happened to this peer, in --data-dir: four files of together at most this size; 0: "
+      "none.",
+      bound(&o::event_log, log_size)},
      {"duration", "TIME", "Stop after this long; 0: run until stopped.", duration(&o::duration)},
      {"seed", "N", "Makes random choices repeatable; 0: from the operating system.",
       whole(&o::seed, 0, ~std::uint64_t{0}, "")}});

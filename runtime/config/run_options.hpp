@@ -28,6 +28,7 @@ struct run_options {
   std::string log_level = "info";
   std::string log_format = "text";
   milliseconds duration{0}; // 0: until stopped
+  std::uint64_t event_log = 32 * 1024 * 1024; // bytes; 0: none
   std::uint64_t seed = 0;   // 0: from the operating system
 
   // -- training

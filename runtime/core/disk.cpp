@@ -167,6 +167,16 @@ public:
     });
   }
 
+  status append(const fs::path& file, byte_span bytes) override {
+    if (auto made = make_folder(file.has_parent_path() ? file.parent_path() : fs::path{"."}); !made)
+      return made;
+    file_handle out{
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)};
+    if (out.get() < 0 || !write_all(out.get(), bytes))
+      return broken("cannot write", file, errno);
+    return done{};
+  }
+
   result<std::shared_ptr<byte_store>> make_store(const fs::path& folder) override {
     if (auto made = make_folder(folder); !made)
       return made.error();
@@ -297,6 +307,14 @@ status memory_disk::write(const fs::path& file, std::initializer_list<byte_span>
 status memory_disk::write_from(const fs::path& file, const byte_source& content) {
   auto all = read_all(content);
   return all ? write(file, {all->view()}) : status{all.error()};
+}
+
+status memory_disk::append(const fs::path& file, byte_span bytes) {
+  std::lock_guard guard{mutex_};
+  if (write_fault_)
+    return *write_fault_;
+  files_[file] += as_string_view(bytes);
+  return done{};
 }
 
 result<std::shared_ptr<byte_store>> memory_disk::make_store(const fs::path&) {

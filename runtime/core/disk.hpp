@@ -32,6 +32,9 @@ public:
                        std::initializer_list<byte_span> pieces) = 0;
   /// The same with all of `content`, which is never in memory as a whole.
   virtual status write_from(const std::filesystem::path& file, const byte_source& content) = 0;
+  /// Adds to the end of the file, which need not exist, without waiting for the medium: a machine
+  /// that loses power may lose it. If it fails, a part may have been written.
+  virtual status append(const std::filesystem::path& file, byte_span bytes) = 0;
   /// A store in an unnamed file of this folder, which disappears with the store, however this
   /// process ends. Its content needs no memory. Creates missing folders.
   virtual result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) = 0;
@@ -57,6 +60,7 @@ public:
   result<std::string> read_begin(const std::filesystem::path& file, std::size_t bytes) override;
   status write(const std::filesystem::path& file, std::initializer_list<byte_span> pieces) override;
   status write_from(const std::filesystem::path& file, const byte_source& content) override;
+  status append(const std::filesystem::path& file, byte_span bytes) override;
   result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) override;
   result<std::vector<std::string>> list(const std::filesystem::path& folder) override;
   status remove(const std::filesystem::path& file) override;

@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t streams_max = 16;
 constexpr std::ptrdiff_t streams_per_host_max = 4;
 
-
 error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
   acceptor.open(where.protocol(), error);

@@ -28,6 +28,10 @@ public:
     ++writes;
     return files.write_from(file, content);
   }
+  status append(const std::filesystem::path& file, byte_span bytes) override {
+    ++writes;
+    return files.append(file, bytes);
+  }
   result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) override {
     return files.make_store(folder);
   }

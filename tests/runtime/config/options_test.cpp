@@ -46,6 +46,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"strategy", "local-updates"},
     {"performance-ema-alpha", "0.25"},
     {"data-dir", "/d"},
+    {"event-log", "1048576"},
     {"listen", "[::1]:5"},
     {"announce", "b:2"},
     {"initial-peers", "a:1,b:2"},

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/disk.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/watch/event_ring.hpp"
+
+namespace waggle {
+
+struct event_log_config {
+  std::filesystem::path folder;
+  std::uint64_t bytes = 0; // of all files together; 0: no log
+};
+
+/// The lines of the ring in files of the folder: events-000001.jsonl and so on, `files_max` of
+/// them, the oldest of which goes when the newest is full. A process that goes on in the folder of
+/// an earlier one continues its newest file; a line that the earlier one left half written keeps a
+/// line of its own, which readers skip. Not thread-safe.
+class event_log {
+public:
+  static constexpr std::size_t files_max = 4;
+
+  event_log(std::shared_ptr<disk> files, event_log_config config)
+    : files_(std::move(files)), config_(std::move(config)) {}
+
+  /// Writes the lines that the ring has after those written before; what was overtaken is lost.
+  /// Fails with ec::io_error; then nothing is written any more.
+  status write_new(const event_ring& ring);
+  [[nodiscard]] bool ended() const { return ended_; }
+
+private:
+  status open();
+  status roll();
+  [[nodiscard]] std::filesystem::path file() const;
+
+  const std::shared_ptr<disk> files_;
+  const event_log_config config_;
+  bool opened_ = false;
+  bool ended_ = false;
+  std::uint64_t number_ = 0; // of the newest file
+  std::uint64_t size_ = 0;   // of it
+  bool torn_ = false;        // its last line has no end
+  event_ring::number written_ = 0;
+};
+
+/// The files of a folder in which an event_log writes, oldest first.
+result<std::vector<std::filesystem::path>> event_log_files(disk& files,
+                                                           const std::filesystem::path& folder);
+
+} // namespace waggle
