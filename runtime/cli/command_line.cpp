@@ -116,6 +116,10 @@ int run_parsed(parsed_command& chosen) {
     if (value.rfind("--", 0) == 0) // the next option was taken for its value
       return bad_usage("--" + name + " needs a value (" + find_option(name)->value_name + ")");
   for (const auto& extra : chosen.app->remaining()) {
+    if (chosen.what->more_arguments && !extra.starts_with('-')) {
+      chosen.arguments.push_back(extra);
+      continue;
+    }
     if (extra.size() > 1 && extra[0] == '-' && extra[1] != '-')
       return bad_usage("waggle " + chosen.what->name + " has no option " + extra
                        + ": options begin with --, except -h");

@@ -36,6 +36,7 @@ struct command {
   std::map<std::string, std::string> special_values{};
   /// Options of other groups, by name.
   std::vector<std::string> single_options{};
+  bool more_arguments = false; // the last one may be given several times
 };
 
 /// Reads the arguments, the environment and --config, and runs the command. Any error in them ends

@@ -12,6 +12,7 @@ using training_check = std::function<status(const run_options&)>;
 command config_command(training_check check);
 command health_command();
 command id_command();
+command replay_command();
 command status_command();
 command swarm_command();
 

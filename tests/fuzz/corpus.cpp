@@ -9,6 +9,7 @@
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
+#include "runtime/watch/events.hpp"
 #include "runtime/wire/fields.hpp"
 #include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
@@ -135,6 +136,14 @@ int main(int argc, char** argv) {
   write(root / "progress", "report", encode_progress(report));
   auto state = encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
+  watch::round_ended round;
+  round.outcome = "complete";
+  round.round.bytes[0] = std::byte{1};
+  round.began = 1'700'000'000'000;
+  round.members.emplace_back();
+  write(root / "events", "round",
+        "{\"seq\":1," + watch::fields_of(round, {}, swarm_time_from(1'700'000'000'000'000'000))
+          + "}\n");
   write_states(root / "state");
   using namespace std::string_literals;
   write(root / "images", "images", "\0\0\10\3\0\0\0\1\0\0\0\2\0\0\0\2abcd"s);

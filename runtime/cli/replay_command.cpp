@@ -1,0 +1,84 @@
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/readable.hpp"
+#include "runtime/core/disk.hpp"
+#include "runtime/watch/event_log.hpp"
+#include "runtime/watch/timeline.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder stands for the logs in it, and for those in its folder `events`: a peer's --data-dir.
+result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
+  auto files = make_system_disk();
+  std::vector<fs::path> out;
+  for (const auto& name : names) {
+    std::error_code error;
+    if (!fs::is_directory(name, error)) {
+      out.emplace_back(name);
+      continue;
+    }
+    for (const auto& folder : {fs::path{name}, fs::path{name} / "events"}) {
+      auto found = event_log_files(*files, folder);
+      if (!found)
+        return found.error();
+      out.insert(out.end(), found->begin(), found->end());
+    }
+  }
+  if (out.empty())
+    return failure{ec::bad_config,
+                   "there is no event log in " + names.front()
+                     + ": give event logs (events-….jsonl), or the folders of peers"};
+  return out;
+}
+
+int run_replay(const run_options& options) {
+  auto logs = logs_of(options.arguments);
+  if (!logs)
+    return bad_usage(logs.error().detail);
+  timeline all;
+  for (const auto& name : *logs) {
+    std::ifstream in{name, std::ios::binary};
+    if (!in)
+      return bad_usage("cannot read " + name.string());
+    all.read(in);
+  }
+  if (auto aligned = all.align(); !aligned)
+    return bad_usage(aligned.error().detail);
+  if (all.left_out() > 0)
+    warn(readable_count(all.left_out())
+         + " lines are left out: they are torn, of another version, or no events");
+  for (const auto& peer : all.unaligned())
+    warn("peer " + short_name(peer)
+         + " shares no round with the others: its own clock was used for its events");
+  constexpr std::size_t text_max = 1000;
+  for (const auto& event : all.events())
+    std::cout << (options.json ? event.line : without_control_characters(text_of(event), text_max))
+              << "\n";
+  return exit_clean;
+}
+
+} // namespace
+
+command replay_command() {
+  command out{
+    "replay",
+    "Prints what happened in a run, from the event logs of its peers: waggle replay DIR…",
+    "  waggle replay /tmp/peer1 /tmp/peer2\n"
+    "DIR: the --data-dir of a peer, or one of its logs. The peers' clocks are corrected by\n"
+    "the rounds that they share. With --json: the lines as they were written, in order.\n",
+    {"output"},
+    {{"DIR", "The folder of a peer, or an event log; there may be several."}},
+    run_replay,
+    true};
+  out.more_arguments = true;
+  return out;
+}
+
+} // namespace waggle

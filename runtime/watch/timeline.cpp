@@ -1,0 +1,265 @@
+#include "runtime/watch/timeline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+namespace waggle {
+
+namespace {
+
+using json = nlohmann::json;
+
+constexpr std::array<std::string_view, 18> types{
+  "start",       "stop",        "phase",    "epoch",      "round",          "peer_joined",
+  "peer_left",   "member_lost", "excluded", "state_sent", "state_received", "checkpoint",
+  "disbelieved", "history",     "split",    "notice",     "refused",        "clock"};
+constexpr std::array<std::string_view, 2> further_types{"restart", "slow"};
+
+bool is_known(std::string_view type) {
+  return std::find(types.begin(), types.end(), type) != types.end()
+         || std::find(further_types.begin(), further_types.end(), type) != further_types.end();
+}
+
+std::optional<json> parsed(std::string_view line) {
+  constexpr int depth_max = 8;
+  bool too_deep = false;
+  auto value = json::parse(
+    line,
+    [&](int depth, json::parse_event_t, json&) {
+      too_deep = too_deep || depth > depth_max;
+      return !too_deep;
+    },
+    false);
+  if (value.is_discarded() || too_deep || !value.is_object())
+    return std::nullopt;
+  return value;
+}
+
+std::string text(const json& in, const char* key) {
+  auto found = in.find(key);
+  return found != in.end() && found->is_string() ? found->get<std::string>() : std::string{};
+}
+
+std::optional<double> number(const json& in, const char* key) {
+  auto found = in.find(key);
+  if (found == in.end() || !found->is_number())
+    return std::nullopt;
+  return found->get<double>();
+}
+
+bool is_time(double t) {
+  return t >= static_cast<double>(timeline::t_min) && t <= static_cast<double>(timeline::t_max);
+}
+
+std::int64_t median(std::vector<std::int64_t> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The next line; false: there is none. `out` is empty if it is too long.
+bool next_line(std::istream& in, std::string& out) {
+  out.clear();
+  bool any = false;
+  bool too_long = false;
+  auto* buffer = in.rdbuf();
+  for (auto c = buffer->sbumpc(); c != std::char_traits<char>::eof(); c = buffer->sbumpc()) {
+    any = true;
+    if (c == '\n')
+      break;
+    if (out.size() < timeline::line_bytes_max)
+      out.push_back(static_cast<char>(c));
+    else
+      too_long = true;
+  }
+  if (too_long)
+    out.clear();
+  return any;
+}
+
+std::string short_of(const json& in, const char* key) {
+  return text(in, key).substr(0, 8);
+}
+
+std::string amount(const json& in, const char* key, const char* unit) {
+  auto found = number(in, key);
+  if (!found)
+    return {};
+  char out[48];
+  std::snprintf(out, sizeof out, "%.6g%s", *found, unit);
+  return out;
+}
+
+/// All of its parts that are not empty.
+std::string joined(std::initializer_list<std::string> parts) {
+  std::string out;
+  for (const auto& part : parts)
+    if (!part.empty())
+      out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+std::string round_text(const json& in) {
+  auto out = short_of(in, "round") + " (" + text(in, "kind") + ") of epoch "
+             + amount(in, "epoch", "") + ": "
+             + joined({text(in, "outcome"), text(in, "reason"), amount(in, "duration_ms", " ms")});
+  auto members = in.find("members");
+  if (members == in.end() || !members->is_array())
+    return out;
+  std::string last;
+  double when = -1;
+  for (const auto& m : *members)
+    if (auto at = m.is_object() ? number(m, "last_ms") : std::nullopt;
+        at && *at > when && !m.value("self", false)) {
+      when = *at;
+      last = short_of(m, "peer");
+    }
+  out += ", " + std::to_string(members->size()) + " members";
+  char late[64];
+  std::snprintf(late, sizeof late, " after %.1f ms", when);
+  return last.empty() ? out : out + ", the last contribution from " + last + late;
+}
+
+} // namespace
+
+result<logged_event> parse_event(std::string_view line) {
+  auto value = parsed(line);
+  if (!value)
+    return failure{ec::malformed, "no line of JSON"};
+  logged_event out;
+  out.type = text(*value, "type");
+  auto writer = peer_id::parse(text(*value, "peer"));
+  auto t = number(*value, "t");
+  auto seq = value->find("seq");
+  if (!is_known(out.type) || !writer || !t || !is_time(*t) || seq == value->end()
+      || !seq->is_number_unsigned())
+    return failure{ec::malformed, "no event of this version"};
+  out.writer = *writer;
+  out.t = static_cast<std::int64_t>(*t);
+  out.seq = seq->get<std::uint64_t>();
+  if (out.type == "round") {
+    auto began = number(*value, "began");
+    auto lasted = number(*value, "duration_ms");
+    auto id = round_id::parse(text(*value, "round"));
+    if (!id || !began || !is_time(*began) || !lasted || *lasted < 0 || *lasted > 1e9)
+      return failure{ec::malformed, "a round without its times"};
+    if (text(*value, "outcome") != "failed")
+      out.round = *id;
+    out.round_end = static_cast<std::int64_t>(*began + *lasted);
+  }
+  out.line = line;
+  return out;
+}
+
+void timeline::read(std::istream& log) {
+  std::string line;
+  while (next_line(log, line)) {
+    auto event = parse_event(line);
+    if (!event) {
+      ++left_out_;
+      continue;
+    }
+    if (event->type == "start")
+      if (auto value = parsed(line))
+        ++runs_[text(*value, "run")];
+    events_.push_back(std::move(*event));
+  }
+}
+
+status timeline::align() {
+  if (events_.empty())
+    return failure{ec::bad_config, "there is no event in these files"};
+  if (runs_.size() > 1)
+    return failure{ec::bad_config, "these are logs of several runs: " + runs_.begin()->first
+                                     + " and " + runs_.rbegin()->first + "; give those of one"};
+  // When each writer saw each round end.
+  std::map<peer_id, std::unordered_map<round_id, std::int64_t>> ends;
+  for (const auto& event : events_) {
+    auto& its = ends[event.writer];
+    if (!event.round.is_zero())
+      its.emplace(event.round, event.round_end);
+  }
+  auto first = std::max_element(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  offsets_.emplace(first->first, 0);
+  std::deque<peer_id> next{first->first};
+  while (!next.empty()) {
+    auto known = next.front();
+    next.pop_front();
+    for (const auto& [other, its] : ends) {
+      if (offsets_.contains(other))
+        continue;
+      std::vector<std::int64_t> differences;
+      for (const auto& [round, end] : its)
+        if (auto same = ends.at(known).find(round); same != ends.at(known).end())
+          differences.push_back(end - same->second);
+      if (differences.empty())
+        continue;
+      offsets_.emplace(other, offsets_.at(known) + median(std::move(differences)));
+      next.push_back(other);
+    }
+  }
+  for (const auto& [writer, its] : ends)
+    if (offsets_.emplace(writer, 0).second)
+      unaligned_.push_back(writer);
+  for (auto& event : events_)
+    event.t -= offsets_.at(event.writer);
+  auto place = [](const logged_event& x) { return std::tie(x.t, x.writer, x.seq); };
+  std::sort(events_.begin(), events_.end(),
+            [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  // Logs may overlap.
+  events_.erase(std::unique(events_.begin(), events_.end(),
+                            [&](const auto& a, const auto& b) {
+                              return place(a) == place(b) && a.line == b.line;
+                            }),
+                events_.end());
+  return done{};
+}
+
+std::string text_of(const logged_event& event) {
+  auto ms = static_cast<unsigned>(event.t % 86'400'000);
+  char time[48];
+  std::snprintf(time, sizeof time, "%02u:%02u:%02u.%03u", ms / 3'600'000, ms / 60'000 % 60,
+                ms / 1000 % 60, ms % 1000);
+  std::string out = std::string{time} + " " + short_name(event.writer) + " " + event.type;
+  auto value = parsed(event.line);
+  if (!value)
+    return out;
+  const auto& in = *value;
+  if (event.type == "round")
+    return out + " " + round_text(in);
+  auto details = joined({short_of(in, "other"),
+                         text(in, "from").empty() ? "" : text(in, "from") + " to " + text(in, "to"),
+                         text(in, "version"),
+                         text(in, "run"),
+                         text(in, "role"),
+                         text(in, "address"),
+                         text(in, "link"),
+                         in.contains("epoch") ? "epoch " + amount(in, "epoch", "") : "",
+                         amount(in, "samples", " samples"),
+                         in.contains("loss") ? "loss " + amount(in, "loss", "") : "",
+                         amount(in, "bytes", " bytes"),
+                         in.contains("round") ? "round " + short_of(in, "round") : "",
+                         text(in, "outcome"),
+                         text(in, "cause"),
+                         text(in, "reason"),
+                         text(in, "text"),
+                         text(in, "actor"),
+                         in.contains("count") ? amount(in, "count", " times") : "",
+                         amount(in, "ms", " ms"),
+                         amount(in, "duration_s", " s"),
+                         in.contains("after_s") ? "after " + amount(in, "after_s", " s") : ""});
+  return details.empty() ? out : out + ": " + details;
+}
+
+} // namespace waggle

@@ -1,0 +1,176 @@
+#include "runtime/watch/timeline.hpp"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/watch/events.hpp"
+
+namespace waggle {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr std::int64_t t0 = 1'700'000'000'000;
+
+peer_id peer(int n) {
+  peer_id id;
+  id.bytes[0] = std::byte(n);
+  return id;
+}
+
+round_id round_of(int n) {
+  round_id id;
+  id.bytes[0] = std::byte(n);
+  return id;
+}
+
+/// The log of a peer whose clock is `ahead` milliseconds ahead.
+class writer {
+public:
+  writer(int n, std::int64_t ahead) : self_(peer(n)), ahead_(ahead) {}
+
+  void add(std::int64_t t, const watch::event& what) {
+    text += "{\"seq\":" + std::to_string(++seq_) + ","
+            + watch::fields_of(what, self_, swarm_time_from((t0 + t + ahead_) * 1'000'000)) + "}\n";
+  }
+  void round(std::int64_t end, int id, const std::string& outcome = "complete") {
+    watch::round_ended ended;
+    ended.round = round_of(id);
+    ended.outcome = outcome;
+    ended.began = t0 + end - 10 + ahead_;
+    ended.duration_ms = 10;
+    add(end, ended);
+  }
+
+  std::string text;
+
+private:
+  peer_id self_;
+  std::int64_t ahead_;
+  std::uint64_t seq_ = 0;
+};
+
+timeline of(const std::vector<std::string>& logs) {
+  timeline all;
+  for (const auto& log : logs) {
+    std::istringstream in{log};
+    all.read(in);
+  }
+  return all;
+}
+
+std::vector<std::string> types_in(const timeline& all) {
+  std::vector<std::string> out;
+  for (const auto& event : all.events())
+    out.push_back(event.type);
+  return out;
+}
+
+TEST(Timeline, RoundsCorrectAClockThatIsThreeSecondsAhead) {
+  writer a{1, 0};
+  writer b{2, 3000};
+  for (int i = 1; i <= 5; ++i) {
+    a.round(100 * i, i);
+    b.round(100 * i + (i % 2 == 0 ? 1 : 0), i); // the end reaches it a moment later
+  }
+  b.add(1000, watch::peer_left{peer(3), "peer_lost", 1});
+  a.add(1500, watch::member_lost{peer(3), round_of(9), "stalled"});
+  b.add(2000, watch::peer_joined{peer(3), "", "node", "tcp"});
+  auto all = of({a.text, b.text});
+  ASSERT_TRUE(all.align().ok());
+  EXPECT_EQ(all.offsets().at(peer(2)) - all.offsets().at(peer(1)), 3000);
+  EXPECT_THAT(all.unaligned(), IsEmpty());
+  auto types = types_in(all);
+  ASSERT_THAT(types, SizeIs(13));
+  EXPECT_THAT(std::vector(types.end() - 3, types.end()),
+              ElementsAre("peer_left", "member_lost", "peer_joined"));
+}
+
+TEST(Timeline, PeersThatShareNoRoundKeepTheirClocksAndAreNamed) {
+  writer a{1, 0};
+  a.round(0, 1);
+  writer b{2, 3000};
+  b.round(0, 1, "failed"); // it did not end together
+  auto all = of({a.text, b.text});
+  ASSERT_TRUE(all.align().ok());
+  EXPECT_THAT(all.unaligned(), ElementsAre(peer(2)));
+}
+
+TEST(Timeline, ClocksAreCorrectedThroughPeersInBetween) {
+  writer a{1, 0};
+  writer b{2, 500};
+  writer c{3, -700};
+  a.round(0, 1);
+  a.round(10, 2);
+  b.round(0, 1);
+  b.round(50, 3);
+  c.round(50, 3);
+  auto all = of({a.text, b.text, c.text});
+  ASSERT_TRUE(all.align().ok());
+  EXPECT_EQ(all.offsets().at(peer(3)) - all.offsets().at(peer(1)), -700);
+}
+
+TEST(Timeline, ALogThatIsCutAnywhereInItsLastLineIsRead) {
+  writer a{1, 0};
+  a.add(0, watch::stopping{"one"});
+  auto whole = a.text.size();
+  a.add(1, watch::stopping{"two"});
+  for (auto end = whole; end < a.text.size() - 1; ++end) {
+    auto all = of({a.text.substr(0, end)});
+    ASSERT_TRUE(all.align().ok());
+    EXPECT_THAT(all.events(), SizeIs(1)) << end;
+    EXPECT_EQ(all.left_out(), end == whole ? 0U : 1U);
+  }
+}
+
+TEST(Timeline, LinesThatOverlapAreThereOnce) {
+  writer a{1, 0};
+  a.add(0, watch::stopping{"one"});
+  a.add(1, watch::stopping{"two"});
+  auto all = of({a.text, a.text});
+  ASSERT_TRUE(all.align().ok());
+  EXPECT_THAT(all.events(), SizeIs(2));
+}
+
+TEST(Timeline, RefusesLogsOfSeveralRunsAndNoLogs) {
+  writer a{1, 0};
+  a.add(0, watch::started{"1", "red", "trainer"});
+  writer b{2, 0};
+  b.add(0, watch::started{"1", "blue", "trainer"});
+  auto both = of({a.text, b.text}).align();
+  ASSERT_FALSE(both.ok());
+  EXPECT_THAT(both.error().detail, HasSubstr("blue and red"));
+  EXPECT_FALSE(of({std::string(1 << 20, 'x')}).align().ok());
+}
+
+TEST(Timeline, LeavesOutWhatIsNoEventOfThisVersion) {
+  auto id = to_string(peer(1));
+  auto event = [&](const std::string& t, const std::string& type, const std::string& more = "") {
+    return "{\"seq\":1,\"t\":" + t + ",\"type\":\"" + type + "\",\"peer\":\"" + id + "\"" + more
+           + "}";
+  };
+  EXPECT_TRUE(parse_event(event("1700000000000", "stop")).ok());
+  for (const auto& line :
+       {event("1700000000000", "teleported"), event("0", "stop"), event("4200000000000", "stop"),
+        event("NaN", "stop"), event("1e999", "stop"), event("1700000000000", "round"),
+        event("1700000000000", "round", ",\"round\":\"00\",\"began\":1,\"duration_ms\":1"),
+        std::string{"{\"seq\":1}"}, std::string{"[]"}, std::string(100'000, '['), std::string{}})
+    EXPECT_FALSE(parse_event(line).ok()) << line.substr(0, 100);
+}
+
+TEST(Timeline, TextNamesWhatHappened) {
+  writer a{1, 0};
+  a.add(0, watch::peer_left{peer(3), "timeout: silent", 5});
+  auto left = parse_event(a.text.substr(0, a.text.size() - 1));
+  ASSERT_TRUE(left.ok());
+  EXPECT_EQ(text_of(*left),
+            "22:13:20.000 01000000 peer_left: 03000000, timeout: silent, after 5 s");
+}
+
+} // namespace
+} // namespace waggle
