@@ -125,12 +125,11 @@ void metrics_exporter::watch_round(const round_report& report) {
       return link ? link->facts().round_trip : std::chrono::microseconds{0};
     });
   ctx_.note(event);
-  window_.add(std::move(event), now);
   std::map<peer_id, double> passes;
   for (const auto& peer : picture_.run.peers)
     if (peer.vitals.pass_seconds)
       passes.emplace(peer.who.id, *peer.vitals.pass_seconds);
-  picture_.slow = find_slow(window_.rounds(), passes);
+  picture_.slow = slow_.add(std::move(event), passes, now);
   auto changed = maker_.on_slow(picture_.slow);
   for (const auto& each : changed)
     if (const auto* slow = std::get_if<watch::slow>(&each))
@@ -146,8 +145,8 @@ void metrics_exporter::watch_round(const round_report& report) {
 void metrics_exporter::on_connected(const peer_record& peer) {
   picture_.connected.insert(peer.id);
   auto link = ctx_.links ? ctx_.links->find(peer.id) : nullptr;
-  // Whether a peer on this host shares memory is found out a moment later.
-  note(maker_.on_connected(peer, link && link->facts().shares_memory ? "shared memory" : "tcp",
+  // Usually, whether a peer on this host shares memory is found out a moment later.
+  note(maker_.on_connected(peer, link && link->facts().shares_memory ? "shared memory" : "",
                            clock().now()));
 }
 

@@ -47,7 +47,7 @@ private:
   peer_picture picture_;
   steady_time peers_due_; // when the list of peers is written again
   event_maker maker_;
-  round_window window_;
+  slow_watch slow_;
   steady_time links_watched_;
   std::map<peer_id, net::link_facts> carried_; // at links_watched_
 };

@@ -121,8 +121,9 @@ private:
     if (reply.stream && !(streaming_ && streaming_())) {
       count(ec::rate_limited);
       reply = {429,
-               "text/plain; charset=utf-8",
-               "Enough clients watch this peer already; close one, or ask again later.\n",
+               "application/json",
+               "{\"error\":\"enough clients watch this peer already: close one, or ask again "
+               "later\"}\n",
                {}};
     }
     response out{static_cast<http::status>(reply.status), request.version()};

@@ -25,7 +25,7 @@ void event_ring::push(watch::event_kind kind, std::string_view fields) {
     case watch::event_kind::round:
       return keep(rounds_, made, rounds_kept);
     case watch::event_kind::epoch:
-      return keep(epochs_, made, others_kept);
+      return keep(epochs_, made, others_kept / 2);
     case watch::event_kind::other:
       return keep(others_, made, others_kept);
   }

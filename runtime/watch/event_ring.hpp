@@ -22,7 +22,7 @@ public:
   using number = std::uint64_t; // from 1
 
   static constexpr std::size_t rounds_kept = 64;
-  static constexpr std::size_t others_kept = 100; // epochs as many again
+  static constexpr std::size_t others_kept = 100; // and half as many epochs
 
   /// @param start names this start of the peer: the numbers begin anew with each.
   explicit event_ring(std::string start, std::size_t bytes_max = 1_MiB)

@@ -252,4 +252,25 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
   return out;
 }
 
+slow_report slow_watch::add(watch::round_ended round, const std::map<peer_id, double>& pass_seconds,
+                            steady_time now) {
+  window_.add(std::move(round), now);
+  auto found = find_slow(window_.rounds(), pass_seconds);
+  for (auto& each : found.peers) {
+    auto& its = found_.try_emplace(each.peer, finding{{}, now, now}).first->second;
+    its.what = std::move(each);
+    its.last = now;
+    its.named = its.named || now - its.since >= named_after;
+  }
+  std::erase_if(found_, [&](const auto& entry) {
+    const auto& its = entry.second;
+    return its.last != now && (!its.named || now - its.last >= forgotten_after);
+  });
+  found.peers.clear();
+  for (const auto& [peer, its] : found_)
+    if (its.named && found.peers.size() < slow_peers_max)
+      found.peers.push_back(its.what);
+  return found;
+}
+
 } // namespace waggle

@@ -64,6 +64,30 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
 constexpr std::size_t slow_peers_max = 2;
 constexpr std::size_t slow_rounds_min = 4;
 constexpr double slow_share_min = 0.2;
-constexpr double slow_ms_min = 10;
+constexpr double slow_ms_min = 30;
+
+/// Judges each round with those before it, and names a peer only once it has been found for a
+/// while without a break: the scheduler of a busy machine makes a peer late now and then. Not
+/// thread-safe.
+class slow_watch {
+public:
+  static constexpr auto named_after = std::chrono::seconds{2};
+  static constexpr auto forgotten_after = std::chrono::seconds{4}; // not found for so long
+
+  /// @param pass_seconds as for find_slow.
+  slow_report add(watch::round_ended round, const std::map<peer_id, double>& pass_seconds,
+                  steady_time now);
+
+private:
+  struct finding {
+    slow_peer what;
+    steady_time since;
+    steady_time last;
+    bool named = false;
+  };
+
+  round_window window_;
+  std::map<peer_id, finding> found_;
+};
 
 } // namespace waggle

@@ -197,5 +197,37 @@ TEST(RoundWindow, KeepsTheSlowestOfEachHalfSecond) {
   EXPECT_TRUE(other.rounds().empty());
 }
 
+TEST(SlowWatch, NamesAPeerOnceItHasBeenFoundForAWhileAndForgetsItLater) {
+  slow_watch judge;
+  auto late = rounds(1, [](std::size_t, auto& members) { delay_start(members, 300); })[0];
+  auto healthy = rounds(1)[0];
+  steady_time now{1h};
+  auto add = [&](const watch::round_ended& round, milliseconds after = 500ms) {
+    now += after;
+    return judge.add(round, {}, now).peers.size();
+  };
+  for (int i = 0; i < 7; ++i) // found from the fourth round on
+    EXPECT_EQ(add(late), 0U) << i;
+  EXPECT_EQ(add(late), 1U);
+  for (int i = 0; i < 5; ++i) // while most of the last rounds are late, and then for a while
+    EXPECT_EQ(add(healthy), 1U) << i;
+  std::size_t named = 1;
+  for (int i = 0; i < 30; ++i)
+    named = add(healthy);
+  EXPECT_EQ(named, 0U);
+}
+
+TEST(SlowWatch, NamesNobodyForWhatComesAndGoes) {
+  slow_watch judge;
+  steady_time now{1h};
+  for (int i = 0; i < 200; ++i) { // now this one, now that one
+    auto round = rounds(1, [&](std::size_t, auto& members) {
+      *members[1 + static_cast<std::size_t>(i / 3) % 3].result_last_ms += 60;
+    })[0];
+    now += 500ms;
+    EXPECT_THAT(judge.add(round, {}, now).peers, IsEmpty()) << i;
+  }
+}
+
 } // namespace
 } // namespace waggle
