@@ -351,7 +351,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
-  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events);
+  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages);
 
   transport_request request{
     ctx.record,

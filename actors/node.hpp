@@ -33,6 +33,7 @@ struct node_config {
   std::vector<endpoint> initial_peers;
   /// Accepts no connections, only dials; `listen` is then for HTTP only, and best on loopback.
   bool client_mode = false;
+  page_audience pages = page_audience::all; // who sees the page at /
   std::uint64_t seed = 0;
   /// The values that must be equal on all peers of the run; peers with another agreement are
   /// refused. Null: accepts all peers, as a peer that neither trains nor averages may.

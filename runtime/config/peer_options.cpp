@@ -74,6 +74,9 @@ void add_peer_options(std::vector<option_spec>& table) {
       "Accept no connections, only dial: for peers behind NAT. Status and metrics stay on "
       "127.0.0.1, at the port of --listen if that is given.",
       yes_no(&o::client_mode)},
+     {"pages", "WHO",
+      "Who sees the live page at / of this peer's port: all, local (this machine) or none.",
+      one_of(&o::pages, {"all", "local", "none"})},
      {"identity", "FILE",
       "File with the peer's key; by default identity.pem in --data-dir, created if missing.",
       path(&o::identity, "a file")}});

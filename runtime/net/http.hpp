@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/time.hpp"
 
@@ -15,6 +17,8 @@ struct http_request {
   std::string last_event_id{};
   /// A browser sent it for a page of another origin.
   bool cross_origin = false;
+  bool gzip = false; // the client decompresses
+  std::string if_none_match{};
 };
 
 /// The next bytes of a body without end; empty: there is nothing new yet. Asked at most ten times a
@@ -26,6 +30,8 @@ struct http_response {
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
   http_stream stream{}; // not empty: the body is followed by what it returns, until the client ends
+  std::string cache = "no-store";                             // Cache-Control
+  std::vector<std::pair<std::string, std::string>> headers{}; // further ones
 };
 
 /// Answers plain HTTP on the peers' port. Called on the thread that serves HTTP: must not throw.

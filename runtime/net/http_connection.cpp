@@ -27,6 +27,15 @@ std::chrono::nanoseconds processor_time() {
   return std::chrono::seconds{spent.tv_sec} + std::chrono::nanoseconds{spent.tv_nsec};
 }
 
+/// A browser names it without weights; whoever refuses it (`gzip;q=0`) is answered as if it were
+/// not named.
+bool accepts_gzip(beast::string_view header) {
+  for (const auto& coding : http::ext_list{header})
+    if (beast::iequals(coding.first, "gzip"))
+      return coding.second.begin() == coding.second.end();
+  return false;
+}
+
 std::string remaining_bytes(beast::flat_buffer& buffer) {
   auto data = buffer.data();
   return {static_cast<const char*>(data.data()), data.size()};
@@ -117,7 +126,9 @@ private:
     auto began = std::chrono::steady_clock::now();
     auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
                             std::string{request[http::field::host]}, from_this_machine(),
-                            std::string{request["Last-Event-ID"]}, is_cross_origin(request)});
+                            std::string{request["Last-Event-ID"]}, is_cross_origin(request),
+                            accepts_gzip(request[http::field::accept_encoding]),
+                            std::string{request[http::field::if_none_match]}});
     if (reply.stream && !(streaming_ && streaming_())) {
       count(ec::rate_limited);
       reply = {429,
@@ -128,7 +139,9 @@ private:
     }
     response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
-    out.set(http::field::cache_control, "no-store");
+    out.set(http::field::cache_control, reply.cache);
+    for (const auto& [name, value] : reply.headers)
+      out.set(name, value);
     out.body() = std::move(reply.body);
     out.keep_alive(request.keep_alive());
     bool head = request.method() == http::verb::head;

@@ -30,7 +30,9 @@ std::string host_name(std::string_view header) {
 }
 
 bool answers_host(const http_request& request, const std::set<std::string>& own) {
-  if (!request.target.starts_with("/api/"))
+  std::string_view target = request.target;
+  bool is_live_page = target == "/" || target.starts_with("/?") || target.starts_with("/live/");
+  if (!target.starts_with("/api/") && !is_live_page)
     return true;
   auto host = host_name(request.host);
   // Without the header: HTTP/1.0, which no browser speaks.

@@ -128,10 +128,19 @@ std::string status_board::snapshot() const {
 
 net::http_response status_board::page(const net::http_request& request) const {
   auto route = request.target.substr(0, request.target.find('?'));
-  if (std::find(routes.begin(), routes.end(), route) == routes.end())
+  bool is_page = is_live_route(route);
+  if ((is_page || route == "/api/v1/events") && !shows_pages(request.local))
+    return json(404, pages_ == page_audience::none
+                       ? R"({"error":"this peer was started with --pages none"})"
+                         "\n"
+                       : R"({"error":"this peer shows its page to its own machine only: --pages"})"
+                         "\n");
+  if (!is_page && std::find(routes.begin(), routes.end(), route) == routes.end())
     return json(404, R"({"error":"there is no such page","routes":)" + routes_as_json() + "}\n");
   if (request.method != "GET" && request.method != "HEAD")
     return json(405, "{\"error\":\"this page is read-only: use GET\"}\n");
+  if (is_page)
+    return live_page(request);
   if (route == "/metrics")
     return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_->text()};
   if (route == "/healthz")

@@ -9,6 +9,7 @@
 #include "runtime/core/time.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/status/live_page.hpp"
 #include "runtime/watch/event_ring.hpp"
 
 namespace waggle {
@@ -20,9 +21,10 @@ class status_board {
 public:
   /// @param events null: an empty ring of its own.
   explicit status_board(std::shared_ptr<metric_families> metrics,
-                        std::shared_ptr<event_ring> events = nullptr)
+                        std::shared_ptr<event_ring> events = nullptr,
+                        page_audience pages = page_audience::all)
     : metrics_(std::move(metrics)),
-      events_(events ? std::move(events) : std::make_shared<event_ring>("0")) {}
+      events_(events ? std::move(events) : std::make_shared<event_ring>("0")), pages_(pages) {}
 
   /// Who this peer is: {"peer","run","role","version"}. Shown to those that watch.
   void show_self(std::string json);
@@ -51,12 +53,16 @@ public:
     return bytes_shared_.load(std::memory_order_relaxed);
   }
 
-  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers, /api/v1/rounds (the last 64)
-  /// and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405 with a
-  /// JSON body (404: with the list of pages). The documents name the run to this machine
-  /// only; others, which have not shown that they know the name, get its tag (run_tag). Metrics
-  /// have the tag for everybody: a run that is scraped from several machines must not have two
-  /// names.
+  /// Whether the page at `/` and its events are for whoever asks from this machine, or another one.
+  [[nodiscard]] bool shows_pages(bool local) const {
+    return pages_ == page_audience::all || (pages_ == page_audience::local && local);
+  }
+
+  /// GET /, /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers, /api/v1/rounds (the last
+  /// 64) and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405 with
+  /// a JSON body (404: with the list of pages). The documents name the run to this machine only;
+  /// others, which have not shown that they know the name, get its tag (run_tag). Metrics have the
+  /// tag for everybody: a run that is scraped from several machines must not have two names.
   [[nodiscard]] net::http_response answer(const net::http_request& request) const;
 
 private:
@@ -69,6 +75,7 @@ private:
 
   std::shared_ptr<metric_families> metrics_;
   std::shared_ptr<event_ring> events_;
+  const page_audience pages_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};

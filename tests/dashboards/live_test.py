@@ -46,7 +46,7 @@ class Process:
     """A child process whose output goes to a file."""
 
     def __init__(self, folder, name, command):
-        self.name = name
+        self.folder, self.name, self.command = folder, name, command
         self.log = folder / f"{name}.log"
         with open(self.log, "w") as log:
             environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")
@@ -61,6 +61,10 @@ class Process:
             found = re.search(pattern, self.log.read_text())
             return found and found.group(1)
         return wait_for(f"{self.name} listens", look)
+
+    def again(self):
+        """The same command once more, after the process has ended."""
+        return Process(self.folder, self.name, self.command)
 
     def kill(self):
         if self.child.poll() is None:

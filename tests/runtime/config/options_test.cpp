@@ -59,6 +59,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"gather", "hello"},
     {"log-level", "warn"},
     {"log-format", "json"},
+    {"pages", "local"},
     {"model", "mlp"},
     {"optimizer", "sgd"},
     {"lr", "0.25"},
@@ -253,6 +254,7 @@ TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(refusal({{"optimizer", "adamx"}}), EndsWith("the nearest is adam"));
   EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
   EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
+  EXPECT_THAT(refusal({{"pages", "me"}}), HasSubstr("is not one of all, local, none"));
   EXPECT_THAT(refusal({{"schedule", "cosin"}}), HasSubstr("the nearest is cosine"));
   EXPECT_THAT(refusal({{"device", "gpu"}}), EndsWith("cuda:N; the nearest is cpu"));
   EXPECT_THAT(refusal({{"device", "cuda0"}}), EndsWith("the nearest is cuda"));

@@ -132,6 +132,14 @@ TEST(HttpHosts, DocumentsAboutTheRunAreNotReadThroughAForeignName) {
   EXPECT_TRUE(answers(page, "Peer.Example.org:7700", {"peer.example.org"}));
 }
 
+TEST(HttpHosts, ThePageThatShowsTheDocumentsFollowsTheirRule) {
+  for (const auto* page : {"/", "/?x", "/live/app.js"}) {
+    EXPECT_FALSE(answers(page, "evil.example.com:7700")) << page;
+    EXPECT_TRUE(answers(page, "192.0.2.7:7700")) << page;
+    EXPECT_TRUE(answers(page, "peer.example.org", {"peer.example.org"})) << page;
+  }
+}
+
 TEST(HttpHosts, MetricsAndHealthAreAnsweredUnderEveryName) {
   for (const auto* page : {"/metrics", "/healthz", "/readyz"})
     EXPECT_TRUE(answers(page, "peer.example.com:7700")) << page;

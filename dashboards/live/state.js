@@ -1,0 +1,393 @@
+// Folds the frames of /api/v1/events into what the page shows. Pure: no DOM, no network, no clock.
+// `waggle replay` serves the same frames.
+//
+// Whatever a frame contains came from peers: each value is checked and bounded here, once.
+
+import {ago, bytes, compact, duration, median, number, plural, shortId, text} from './format.js';
+
+const roundsMax = 64;
+const eventsMax = 200; // of each group
+const peersMax = 1024;
+const leftMax = 64;
+const membersMax = 1024;
+const lossSamplesMax = 1200;
+const lossSeriesMax = 16;
+const lateRounds = 16;
+/** Lines and swatches that differ; further peers are grey. */
+export const slotsMax = 8;
+export const leftShownMs = 600_000;
+
+/** The groups by which events are filtered. */
+export const groups = {
+  peers: 'Peers', run: 'This peer', problems: 'Problems', epochs: 'Epochs', rounds: 'Rounds',
+};
+const groupOf = {
+  start: 'run', stop: 'run', phase: 'run', state_sent: 'run', state_received: 'run', checkpoint: 'run',
+  epoch: 'epochs', round: 'rounds', peer_joined: 'peers', peer_left: 'peers', member_lost: 'peers',
+  excluded: 'peers', slow: 'peers', disbelieved: 'problems', history: 'problems', split: 'problems',
+  notice: 'problems', refused: 'problems', clock: 'problems', restart: 'problems',
+};
+
+export function createState() {
+  return {
+    ready: false, // a snapshot has come
+    self: {peer: '', run: '', role: '', version: ''},
+    now: 0, // of the peer's clock, when the last frame was made
+    status: {},
+    peers: new Map(),
+    left: [],
+    rounds: [],
+    events: Object.fromEntries(Object.keys(groups).map(g => [g, []])),
+    loss: {t: [], of: new Map(), low: [], high: []},
+    slots: new Map(), // peer → number of its line
+    missed: 0,
+  };
+}
+
+/** Takes one frame. The result: the parts of the page that it changed. */
+export function apply(state, kind, data) {
+  if (data === null || typeof data !== 'object') return [];
+  if (kind === 'snapshot') return takeSnapshot(state, data);
+  if (kind === 'vitals') return takeVitals(state, data);
+  if (kind === 'event') return takeEvent(state, data);
+  if (kind === 'gap') state.missed += number(data.missed, 0) ?? 0;
+  return kind === 'gap' ? ['overview'] : [];
+}
+
+function takeSnapshot(state, data) {
+  const self = data.self ?? {};
+  if (hex(self.peer) !== state.self.peer) state.slots.clear();
+  state.ready = true;
+  state.self = {peer: hex(self.peer), run: text(self.run, 64), role: text(self.role, 16), version: text(self.version, 24)};
+  state.now = time(data.now) ?? state.now;
+  state.rounds = [];
+  for (const group in state.events) state.events[group] = [];
+  for (const each of array(data.events, 400)) keep(state, each);
+  for (const each of array(data.rounds, roundsMax)) keep(state, {...each, type: 'round'});
+  readStatus(state, data.status);
+  readPeers(state, data.peers);
+  if (state.loss.t.length === 0)
+    for (const each of state.events.epochs)
+      if (each.loss !== undefined) addLoss(state, each.t, new Map([[state.self.peer, each.loss]]));
+  sampleLoss(state);
+  return ['overview', 'peers', 'rounds', 'links', 'loss', 'events'];
+}
+
+function takeVitals(state, data) {
+  state.now = time(data.t) ?? state.now;
+  readStatus(state, data.status);
+  readPeers(state, data.peers);
+  sampleLoss(state);
+  return ['overview', 'peers', 'links', 'loss'];
+}
+
+function takeEvent(state, data) {
+  const event = keep(state, data);
+  if (!event) return [];
+  if (event.t > state.now) state.now = event.t;
+  const changed = ['events', 'overview'];
+  const other = state.peers.get(event.other);
+  if (event.type === 'round') changed.push('rounds', 'links');
+  if (event.type === 'phase') state.status.phase = event.to;
+  if (event.type === 'epoch' && event.epoch > (state.status.epoch ?? -1)) state.status.epoch = event.epoch;
+  // The list of peers follows once a second; who has come or gone is shown at once.
+  if (event.type === 'peer_left' && event.other) {
+    state.peers.delete(event.other);
+    state.left = [{peer: event.other, t: event.t, reason: event.reason}, ...state.left.filter(x => x.peer !== event.other)].slice(0, leftMax);
+  } else if (event.type === 'peer_joined' && event.other) {
+    state.left = state.left.filter(x => x.peer !== event.other);
+    if (!other && state.peers.size < peersMax)
+      state.peers.set(event.other, {id: event.other, role: event.role, link: event.link, connected: true, state: 'joining'});
+  } else if (event.type === 'slow' && other) {
+    other.slow = event.cause ? {cause: event.cause, text: event.text} : undefined;
+  } else {
+    return changed;
+  }
+  giveSlots(state);
+  return [...changed, 'peers', 'links'];
+}
+
+// -- reading ------------------------------------------------------------------------------------------
+
+const array = (value, max) => (Array.isArray(value) ? value.slice(-max) : []);
+const object = value => (value !== null && typeof value === 'object' ? value : {});
+const time = value => number(value, 0, 8.64e15 / 2); // what a Date can show
+const count = value => number(value, 0);
+const hex = value => (typeof value === 'string' && /^[0-9a-f]{2,64}$/.test(value) ? value : '');
+
+function readStatus(state, raw) {
+  const s = object(raw);
+  const rounds = object(s.rounds);
+  state.status = {
+    phase: text(s.phase, 24), epoch: count(s.epoch), globalEpoch: count(s.global_epoch), loss: number(s.loss),
+    firstLoss: number(s.first_loss), target: count(s.target_batch_size), speed: count(s.samples_per_second),
+    ownSpeed: count(s.compute_samples_per_second), rate: number(s.learning_rate), complete: count(rounds.complete) ?? 0,
+    shrunk: count(rounds.shrunk) ?? 0, failed: count(rounds.failed) ?? 0, dropped: count(object(s.samples).dropped) ?? 0,
+    waitingFor: text(s.waiting_for), notice: text(s.notice, 300), provisional: s.provisional === true,
+    histories: count(s.histories) ?? 0, differing: count(s.differing_peers) ?? 0, runTag: text(s.run_tag, 64),
+    clients: count(s.reduces_for_clients), uptimeMs: number(s.uptime_seconds, 0, 1e10) * 1000, toward: count(s.samples_toward_epoch),
+  };
+}
+
+function readPeers(state, raw) {
+  const doc = object(raw);
+  const list = Array.isArray(raw) ? raw : doc.peers;
+  const peers = new Map();
+  for (const p of array(list, peersMax)) {
+    const id = hex(object(p).id);
+    if (!id) continue;
+    const slow = object(p.slow);
+    const self = id === state.self.peer;
+    peers.set(id, {
+      id, self, role: text(p.role, 16), epoch: count(p.epoch), toward: count(p.samples_toward_epoch), speed: count(p.samples_per_second),
+      connected: self || p.connected === true, state: text(p.state, 24) || (self ? state.status.phase : ''),
+      loss: self ? state.status.loss ?? number(p.loss) : number(p.loss), rtt: number(p.rtt_ms, 0, 1e7), bytesIn: count(p.bytes_in_per_s),
+      bytesOut: count(p.bytes_out_per_s), link: text(p.link, 24), address: text(array(p.addresses, 4)[0], 64),
+      slow: text(slow.cause, 32) ? {cause: text(slow.cause, 32), text: text(slow.text, 120)} : undefined,
+    });
+  }
+  state.peers = peers;
+  if (Array.isArray(doc.left))
+    state.left = array(doc.left, leftMax).map(x => ({peer: hex(object(x).peer), t: time(object(x).t) ?? state.now, reason: text(object(x).reason)}))
+      .filter(x => x.peer && !peers.has(x.peer)).sort((a, b) => b.t - a.t);
+  giveSlots(state);
+}
+
+/** Checks an event and puts it into its ring. */
+function keep(state, raw) {
+  const e = object(raw);
+  const type = text(e.type, 24);
+  const t = time(e.t) ?? time(e.began);
+  if (!type || t === undefined) return undefined;
+  const event = {type, t, seq: count(e.seq), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)};
+  for (const name of ['from', 'to', 'cause', 'role', 'link', 'address', 'outcome', 'kind', 'version', 'run', 'round', 'actor', 'rule'])
+    if (typeof e[name] === 'string') event[name] = text(e[name], 80);
+  for (const name of ['epoch', 'samples', 'loss', 'duration_s', 'bytes', 'after_s', 'count', 'ms', 'epochs'])
+    if (typeof e[name] === 'number') event[name] = number(e[name]);
+  if (type === 'round') {
+    event.round = readRound(e, t);
+    // A snapshot and the stream may both have it.
+    if (state.rounds.some(r => r.key === event.round.key)) return undefined;
+    state.rounds.push(event.round);
+    if (state.rounds.length > 1 && state.rounds.at(-2).began > event.round.began) state.rounds.sort((a, b) => a.began - b.began);
+    if (state.rounds.length > roundsMax) state.rounds.shift();
+  }
+  const usual = x => x === 'training' || x === 'averaging';
+  const group = type === 'phase' && usual(event.from) && usual(event.to) ? 'epochs' : groupOf[type] ?? 'problems';
+  const ring = state.events[group];
+  if (event.seq !== undefined && ring.length > 0 && ring.at(-1).seq === event.seq) return undefined;
+  event.group = group;
+  ring.push(event);
+  if (ring.length > eventsMax) ring.shift();
+  return event;
+}
+
+function readRound(e, t) {
+  const ms = value => number(value, 0, 1e8);
+  const members = array(e.members, membersMax).map(object).map(m => ({
+    peer: hex(m.peer), self: m.self === true, contributed: m.contributed === true, reduces: m.reduces === true, samples: count(m.samples),
+    first: ms(m.first_ms), last: ms(m.last_ms), resultFirst: ms(m.result_first_ms), resultLast: ms(m.result_last_ms),
+    bytesIn: count(m.bytes_in), bytesOut: count(m.bytes_out), rtt: ms(m.rtt_ms),
+  })).filter(m => m.peer);
+  members.sort((a, b) => b.self - a.self || (a.peer < b.peer ? -1 : 1));
+  const began = time(e.began) ?? t;
+  const id = text(e.round, 64);
+  const lasts = members.filter(m => m.last !== undefined && !m.self).map(m => m.last);
+  const round = {
+    id, key: `${id}/${text(e.kind, 16)}/${began}`, kind: text(e.kind, 24), epoch: count(e.epoch), outcome: text(e.outcome, 24),
+    reason: text(e.reason), began, duration: ms(e.duration_ms) ?? 0, search: ms(e.search_ms), agreement: ms(e.agreement_ms),
+    recovery: ms(e.recovery_ms), members, by: new Map(members.map(m => [m.peer, m])), usualLast: median(lasts),
+  };
+  return round;
+}
+
+// -- lines of the chart -------------------------------------------------------------------------------
+
+function giveSlots(state) {
+  const {slots} = state;
+  for (const id of slots.keys())
+    if (!state.peers.has(id) && !state.left.some(x => x.peer === id)) slots.delete(id);
+  const taken = new Set(slots.values());
+  const give = (id, from) => {
+    if (slots.has(id)) return;
+    for (let n = from; n < slotsMax; ++n)
+      if (!taken.has(n)) { slots.set(id, n); taken.add(n); return; }
+  };
+  if (state.self.peer) give(state.self.peer, 0);
+  for (const id of [...state.peers.keys()].sort()) give(id, 1);
+}
+
+function sampleLoss(state) {
+  const values = new Map();
+  const rest = [];
+  if (state.status.loss !== undefined) values.set(state.self.peer, state.status.loss);
+  for (const p of state.peers.values()) {
+    if (p.loss === undefined || p.self) continue;
+    if (state.slots.has(p.id)) values.set(p.id, p.loss);
+    else rest.push(p.loss);
+  }
+  addLoss(state, state.now, values, rest);
+}
+
+/** Aligned columns: a time; a value or null for each peer that has a line; the range of the rest. When they are full,
+ *  every other one of the older half goes. */
+function addLoss(state, t, values, rest = []) {
+  const {loss} = state;
+  if (loss.t.length > 0 && t <= loss.t.at(-1)) return;
+  if (values.size + rest.length === 0 && loss.t.length === 0) return;
+  loss.t.push(t);
+  loss.low.push(rest.length > 0 ? Math.min(...rest) : null);
+  loss.high.push(rest.length > 0 ? Math.max(...rest) : null);
+  for (const column of loss.of.values()) column.push(null);
+  for (const [id, value] of values) {
+    let column = loss.of.get(id);
+    if (!column && loss.of.size < lossSeriesMax) {
+      column = new Array(loss.t.length).fill(null);
+      loss.of.set(id, column);
+    }
+    if (column) column[column.length - 1] = value;
+  }
+  if (loss.t.length <= lossSamplesMax) return;
+  const half = loss.t.length >> 1;
+  const stays = (_, i) => i >= half || i % 2 === 0;
+  for (const name of ['t', 'low', 'high']) loss[name] = loss[name].filter(stays);
+  for (const [id, column] of loss.of) {
+    const kept = column.filter(stays);
+    if (kept.every(x => x === null)) loss.of.delete(id);
+    else loss.of.set(id, kept);
+  }
+}
+
+// -- what is asked of it ------------------------------------------------------------------------------
+
+export const isNode = state => state.self.role === 'node' || state.status.phase === 'node';
+const trains = p => p.role !== 'auxiliary' && p.role !== 'aux';
+
+/** Trainers that are alive, as this peer sees them. */
+export const trainers = state => [...state.peers.values()].filter(trains);
+export const speed = state => {
+  const known = trainers(state).map(p => p.speed).filter(x => x !== undefined);
+  return known.length > 0 ? known.reduce((a, b) => a + b, 0) : state.status.speed;
+};
+export const epoch = state => state.status.globalEpoch ?? state.status.epoch;
+
+/** This peer, then slow ones, then the rest by name. */
+export function peerRows(state) {
+  return [...state.peers.values()].sort((a, b) => (b.self - a.self) || (!!b.slow - !!a.slow) || (a.id < b.id ? -1 : 1));
+}
+
+/** How late each member's last part came in the last rounds, as shares of the round. The result: for each peer its
+ *  cells, oldest first, of 0 (in time) to 3 (half of the round later than usual, or more), 4 (nothing came), or null
+ *  (not known, or it took no part). */
+export function lateness(state) {
+  const recent = state.rounds.slice(-lateRounds);
+  const cells = new Map([...state.peers.keys()].map(id => [id, new Array(recent.length).fill(null)]));
+  recent.forEach((r, i) => {
+    for (const m of r.members) {
+      const row = cells.get(m.peer);
+      if (!row) continue;
+      if (m.contributed && (m.last === undefined || r.usualLast === undefined)) continue; // who reduces nothing sees no parts
+      const share = (m.last - r.usualLast) / Math.max(r.duration, 1e-3);
+      row[i] = !m.contributed ? 4 : share < 0.1 ? 0 : share < 0.25 ? 1 : share < 0.5 ? 2 : 3;
+    }
+  });
+  return cells;
+}
+
+export const recentlyLeft = state => state.left.filter(x => state.now - x.t < leftShownMs);
+
+const name = (state, id) => (id === state.self.peer ? 'this peer' : 'peer ' + shortId(id));
+
+/** One sentence on how the run is. `level`: good, wait, warn or bad. `key` changes when the matter does, and not
+ *  with each number. */
+export function headline(state) {
+  const s = state.status;
+  const others = trainers(state).filter(p => !p.self).length;
+  const all = trainers(state).length;
+  const numbers = [epoch(state) === undefined ? '' : `epoch ${epoch(state)}`, speed(state) ? `${compact(speed(state))} samples/s` : ''].filter(Boolean);
+  const at = numbers.length > 0 ? ', ' + numbers.join(', ') : '';
+  let level = 'good';
+  const worse = to => { const order = ['good', 'wait', 'warn', 'bad']; if (order.indexOf(to) > order.indexOf(level)) level = to; };
+  let head;
+  const early = ['starting', 'joining', 'syncing'].includes(s.phase);
+  if (!isNode(state) && early) {
+    worse('wait');
+    const what = s.phase === 'starting' ? 'is starting' : s.phase === 'joining' ? 'is joining the run' : 'takes the model from another peer';
+    head = `This peer ${what}${s.waitingFor ? ', waiting for ' + s.waitingFor : ''}`;
+    if (others > 0) head += `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}`;
+  } else if (s.phase === 'finished' || s.phase === 'stopped') {
+    worse('wait');
+    head = `This peer has ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
+  } else if (all === 0) {
+    worse('wait');
+    head = isNode(state) ? 'No peer trains yet; this node waits for the first' : 'This peer trains' + at;
+  } else if (all === 1) {
+    head = (others === 0 ? 'This peer trains alone' : 'One peer trains') + at;
+  } else {
+    head = `${plural(all, 'peer')} train together${at}`;
+  }
+  const more = [];
+  const say = (to, words) => { worse(to); more.push(words); };
+  if (s.provisional) say('bad', 'this peer is cut off from most of its group and goes on without it');
+  if (s.histories > 1) say('bad', `the run is split into ${s.histories} histories`);
+  if (s.differing > 0) say('bad', `${plural(s.differing, 'peer')} at this epoch ${s.differing === 1 ? 'has' : 'have'} other parameters`);
+  const slow = peerRows(state).filter(p => p.slow).slice(0, 2);
+  for (const p of slow) say('warn', `${name(state, p.id)} is slow: ${text(p.slow.text || p.slow.cause, 80)}`);
+  const recent = state.rounds.slice(-8);
+  const failed = recent.filter(r => r.outcome === 'failed');
+  if (failed.length > 1) say('warn', `${failed.length} of the last ${recent.length} rounds failed${failed.at(-1).reason ? ` (${failed.at(-1).reason})` : ''}`);
+  const gone = state.left.filter(x => state.now - x.t < 60_000);
+  if (gone.length > 0 && gone.length < 3)
+    for (const x of gone) say('warn', `${name(state, x.peer)} left ${ago(Math.max(0, state.now - x.t))}${x.reason ? ` (${x.reason})` : ''}`);
+  else if (gone.length > 0)
+    say('warn', `${plural(gone.length, 'peer')} left in the last minute`);
+  if (s.notice) say('warn', s.notice.replace(/\.$/, ''));
+  return {
+    level, text: [head, ...more].join('; ').replace(/[.…]?$/, end => end || '.'),
+    key: [level, all, early, s.phase === 'finished', slow.map(p => p.id), gone.map(x => x.peer), s.notice, s.histories, s.provisional].join(),
+  };
+}
+
+/** One line about an event. */
+export function describe(state, e) {
+  const who = e.other ? (e.other === state.self.peer ? 'this peer' : 'peer ' + shortId(e.other)) : '';
+  const why = e.reason ? `: ${e.reason}` : '';
+  const took = e.duration_s === undefined ? '' : ` in ${duration(e.duration_s * 1000)}`;
+  const size = e.bytes === undefined ? '' : ' ' + bytes(e.bytes);
+  switch (e.type) {
+    case 'start': return `Started${e.version ? ', version ' + e.version : ''}${e.epoch ? `, at epoch ${e.epoch}` : ''}`;
+    case 'stop': return `Stops${why}`;
+    case 'phase': return `${e.from} → ${e.to}${why}`;
+    case 'epoch': return `${e.epochs > 1 ? `${e.epochs} epochs ended, the last is ${e.epoch}` : `Epoch ${e.epoch} ended`}${took}${e.loss === undefined ? '' : `, loss ${e.loss.toFixed(3)}`}${e.samples === undefined ? '' : `, ${compact(e.samples)} samples`}`;
+    case 'round': return `Round ${shortId(e.round.id)} (${e.round.kind}) ${e.round.outcome}${why}: ${plural(e.round.members.length, 'member')}, ${duration(e.round.duration)}`;
+    case 'peer_joined': return `${cap(who)} joined${e.address ? ' from ' + e.address : ''}${e.link ? ` by ${e.link}` : ''}`;
+    case 'peer_left': return `${cap(who)} left${why}${e.after_s === undefined ? '' : `, after ${duration(e.after_s * 1000)}`}`;
+    case 'member_lost': return `${cap(who)} was lost in a round${why}`;
+    case 'excluded': return `${cap(who)} was left out of a round${why}`;
+    case 'state_sent': return `State sent to ${who}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
+    case 'state_received': return `State received from ${who}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
+    case 'checkpoint': return `Checkpoint${e.epoch === undefined ? '' : ` of epoch ${e.epoch}`}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
+    case 'slow': return e.cause ? `${cap(who)} is slow: ${e.text || e.cause}` : `${cap(who)} is no longer slow`;
+    case 'refused': return `Refused ${e.count === undefined ? 'input' : plural(e.count, 'input')}${why}${e.text ? ` ${e.text}` : ''}`;
+    case 'clock': return e.text || `Clocks differ by ${duration(Math.abs(e.ms ?? 0))}${who ? ` from that of ${who}` : ''}`;
+    case 'restart': return `${e.actor ? `The ${e.actor} was` : 'Was'} restarted${why}${e.text ? ` ${e.text}` : ''}`;
+    default: return [who && cap(who), e.text || e.reason].filter(Boolean).join(': ') || e.type;
+  }
+}
+const cap = words => words.slice(0, 1).toUpperCase() + words.slice(1);
+
+/** The newest events of the chosen groups that contain `words`, newest first. */
+export function selectEvents(state, chosen, words, max = 150) {
+  const wanted = words.trim().toLowerCase();
+  const rows = Object.keys(groups).filter(g => chosen.has(g)).flatMap(g => state.events[g]);
+  rows.sort((a, b) => b.t - a.t || (b.seq ?? 0) - (a.seq ?? 0));
+  const out = [];
+  for (const event of rows) {
+    const line = describe(state, event);
+    if (wanted && !`${event.type} ${line} ${event.other}`.toLowerCase().includes(wanted)) continue;
+    out.push({event, line});
+    if (out.length === max) break;
+  }
+  return out;
+}
+

@@ -1,0 +1,86 @@
+#include "runtime/status/live_page.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <zlib.h>
+
+namespace waggle {
+
+namespace {
+
+constexpr std::string_view folder = "/live/";
+
+/// Everything comes from this peer, nothing is inline, nothing is sent, nobody frames it. Charts
+/// set styles through the object model only, which the policy does not restrict.
+constexpr const char* policy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What the build has compressed: trusted, and of a known size.
+std::string decompressed(std::span<const unsigned char> gzip) {
+  constexpr int gzip_window = 15 + 16;
+  z_stream stream{};
+  if (inflateInit2(&stream, gzip_window) != Z_OK)
+    return {};
+  stream.next_in = const_cast<unsigned char*>(gzip.data()); // zlib does not write there
+  stream.avail_in = static_cast<uInt>(gzip.size());
+  std::string out;
+  std::array<char, 16'384> chunk{};
+  int result = Z_OK;
+  while (result == Z_OK) {
+    stream.next_out = reinterpret_cast<unsigned char*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(chunk.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    out.append(chunk.data(), chunk.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  return out;
+}
+
+} // namespace
+
+page_audience parse_page_audience(std::string_view name) {
+  return name == "none"    ? page_audience::none
+         : name == "local" ? page_audience::local
+                           : page_audience::all;
+}
+
+bool is_live_route(std::string_view route) {
+  return route == "/" || route.starts_with(folder);
+}
+
+net::http_response live_page(const net::http_request& request) {
+  auto route = std::string_view{request.target}.substr(0, request.target.find('?'));
+  auto files = live_files();
+  auto file = std::find_if(files.begin(), files.end(),
+                           [&](const live_file& each) { return each.path == route; });
+  net::http_response out;
+  if (file == files.end()) {
+    out.status = 404;
+    out.body = "The page of this peer has no such file: the page is at /.\n";
+    return out;
+  }
+  // Bytes that a server sends differ with the coding, and so does their tag (RFC 9110, 8.8.3.3).
+  auto tag = "\"" + std::string{file->tag} + (request.gzip ? "-gzip\"" : "\"");
+  out.content_type = file->type;
+  out.cache = "no-cache";
+  out.headers = {{"ETag", tag},
+                 {"Vary", "Accept-Encoding"},
+                 {"Content-Security-Policy", policy},
+                 {"X-Content-Type-Options", "nosniff"},
+                 {"Referrer-Policy", "no-referrer"}};
+  if (request.if_none_match == tag) {
+    out.status = 304;
+    return out;
+  }
+  if (request.gzip) {
+    out.headers.emplace_back("Content-Encoding", "gzip");
+    out.body.assign(reinterpret_cast<const char*>(file->gzip.data()), file->gzip.size());
+  } else {
+    out.body = decompressed(file->gzip);
+  }
+  return out;
+}
+
+} // namespace waggle

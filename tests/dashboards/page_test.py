@@ -1,0 +1,465 @@
+#!/usr/bin/python3
+"""Opens the page of a peer in Debian's Chromium: with live peers that are killed and frozen, and with a made-up stream.
+
+  page_test.py --waggle build/bin/waggle [--no-trainer] [--kills N] [--screenshots DIR]
+"""
+import argparse
+import http.server
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+if webdriver is None or not os.path.exists(CHROMIUM) or not os.path.exists(DRIVER):
+    print("skipped: the page is tested with Debian's chromium, chromium-driver and python3-selenium (scripts/setup.sh)")
+    sys.exit(77)
+
+from live_test import ROOT, get, start_peers, wait_for  # noqa: E402
+
+LIVE = ROOT / "dashboards" / "live"
+IDS = [f"{n}{n}" * 32 for n in "abcdef0123456789"]
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31m\u202e"
+
+
+class Stub:
+    """A peer that is made up: serves the files, and frames that a test sends."""
+
+    def __init__(self):
+        self.snapshot = {}
+        self.clients = []
+        self.lock = threading.Condition()
+        self.open = True
+        stub = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                if self.path == "/api/v1/events":
+                    return stub.stream(self)
+                name = "index.html" if self.path == "/" else self.path[len("/live/"):]
+                kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+                body = (LIVE / name).read_bytes()
+                self.send_response(200)
+                self.send_header("Content-Type", kind[name.rsplit(".", 1)[1]] + "; charset=utf-8")
+                self.send_header("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'")
+                self.end_headers()
+                self.wfile.write(body)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stream(self, handler):
+        if not self.open:
+            handler.send_response(429)
+            handler.end_headers()
+            handler.wfile.write(b'{"error":"this peer has sixteen readers already"}')
+            return
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        mine = [("snapshot", self.snapshot)]
+        with self.lock:
+            self.clients.append(mine)
+        try:
+            while self.open:
+                with self.lock:
+                    self.lock.wait_for(lambda: mine or not self.open, timeout=0.5)
+                    todo, mine[:] = mine[:], []
+                for kind, data in todo or [("vitals", self.vitals())]:
+                    handler.wfile.write(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+                handler.wfile.flush()
+        except OSError:
+            pass
+
+    def vitals(self):
+        return {"t": now(), "status": self.snapshot["status"], "peers": self.snapshot["peers"]}
+
+    def send(self, kind, data):
+        with self.lock:
+            for each in self.clients:
+                each.append((kind, data))
+            self.lock.notify_all()
+
+    def event(self, kind, **data):
+        self.send("event", {"seq": next(seq), "t": now(), "peer": IDS[0], "type": kind, **data})
+
+    def set(self, /, **changes):
+        """What the stub says of itself, from here on, to those who are connected and to those who come."""
+        self.snapshot = {**picture(), **changes}
+        self.send("snapshot", self.snapshot)
+
+    def refuse(self, refuse):
+        with self.lock:
+            self.open = not refuse
+            self.clients.clear()
+            self.lock.notify_all()
+
+
+seq = iter(range(1, 10 ** 9))
+
+
+def now():
+    return int(time.time() * 1000)
+
+
+def a_round(number, began=None, late=None, peers=4, **more):
+    members = [{"peer": p, "self": i == 0, "contributed": True, "reduces": True, "first_ms": 1 + i, "last_ms": 38 if p == late else 4 + i,
+                "result_first_ms": 39, "result_last_ms": 41 + i / 10, "bytes_in": 1000, "bytes_out": 1000} for i, p in enumerate(IDS[:peers])]
+    return {"type": "round", "round": f"{number:016x}", "kind": "gradients", "epoch": number, "outcome": "complete", "t": now(),
+            "began": began or now() - 50, "duration_ms": 42, "search_ms": 1, "agreement_ms": 2, "recovery_ms": 0, "members": members, **more}
+
+
+def picture(peers=4):
+    began = now() - 64_000
+    return {"v": 1, "now": now(), "self": {"peer": IDS[0], "run": "made-up", "role": "trainer", "version": "0.1.0"},
+            "status": {"phase": "training", "epoch": 412, "global_epoch": 412, "loss": 2.5, "first_loss": 6.9, "target_batch_size": 256, "samples_per_second": 300,
+                       "histories": 1, "rounds": {"complete": 64, "shrunk": 0, "failed": 0}},
+            "peers": {"peers": [{"id": p, "epoch": 412, "samples_per_second": 300, "samples_toward_epoch": 16, "self": p == IDS[0], "connected": p != IDS[0],
+                                 "role": "node", "state": "training", "loss": 2.5 + i / 10, "rtt_ms": 0.4, "link": "tcp"} for i, p in enumerate(IDS[:peers])],
+                      "left": []},
+            "rounds": [a_round(n + 1, began + 1000 * n) for n in range(64)],
+            "events": [{"seq": 0, "t": began, "type": "start", "version": "0.1.0", "role": "trainer"}]}
+
+
+class Page:
+    """Chromium on one page."""
+
+    def __init__(self):
+        options = Options()
+        self.profile = tempfile.TemporaryDirectory(prefix="waggle-page-")
+        for flag in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+                     "--disable-component-update", "--disable-sync", "--window-size=1320,1000", f"--user-data-dir={self.profile.name}"]:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.driver.execute_cdp_cmd("Network.enable", {})
+
+    def close(self):
+        self.driver.quit()
+        self.profile.cleanup()
+
+    def open(self, url):
+        self.base = url
+        self.driver.get(url)
+        self.wait("the page shows the run", lambda: self.js("return !!document.querySelector('#sentence')"))
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, what, check):
+        return wait_for(what, check)
+
+    def text(self, selector):
+        return self.js("return document.querySelector(arguments[0])?.textContent ?? ''", selector).replace("\n", " ")
+
+    def count(self, selector):
+        return self.js("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def says(self, *words):
+        self.wait(f"the sentence says {words}: {self.text('#sentence')}", lambda: all(w in self.text("#sentence") for w in words))
+
+    def press(self, key):
+        self.driver.switch_to.active_element.send_keys(key)
+
+    def size(self, width, height=900):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+
+    def dark(self, on):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if on else "light"}]})
+
+    def complaints(self):
+        """What the console has said since the last call."""
+        return [line["message"] for line in self.driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
+
+    def quiet(self):
+        """No error in the console, and no request elsewhere."""
+        said = self.complaints()
+        assert not said, f"the console says {said}"
+        for line in self.driver.get_log("performance"):
+            message = json.loads(line["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = message["params"]["request"]["url"]
+                assert url.startswith((self.base, "data:", "chrome:", "about:")), f"a request elsewhere: {url}"
+
+
+# -- a made-up stream ---------------------------------------------------------------------------------
+
+
+def says_how_the_run_is(page, stub):
+    page.says("4 peers train together, epoch 412, 1.2k samples/s.")
+    slow = picture()
+    slow["peers"]["peers"][2]["slow"] = {"cause": "passes", "text": "its passes take 10 times as long"}
+    stub.set(peers=slow["peers"])
+    page.says("peer cccccccc is slow: its passes take 10 times as long")
+    assert "its passes take 10 times as long" in page.text("#peers tr.why")
+    stub.set(status={**picture()["status"], "histories": 2})
+    page.says("the run is split into 2 histories")
+    assert page.count("#sentence.bad") == 1
+    stub.set(status={"phase": "joining", "waiting_for": "a member of the group"}, peers={"peers": [], "left": []}, rounds=[])
+    page.says("This peer is joining the run, waiting for a member of the group.")
+    node = picture()
+    node["peers"]["peers"].append({"id": IDS[9], "self": True, "connected": False, "role": "auxiliary"})
+    stub.set(self={**node["self"], "peer": IDS[9], "role": "node"}, status={"phase": "node", "global_epoch": 412, "loss": None}, peers=node["peers"])
+    page.says("4 peers train together, epoch 412")
+    assert "Loss of the others" in page.text("#overview") and page.text("[data-tile=loss]") == "2.650", page.text("#overview")
+    stub.set(self={**node["self"], "peer": IDS[9], "role": "node"}, status={"phase": "node"}, peers={"peers": [], "left": []}, rounds=[])
+    page.says("No peer trains yet; this node waits for the first.")
+    stub.set()
+
+
+def shows_events_as_they_come(page, stub):
+    stub.event("peer_left", other=IDS[3], reason="silent for 1.1 s", after_s=12)
+    page.wait("the peer is in the list of those who left", lambda: page.count(f"[data-left='{IDS[3]}']") == 1)
+    assert "silent for 1.1 s" in page.text(f"[data-left='{IDS[3]}']")
+    stub.set()
+    page.wait("it is back", lambda: page.count(f"#peers tr[data-peer='{IDS[3]}']") == 1)
+    for number in range(100, 104):
+        stub.send("event", a_round(number, late=IDS[1]))
+    page.wait("the latest round is shown", lambda: page.count(f"[data-round='{103:016x}']") == 1)
+    assert page.count(f".member.late[data-member='{IDS[1]}']") == 1, "the slowest member stands out"
+    stub.send("gap", {"missed": 17})
+    stub.set()
+    page.wait("what was left out is counted", lambda: "17 events were left out" in page.text("#events"))
+
+
+def shows_text_of_peers_as_text(page, stub):
+    lying = picture()
+    lying["peers"]["peers"][1].update({"state": EVIL * 100, "role": EVIL, "link": EVIL, "loss": 1e300, "epoch": -4, "samples_per_second": "NaN",
+                                       "rtt_ms": -1, "slow": {"cause": EVIL, "text": EVIL + "A" * 8192}})
+    lying["peers"]["peers"] += [None, 7, {"id": EVIL}, {}]
+    lying["peers"]["left"] = [{"peer": IDS[5], "t": 4102444800000, "reason": EVIL}, {"peer": 7}, None]
+    lying["events"] += [{"seq": 1, "t": 0, "type": EVIL, "text": EVIL + "B" * 8192}, {"t": "x", "type": "stop"}, "x"]
+    lying["rounds"].append(a_round(999, began=now(), outcome=EVIL, kind=EVIL, reason=EVIL, duration_ms=-5))
+    stub.set(**{k: lying[k] for k in ("peers", "events", "rounds")})
+    page.says("peer bbbbbbbb is slow: <img src=x onerror=alert(1)>")
+    page.wait("the event is shown", lambda: "<script>alert(2)</script>" in page.text("#events .log"))
+    assert page.count("main img, main script, main a") == 0, "markup of a peer became a part of the page"
+    assert "\x1b" not in page.text("body") and "\u202e" not in page.text("body")
+    assert page.js("return Math.max(...[...document.querySelectorAll('main *')].filter(x => x.childElementCount === 0).map(x => x.textContent.length))") < 500
+    assert page.count("#peers tbody tr[data-peer]") == 4, "what has no identity is no peer"
+    for word in ("NaN", "undefined", "null", "Infinity", "[object"):
+        assert word not in page.js("return document.body.innerText"), word
+    stub.set()
+    page.says("4 peers train together, epoch 412, 1.2k samples/s.")
+
+
+def every_key_does_what_the_list_says(page, stub):
+    page.js("document.activeElement.blur()")
+    page.press("?")
+    page.wait("the list of keys opens", lambda: page.js("return document.getElementById('help').open"))
+    listed = page.js("return [...document.querySelectorAll('#help kbd')].map(x => x.textContent)")
+    page.press("?")
+    page.wait("the list closes", lambda: not page.js("return document.getElementById('help').open"))
+    tried = {"?"}
+
+    def key(name, what, check, send=None):
+        page.press(send or name)
+        tried.add(name)
+        page.wait(f"{name}: {what}", check)
+
+    for name, place in {"p": "peers", "o": "loss", "r": "rounds", "l": "links", "e": "events"}.items():
+        key(name, f"goes to {place}", lambda place=place: page.js("return document.activeElement.id") == f"{place}-title")
+    shown = lambda: page.js("return parseInt(document.querySelector('[data-round]').dataset.round, 16)")
+    key("←", "the round before", lambda: shown() == 63, Keys.ARROW_LEFT)
+    key("→", "back", lambda: shown() == 64, Keys.ARROW_RIGHT)
+    follows = lambda: page.js("return document.querySelector('#rounds .controls > button:nth-of-type(3)').ariaPressed") == "true"
+    key("f", "stays", lambda: not follows())
+    stub.send("event", a_round(65))
+    page.wait("the new round is known", lambda: "65" in page.js("return document.querySelector('.strip title').textContent") or shown() == 64)
+    key("f", "follows", lambda: follows() and shown() == 65)
+    spans = lambda: page.js("return document.querySelector('#rounds .group [aria-pressed=true]').textContent")
+    key("-", "four rounds", lambda: spans() == "4")
+    key("+", "one round", lambda: spans() == "1")
+    pressed = lambda n: page.js("return document.querySelectorAll('#events [data-group]')[arguments[0]].ariaPressed", n) == "true"
+    for n in range(5):
+        before = pressed(n)
+        key(str(n + 1), "shows or hides a kind of event", lambda n=n, before=before: pressed(n) != before)
+        page.press(str(n + 1))
+    key("/", "the filter", lambda: page.js("return document.activeElement.id") == "filter")
+    page.press("no such event")
+    page.wait("nothing is left", lambda: "No event of this kind" in page.text("#events"))
+    key("Esc", "clears it", lambda: page.count("#events .log li") > 0 and page.js("return document.getElementById('filter').value") == "", Keys.ESCAPE)
+    assert set(listed) == tried, f"listed {listed}, tried {tried}"
+
+
+def has_names_for_screen_readers(page, stub):
+    nodes = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    seen = {}
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if not node.get("ignored"):
+            seen.setdefault(role, []).append(node.get("name", {}).get("value", ""))
+    for role in ("button", "region", "heading", "searchbox", "image", "progressbar", "listitem", "columnheader", "rowheader"):
+        assert seen.get(role), f"there is no {role}: {sorted(map(str, seen))}"
+        if role not in ("listitem",):
+            assert all(name.strip() for name in seen[role]), f"a {role} without a name: {seen[role]}"
+    assert page.count("h1") == 1 and page.count("#announce[role=status]") == 1 and page.count("#banner[role=alert]") == 1
+
+
+def fits_narrow_and_dark(page, stub):
+    brightness = lambda: page.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)")
+    light = brightness()
+    page.dark(True)
+    page.wait("dark", lambda: brightness() < 150 < light)
+    page.size(360)
+    page.wait("nothing is cut at 360 pixels", lambda: page.js("""
+      return document.documentElement.scrollWidth <= 360 && document.body.clientWidth <= 360
+        && [...document.querySelectorAll('header, .panel, .tile, #sentence, button, input')].every(x => x.getBoundingClientRect().right <= 360.5)"""))
+    page.size(1320)
+    page.dark(False)
+    page.wait("light", lambda: brightness() == light)
+
+
+def says_at_once_that_the_connection_is_lost(page, stub):
+    stub.refuse(True)
+    page.wait("it is said", lambda: page.text("#banner") != "" and page.count("body.lost") == 1)
+    page.wait("with the reason", lambda: "sixteen readers already" in page.text("#banner"))
+    assert "grayscale" in page.js("return getComputedStyle(document.querySelector('main')).filter")
+    assert page.text("#link").strip().endswith("not connected")
+    stub.refuse(False)
+    page.wait("it connects again", lambda: page.count("body.lost") == 0 and page.text("#banner") == "")
+    said = page.complaints()
+    assert all("429" in line or "INCOMPLETE_CHUNKED" in line for line in said), said
+
+
+def keeps_what_it_remembers_small(page, stub):
+    """The module state.js alone: what it holds is bounded, whatever comes."""
+    result = page.driver.execute_async_script("""
+      const [snapshot, a_round, done] = arguments;
+      import('/live/state.js').then(m => {
+        const s = m.createState();
+        let left = 0;
+        m.apply(s, 'snapshot', snapshot);
+        for (let i = 0; i < 5000; ++i) {
+          m.apply(s, 'event', {...a_round, round: i.toString(16), began: a_round.began + 50 * i});
+          m.apply(s, 'event', {type: ['epoch', 'notice', 'peer_left', 'no such'][i % 4], t: snapshot.now + i, seq: i + 10, other: i.toString(16).padStart(8, '0'), text: 'x'.repeat(9999)});
+          if (i % 400 === 0) left = Math.max(left, s.left.length);
+          if (i % 400 === 0 || i > 3000) m.apply(s, 'vitals', {t: snapshot.now + 1000 * i, status: snapshot.status, peers: snapshot.peers});
+        }
+        const seen = {rounds: s.rounds.length, samples: s.loss.t.length, series: s.loss.of.size, left,
+          events: Math.max(...Object.values(s.events).map(x => x.length)), sorted: s.loss.t.every((t, i, a) => i === 0 || a[i - 1] < t)};
+        for (const bad of [null, 7, 'x', [], {peers: 7}, {status: []}]) for (const kind of ['snapshot', 'vitals', 'event', 'gap', 'other']) m.apply(s, kind, bad);
+        m.apply(s, 'snapshot', snapshot);
+        done({...seen, sentence: m.headline(s).text});
+      }).catch(e => done({error: String(e)}));""", picture(), a_round(1))
+    assert result.get("rounds") == 64 and result["samples"] <= 1200 and result["series"] == 4 and 10 < result["left"] <= 64 and result["events"] <= 200 and result["sorted"], result
+    assert result["sentence"] == "4 peers train together, epoch 412, 1.2k samples/s.", result
+
+
+# -- live peers ---------------------------------------------------------------------------------------
+
+
+def live(page, options, folder):
+    processes = []
+    try:
+        addresses = start_peers(options, folder, processes)
+        ids = [json.loads(get(f"http://{a}/api/v1/status"))["peer"] for a in addresses]
+        page.open(f"http://{addresses[0]}/")
+        page.wait("all three are shown", lambda: page.count("#peers tr[data-peer]") == 3)
+        page.wait("rounds are shown", lambda: page.count("#rounds .member") >= 2)
+        same_rounds(page, addresses)
+        times = []
+        for n in range(options.kills):
+            victim = processes[2]
+            gone = lambda: page.count(f"[data-left='{ids[2]}'] time") == 1 and page.count(f"#peers tr[data-peer='{ids[2]}']") == 0
+            page.wait("the peer is there", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1)
+            for signal_, name in ((signal.SIGSTOP, "frozen"), (signal.SIGKILL, "killed")):
+                began = time.monotonic()
+                os.kill(victim.child.pid, signal_)
+                page.wait(f"a {name} peer is shown as gone", gone)
+                times.append((name, time.monotonic() - began))
+                assert page.text(f"[data-left='{ids[2]}'] .reason") not in ("", "no reason known"), "there is no reason"
+                assert ids[2][:8] in page.text("#sentence"), page.text("#sentence")
+                if signal_ == signal.SIGSTOP:
+                    os.kill(victim.child.pid, signal.SIGCONT)
+                    page.wait("it returns", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1 and page.count(f"[data-left='{ids[2]}']") == 0)
+            victim.child.wait()
+            if n + 1 < options.kills:
+                processes[2] = victim.again()
+                page.wait("it returns", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1 and page.count(f"[data-left='{ids[2]}']") == 0)
+        page.quiet()
+        for name in ("frozen", "killed"):
+            mine = [t for what, t in times if what == name]
+            print(f"  {name}: seen after {', '.join(f'{t:.2f}' for t in mine)} s")
+        os.kill(processes[0].child.pid, signal.SIGKILL)
+        page.wait("its own peer is gone", lambda: page.count("body.lost") == 1 and page.text("#banner") != "")
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def same_rounds(page, addresses):
+    """Two peers of one run: the rounds that both remember have the same members."""
+    collect = """
+      const done = arguments[0], out = [];
+      const press = key => window.dispatchEvent(new KeyboardEvent('keydown', {key}));
+      press('f');
+      const step = n => { const facts = document.querySelector('[data-round]');
+        out.push(facts.dataset.round + ' ' + [...document.querySelectorAll('.member')].map(x => x.dataset.member).sort().join());
+        if (n === 0) { press('f'); return done(out); }
+        press('ArrowLeft'); setTimeout(() => step(n - 1), 200); };
+      setTimeout(() => step(12), 200);"""
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(f"http://{addresses[1]}/")
+    page.wait("the other page shows rounds", lambda: page.count("#rounds .member") >= 2)
+
+    def both():
+        seen = []
+        for window in page.driver.window_handles:
+            page.driver.switch_to.window(window)
+            seen.append(set(page.driver.execute_async_script(collect)))
+        return len(seen[0] & seen[1]) >= 3
+    page.wait("both show the same rounds", both)
+    page.driver.close()
+    page.driver.switch_to.window(first)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--waggle")
+    parser.add_argument("--no-trainer", action="store_true")
+    parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--screenshots", type=pathlib.Path, help="also write what the tests see")
+    options = parser.parse_args()
+    page = Page()
+    try:
+        stub = Stub()
+        stub.snapshot = picture()
+        page.open(stub.url)
+        for check in (says_how_the_run_is, shows_events_as_they_come, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
+                      has_names_for_screen_readers, fits_narrow_and_dark, keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
+            began = time.monotonic()
+            stub.set()
+            check(page, stub)
+            page.quiet()
+            print(f"{check.__name__}: {time.monotonic() - began:.1f} s", flush=True)
+            if options.screenshots:
+                page.driver.save_screenshot(str(options.screenshots / f"{check.__name__}.png"))
+        if options.waggle:
+            with tempfile.TemporaryDirectory(prefix="waggle-page-") as folder:
+                began = time.monotonic()
+                live(page, options, pathlib.Path(folder))
+                print(f"live: {time.monotonic() - began:.1f} s")
+    finally:
+        page.close()
+
+
+if __name__ == "__main__":
+    main()
