@@ -318,6 +318,8 @@ export function headline(state) {
   } else if (s.phase === 'finished' || s.phase === 'stopped') {
     worse('wait');
     head = `This peer has ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
+  } else if (all === 0 && state.rounds.length > 0) { // of `waggle average`, or of trainers whose reports are on their way
+    head = `${plural(state.rounds.at(-1).members.length, 'peer')} averaged together in the last round`;
   } else if (all === 0) {
     worse('wait');
     head = isNode(state) ? 'No peer trains yet; this node waits for the first' : 'This peer trains' + at;

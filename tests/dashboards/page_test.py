@@ -371,14 +371,17 @@ def live(page, options, folder):
         addresses = start_peers(options, folder, processes)
         ids = [json.loads(get(f"http://{a}/api/v1/status"))["peer"] for a in addresses]
         page.open(f"http://{addresses[0]}/")
-        page.wait("all three are shown", lambda: page.count("#peers tr[data-peer]") == 3)
+        # Peers that only average report no progress: they are seen in rounds.
+        row = "#rounds .member[data-member='{}']" if options.no_trainer else "#peers tr[data-peer='{}']"
+        here = lambda: page.count(row.format(ids[2])) == 1 and page.count(f"[data-left='{ids[2]}']") == 0
+        gone = lambda: page.count(row.format(ids[2])) == 0 and page.count(f"[data-left='{ids[2]}'] time") == 1
+        page.wait("all three are shown", lambda: all(page.count(row.format(i)) == 1 for i in ids))
         page.wait("rounds are shown", lambda: page.count("#rounds .member") >= 2)
         same_rounds(page, addresses)
         times = []
         for n in range(options.kills):
             victim = processes[2]
-            gone = lambda: page.count(f"[data-left='{ids[2]}'] time") == 1 and page.count(f"#peers tr[data-peer='{ids[2]}']") == 0
-            page.wait("the peer is there", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1)
+            page.wait("the peer is there", here)
             for signal_, name in ((signal.SIGSTOP, "frozen"), (signal.SIGKILL, "killed")):
                 began = time.monotonic()
                 os.kill(victim.child.pid, signal_)
@@ -388,11 +391,11 @@ def live(page, options, folder):
                 assert ids[2][:8] in page.text("#sentence"), page.text("#sentence")
                 if signal_ == signal.SIGSTOP:
                     os.kill(victim.child.pid, signal.SIGCONT)
-                    page.wait("it returns", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1 and page.count(f"[data-left='{ids[2]}']") == 0)
+                    page.wait("it returns", here)
             victim.child.wait()
             if n + 1 < options.kills:
                 processes[2] = victim.again()
-                page.wait("it returns", lambda: page.count(f"#peers tr[data-peer='{ids[2]}']") == 1 and page.count(f"[data-left='{ids[2]}']") == 0)
+                page.wait("it returns", here)
         page.quiet()
         for name in ("frozen", "killed"):
             mine = [t for what, t in times if what == name]
