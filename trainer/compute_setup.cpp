@@ -33,6 +33,17 @@ result<torch::Device> device_of(const std::string& name) {
   return failure{ec::bad_config, "--device " + name + " is not auto, cpu, cuda or cuda:N"};
 }
 
+result<std::vector<torch::Device>> devices_of(const learner_config& config) {
+  std::vector<torch::Device> all;
+  for (const auto& name : config.devices.empty() ? std::vector{config.device} : config.devices) {
+    auto device = device_of(name);
+    if (!device)
+      return device.error();
+    all.push_back(*device);
+  }
+  return all;
+}
+
 std::size_t window_of(const learner_config& config) {
   return static_cast<std::size_t>(config.context) + 1;
 }

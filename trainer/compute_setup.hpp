@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -16,6 +17,9 @@ namespace waggle {
 /// Returns the device that --device selects. Fails with ec::bad_config if this machine has no such
 /// device.
 result<torch::Device> device_of(const std::string& name);
+
+/// The devices of the replicas, in turn; at least one.
+result<std::vector<torch::Device>> devices_of(const learner_config& config);
 
 /// Bytes of one sample of text: the context and the byte to predict.
 std::size_t window_of(const learner_config& config);

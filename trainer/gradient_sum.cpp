@@ -93,6 +93,11 @@ double separate_sum::begin_pass(double scale) {
   return scale_ = scale;
 }
 
+void separate_sum::add(const torch::Tensor& gradient) {
+  torch::NoGradGuard guard;
+  gradient_.add_(gradient.to(gradient_.device()));
+}
+
 gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_loss) {
   torch::NoGradGuard guard;
   if (scale_ != 1)
@@ -231,6 +236,11 @@ double in_place_sum::begin_pass(double scale) {
     scale_ = scale;
   }
   return scale_;
+}
+
+void in_place_sum::add(const torch::Tensor& gradient) {
+  torch::NoGradGuard guard;
+  sum_.values.add_(gradient.to(sum_.values.device()));
 }
 
 gradient_sum::outcome in_place_sum::end_pass(std::uint64_t samples, bool finite_loss) {

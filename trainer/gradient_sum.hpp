@@ -40,6 +40,9 @@ public:
   /// loss must be multiplied: `scale`, or that of the gradients with which it is added up.
   virtual double begin_pass(double scale) = 0;
 
+  /// Instead of a backward pass: adds this gradient, of the loss times what begin_pass returned.
+  virtual void add(const torch::Tensor& gradient) = 0;
+
   struct outcome {
     bool finite = false;    // loss and gradient
     std::uint64_t lost = 0; // micro_step::lost
@@ -121,6 +124,7 @@ public:
   explicit separate_sum(std::vector<torch::Tensor> parameters);
 
   double begin_pass(double scale) override;
+  void add(const torch::Tensor& gradient) override;
   outcome end_pass(std::uint64_t samples, bool finite_loss) override;
   torch::Tensor take_mean() override;
   std::uint64_t take_mean(std::span<float> out) override;
@@ -155,6 +159,7 @@ public:
   explicit in_place_sum(std::vector<torch::Tensor> parameters);
 
   double begin_pass(double scale) override;
+  void add(const torch::Tensor& gradient) override;
   outcome end_pass(std::uint64_t samples, bool finite_loss) override;
   torch::Tensor take_mean() override;
   std::uint64_t take_mean(std::span<float> out) override;

@@ -18,6 +18,7 @@
 #include "trainer/gradient_sum.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
+#include "trainer/replicas.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
@@ -26,12 +27,15 @@ namespace {
 
 class torch_learner final : public local_learner, public resumable_learner {
 public:
-  torch_learner(const learner_config& config, torch::Device device,
-                std::shared_ptr<training_model> model, std::shared_ptr<const sample_data> data)
-    : config_(config), device_(device), staging_(device), model_(std::move(model)),
+  /// `models`: one for each replica.
+  torch_learner(const learner_config& config, const std::vector<torch::Device>& devices,
+                std::vector<std::shared_ptr<training_model>> models,
+                std::shared_ptr<const sample_data> data)
+    : config_(config), device_(devices.front()), staging_(device_), model_(models.front()),
       sampler_(data, window_of(data->shape(), static_cast<std::size_t>(config.context)),
                random_source{config.data_seed}) {
-    flatten();
+    model_->to(device_);
+    parameters_.emplace(flatten(*model_, {}, {}), config_.offload_optimizer);
     std::vector<torch::Tensor> trained;
     for (const auto& item : model_->parameters())
       trained.push_back(item.second);
@@ -45,6 +49,10 @@ public:
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
     schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
+    for (std::int64_t i = 1; i < config_.replicas; ++i)
+      others_.push_back(
+        std::make_unique<replica>(config_, devices[static_cast<std::size_t>(i) % devices.size()],
+                                  models[static_cast<std::size_t>(i)], parameters_->working()));
   }
 
   [[nodiscard]] bool passes_beside_updates() const override { return config_.offload_optimizer; }
@@ -55,20 +63,46 @@ public:
     sum_->use_vectors(std::move(vectors));
   }
 
+  /// Replicas draw one after another from the same data, and their gradients are added in this
+  /// order: the sum has the bits of one replica that makes all these passes.
   micro_step accumulate() override {
     parameters_->refresh();
     auto batch = config_.micro_batch;
-    auto samples = next_batch(sampler_, batch, device_);
-    if (!samples)
-      return {.why = samples.error()};
-    auto loss = loss_of(*samples);
-    sum_->will_draw(sampler_.drawn());
+    auto drawn = sampler_.drawn();
+    std::vector<waggle::batch> drawn_samples;
+    for (std::size_t i = 0; i <= others_.size(); ++i) {
+      auto next = next_batch(sampler_, batch, i == 0 ? device_ : others_[i - 1]->device());
+      if (!next)
+        return {.why = next.error()};
+      drawn_samples.push_back(*std::move(next));
+    }
+    auto samples = static_cast<std::uint64_t>(batch);
+    sum_->will_draw(drawn += samples);
     auto scale = sum_->begin_pass(loss_scale());
+    for (std::size_t i = 0; i < others_.size(); ++i)
+      others_[i]->begin(drawn_samples[i + 1], scale);
+    auto loss = loss_of(drawn_samples.front());
     (scale == 1 ? loss : loss * scale).backward();
-    micro_step step{loss.item<double>(), static_cast<std::uint64_t>(batch)};
-    auto outcome = sum_->end_pass(step.samples, std::isfinite(step.loss));
-    step.finite = outcome.finite;
+    micro_step step{loss.item<double>(), samples * drawn_samples.size()};
+    bool finite = std::isfinite(step.loss);
+    std::vector<torch::Tensor> gradients;
+    for (auto& other : others_) {
+      auto pass = other->end();
+      step.loss += pass.loss;
+      finite = finite && pass.finite;
+      gradients.push_back(std::move(pass.gradient));
+    }
+    step.loss /= static_cast<double>(drawn_samples.size());
+    auto outcome = sum_->end_pass(samples, finite);
     step.lost = outcome.lost;
+    for (std::size_t i = 0; outcome.finite && i < gradients.size(); ++i) {
+      sum_->will_draw(drawn += samples);
+      (void)sum_->begin_pass(scale);
+      sum_->add(gradients[i]);
+      outcome = sum_->end_pass(samples, true);
+      step.lost += outcome.lost;
+    }
+    step.finite = outcome.finite;
     keep_buffers();
     if (scaler_) {
       step.scale = scale;
@@ -242,25 +276,6 @@ private:
     return {samples, kept_merges_};
   }
 
-  /// Makes every parameter a view of one flat tensor.
-  void flatten() {
-    torch::NoGradGuard guard;
-    model_->to(device_);
-    std::int64_t total = 0;
-    for (const auto& item : model_->parameters())
-      total += item.second.numel();
-    auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
-    auto flat = torch::empty({total}, options);
-    std::int64_t offset = 0;
-    for (auto& [name, p] : model_->parameters()) {
-      auto view = flat.narrow(0, offset, p.numel()).view(p.sizes());
-      view.copy_(p);
-      p.set_data(view);
-      offset += p.numel();
-    }
-    parameters_.emplace(flat, config_.offload_optimizer);
-  }
-
   /// The parameters under LibTorch's names, followed by the statistics of the optimizer, and the
   /// buffers.
   state_table name_tensors() {
@@ -309,6 +324,8 @@ private:
   float_vector buffers_;          // after the last pass or change
   std::uint64_t merges_ = 0;      // of all merge_buffers
   std::uint64_t kept_merges_ = 0; // that buffers_ contains
+
+  std::vector<std::unique_ptr<replica>> others_; // last: their threads read the parameters
 };
 
 /// What is measured on other data must be like what is trained on.
@@ -359,17 +376,19 @@ status check_learner_config(const learner_config& config) {
                              {"--heads", config.heads},
                              {"--context", config.context},
                              {"--micro-batch", config.micro_batch},
+                             {"--replicas", config.replicas},
                              {"--threads", static_cast<std::int64_t>(config.threads)}})
     if (value < 1)
       return bad(std::string{name} + " is " + std::to_string(value) + ": it must be at least 1");
   if (model != nullptr)
     if (auto fits = model->check(shape_of(config)); !fits)
       return fits;
-  auto device = device_of(config.device);
-  if (!device)
-    return device.error();
-  if (auto computes = check_precision(config.format, *device); !computes)
-    return computes;
+  auto devices = devices_of(config);
+  if (!devices)
+    return devices.error();
+  for (const auto& device : *devices)
+    if (auto computes = check_precision(config.format, device); !computes)
+      return computes;
   auto data = open_data(config);
   if (!data)
     return data.error();
@@ -381,22 +400,26 @@ status check_learner_config(const learner_config& config) {
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
   if (auto usable = check_learner_config(config); !usable)
     return usable.error();
-  auto device = device_of(config.device);
-  if (!device)
-    return device.error();
+  auto devices = devices_of(config);
+  if (!devices)
+    return devices.error();
   auto data = open_data(config);
   if (!data)
     return data.error();
   set_threads(config.threads);
   try {
-    auto model = make_training_model(config, (*data)->shape());
-    if (!model)
-      return model.error();
-    if (auto fits = check_buffers(config, **model); !fits)
-      return fits.error();
-    (*model)->train(true);
+    std::vector<std::shared_ptr<training_model>> models;
+    for (std::int64_t i = 0; i < config.replicas; ++i) {
+      auto model = make_training_model(config, (*data)->shape());
+      if (!model)
+        return model.error();
+      if (auto fits = check_buffers(config, **model); !fits)
+        return fits.error();
+      (*model)->train(true);
+      models.push_back(std::move(*model));
+    }
     return std::unique_ptr<learner>{
-      std::make_unique<torch_learner>(config, *device, std::move(*model), *data)};
+      std::make_unique<torch_learner>(config, *devices, std::move(models), *data)};
   } catch (const c10::Error& e) {
     return failure{ec::bad_config,
                    "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};

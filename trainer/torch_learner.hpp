@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/training/learner.hpp"
@@ -31,6 +32,10 @@ struct learner_config {
   std::int64_t micro_batch = 8;
   optimizer_identity optimizer{"adamw"};
   std::string device = "auto"; // "cpu", "cuda", "cuda:N"
+  /// Copies of the model that run passes side by side, each with `threads` compute threads. A pass
+  /// of the learner is one pass of each.
+  std::int64_t replicas = 1;
+  std::vector<std::string> devices{}; // of the replicas, in turn; empty: all on `device`
   /// The optimizer and its statistics are in host memory; passes read a copy of the parameters on
   /// `device`, and can run while the optimizer steps.
   bool offload_optimizer = false;
