@@ -17,15 +17,13 @@ namespace {
 constexpr auto look_interval = 20ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 
-strategy strategy_of(const training_config& config) {
-  const auto* row = find_strategy(config.strategy);
-  WAGGLE_CHECK(row != nullptr, config.strategy);
+strategy_settings settings_of(const training_config& config) {
   auto how = config.how;
   how.target_batch = config.target_batch_size;
   auto numbers = strategy_numbers(config.strategy);
   WAGGLE_CHECK(numbers.ok(), config.strategy);
   how.numbers = *numbers;
-  return row->make(how);
+  return how;
 }
 
 run_health::settings health_of(const training_config& config, const strategy& how) {
@@ -43,10 +41,10 @@ run_health::settings health_of(const training_config& config, const strategy& ho
 
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
-  : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    strategy_(strategy_of(config_)), make_worker_(std::move(worker)), peers_(std::move(peers)),
-    random_(ctx_.randomness("trainer")), claims_(config_.target_batch_size),
-    health_(health_of(config_, strategy_)),
+  : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)), how_(settings_of(config_)),
+    row_(*find_strategy(config_.strategy)), strategy_(row_.make(how_)),
+    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
+    claims_(config_.target_batch_size), health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
     merges_(config_.epoch_difference_max), ledger_(strategy_), barrier_(config_.averaging_timeout) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);

@@ -36,8 +36,7 @@
 namespace waggle {
 
 struct training_config {
-  /// Samples of all peers from one round to the next.
-  std::uint64_t target_batch_size = 256;
+  std::uint64_t target_batch_size = 256;  // samples of all peers from one round to the next
   std::uint64_t max_epochs = 0;           // rounds; 0: until stopped
   std::uint32_t group_size_max = 64;      // contributors of a round
   std::string strategy = "collaborative"; // in strategy_table
@@ -74,8 +73,7 @@ struct training_config {
   /// passed in a group (0: without limit).
   std::size_t min_peers = 1;
   milliseconds wait_for_peers{0};
-  /// For one round; afterwards our own gradient is used.
-  milliseconds averaging_timeout{60'000};
+  milliseconds averaging_timeout{60'000}; // of one round; then our own gradient is used
   milliseconds sync_timeout{600'000};
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
@@ -101,12 +99,10 @@ struct trainer_peers {
   metrics_exporter_actor exporter;
 };
 
-/// Makes the trainer's model_worker.
-using worker_factory = std::function<model_worker_actor(model_listener_actor)>;
+using worker_factory = std::function<model_worker_actor(model_listener_actor)>; // makes one
 
-/// To itself: check what can be begun. `again`: repeat periodically.
-struct check_swarm {
-  bool again = false;
+struct check_swarm {  // to itself: check what can be begun
+  bool again = false; // periodically
 };
 
 using trainer_base =
@@ -178,8 +174,7 @@ private:
   }
   /// Whether what this peer has learned moves to the state that replaces its own.
   [[nodiscard]] bool keeps_progress() const { return averages().what == lane_content::progress; }
-  /// Whether all peers of an epoch hold the same parameters, or the same anchor.
-  [[nodiscard]] bool exact() const {
+  [[nodiscard]] bool exact() const { // all peers of an epoch hold the same parameters, or anchor
     return strategy_.consistency != consistency_rule::approximate;
   }
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
@@ -189,12 +184,14 @@ private:
   [[nodiscard]] bool waits_for_members() const { // an epoch has one pass of each
     return averages().due.counts == lane_clock::unit::each_member;
   }
-  /// Whether a round runs that passes wait for.
-  [[nodiscard]] bool is_blocked() const {
+  /// Whether the next pass, and the next round, need the update that is under way.
+  [[nodiscard]] bool merges_in_turn() const {
+    return averages().merge.how == lane_merge::rule::blend && !under_way_.empty();
+  }
+  [[nodiscard]] bool is_blocked() const { // a round runs that passes wait for
     return round_runs() && averages().overlap.blocks() && !searches();
   }
-  /// The epoch that the next pass counts toward.
-  [[nodiscard]] epoch_id epoch_of_pass() const;
+  [[nodiscard]] epoch_id epoch_of_pass() const; // that the next pass counts toward
   epoch_id schedule_epoch();
   double rate_of_pass();
 
@@ -292,6 +289,7 @@ private:
   [[nodiscard]] pass_decision pass_during_round() const;
   [[nodiscard]] std::uint64_t swarm_time() const;
   void begin_counting();
+  void follow_schedule();
   void carry_out();
   void begin_round(bool call);
   [[nodiscard]] bool copy_parameters(contribution& given);
@@ -322,7 +320,9 @@ private:
 
   const node_context ctx_;
   const training_config config_;
-  const strategy strategy_;
+  const strategy_settings how_;
+  const strategy_row& row_;
+  strategy strategy_; // of the next round, and of the one in flight
   const worker_factory make_worker_;
   trainer_peers peers_;
 

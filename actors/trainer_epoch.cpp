@@ -112,11 +112,21 @@ situation trainer::present() {
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
   now.searching = searches();
-  now.gradient_in_use = passing_ && at_.in_step() && model_->waits_for_pass();
+  now.gradient_in_use =
+    at_.in_step() && ((passing_ && model_->waits_for_pass()) || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = ledger_.lanes();
   return now;
+}
+
+/// The strategy of the next round, which may follow from the rounds before it.
+void trainer::follow_schedule() {
+  if (row_.on_boundary == nullptr || !at_.in_step())
+    return;
+  auto state = model_->strategy_state();
+  bool in_flight = ledger_.lanes()[only_lane].under_way.has_value();
+  strategy_ = row_.on_boundary(std::move(strategy_), how_, {state, in_flight});
 }
 
 void trainer::carry_out() {
@@ -124,6 +134,7 @@ void trainer::carry_out() {
     return;
   if (given_ && !given_->in_round)
     return send_round(true); // its round failed, and we are in a group at its epoch again
+  follow_schedule();
   for (const auto& act : on_offer(strategy_, present()))
     switch (act.what) {
       case action::kind::merge:
@@ -308,6 +319,8 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   missed_update update;
   update.epoch = at_.epoch();
   update.rate = config_.schedule.at(at_.epoch()); // of no use to local steps
+  if (const auto& merge = averages().merge; merge.how == lane_merge::rule::blend)
+    update.rate = given.from_state ? merge.blend_share(report.contributors.size()) : 0;
   update.work = samples * report.contributors.size();
   update.position = given.position;
   update.branch = round.branch;

@@ -96,7 +96,7 @@ pass_decision trainer::pass_during_round() const {
 
 void trainer::maybe_pass() {
   // With a second update waiting, a gradient would be two updates late.
-  bool late = config_.delay_optimizer_step && under_way_.size() > 1;
+  bool late = (config_.delay_optimizer_step && under_way_.size() > 1) || merges_in_turn();
   if (passing_ || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
@@ -109,7 +109,7 @@ void trainer::maybe_pass() {
   // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
   // they have reported are expected of them.
   bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
-  bool free = steps_locally() || (sleeps && !round_runs() && !waits_for_members());
+  bool free = !waits_for_members() && (steps_locally() || (sleeps && !round_runs()));
   auto decided = free ? pass_decision{} : next_pass();
   if (!decided.begin)
     return plan_look(std::chrono::nanoseconds{

@@ -44,7 +44,8 @@ public:
   /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
   /// weighted correctly.
   virtual micro_step accumulate() = 0;
-  /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
+  /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`; with
+  /// lane_merge::rule::blend, `lr` is the share of the way to the anchor, 0: by its change.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// Adds to the buffers the difference of their mean and what this learner contributed to it
   /// (buffer_count values each): see `changed`. Replaces them by the mean if `contributed` is
@@ -74,6 +75,9 @@ public:
 
   // -- any thread ---------------------------------------------------------------------------------
 
+  /// The tensor on which the strategy's next rounds depend (strategy_row::on_boundary); empty:
+  /// none.
+  [[nodiscard]] virtual std::vector<float> strategy_state() const { return {}; }
   /// Whether passes read a copy of the parameters, so that another thread may call `accumulate`
   /// while the computing thread applies an update. A pass then uses the parameters before or after
   /// that update, never older ones.

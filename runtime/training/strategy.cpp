@@ -8,11 +8,14 @@
 namespace waggle {
 
 std::span<const strategy_row> strategy_table() {
-  static const strategy_row table[] = {
-    strategies::collaborative,     strategies::data_parallel,
-    strategies::diloco,            strategies::local_updates,
-    strategies::decentralized,     strategies::decentralized_sgd,
-    strategies::decentralized_adam};
+  static const strategy_row table[] = {strategies::collaborative,
+                                       strategies::data_parallel,
+                                       strategies::diloco,
+                                       strategies::daso,
+                                       strategies::local_updates,
+                                       strategies::decentralized,
+                                       strategies::decentralized_sgd,
+                                       strategies::decentralized_adam};
   return table;
 }
 
@@ -49,6 +52,9 @@ result<std::vector<double>> strategy_numbers(std::string_view text) {
       return value.error();
     all.push_back(value->front());
   }
+  if (row->check != nullptr)
+    if (auto fits = row->check({.numbers = all}); !fits)
+      return fits.error();
   return all;
 }
 
@@ -86,10 +92,6 @@ std::string strategy_help() {
     all.append(": ").append(row.help);
   }
   return all;
-}
-
-strategy on_boundary(strategy now, const training_history& /*history*/) {
-  return now;
 }
 
 } // namespace waggle

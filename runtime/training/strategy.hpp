@@ -76,10 +76,20 @@ struct lane_merge {
     optimizer_step, // with the mean as gradient
     add_change,     // x += mean − snapshot
     outer_step,     // anchor −= rate · mean; x = keep_local · x + (1 − keep_local) · anchor
+    blend,          // the same with rate 1; x = (2b·x + P·anchor) / (2b + P) for P contributors,
+                    // and with b = 0 as outer_step with keep_local 1
   };
   rule how = rule::optimizer_step;
   double rate = 1;
   double keep_local = 0;
+  std::uint64_t behind = 0; // blend: b, batches that the mean is late
+
+  /// blend: the share of the way to the mean of so many peers, P / (2b + P). 0, which is another
+  /// rule, if the mean is not late, and of a peer alone, whose mean is its own older parameters.
+  [[nodiscard]] double blend_share(std::size_t peers) const {
+    auto p = static_cast<double>(peers);
+    return behind > 0 && peers > 1 ? p / (2 * static_cast<double>(behind) + p) : 0;
+  }
 
   friend bool operator==(const lane_merge&, const lane_merge&) = default;
 };
@@ -175,6 +185,13 @@ struct strategy_settings {
   std::vector<double> numbers{};
 };
 
+/// The inputs on which a strategy may depend when it changes from one round to the next.
+struct training_history {
+  std::span<const float> state; // learner::strategy_state
+  /// The round that began last is not merged: its overlap and its merge stay until it is.
+  bool in_flight = false;
+};
+
 /// A strategy of `waggle train`: everything that the rest of the program knows about it. Each has a
 /// file in strategies/.
 struct strategy_row {
@@ -189,6 +206,12 @@ struct strategy_row {
   std::span<const named_number> numbers{};
   /// Makes the learners of this strategy from those that step locally; null: they are as they are.
   learner_factory (*learners)(learner_factory make, const strategy_settings& settings) = nullptr;
+  /// Whether numbers fit each other. Fails with ec::bad_config and half a sentence; null: always.
+  status (*check)(const strategy_settings& settings) = nullptr;
+  /// The strategy from the next round on; null: it never changes.
+  strategy (*on_boundary)(strategy now, const strategy_settings& settings,
+                          const training_history& history) = nullptr;
+  std::string_view codec = ""; // of its rounds, unless another one is chosen; empty: none
 
   /// Whether the optimizer steps with each pass, instead of once an epoch with a mean gradient.
   [[nodiscard]] bool steps_each_pass() const { return averages_parameters || learners != nullptr; }
@@ -209,13 +232,5 @@ std::string strategy_text(const strategy_row& row, const std::vector<double>& nu
 learner_factory with_strategy(learner_factory make, std::string_view text);
 /// The strategies with their numbers, defaults and sentences.
 std::string strategy_help();
-
-/// The inputs on which a strategy may depend when it changes at a boundary.
-struct training_history {
-  std::uint64_t epochs_done = 0;
-};
-
-/// The strategy from this boundary on. The strategies above never change.
-strategy on_boundary(strategy now, const training_history& history);
 
 } // namespace waggle

@@ -66,6 +66,12 @@ inline const mode modes[] = {
    .set = [](training_config& c) { local(c, "diloco:steps=6"); },
    .equal_parameters = true,
    .adam = true},
+  {"Daso",
+   [](training_config& c) {
+     local(c, "daso:epochs=1000,batches=8,warmup=2,cooldown=1,max-skips=4,stability=0.5");
+     c.schedule.peak = 0.02;
+   },
+   true},
   {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, true},
   {"DelayedGradientsAndSteps",
    [](training_config& c) {

@@ -1,33 +1,48 @@
 #pragma once
 
-#include "runtime/training/learner_factory.hpp"
+#include "runtime/training/strategies/anchored_learner.hpp"
 
 namespace waggle {
 
-/// The numbers of the outer optimizer: SGD with momentum, whose gradient is the mean progress of
-/// the peers (DiLoCo, arXiv:2311.08105).
-struct outer_rule {
-  double rate = 0.7;
-  double momentum = 0.9; // 0: none is kept
-  bool nesterov = true;
+/// On top of a learner that can resume.
+template <class Anchored>
+class resumable_anchored : public Anchored, public resumable_learner {
+public:
+  using Anchored::Anchored;
+
+  [[nodiscard]] std::string position() const override { return this->resumed().position(); }
+  [[nodiscard]] std::string taken_position() const override { return this->position_when_taken(); }
+  status load_position(std::string_view position) override {
+    return this->resumed().load_position(position);
+  }
+  [[nodiscard]] partial_gradient copy_gradient() const override { return this->copy_progress(); }
+  status load_gradient(const partial_gradient& partial) override {
+    return this->load_progress(partial);
+  }
 };
 
-/// Makes learners of which the run shares an anchor: the parameters after the last outer step.
-/// `make` makes local_learners, whose parameters θ are the peer's own and move with each pass.
-///
-/// - The parameters of the table are the anchor's, behind them the outer momentum
-/// ("outer/momentum/w"
-///   of w). The inner optimizer's statistics are those of the peer that wrote the state, and θ
-///   itself is in no state.
-/// - The gradient that is taken is the progress anchor − θ, between two steps. θ keeps what it
-/// learns
-///   after that: an update moves it by the new anchor minus its own copy (INV-5).
-/// - With mean Δ: v ← momentum · v + Δ; anchor ← anchor − rate · (Δ + momentum · v), or − rate · v
-///   without Nesterov. A peer alone, at rate 1 and without momentum, takes its copy of θ as it is.
-/// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
-///   gradient that is dropped makes θ the anchor.
-///
-/// Fails with ec::bad_config if the learners of `make` cannot step locally.
+/// Makes learners of this kind from those of `make`, which step locally. Fails with ec::bad_config
+/// if they cannot.
+template <class Anchored, class... Arguments>
+learner_factory anchored(learner_factory make, std::string_view strategy, Arguments... arguments) {
+  return [=]() -> result<std::unique_ptr<learner>> {
+    auto inner = make();
+    if (!inner)
+      return inner.error();
+    auto* local = dynamic_cast<local_learner*>(inner->get());
+    if (local == nullptr)
+      return failure{ec::bad_config, "this model cannot step locally, as --strategy "
+                                       + std::string{strategy} + " does"};
+    inner->release();
+    std::unique_ptr<local_learner> steps{local};
+    if (resumable_of(*local) != nullptr)
+      return std::unique_ptr<learner>{
+        std::make_unique<resumable_anchored<Anchored>>(std::move(steps), arguments...)};
+    return std::unique_ptr<learner>{std::make_unique<Anchored>(std::move(steps), arguments...)};
+  };
+}
+
+/// Makes anchored_learners.
 learner_factory with_anchor(learner_factory make, const outer_rule& rule);
 
 } // namespace waggle

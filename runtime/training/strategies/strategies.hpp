@@ -11,6 +11,7 @@ extern const strategy_row decentralized;
 extern const strategy_row decentralized_sgd;
 extern const strategy_row decentralized_adam;
 extern const strategy_row diloco;
+extern const strategy_row daso;
 extern const strategy_row data_parallel;
 
 } // namespace waggle::strategies

@@ -172,6 +172,10 @@ private:
         case lane_merge::rule::add_change:
           x += mean - flies.snapshot[k - first];
           break;
+        case lane_merge::rule::blend:
+          p.anchor[k] -= mean;
+          x += lane.merge.blend_share(peers_.size()) * (p.anchor[k] - x);
+          break;
         case lane_merge::rule::outer_step:
           p.anchor[k] -= lane.merge.rate * mean;
           x = lane.merge.keep_local * x + (1 - lane.merge.keep_local) * p.anchor[k];

@@ -1,0 +1,185 @@
+#include "runtime/training/strategies/daso_schedule.hpp"
+#include "runtime/training/strategies/diloco.hpp"
+#include "runtime/training/strategies/strategies.hpp"
+
+namespace waggle {
+
+namespace {
+
+daso_rule rule_of(const strategy_settings& s) {
+  auto number = [&](std::string_view of) {
+    return static_cast<std::uint64_t>(strategies::daso.number(s, of));
+  };
+  daso_rule rule;
+  rule.epochs = number("epochs");
+  rule.batches = number("batches");
+  rule.warmup = number("warmup");
+  rule.cooldown = number("cooldown");
+  rule.stability = strategies::daso.number(s, "stability");
+  rule.max_skips = number("max-skips");
+  rule.skip_reduction = number("skip-reduction");
+  rule.local_skip_factor = number("local-skip-factor");
+  return rule;
+}
+
+constexpr outer_rule plain_mean{.rate = 1, .momentum = 0, .nesterov = false, .blends = true};
+
+/// The anchor is the mean of the last round. The schedule's state is a tensor behind it, which all
+/// peers of an epoch share; the losses on which it depends are averaged with the progress.
+class daso_learner : public anchored_learner {
+public:
+  daso_learner(std::unique_ptr<local_learner> inner, const daso_rule& rule)
+    : anchored_learner(
+      std::move(inner), plain_mean,
+      {{"schedule/daso", {daso_schedule::value_count}, state_tensor::kind::outer}}),
+      rule_(rule), schedule_(rule) {}
+
+  void take_metrics(std::span<const float> means, epoch_id /*epoch*/) override {
+    std::lock_guard lock{deciding_};
+    loss_ = means.back();
+    schedule_.end_round(loss_);
+  }
+  [[nodiscard]] std::vector<float> strategy_state() const override {
+    std::lock_guard lock{deciding_};
+    auto values = schedule_.encode();
+    return {values.begin(), values.end()};
+  }
+  [[nodiscard]] digest schema() const override {
+    return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
+  }
+  status check_values(const byte_source& from, std::uint64_t at) const override {
+    std::size_t own = 0;
+    while (tensors()[own].name != "schedule/daso")
+      ++own;
+    float values[daso_schedule::value_count];
+    auto begin = at + tensors().header_bytes() + tensors().offset(own) * sizeof(float);
+    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
+      return read;
+    if (auto decoded = daso_schedule::decode(rule_, values); !decoded)
+      return decoded.error();
+    return done{};
+  }
+
+protected:
+  void read_own(std::size_t which, std::span<float> out) const override {
+    std::lock_guard lock{deciding_};
+    auto values = schedule_.encode();
+    if (tensors()[which].what == state_tensor::kind::metric)
+      out.front() = loss_;
+    else
+      std::copy(values.begin(), values.end(), out.begin());
+  }
+  void write_own(std::size_t which, std::span<const float> values) override {
+    std::lock_guard lock{deciding_};
+    if (tensors()[which].what == state_tensor::kind::metric) {
+      loss_ = values.front();
+      return;
+    }
+    auto read = daso_schedule::decode(rule_, values);
+    WAGGLE_CHECK(read.ok(), "the values were checked");
+    schedule_ = *read;
+  }
+
+private:
+  const daso_rule rule_;
+  mutable std::mutex deciding_; // guards what follows; a step may hold the other one for long
+  daso_schedule schedule_;
+  float loss_ = 0; // of the last round
+};
+
+/// The lane of the round after those in `schedule`, of which one may be in flight.
+void set_lane(lane& to, const daso_schedule& schedule, bool in_flight) {
+  auto next = schedule.next(in_flight ? 1 : 0);
+  bool lock_step = schedule.now().global == 0;
+  to.due = {lock_step ? lane_clock::unit::each_member : lane_clock::unit::first_peer, next.after};
+  if (in_flight)
+    return;
+  to.overlap = {lane_overlap::until::own_steps, next.merged - next.begun};
+  to.merge.behind = next.behind;
+}
+
+/// DASO (HeAT) where an island is a peer with `--replicas`, whose gradients are averaged at every
+/// batch. What differs from HeAT, and why:
+///
+/// - Progress since the last mean travels instead of parameters, so that bf16 rounds what was
+///   learned, and not the weights: an update below half a bf16 ulp of its weight would vanish.
+/// - The mean of the last round is an anchor that all peers hold equally. It is what a newcomer, or
+///   a peer that missed a round, downloads, with the state of the schedule, and what is compared.
+///   A mean weighs by samples: a peer without any has no share.
+/// - A round is due when the fastest peer has made its batches, and in warm-up and cool-down when
+///   each peer has made one: nobody waits long for a peer that has stopped.
+/// - A blocking merge keeps what a peer has learned since its copy (INV-5), in lock step nothing. A
+///   late one draws it towards the mean, as published. A peer alone merges nothing: its run is the
+///   plain loop, where HeAT would pull it back to its own older parameters.
+/// - The skips stay at least 1, where HeAT can reach 0 or −1 and then blocks for good.
+/// - Replicas sum their gradients in one memory, so nothing is saved by letting them drift apart
+///   between two rounds: `local-skip-factor` only says how many batches a merge is late. They are
+///   always equal, so it does not matter whose parameters are sent.
+///
+/// A round sends one vector of parameters in bf16; a peer keeps two vectors more than without it
+/// (anchor, and during a round a copy) and the progress that it sends.
+strategy make(const strategy_settings& s) {
+  lane progress;
+  progress.what = lane_content::progress;
+  progress.coding = s.coding;
+  progress.merge.how = lane_merge::rule::blend;
+  progress.on_failure = failure_rule::own_gradient;
+  set_lane(progress, daso_schedule{rule_of(s)}, false);
+  return {inner_rule::step, {progress}, consistency_rule::anchor};
+}
+
+strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {
+  auto schedule = daso_schedule::decode(rule_of(s), history.state);
+  WAGGLE_CHECK(schedule.ok(), "the state of a learner of this strategy");
+  set_lane(now.lanes.front(), *schedule, history.in_flight);
+  return now;
+}
+
+learner_factory learners(learner_factory make, const strategy_settings& s) {
+  return anchored<daso_learner>(std::move(make), "daso", rule_of(s));
+}
+
+status check(const strategy_settings& s) {
+  auto rule = rule_of(s);
+  auto bad = [](const char* why) {
+    return failure{ec::bad_config, std::string{"is not possible: "} + why};
+  };
+  if (rule.warmup + rule.cooldown > rule.epochs)
+    return bad("warmup and cooldown together are more than epochs; lower one of them, or raise "
+               "epochs");
+  if (rule.max_skips < rule.local_skip_factor)
+    return bad("max-skips is less than local-skip-factor, so that a round would be merged after "
+               "less than a batch; raise max-skips, or lower local-skip-factor");
+  return done{};
+}
+
+using form = named_number::form;
+constexpr double count_max = daso_schedule::count_max;
+constexpr named_number numbers[] = {{"epochs", form::whole, 1, count_max, 40.0},
+                                    {"batches", form::whole, 1, count_max, 50.0},
+                                    {"warmup", form::whole, 1, count_max, 4.0},
+                                    {"cooldown", form::whole, 0, count_max, 4.0},
+                                    {"stability", form::real, 0.0001, 0.9999, 0.05},
+                                    {"max-skips", form::whole, 1, 1024, 8.0},
+                                    {"skip-reduction", form::whole, 1, 1024, 2.0},
+                                    {"local-skip-factor", form::whole, 1, 1024, 4.0}};
+
+} // namespace
+
+const strategy_row strategies::daso{
+  .name = "daso",
+  .help = "Each peer steps at once, with the mean gradient of its --replicas; peers average after "
+          "every batch of the first and last of `epochs`, and otherwise every few of an epoch's "
+          "`batches`, training on meanwhile, more rarely when the loss is stable (HeAT).",
+  .make = make,
+  .averages_parameters = false,
+  .counts_steps = true,
+  .optimizer = "",
+  .averaged_statistics = "",
+  .numbers = numbers,
+  .learners = learners,
+  .check = check,
+  .on_boundary = on_boundary,
+  .codec = "bfloat16"};
+
+} // namespace waggle
