@@ -1,0 +1,79 @@
+#include "runtime/training/begun_from.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/float_vector.hpp"
+#include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/learner.hpp"
+#include "runtime/training/training_state.hpp"
+
+namespace waggle {
+
+namespace {
+
+using kind = state_tensor::kind;
+
+std::vector<state_tensor> of_kind(const state_table& table, kind what) {
+  std::vector<state_tensor> all;
+  for (const auto& tensor : table.tensors())
+    if (tensor.what == what)
+      all.push_back(tensor);
+  return all;
+}
+
+status load(learner& model, byte_span image) {
+  auto state = decode_state(image);
+  if (!state)
+    return state.error();
+  auto theirs = read_state_table(state->learner);
+  if (!theirs)
+    return theirs.error();
+  if (auto usable = theirs->check(state->learner, state->schema); !usable)
+    return usable.error();
+  const auto& ours = model.tensors();
+  for (auto what : {kind::parameter, kind::buffer})
+    if (of_kind(*theirs, what) != of_kind(ours, what))
+      return failure{ec::bad_config, how_tables_differ(*theirs, ours)};
+  float_vector values;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].what != kind::parameter && ours[i].what != kind::buffer)
+      continue;
+    std::size_t there = 0;
+    while ((*theirs)[there] != ours[i])
+      ++there;
+    auto bytes = theirs->values_in(state->learner, there);
+    values.resize(static_cast<std::size_t>(ours[i].elements()));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    model.write_tensor(i, values);
+  }
+  model.set_optimizer_steps(0);
+  return done{};
+}
+
+} // namespace
+
+learner_factory begun_from(learner_factory make, const std::string& file,
+                           std::shared_ptr<disk> files) {
+  if (file.empty())
+    return make;
+  return
+    [make = std::move(make), file, files = std::move(files)]() -> result<std::unique_ptr<learner>> {
+      auto made = make();
+      if (!made)
+        return made.error();
+      auto bad = [&](const failure& why) {
+        return failure{ec::bad_config, "--from " + file + ": " + to_string(why)};
+      };
+      auto image = files->read(file, checkpoint_store::image_bytes_max);
+      if (!image)
+        return bad(image.error());
+      if (auto loaded = load(**made, as_byte_span(*image)); !loaded)
+        return bad(loaded.error());
+      return made;
+    };
+}
+
+} // namespace waggle
