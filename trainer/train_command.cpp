@@ -15,6 +15,8 @@
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
+#include "runtime/training/begun_from.hpp"
+#include "runtime/training/named_number.hpp"
 #include "trainer/held_out_evaluator.hpp"
 
 namespace waggle {
@@ -66,6 +68,10 @@ int run_train(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   log_left_out(p.log(), options);
+  if (!options.from.empty())
+    p.log().info("a new run begins with the parameters of {}: epoch, history, statistics of the "
+                 "optimizer and schedules begin anew",
+                 options.from);
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);
   if (!agreement)
@@ -122,6 +128,11 @@ int run_train(const run_options& options) {
   return code;
 }
 
+learner_factory makes_learner(const run_options& o, const peer_id& peer) {
+  return begun_from([learner = learner_from(o, peer)] { return make_torch_learner(learner); },
+                    o.from, make_system_disk());
+}
+
 } // namespace
 
 status check_for_training(const run_options& options) {
@@ -129,7 +140,11 @@ status check_for_training(const run_options& options) {
     return usable;
   if (auto agreed = training_agreement(options, protocol_version); !agreed)
     return agreed.error();
-  return check_learner_config(learner_from(options, {}));
+  if (auto fits = check_learner_config(learner_from(options, {})); !fits || options.from.empty())
+    return fits;
+  if (auto made = makes_learner(options, {})(); !made)
+    return made.error();
+  return done{};
 }
 
 learner_config learner_from(const run_options& o, const peer_id& peer) {
@@ -147,6 +162,10 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
   c.optimizer = optimizer_of(o);
   c.device = o.device;
+  c.replicas = static_cast<std::int64_t>(o.replicas);
+  if (!o.devices.empty())
+    for (auto name : pieces_of(o.devices, ','))
+      c.devices.emplace_back(name);
   c.offload_optimizer = o.offload_optimizer || o.delay_optimizer_step;
   c.format = find_precision(o.precision)->format;
   c.loss_scale = loss_scale_of(o);
@@ -158,15 +177,13 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
 }
 
 learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
-  return with_training_options(
-    [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, o);
+  return with_training_options(makes_learner(o, peer), o);
 }
 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
-  add_training_parts(
-    base, o, [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, data_dir,
-    [learner = learner_from(o, peer)] { return make_evaluator(learner); });
+  add_training_parts(base, o, makes_learner(o, peer), data_dir,
+                     [learner = learner_from(o, peer)] { return make_evaluator(learner); });
 }
 
 command train_command() {

@@ -10,6 +10,7 @@
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/text_table.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/training/strategies/daso_schedule.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
@@ -105,7 +106,12 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       auto made = row.make(settings_of(variant));
       strategy_case c;
       c.name = row.name;
-      if (!row.numbers.empty())
+      bool skips = row.on_boundary != nullptr;
+      daso_rule daso{.epochs = epochs, .batches = period, .warmup = 1, .cooldown = 1};
+      if (skips)
+        c.name += ":epochs=" + std::to_string(epochs) + ",batches=" + std::to_string(period)
+                  + ",warmup=1,cooldown=1";
+      else if (!row.numbers.empty())
         c.name += ":steps=" + std::to_string(period);
       c.arguments = {"--strategy", c.name};
       for (const auto& [option, value] : variant) {
@@ -118,7 +124,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
         c.arguments.insert(c.arguments.end(),
                            {"--target-batch-size", std::to_string(period * pass_of_each)});
       bool each_pass_ends_one = row.counts_steps && !row.steps_each_pass();
-      c.epochs = each_pass_ends_one ? epochs * period : epochs;
+      c.epochs = each_pass_ends_one ? epochs * period : skips ? rounds_of(daso) : epochs;
       c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(c.epochs)});
       c.steps_each_pass = made.inner == inner_rule::step || each_pass_ends_one;
       c.merged = age_of(made.lanes.front().overlap);

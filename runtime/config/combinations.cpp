@@ -125,14 +125,20 @@ status check_strategy(const run_options& o) {
   auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
   // Its peers share an anchor, and step by themselves between two outer steps.
   bool anchored = row->steps_each_pass() && !row->averages_parameters;
-  auto on_time_grid = [](const strategy_row& r) { return r.counts_steps && r.steps_each_pass(); };
+  auto on_time_grid = [](const strategy_row& r) {
+    return r.counts_steps && r.steps_each_pass() && r.on_boundary == nullptr;
+  };
   auto by_period = [](const strategy_row& r) { return r.counts_steps && r.averages_parameters; };
   auto tolerates = [](const strategy_row& r) { return r.steps_each_pass(); };
+  bool overlaps = std::any_of(row->numbers.begin(), row->numbers.end(),
+                              [](const named_number& n) { return n.name == "overlap"; });
   if (anchored && o.delay_grad_averaging)
     return bad(
       "--delay-grad-averaging belongs to --strategy collaborative: to compute on while the "
       "progress of --strategy "
-      + std::string{row->name} + " is averaged, write " + std::string{row->name} + ":overlap=N");
+      + std::string{row->name} + " is averaged, "
+      + (overlaps ? "write " + std::string{row->name} + ":overlap=N"
+                  : "it needs no option: between warm-up and cool-down it does; leave it out"));
   if (row->averages_parameters && o.delay_grad_averaging)
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
                + " averages no gradients; its rounds never delay training, unless "
@@ -181,13 +187,13 @@ status check_strategy(const run_options& o) {
                + ": --strategy " + o.strategy + " averages "
                + (anchored ? "progress, which is the sum of a peer's gradients; leave it out"
                            : "the gradient, and nothing else, anyway; leave it out"));
-  auto instead = anchored ? "writes the steps between two averages behind its name; use "
-                              + std::string{row->name} + ":steps=N"
-                 : by_period(*row)
-                   ? std::string{"averages every --averaging-steps-period; set that instead"}
-                 : row->counts_steps
-                   ? std::string{"averages after each pass; set --micro-batch instead"}
-                   : std::string{"averages every --target-batch-size samples; set that instead"};
+  auto instead =
+    anchored ? "has numbers behind its name that say when peers average; use "
+                 + std::string{row->name} + ":" + std::string{row->numbers.front().name} + "=N"
+    : by_period(*row) ? std::string{"averages every --averaging-steps-period; set that instead"}
+    : row->counts_steps
+      ? std::string{"averages after each pass; set --micro-batch instead"}
+      : std::string{"averages every --target-batch-size samples; set that instead"};
   if (is_set("averaging-time-period") && !on_time_grid(*row))
     return bad("--averaging-time-period belongs to " + those(on_time_grid) + ": " + o.strategy + " "
                + instead);
@@ -201,12 +207,6 @@ status check_strategy(const run_options& o) {
          : row->counts_steps ? " have one pass of each peer; leave it out"
                              : " have --target-batch-size samples; set that, or use one of these "
                                "strategies"));
-  if (anchored)
-    if (auto how = strategy_settings_of(o);
-        row->number(how, "overlap") >= row->number(how, "steps"))
-      return bad("--strategy " + o.strategy
-                 + ": overlap must be less than steps: the next round would be due before this "
-                   "one is over; lower overlap, or raise steps");
   if (is_set("average-state-every") && (row->counts_steps || !row->averages_parameters))
     return bad("--average-state-every belongs to --strategy local-updates: "
                + (row->counts_steps
@@ -238,19 +238,24 @@ status check_strategy(const run_options& o) {
   return check_optimizer_of_strategy(o);
 }
 
+/// The options that give the size of a pass.
+std::string pass_of(const run_options& o) {
+  return "--micro-batch " + std::to_string(o.micro_batch)
+         + (o.replicas > 1 ? " times --replicas " + std::to_string(o.replicas) : "");
+}
+
 /// A run that begins with more passes than an epoch holds: some of its peers would contribute
 /// nothing to it.
 status check_first_epoch(const run_options& o) {
   const auto* strategy = find_strategy(o.strategy);
   bool counts_samples = strategy == nullptr || !strategy->counts_steps;
-  auto needed = o.min_peers * o.micro_batch;
+  auto needed = o.min_peers * samples_per_pass(o);
   if (!counts_samples || o.auxiliary || needed <= samples_per_round(o))
     return done{};
   return bad("--target-batch-size " + std::to_string(o.target_batch_size)
-             + " does not hold one pass of --micro-batch " + std::to_string(o.micro_batch)
-             + " of each of the --min-peers " + std::to_string(o.min_peers)
-             + ", with which training begins: raise it to " + std::to_string(needed)
-             + ", or lower one of the others");
+             + " does not hold one pass of " + pass_of(o) + " of each of the --min-peers "
+             + std::to_string(o.min_peers) + ", with which training begins: raise it to "
+             + std::to_string(needed) + ", or lower one of the others");
 }
 
 } // namespace
@@ -325,9 +330,9 @@ status check_combinations(const run_options& o) {
     return bad("--check-sums needs --faulty-max: without Byzantine members, no reducer lies; set "
                "--faulty-max N, or leave --check-sums out");
   const auto* strategy = find_strategy(o.strategy);
-  if (o.micro_batch > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
-    return bad("--micro-batch " + std::to_string(o.micro_batch)
-               + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
+  if (samples_per_pass(o) > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
+    return bad(pass_of(o) + " is larger than --target-batch-size "
+               + std::to_string(o.target_batch_size)
                + ": one pass would end more than one epoch; lower the first, or raise the second");
   if (o.min_peers > o.target_group_size && o.groups == "one")
     return bad("--min-peers is larger than --target-group-size: no group ever has that many "
@@ -366,6 +371,16 @@ status check_combinations(const run_options& o) {
   if (o.given.contains("request-timeout") && o.request_timeout >= o.averaging_timeout)
     return bad("--request-timeout must be shorter than --averaging-timeout: one peer that does not "
                "answer would use up the round's time; lower the first, or raise the second");
+  if (o.replicas > 1 && o.delay_optimizer_step)
+    return bad("--replicas and --delay-optimizer-step exclude each other: all replicas read the "
+               "parameters that the optimizer changes; use --delay-grad-averaging, which hides the "
+               "round, or --replicas 1");
+  if (!o.devices.empty() && o.given.contains("device"))
+    return bad("--devices and --device exclude each other: the first of --devices is that of the "
+               "first replica; leave out --device");
+  if (o.auxiliary && o.replicas > 1)
+    return bad("--auxiliary and --replicas exclude each other: an auxiliary makes no passes; leave "
+               "out --replicas, or --auxiliary");
   auto offload = o.given.find("offload-optimizer");
   if (o.delay_optimizer_step && offload != o.given.end() && !o.offload_optimizer)
     return bad("--delay-optimizer-step needs the second copy of the parameters that "

@@ -44,6 +44,11 @@ result<run_options> resolve(const settings& file, const settings& environment,
   const auto* strategy = find_strategy(options.strategy);
   if (strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy->optimizer;
+  if (strategy != nullptr && !strategy->codec.empty() && !options.given.contains("codec"))
+    options.codec = strategy->codec;
+  if (!options.devices.empty() && !options.given.contains("replicas"))
+    options.replicas = static_cast<std::uint64_t>(
+      1 + std::count(options.devices.begin(), options.devices.end(), ','));
   // One file serves all peers of a run: an auxiliary does not use what it says of passes and of
   // what they send.
   auto named_here = [&](const char* name) {
@@ -52,6 +57,8 @@ result<run_options> resolve(const settings& file, const settings& environment,
   bool reduces = options.auxiliary && named_here("auxiliary");
   if (reduces && !named_here("micro-batch"))
     options.given.erase("micro-batch");
+  if (reduces && !named_here("replicas"))
+    options.replicas = 1;
   if (reduces && !named_here("error-feedback"))
     options.error_feedback = false;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
@@ -60,7 +67,8 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (!options.given.contains("micro-batch") && has_target)
     options.micro_batch =
       std::min(options.micro_batch,
-               std::max<std::uint64_t>(options.target_batch_size / options.min_peers, 1));
+               std::max<std::uint64_t>(
+                 options.target_batch_size / (options.min_peers * options.replicas), 1));
   // A search may take twice the matchmaking time (moshpit_averager), and the round needs time, too.
   if (!options.given.contains("matchmaking-time"))
     options.matchmaking_time = std::min(options.matchmaking_time, options.averaging_timeout / 3);
@@ -71,6 +79,14 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;
+}
+
+std::uint64_t compute_threads(const run_options& options) {
+  return options.replicas * options.threads;
+}
+
+std::uint64_t samples_per_pass(const run_options& options) {
+  return options.replicas * options.micro_batch;
 }
 
 std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
@@ -85,11 +101,21 @@ std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
 
 std::optional<std::string> too_many_threads(const run_options& options, std::uint64_t peers,
                                             std::uint64_t cores) {
-  if (cores == 0 || peers * options.threads <= cores)
+  if (cores == 0 || peers * compute_threads(options) <= cores)
     return std::nullopt;
   auto count = [](std::uint64_t n, const char* what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
   };
+  if (options.replicas > 1) {
+    auto each = count(options.replicas, "replica") + " with "
+                + count(options.threads, "compute thread") + (peers == 1 ? "" : " in each peer");
+    return (peers == 1 ? "" : count(peers, "peer") + ", ") + each + ", on " + count(cores, "core")
+           + ": threads that share a core slow each other down; use "
+           + (peers * options.replicas <= cores
+                ? "--threads " + std::to_string(cores / peers / options.replicas)
+                : "--replicas " + std::to_string(std::max<std::uint64_t>(cores / peers, 1))
+                    + " and --threads 1");
+  }
   auto who = peers == 1 ? "--threads " + std::to_string(options.threads)
                         : count(peers, "peer") + " with " + count(options.threads, "compute thread")
                             + " each";

@@ -110,6 +110,11 @@ bool elastic_bits(const run_options& options);
 std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
                            std::uint64_t cores);
 
+/// Threads with which a peer computes passes.
+std::uint64_t compute_threads(const run_options& options);
+/// Samples of one pass of a peer.
+std::uint64_t samples_per_pass(const run_options& options);
+
 /// Checks the constraints between options.
 status check_combinations(const run_options& options);
 /// Checks options that other commands use in another way than `waggle train`. Fails with

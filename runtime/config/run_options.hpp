@@ -71,6 +71,8 @@ struct run_options {
   std::map<std::string, double> hyper; // hyper-parameters that were set, by name; 1: switched on
   double max_gradient_norm = 0;        // 0: no limit
   std::string device = "auto";
+  std::uint64_t replicas = 1;
+  std::string devices; // of the replicas, in turn; empty: `device`
   std::string precision = "float32";
   std::string loss_scale = "auto"; // or dynamic, off, or a number
   bool reuse_grad_buffers = false;
@@ -92,6 +94,7 @@ struct run_options {
   double expected_drift_rate = 0.2;
   double performance_ema_alpha = 0.1;
   bool resume = true;
+  std::string from; // a checkpoint; empty: none
   milliseconds linger{10'000};
   milliseconds checkpoint_interval{5'000};
   std::uint64_t keep = 2; // checkpoints of the history that is being written

@@ -109,6 +109,19 @@ result<std::string> device_name(std::string_view v) {
   return std::string{v};
 }
 
+result<std::string> device_names(std::string_view v) {
+  if (v.empty())
+    return std::string{};
+  std::vector<std::string> all;
+  for (auto piece : pieces_of(v, ',')) {
+    auto name = device_name(piece);
+    if (!name)
+      return failure{ec::bad_config, "has a device that " + name.error().detail};
+    all.push_back(*std::move(name));
+  }
+  return joined(all, ",");
+}
+
 } // namespace
 
 void add_training_options(std::vector<option_spec>& table) {
@@ -229,6 +242,12 @@ void add_training_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
     {{"device", "NAME", "auto, cpu, cuda or cuda:N.", bound(&o::device, device_name)},
+     {"replicas", "N",
+      "Copies of the model in this peer that run passes side by side, each with its own samples; "
+      "a pass of the peer is one of each.",
+      whole(&o::replicas, 1, 64, too_much)},
+     {"devices", "LIST", "Devices of the replicas, in turn, instead of --device: cuda:0,cuda:1.",
+      bound(&o::devices, device_names)},
      {"precision", "FORMAT",
       "Number format of the products in a pass: " + listed_with_notes(precision_table())
         + "; parameters and gradients stay float32.",
@@ -292,6 +311,10 @@ void add_training_options(std::vector<option_spec>& table) {
            {0.001, 1, "the speed would never change", "1 forgets all earlier measurements"})},
      {"resume", "BOOL", "Keep checkpoints in --data-dir and resume from the newest one.",
       yes_no(&o::resume)},
+     {"from", "CHECKPOINT",
+      "Begin a new run with the parameters of this checkpoint of this model, of any strategy and "
+      "optimizer; a peer that resumes or joins does not use it.",
+      text(&o::from)},
      {"checkpoint-interval", "TIME",
       "Minimum time between two checkpoints, which are written at the end of an epoch.",
       duration(&o::checkpoint_interval)},

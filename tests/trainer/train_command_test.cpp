@@ -63,6 +63,10 @@ TEST(TrainCommand, OptionsOfTheLearnerArrive) {
   EXPECT_EQ(c.loss_scale->initial, 1024);
   EXPECT_TRUE(c.reuse_gradient_buffers);
   EXPECT_EQ(c.threads, 2);
+  EXPECT_EQ(c.replicas, 1);
+  c = learner_from(options_with({{"devices", "cpu,cuda:1"}, {"replicas", "3"}}), {});
+  EXPECT_EQ(c.replicas, 3);
+  EXPECT_EQ(c.devices, (std::vector<std::string>{"cpu", "cuda:1"}));
 }
 
 TEST(TrainCommand, PeersOfARunBeginWithOneModelAndDrawTheirOwnSamples) {

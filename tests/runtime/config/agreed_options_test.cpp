@@ -184,6 +184,8 @@ TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
              {"loss-scale", "dynamic"},
              {"reuse-grad-buffers", "true"},
              {"threads", "3"},
+             {"replicas", "2"},
+             {"from", "run.wgl"},
              {"step-interval", "1s"},
              {"averaging-timeout", "9s"},
              {"matchmaking-time", "1s"},

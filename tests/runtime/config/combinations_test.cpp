@@ -356,6 +356,40 @@ TEST(Options, AveragedGradientsAreForStrategiesThatAverageParameters) {
   EXPECT_FALSE(strategy_settings_of({}).average_gradients);
 }
 
+TEST(Options, DasoHasNumbersOfItsOwnAndTravelsInBfloat16) {
+  auto with = [](const char* text, settings others = {}) {
+    others.insert({"strategy", {text, "--strategy"}});
+    return resolve({}, {}, others);
+  };
+  auto said = [&](const char* text) {
+    auto options = with(text);
+    return options ? std::string{} : options.error().detail;
+  };
+  EXPECT_EQ(with("daso")->codec, "bfloat16");
+  EXPECT_EQ(with("daso", {{"codec", {"none", "--codec"}}})->codec, "none");
+  EXPECT_EQ(with("diloco")->codec, "none");
+  for (auto [text, cure] :
+       {std::array{"daso:warmup=0", "between 1 and 1048576"},
+        std::array{"daso:warmup=30,cooldown=11", "warmup and cooldown together"},
+        std::array{"daso:stability=1", "between 0.0001 and 0.9999"},
+        std::array{"daso:stability=0", "between 0.0001 and 0.9999"},
+        std::array{"daso:max-skips=3", "less than local-skip-factor"},
+        std::array{"daso:skips=3", "max-skips"}, std::array{"daso:epochs=0", "between 1 and"}})
+    EXPECT_THAT(said(text), HasSubstr(cure)) << text;
+  EXPECT_EQ(said("daso:warmup=20,cooldown=20"), "");
+  for (auto [name, value, cure] :
+       {std::array{"target-batch-size", "64", "daso:epochs=N"},
+        std::array{"averaging-time-period", "2s", "daso:epochs=N"},
+        std::array{"delay-grad-averaging", "true", "leave it out"},
+        std::array{"reuse-grad-buffers", "true", "leave it out"},
+        std::array{"delay-optimizer-step", "true", "needs the step before it"},
+        std::array{"groups", "moshpit", "share one anchor"}}) {
+    auto refused = with("daso", {{name, {value, std::string{"--"} + name}}});
+    ASSERT_FALSE(refused) << name;
+    EXPECT_THAT(refused.error().detail, HasSubstr(cure)) << name;
+  }
+}
+
 TEST(Options, DilocoHasNumbersOfItsOwn) {
   auto with = [](settings others) {
     others.insert({"strategy", {"diloco:steps=50", "--strategy"}});

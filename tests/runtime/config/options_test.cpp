@@ -54,6 +54,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"checkpoint", "/c.wgl"},
     {"data", "/text"},
     {"device", "cuda:3"},
+    {"devices", "cuda:0,cuda:1"},
     {"congestion", "bbr"},
     {"group-bits", "0110"},
     {"gather", "hello"},
@@ -235,6 +236,25 @@ TEST(Threads, MoreThanCoresAreReportedWithTheRemedy) {
   EXPECT_THAT(*too_many_threads(o, 3, 2),
               HasSubstr("3 peers with 1 compute thread each on 2 cores"));
   EXPECT_THAT(*too_many_threads(o, 3, 2), ::testing::EndsWith("use --peers 2"));
+  o.replicas = 4;
+  EXPECT_EQ(too_many_threads(o, 1, 4), std::nullopt);
+  EXPECT_THAT(*too_many_threads(o, 1, 2),
+              HasSubstr("4 replicas with 1 compute thread, on 2 cores"));
+  EXPECT_THAT(*too_many_threads(o, 2, 4), ::testing::EndsWith("use --replicas 2 and --threads 1"));
+  o.threads = 3;
+  EXPECT_THAT(*too_many_threads(o, 2, 16), ::testing::EndsWith("use --threads 2"));
+}
+
+TEST(Resolve, ReplicasAreAsManyAsTheDevicesUnlessTheyAreCounted) {
+  EXPECT_EQ(resolve({}, {}, flags({{"devices", "cuda:0,cuda:1"}}))->replicas, 2U);
+  EXPECT_EQ(resolve({}, {}, flags({{"devices", "cpu"}, {"replicas", "3"}}))->replicas, 3U);
+  EXPECT_THAT(refusal({{"replicas", "0"}}), HasSubstr("must lie between 1 and 64"));
+  EXPECT_THAT(refusal({{"devices", "cpu,gpu"}}), HasSubstr("a device that is not one of auto"));
+  EXPECT_THAT(refusal({{"devices", "cpu"}, {"device", "cpu"}}), HasSubstr("leave out --device"));
+  EXPECT_THAT(refusal({{"replicas", "2"}, {"delay-optimizer-step", "true"}}),
+              HasSubstr("use --delay-grad-averaging"));
+  EXPECT_THAT(refusal({{"replicas", "9"}, {"micro-batch", "8"}, {"target-batch-size", "64"}}),
+              HasSubstr("--micro-batch 8 times --replicas 9 is larger"));
 }
 
 TEST(Threads, CoresThatNothingElseNeedsReduceLargeParts) {
