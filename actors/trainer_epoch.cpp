@@ -141,7 +141,7 @@ void trainer::carry_out() {
       case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
         if (!ended_) {            // the group's epoch has ended with the round
           merge();
-          if (place_ != place::member)
+          if (place_ != place::member || merges_in_turn()) // the rest is for what it leads to
             return;
           break;
         }
