@@ -1,4 +1,4 @@
-// This file is long: it is one state machine, whose handlers the proof in actors/README.md and the
+// This file is long: it is one state machine, whose handlers the proof in README.md and the
 // model in tests/model/ name.
 
 #include "runtime/averaging/round_protocol.hpp"

@@ -58,7 +58,7 @@ static_assert(views_per_term >= round_members_max);
 ///   committed. Then every view above 0 begins a term, its leader shows the signed promises that it
 ///   was given, and the others enter it only if it follows from them (`next_view`).
 ///
-/// Why no two members commit different sets: see actors/README.md, "The averaging round". A member
+/// Why no two members commit different sets: see README.md beside this file. A member
 /// may fail at any time (deadline, excluded, no quorum); that is always safe.
 ///
 /// | state    | how a member leaves it                                                           |

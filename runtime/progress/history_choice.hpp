@@ -93,7 +93,7 @@ struct history_choice {
 ///
 /// The same inputs give the same answer on every peer, so connected peers that know each other
 /// converge to one history. Two groups that never met do not: see "What liars can and cannot do" in
-/// actors/README.md.
+/// runtime/progress/README.md.
 ///
 /// A client without other members does not count as a supporter if an auxiliary trains with others:
 /// only an auxiliary could join it.

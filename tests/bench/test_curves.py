@@ -15,12 +15,12 @@ SETTINGS = argparse.Namespace(max_gap=0.5, min_gain=0.05, min_spread=0.1, untrai
 
 def curve(samples, loss):
     """Straight lines down to `loss`. One process that steps after each pass is 0.4 higher after a quarter of its samples,
-    as in trainer/README.md."""
+    as in tests/bench/RESULTS.md."""
     return [(samples / 8, loss + 1), (samples / 4, loss + 0.4), (samples, loss)]
 
 
 def judged(**changed):
-    """What is said if all is as in trainer/README.md, except for these losses at the end: names with _ for spaces."""
+    """What is said if all is as in tests/bench/RESULTS.md, except for these losses at the end: names with _ for spaces."""
     ends = {"one process": (2.99, 3.03, 3.10), "collaborative": (3.03, 3.08, 3.14),
             "one process, steps after each pass": (2.35, 2.42, 2.43), "local-updates": (2.68, 2.67, 2.71),
             "decentralized-adam": (2.70, 2.68, 2.73)}

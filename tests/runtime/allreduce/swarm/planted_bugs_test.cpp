@@ -1,6 +1,6 @@
 // Tests the checks of round_swarm themselves: each of these bugs is planted in all members, one at
 // a time, and must be found within the seeds that the correct protocol passes. For each bug, the
-// rule that it breaks (see actors/README.md, "The averaging round"):
+// rule that it breaks (see runtime/averaging/README.md):
 //
 // - CommitsByMajority: a view is committed when *all* of its participants have prepared it
 // - BreaksPromises: no member prepares a view below the highest number that it has promised
