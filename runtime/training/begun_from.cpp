@@ -65,7 +65,7 @@ learner_factory begun_from(learner_factory make, const std::string& file,
       if (!made)
         return made.error();
       auto bad = [&](const failure& why) {
-        return failure{ec::bad_config, "--from " + file + ": " + to_string(why)};
+        return failure{ec::bad_config, "--from " + file + ": " + why.detail};
       };
       auto image = files->read(file, checkpoint_store::image_bytes_max);
       if (!image)

@@ -371,8 +371,8 @@ TEST(Options, DasoHasNumbersOfItsOwnAndTravelsInBfloat16) {
   for (auto [text, cure] :
        {std::array{"daso:warmup=0", "between 1 and 1048576"},
         std::array{"daso:warmup=30,cooldown=11", "warmup and cooldown together"},
-        std::array{"daso:stability=1", "between 0.0001 and 0.9999"},
-        std::array{"daso:stability=0", "between 0.0001 and 0.9999"},
+        std::array{"daso:stability=1", "and 0.9999; the default"},
+        std::array{"daso:stability=0", "and 0.9999; the default"},
         std::array{"daso:max-skips=3", "less than local-skip-factor"},
         std::array{"daso:skips=3", "max-skips"}, std::array{"daso:epochs=0", "between 1 and"}})
     EXPECT_THAT(said(text), HasSubstr(cure)) << text;
