@@ -75,12 +75,10 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "groups=one\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
-                                   "model=char-gpt\n"
                                    "layers=2\n"
                                    "width=64\n"
                                    "heads=4\n"
                                    "context=64\n"
-                                   "data=synthetic\n"
                                    "optimizer=adamw\n"
                                    "lr=0.003\n"
                                    "schedule=constant\n"
@@ -98,6 +96,11 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "smoothing=0.99\n"
                                    "centered=false\n"
                                    "trust=0.001\n"
+                                   "model=char-gpt\n"
+                                   "loss=cross-entropy\n"
+                                   "data=synthetic\n"
+                                   "token-type=uint16\n"
+                                   "classes=0\n"
                                      + averages);
   EXPECT_EQ(text_of(averaging({})),
             "protocol=2\nstrategy=average\n" + averages + "elements=1048576\n");
@@ -116,6 +119,9 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"width", "128"}},
     {{"heads", "2"}},
     {{"context", "65"}},
+    {{"loss", "mse"}},
+    {{"token-type", "uint32"}},
+    {{"classes", "10"}},
     {{"optimizer", "adam"}},
     {{"lr", "0.0030000001"}}, // beyond six decimals
     {{"weight-decay", "0.1"}},
