@@ -26,8 +26,8 @@ struct environment {
   /// Takes the peer's series, which have the labels `run` (a tag, not the name) and `peer`, until
   /// it leaves.
   std::shared_ptr<prometheus::Registry> registry{};
-  /// Takes the lines of the log, one at a time, without control characters. Called on the threads
-  /// of the peer; must neither throw nor wait for the peer. Empty: standard error.
+  /// Takes the lines of the log, without control characters. Called on the threads of the peers, by
+  /// several at once; must neither throw nor wait for a peer. Empty: standard error.
   std::function<void(log_level, std::string_view)> log{};
   /// The time that peers compare. Null: the machine's.
   std::shared_ptr<const wall_clock> clock{};
