@@ -153,7 +153,8 @@ std::string dht_reach::notice() const {
   else if (auto host = ctx_.reach->narrow_path())
     return "small messages pass to and from " + *host
            + ", large ones do not: something on the path drops large packets (path MTU). This peer "
-             "uses small ones with it from now on. Lower the MTU of the interface (ip link set dev "
+             "uses small ones on the links that it dials there. Lower the MTU of the interface (ip "
+             "link set dev "
              "IFACE mtu 1280), or let ICMP \"fragmentation needed\" pass";
   else
     return {};

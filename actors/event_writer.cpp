@@ -37,9 +37,11 @@ void event_writer::write() {
   auto written = log_.write_new(*ctx_.events);
   if (written)
     return;
-  auto text = "the event log ends here: " + written.error().detail;
-  ctx_.log->warn("{}", text);
-  ctx_.note(watch::remark{watch::remark::what::notice, text});
+  ctx_.log->warn("the event log ends here: {}", written.error().detail);
+  // Strangers may read this; the log has the path.
+  ctx_.note(
+    watch::remark{watch::remark::what::notice,
+                  "the event log ends here: " + std::string{to_string(written.error().code)}});
 }
 
 } // namespace waggle

@@ -79,7 +79,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
     [this](const peer_disconnected& msg) {
       picture_.connected.erase(msg.peer);
       note(maker_.on_disconnected(msg.peer, msg.why, clock().now(), ctx_.wall->now()));
-      peers_due_ = {}; // at the next refresh
+      peers_due_ = std::min(peers_due_, clock().now() + 500ms); // soon, however many leave
     },
     [this](const dht_status& msg) {
       picture_.dht = msg;

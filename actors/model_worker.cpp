@@ -67,9 +67,9 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
     made.content = *hash;
   } else if (checkpoints_) {
     auto saved = checkpoints_->save(*made.state, own);
-    ctx_.note(watch::checkpoint{made.epoch.value(), made.state->size(),
-                                seconds_of(clock().now() - began),
-                                saved ? "ok" : to_string(saved.error())});
+    ctx_.note(
+      watch::checkpoint{made.epoch.value(), made.state->size(), seconds_of(clock().now() - began),
+                        saved ? std::string{"ok"} : std::string{to_string(saved.error().code)}});
     if (saved) {
       ctx_.metrics->count_checkpoint_saved(seconds_of(clock().now() - began), unix_seconds(ctx_));
     } else {

@@ -168,8 +168,8 @@ watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock
     }
     if (!sentence)
       return;
-    ctx.log_caused("clocks", clock.now(), spdlog::level::warn, *sentence);
-    ctx.note(watch::remark{watch::remark::what::clock, *sentence, 1000 * seconds_of(offset)});
+    if (ctx.log_caused("clocks", clock.now(), spdlog::level::warn, *sentence))
+      ctx.note(watch::remark{watch::remark::what::clock, *sentence, 1000 * seconds_of(offset)});
   };
 }
 

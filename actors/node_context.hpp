@@ -47,14 +47,15 @@ make_round_registry(std::shared_ptr<link_table> links,
 using round_port_decorator =
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
 
-/// Logs `text` if the budget has room for a line of this kind. Null: no limit.
-inline void log_within(log_budget* budget, spdlog::logger& log, std::string_view kind,
+/// Logs `text` if the budget has room for a line of this kind; returns whether. Null: no limit.
+inline bool log_within(log_budget* budget, spdlog::logger& log, std::string_view kind,
                        steady_time now, spdlog::level::level_enum level, const std::string& text) {
   auto verdict = budget != nullptr ? budget->take(kind, now) : log_budget::verdict{};
   if (!verdict.remark.empty())
     log.log(level, "{}", verdict.remark);
   if (verdict.log)
     log.log(level, "{}", text);
+  return verdict.log;
 }
 
 /// Logs what wait_log::look decided.
@@ -123,10 +124,10 @@ struct node_context {
       events->push(watch::kind_of(what), watch::fields_of(what, record.id, wall->now()));
   }
 
-  /// Logs a line that another peer causes, at most so many a minute of each kind.
-  void log_caused(std::string_view kind, steady_time now, spdlog::level::level_enum level,
+  /// Logs a line that another peer causes, at most so many a minute of each kind. Returns whether.
+  bool log_caused(std::string_view kind, steady_time now, spdlog::level::level_enum level,
                   const std::string& text) const {
-    log_within(caused_lines.get(), *log, kind, now, level, text);
+    return log_within(caused_lines.get(), *log, kind, now, level, text);
   }
 
   /// The source of randomness for the actor called `name`.

@@ -170,8 +170,10 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
   }
   // Chunks are asked for in ascending order: a peer that gets the last one makes room for another.
   if (begin + size == bytes->size()) {
-    ctx_.note(watch::state_moved{true, reader, bytes->size(), seconds_of(now() - its.opened),
-                                 snapshot.content.epoch.value(), "complete"});
+    bool all = std::find(its.given.begin(), its.given.end(), false) == its.given.end();
+    if (all) // otherwise it may ask for the last one again and again
+      ctx_.note(watch::state_moved{true, reader, bytes->size(), seconds_of(now() - its.opened),
+                                   snapshot.content.epoch.value(), "complete"});
     readers_.erase(reader);
   }
   ctx_.metrics->count_state_bytes("out", static_cast<double>(size));

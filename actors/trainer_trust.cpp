@@ -59,14 +59,13 @@ void trainer::show_doubts() {
 
 void trainer::disbelieve(const std::string& what) {
   ctx_.metrics->count_refused_input(ec::protocol_violation);
-  ctx_.log_caused("disbelieved claims", now(), spdlog::level::warn, what);
+  if (ctx_.log_caused("disbelieved claims", now(), spdlog::level::warn, what))
+    ctx_.note(watch::remark{watch::remark::what::disbelieved, what});
   show_disbelief(what);
 }
 
 /// Also in the status, for a while.
 void trainer::show_disbelief(const std::string& what) {
-  if (disbelief_ != what)
-    ctx_.note(watch::remark{watch::remark::what::disbelieved, what});
   disbelief_ = what;
   disbelief_at_ = now();
   show_doubts();

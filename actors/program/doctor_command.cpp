@@ -273,6 +273,12 @@ private:
   std::map<peer_id, swarm_clock::duration> offsets_;
 };
 
+/// A text field of what a peer answered; empty if it is none.
+std::string text_in(const nlohmann::ordered_json& object, const char* field) {
+  auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string{};
+}
+
 bool answers(const endpoint& where, const std::string& page) {
   return net::http_get(where, page, page_timeout).ok();
 }
@@ -334,8 +340,8 @@ int examine_this_machine(const run_options& options) {
   for (const auto& peer : reached) {
     out.add(network.clock_of(peer));
     if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout))
-      if (auto document = parse_document(status->body); document && document->contains("version"))
-        versions.emplace_back(peer.where, document->value("version", std::string{}));
+      if (auto document = parse_document(status->body); document && document->is_object())
+        versions.emplace_back(peer.where, text_in(*document, "version"));
   }
   out.add(judge_versions(version, versions));
   if (!reached.empty())
@@ -372,12 +378,19 @@ int examine_swarm(const run_options& options, const endpoint& where) {
     if (!each.is_object() || members.size() >= members_asked_max)
       continue;
     auto& member = members.emplace_back();
-    member.id = each.value("id", std::string{});
-    for (const auto& address : each.value("addresses", nlohmann::ordered_json::array()))
-      if (auto parsed = address.is_string() ? parse_endpoint(address.get<std::string>())
-                                            : result<endpoint>{failure{ec::malformed, {}}})
+    member.id = text_in(each, "id");
+    auto addresses = each.find("addresses");
+    for (const auto& address : addresses != each.end() && addresses->is_array()
+                                 ? *addresses
+                                 : nlohmann::ordered_json::array())
+      if (member.addresses.size() >= addresses_max)
+        break;
+      else if (auto parsed = address.is_string() ? parse_endpoint(address.get<std::string>())
+                                                 : result<endpoint>{failure{ec::malformed, {}}})
         member.addresses.push_back(*parsed);
-    if (each.value("self", false) && member.addresses.empty())
+    auto self = each.find("self");
+    bool is_asked = self != each.end() && self->is_boolean() && self->get<bool>();
+    if (is_asked && member.addresses.empty())
       member.addresses.push_back(where);
   }
   auto ask = [](asked_member& member) {

@@ -1,5 +1,4 @@
 // Folds the frames of /api/v1/events into what the page shows. Pure: no DOM, no network, no clock.
-// `waggle replay` serves the same frames.
 //
 // Whatever a frame contains came from peers: each value is checked and bounded here, once.
 
@@ -56,7 +55,10 @@ export function apply(state, kind, data) {
 
 function takeSnapshot(state, data) {
   const self = data.self ?? {};
-  if (hex(self.peer) !== state.self.peer) state.slots.clear();
+  if (hex(self.peer) !== state.self.peer) {
+    state.slots.clear();
+    forgetLoss(state);
+  }
   state.ready = true;
   state.self = {peer: hex(self.peer), run: text(self.run, 64), role: text(self.role, 16), version: text(self.version, 24)};
   state.now = time(data.now) ?? state.now;
@@ -229,10 +231,16 @@ function sampleLoss(state) {
   addLoss(state, state.now, values, rest);
 }
 
+function forgetLoss({loss}) {
+  loss.t.length = loss.low.length = loss.high.length = 0;
+  loss.of.clear();
+}
+
 /** Aligned columns: a time; a value or null for each peer that has a line; the range of the rest. When they are full,
  *  every other one of the older half goes. */
 function addLoss(state, t, values, rest = []) {
   const {loss} = state;
+  if (loss.t.length > 0 && t < loss.t.at(-1) - 5000) forgetLoss(state); // the peer's clock was set back
   if (loss.t.length > 0 && t <= loss.t.at(-1)) return;
   if (values.size + rest.length === 0 && loss.t.length === 0) return;
   loss.t.push(t);

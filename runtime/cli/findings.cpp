@@ -323,7 +323,7 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
     if (number("differing_peers") > 0)
       of_peers.push_back({level::bad, "parameters",
                           name + " holds other parameters than "
-                            + std::to_string(static_cast<std::uint64_t>(number("differing_peers")))
+                            + readable_number(number("differing_peers"))
                             + " of the peers at its epoch",
                           "it downloads a state by itself; if this stays, restart it with an empty "
                           "--data-dir"});

@@ -2,6 +2,7 @@
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/peer_address.hpp"
+#include "runtime/cli/readable.hpp"
 #include "runtime/net/http_client.hpp"
 
 namespace waggle {
@@ -30,7 +31,9 @@ int run_health(const run_options& options) {
               << (ready ? std::string{} : ": " + to_string(ready.error())) << "\n";
     return exit_failed;
   }
-  std::cout << "alive, " << ready->body.substr(0, ready->body.find('\n')) << "\n";
+  std::cout << "alive, "
+            << without_control_characters(ready->body.substr(0, ready->body.find('\n')), 400)
+            << "\n";
   return exit_clean;
 }
 

@@ -2,6 +2,8 @@
 #include <fstream>
 #include <iostream>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/disk.hpp"
@@ -24,18 +26,26 @@ result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
       out.emplace_back(name);
       continue;
     }
+    auto before = out.size();
     for (const auto& folder : {fs::path{name}, fs::path{name} / "events"}) {
       auto found = event_log_files(*files, folder);
       if (!found)
         return found.error();
       out.insert(out.end(), found->begin(), found->end());
     }
+    if (out.size() == before)
+      return failure{ec::bad_config,
+                     "there is no event log in " + name
+                       + ": give event logs (events-….jsonl), or the folders of peers"};
   }
-  if (out.empty())
-    return failure{ec::bad_config,
-                   "there is no event log in " + names.front()
-                     + ": give event logs (events-….jsonl), or the folders of peers"};
   return out;
+}
+
+/// The same event in ASCII: a line may contain anything that JSON permits, and goes to a terminal.
+std::string ascii_line(const std::string& line) {
+  auto value = nlohmann::ordered_json::parse(line, nullptr, false);
+  return value.is_discarded() ? std::string{}
+                              : value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 int run_replay(const run_options& options) {
@@ -59,7 +69,8 @@ int run_replay(const run_options& options) {
          + " shares no round with the others: its own clock was used for its events");
   constexpr std::size_t text_max = 1000;
   for (const auto& event : all.events())
-    std::cout << (options.json ? event.line : without_control_characters(text_of(event), text_max))
+    std::cout << (options.json ? ascii_line(event.line)
+                               : without_control_characters(text_of(event), text_max))
               << "\n";
   return exit_clean;
 }

@@ -32,9 +32,9 @@ result<std::vector<endpoint>> own_addresses(std::string_view v) {
 
 result<std::uint64_t> log_size(std::string_view v) {
   auto value = parse_bytes(v);
-  if (value && *value != 0 && (*value < 64_KiB || *value > 64_GiB))
+  if (value && *value != 0 && (*value < 64_KiB || *value > 1_GiB))
     return failure{ec::bad_config, "must be 0 (none) or lie between 64KiB, which some rounds fill, "
-                                   "and 64GiB; the default is 32MiB"};
+                                   "and 1GiB; the default is 32MiB"};
   return value;
 }
 

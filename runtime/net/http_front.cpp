@@ -16,7 +16,7 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::size_t streams_max = 16;
-constexpr std::ptrdiff_t streams_per_host_max = 4;
+constexpr std::size_t streams_per_host_max = 4;
 
 error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
@@ -161,12 +161,16 @@ void http_front::serve(tcp::socket socket) {
   close_.emplace(id, std::move(closer));
 }
 
-/// Streams last, so a new one is refused when there are enough, and none is closed for it. They do
-/// not take the place of requests.
+/// Streams last, so a new one is refused when there are enough, and none is closed for it. The last
+/// places are kept for this machine. They do not take the place of requests.
 bool http_front::begin_stream(connection_slots::number id, const std::string& host) {
-  auto of_host = std::count_if(streams_.begin(), streams_.end(),
-                               [&](const auto& stream) { return stream.second == host; });
-  if (streams_.size() >= streams_max || of_host >= streams_per_host_max)
+  auto of_host = static_cast<std::size_t>(std::count_if(
+    streams_.begin(), streams_.end(), [&](const auto& stream) { return stream.second == host; }));
+  error_code error;
+  auto address = asio::ip::make_address(host, error);
+  bool own = !error && address.is_loopback();
+  auto most = own ? streams_max : streams_max - streams_per_host_max;
+  if (streams_.size() >= most || of_host >= streams_per_host_max)
     return false;
   streams_.emplace(id, host);
   slots_.remove(id);

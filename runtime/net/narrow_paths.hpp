@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -22,27 +21,35 @@ public:
   static constexpr int segment_bytes = 1'200;
   static constexpr std::size_t hosts_max = 256;
   static constexpr milliseconds together{60'000};
+  static constexpr steady_time::duration remembered = 1h;
 
   /// An open link with this host has ended in this way. True if the host is found to be one now.
   bool ended_stuck(const std::string& host, steady_time now) {
-    if (narrow_.contains(host))
+    if (contains(host, now))
       return false;
     if (stuck_.size() >= hosts_max)
       std::erase_if(stuck_, [now](const auto& each) { return now - each.second > together; });
+    if (narrow_.size() >= hosts_max)
+      std::erase_if(narrow_, [now](const auto& each) { return now - each.second > remembered; });
     if (stuck_.size() >= hosts_max || narrow_.size() >= hosts_max)
       return false;
     auto [known, first] = stuck_.try_emplace(host, now);
     if (first || now - std::exchange(known->second, now) > together)
       return false;
     stuck_.erase(known);
-    return narrow_.insert(host).second;
+    narrow_[host] = now;
+    return true;
   }
 
-  [[nodiscard]] bool contains(const std::string& host) const { return narrow_.contains(host); }
+  /// For an hour: the path may have been mended, or the guess was wrong.
+  [[nodiscard]] bool contains(const std::string& host, steady_time now) const {
+    auto found = narrow_.find(host);
+    return found != narrow_.end() && now - found->second < remembered;
+  }
 
 private:
-  std::map<std::string, steady_time> stuck_; // when, the last time
-  std::set<std::string> narrow_;
+  std::map<std::string, steady_time> stuck_;  // when, the last time
+  std::map<std::string, steady_time> narrow_; // since when
 };
 
 } // namespace waggle::net

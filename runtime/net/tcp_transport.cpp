@@ -192,7 +192,8 @@ private:
       if (!address)
         return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
       tcp::endpoint there{*address, to_.where.port};
-      if (owner_->narrow_.contains(unmapped(*address).to_string())) {
+      if (owner_->narrow_.contains(unmapped(*address).to_string(),
+                                   std::chrono::steady_clock::now())) {
         error_code error;
         socket_.open(there.protocol(), error);
         if (!error)

@@ -43,10 +43,8 @@ status event_log::open() {
     return done{};
   }
   auto content = files_->read(file(), config_.bytes / files_max);
-  if (!content) { // a larger one, of another configuration
-    ++number_;
-    return done{};
-  }
+  if (!content) // a larger one, of another configuration
+    return roll();
   size_ = content->size();
   if (!content->empty() && content->back() != '\n')
     torn_ = true;
@@ -78,7 +76,7 @@ status event_log::write_new(const event_ring& ring) {
     if (auto opened = open(); !opened)
       return end(opened.error());
   while (true) {
-    constexpr std::size_t at_once = 256_KiB;
+    auto at_once = std::min<std::uint64_t>(256_KiB, config_.bytes / files_max / 2);
     auto news = ring.after(written_, at_once);
     if (news.lines.empty())
       return done{};

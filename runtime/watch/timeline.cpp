@@ -108,6 +108,12 @@ std::string joined(std::initializer_list<std::string> parts) {
   return out;
 }
 
+/// Whether this member of a round wrote the event.
+bool is_own(const json& member) {
+  auto self = member.find("self");
+  return self != member.end() && self->is_boolean() && self->get<bool>();
+}
+
 std::string round_text(const json& in) {
   auto out = short_of(in, "round") + " (" + text(in, "kind") + ") of epoch "
              + amount(in, "epoch", "") + ": "
@@ -119,7 +125,7 @@ std::string round_text(const json& in) {
   double when = -1;
   for (const auto& m : *members)
     if (auto at = m.is_object() ? number(m, "last_ms") : std::nullopt;
-        at && *at > when && !m.value("self", false)) {
+        at && *at > when && !is_own(m)) {
       when = *at;
       last = short_of(m, "peer");
     }

@@ -40,7 +40,7 @@ std::shared_ptr<net::transport> open(std::uint64_t seed, const std::string& cong
 
 int listen(const endpoint& where) {
   auto wire = open(1, "auto", {});
-  auto bound = wire->listen(where, [](const std::shared_ptr<net::link>& link) {
+  auto bound = wire->listen({where}, [](const std::shared_ptr<net::link>& link) {
     net::link_events events;
     // The handler owns the link, so the link lives until it is closed.
     events.on_frame = [link](net::frame f) {

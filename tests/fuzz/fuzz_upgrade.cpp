@@ -25,7 +25,8 @@ struct listening_peer {
     config.http_timeout = config.handshake_timeout = milliseconds{50};
     wire = net::make_tcp_transport(std::move(config));
     where =
-      *wire->listen({"127.0.0.1", 0}, [](const std::shared_ptr<net::link>&) { std::abort(); });
+      wire->listen({{"127.0.0.1", 0}}, [](const std::shared_ptr<net::link>&) { std::abort(); })
+        ->front();
   }
   ~listening_peer() { wire->stop(); }
   std::shared_ptr<net::transport> wire;

@@ -90,7 +90,7 @@ TEST_F(FaultWatch, TellsWhoIsSilentBecauseThereIsNoLink) {
   plan.members.resize(2);
   EXPECT_EQ(round(blaming({}, ec::none, {ec::excluded, {}})).size(), 2U);
   // A client needs links with nodes only; the others are still there.
-  *ctx.acts_as_client = true;
+  ctx.reach->set_as_client(true);
   plan.members[1].mode = member_mode::client;
   members expected{{member(0), true}, {member(1), false}};
   std::sort(expected.begin(), expected.end());

@@ -11,11 +11,12 @@ TEST(NarrowPaths, TwoLinksThatGotStuckAreNeeded) {
   narrow_paths paths;
   EXPECT_FALSE(paths.ended_stuck("10.0.0.1", t0));
   EXPECT_FALSE(paths.ended_stuck("10.0.0.2", t0));
-  EXPECT_FALSE(paths.contains("10.0.0.1"));
+  EXPECT_FALSE(paths.contains("10.0.0.1", t0));
   EXPECT_TRUE(paths.ended_stuck("10.0.0.1", t0 + 30s));
-  EXPECT_TRUE(paths.contains("10.0.0.1"));
+  EXPECT_TRUE(paths.contains("10.0.0.1", t0 + 30s));
+  EXPECT_FALSE(paths.contains("10.0.0.1", t0 + 2h)) << "it may have been mended";
   EXPECT_FALSE(paths.ended_stuck("10.0.0.1", t0 + 31s)) << "it is found once";
-  EXPECT_FALSE(paths.contains("10.0.0.2"));
+  EXPECT_FALSE(paths.contains("10.0.0.2", t0 + 31s));
   EXPECT_FALSE(paths.ended_stuck("10.0.0.2", t0 + 2min)) << "too long after the first";
   EXPECT_TRUE(paths.ended_stuck("10.0.0.2", t0 + 2min + 1s));
 }
