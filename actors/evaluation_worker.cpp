@@ -20,17 +20,27 @@ evaluation_worker::behavior_type evaluation_worker::make_behavior() {
   return {[this](const evaluate_weights& msg) { return measure(msg); }};
 }
 
+/// A user's module may throw anything; training goes on without the measurement.
+result<evaluation> evaluation_worker::measured(const evaluate_weights& msg) {
+  try {
+    if (!evaluator_) {
+      auto made = make_();
+      if (!made)
+        return made.error();
+      evaluator_ = std::move(*made);
+    }
+    return evaluator_->measure(*msg.weights, *stop_);
+  } catch (const std::exception& e) {
+    std::string what = e.what();
+    return failure{ec::internal, what.substr(0, what.find('\n'))};
+  }
+}
+
 caf::result<model_evaluated> evaluation_worker::measure(const evaluate_weights& msg) {
   if (*stop_)
     return to_caf(ec::shutting_down, "this peer is stopping");
-  if (!evaluator_) {
-    auto made = make_();
-    if (!made)
-      return to_caf(made.error());
-    evaluator_ = std::move(*made);
-  }
   auto began = clock().now();
-  auto found = evaluator_->measure(*msg.weights, *stop_);
+  auto found = measured(msg);
   if (!found)
     return to_caf(found.error());
   auto seconds = seconds_of(clock().now() - began);

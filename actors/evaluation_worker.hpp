@@ -26,6 +26,7 @@ protected:
 
 private:
   caf::result<model_evaluated> measure(const evaluate_weights& msg);
+  result<evaluation> measured(const evaluate_weights& msg);
 
   const node_context ctx_;
   const evaluator_factory make_;

@@ -159,6 +159,8 @@ caf::result<model_ready> model_worker::prepare() {
       evaluation_->own_thread
         ? spawn<evaluation_worker, caf::linked + caf::detached>(ctx_, evaluation_->make, stop_)
         : spawn<evaluation_worker, caf::linked>(ctx_, evaluation_->make, stop_);
+  if (model_->epoch().value() > 0) // a later start may have nothing else to do
+    evaluate_if_due();
   return model_ready{shared_,
                      model_->epoch(),
                      model_->past(),
@@ -329,6 +331,8 @@ void model_worker::load(const load_image& msg) {
   outcome.past = model_->past();
   outcome.parameters = compared_digest();
   outcome.plateau = shared_->plateau_state();
+  if (outcome.why.code == ec::none)
+    evaluate_if_due();
   send(listener_, std::move(outcome));
 }
 

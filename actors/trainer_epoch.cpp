@@ -320,7 +320,10 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.epoch = at_.epoch();
   update.rate = config_.schedule.at(at_.epoch()); // of no use to local steps
   if (const auto& merge = averages().merge; merge.how == lane_merge::rule::blend)
-    update.rate = given.from_state ? merge.blend_share(report.contributors.size()) : 0;
+    // A mean of our samples alone would only pull us back to where we were.
+    update.rate = given.from_state && samples != given.samples
+                    ? merge.blend_share(report.contributors.size())
+                    : 0;
   update.work = samples * report.contributors.size();
   update.position = given.position;
   update.branch = round.branch;

@@ -35,6 +35,8 @@ void trainer::take_over(const model_ready& ready) {
   given.resumed = true;
   given.position = ready.pending_position;
   ledger_.add(given.samples);
+  if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
+    strategy_ = row_.on_boundary(std::move(strategy_), how_, {model_->strategy_state(), false});
   (void)ledger_.begin(only_lane, status_.steps, given.epoch.value());
   given_ = std::move(given); // carry_out sends it once we are in a group of this epoch
 }

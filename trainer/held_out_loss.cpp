@@ -73,8 +73,10 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
     state->read_tensor(which++, values);
     p.view({-1}).copy_(view_of(std::span<const float>{values}));
   }
-  // The buffers are the last rows.
-  which = state->tensors().size() - model.buffers().size();
+  const auto& rows = state->tensors();
+  which = 0;
+  while (which < rows.size() && rows[which].what != state_tensor::kind::buffer)
+    ++which;
   for (auto& [name, b] : model.buffers()) {
     float_vector values(static_cast<std::size_t>(b.numel()));
     state->read_tensor(which++, values);

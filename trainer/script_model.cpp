@@ -144,9 +144,9 @@ status check_parameters(const std::filesystem::path& file, const Module& module)
   return done{};
 }
 
-/// Samples of zeros.
+/// A batch of zeros.
 batch example(const learner_config& config, const sample_shape& shape) {
-  constexpr std::int64_t count = 2; // normalization over the batch needs more than one
+  const auto count = config.micro_batch; // a trace may have fixed it
   auto items =
     static_cast<std::size_t>(count) * window_of(shape, static_cast<std::size_t>(config.context));
   std::vector<std::byte> samples(items * shape.item_bytes);

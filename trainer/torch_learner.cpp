@@ -93,6 +93,8 @@ public:
       gradients.push_back(std::move(pass.gradient));
     }
     step.loss /= static_cast<double>(drawn_samples.size());
+    if (!finite) // none of these samples is drawn again
+      sum_->will_draw(sampler_.drawn());
     auto outcome = sum_->end_pass(samples, finite);
     step.lost = outcome.lost;
     for (std::size_t i = 0; outcome.finite && i < gradients.size(); ++i) {
@@ -187,7 +189,11 @@ public:
       [&](const torch::Tensor&) { staging_.to_device(view_of(values), tensor(which)); });
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
-  void set_optimizer_steps(std::uint64_t steps) override { optimizer_->set_steps(steps); }
+  /// Ends a load, too, which has written the buffers.
+  void set_optimizer_steps(std::uint64_t steps) override {
+    optimizer_->set_steps(steps);
+    keep_buffers();
+  }
   [[nodiscard]] std::string own_state() const override {
     std::lock_guard lock{scaling_};
     return scaler_ ? scaler_->save() : std::string{};

@@ -26,8 +26,9 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   const auto* strategy = find_strategy(o.strategy); // the option accepts no other names
   const char* kind = strategy->averages_parameters ? "params" : "gradients";
   // In one group, the prefix is that of the nodes that reduce for clients, whatever the strategy.
-  base.averaging = averaging_from(o, many ? "parameters" : "gradients", kind,
-                                  base.agreement ? base.agreement->hash() : digest{}, compute_threads(o));
+  base.averaging =
+    averaging_from(o, many ? "parameters" : "gradients", kind,
+                   base.agreement ? base.agreement->hash() : digest{}, compute_threads(o));
   // The outgoing vector and the result: the next round begins after both have been used.
   base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds
   auto& parts = base.training.emplace();

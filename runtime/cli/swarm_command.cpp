@@ -150,7 +150,8 @@ private:
       if (!options_.given.contains("reduce-threads")) { // the peers share the cores
         auto cores = std::thread::hardware_concurrency() / options_.peers;
         arguments.emplace_back("--reduce-threads");
-        arguments.push_back(std::to_string(part_workers(options_, compute_threads(options_), cores)));
+        arguments.push_back(
+          std::to_string(part_workers(options_, compute_threads(options_), cores)));
       }
       if (options_.seed != 0) { // a seed per peer, so that they draw different samples
         arguments.emplace_back("--seed");

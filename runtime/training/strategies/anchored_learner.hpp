@@ -230,8 +230,10 @@ protected:
     if (flight_)
       std::copy_n(flight_->theta.begin(), count,
                   both->begin() + static_cast<std::ptrdiff_t>(count));
-    if (has_metric())
-      std::memcpy(both->data() + both->size() - values_of_losses(), &losses_, sizeof losses_);
+    if (has_metric()) {
+      const double losses[2] = {losses_, flight_ ? flight_->losses : 0};
+      std::memcpy(both->data() + both->size() - values_of_losses(), losses, sizeof losses);
+    }
     // No loss is scaled here: the place of its scale holds the samples of the round's copy.
     auto in_flight = flight_ ? static_cast<double>(flight_->samples) : 1;
     return {std::move(both), samples_.load(), 0, in_flight};
@@ -239,18 +241,19 @@ protected:
   status load_progress(const partial_gradient& partial) {
     auto count = parameter_count();
     auto length = partial.sum ? partial.sum->size() : 0;
-    double losses = 0;
+    double losses[2] = {0, 0}; // since the copy, and those of the copy
     if (has_metric() && length > values_of_losses()) {
       length -= values_of_losses();
-      std::memcpy(&losses, partial.sum->data() + length, sizeof losses);
+      std::memcpy(losses, partial.sum->data() + length, sizeof losses);
     }
-    if (!std::isfinite(losses) || (length != count && length != 2 * count))
+    if (!std::isfinite(losses[0]) || !std::isfinite(losses[1])
+        || (length != count && length != 2 * count))
       return failure{ec::malformed, "another length"};
     write_parameters(*partial.sum);
     inner_->set_optimizer_steps(inner_->optimizer_steps());
     std::lock_guard lock{mutex_};
     samples_ = partial.samples;
-    losses_ = losses;
+    losses_ = losses[0];
     note_position();
     if (length == count)
       return done{};
@@ -259,6 +262,7 @@ protected:
                           partial.sum->begin() + static_cast<std::ptrdiff_t>(length));
     flight_->theta.resize(moved_->tensor_value_count());
     flight_->samples = static_cast<std::uint64_t>(std::clamp(partial.scale, 0.0, 0x1p40));
+    flight_->losses = losses[1];
     return done{};
   }
 
@@ -299,7 +303,7 @@ private:
   };
 
   [[nodiscard]] std::size_t values_of_losses() const {
-    return has_metric() ? sizeof losses_ / sizeof(float) : 0;
+    return has_metric() ? 2 * sizeof(double) / sizeof(float) : 0;
   }
   [[nodiscard]] bool has_metric() const { return tensors_.metric_count() > 0; }
   /// Whether a tensor of the table is one of the inner learner.
