@@ -26,7 +26,7 @@ asan() { one asan address,undefined 'live|bench' "$@"; }
 # mailboxes, whose atomics the thread sanitizer does not see, so each message looks like a race. The
 # remaining tests do not use CAF or run all actors on one thread; tests/runtime/{net,allreduce} cover
 # the threads that a peer has besides its actors.
-tsan() { one tsan thread 'live|bench|program' "$@"; }
+tsan() { one tsan thread 'live|bench|program|install' "$@"; }
 
 export UBSAN_OPTIONS=print_stacktrace=1
 # Each shard of the swarm simulations has ten seeds; with sanitizers, one takes some ten seconds.

@@ -7,6 +7,8 @@ namespace waggle {
 result<record> open_record(const node_context& ctx, const std::string& key,
                            const std::string& subkey, const std::string& value,
                            milliseconds lifetime) {
+  if (lifetime <= 0ms || lifetime > 24h)
+    return failure{ec::bad_expiry, "the lifetime must be more than 0 and at most a day"};
   record entry;
   entry.kind = record_kind::open;
   entry.name = key;

@@ -24,10 +24,11 @@ struct environment {
   /// threads.
   caf::actor_system* system = nullptr;
   /// Takes the peer's series, which have the labels `run` (a tag, not the name) and `peer`, until
-  /// it leaves.
+  /// it leaves. Each peer shows all of it at `/metrics`, also what is the service's own.
   std::shared_ptr<prometheus::Registry> registry{};
   /// Takes the lines of the log, without control characters. Called on the threads of the peers, by
-  /// several at once; must neither throw nor wait for a peer. Empty: standard error.
+  /// several at once, until the actor system has ended; must neither throw nor wait for a peer.
+  /// Empty: standard error.
   std::function<void(log_level, std::string_view)> log{};
   /// The time that peers compare. Null: the machine's.
   std::shared_ptr<const wall_clock> clock{};

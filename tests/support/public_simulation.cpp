@@ -11,6 +11,8 @@ namespace waggle {
 struct simulation::impl {
   explicit impl(const options& o) : swarm(o.seed, network(o)) {}
 
+  std::shared_ptr<bool> live = std::make_shared<bool>(true);
+
   static net::sim_network::options network(const options& o) {
     net::sim_network::options out;
     out.delay_min = o.delay_min;
@@ -41,13 +43,18 @@ struct simulation::impl {
 
 simulation::simulation() : simulation(options{}) {}
 simulation::simulation(const options& o) : impl_(std::make_unique<impl>(o)) {}
-simulation::~simulation() = default;
+simulation::~simulation() {
+  if (impl_)
+    impl_->live.reset();
+}
 
 simulation::index simulation::start(const node_options& o, const std::vector<index>& through) {
   for (auto other : through)
     impl_->at(other);
   auto own = o;
   own.initial_peers.clear();
+  own.announce.clear(); // nothing here asks a name server
+  own.listen = {"[::]:0"};
   own.data_dir.clear();
   auto config = node_config_of(own);
   if (!config)
@@ -104,8 +111,14 @@ void simulation::average(index who, const std::string& averager, std::vector<flo
     throw std::invalid_argument{which.error().detail};
   const auto& parts = peer.node.parts;
   auto question = average_question(values, how, *peer.node.ctx.vectors);
+  // What still waits when the simulation ends is dropped: its end answers all requests.
+  auto answer = [live = std::weak_ptr{impl_->live},
+                 then = std::move(then)](const auto& ended, const std::vector<float>& mean) {
+    if (!live.expired())
+      then(ended, mean);
+  };
   impl_->swarm.system().spawn([handle = averager_of(parts, *which), values = std::move(values),
-                               then = std::move(then), question,
+                               then = std::move(answer), question,
                                how](caf::event_based_actor* self) {
     self->request(handle, how.timeout + 1s, question)
       .then(

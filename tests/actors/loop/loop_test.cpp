@@ -82,11 +82,12 @@ protected:
     return all;
   }
 
-  caf::actor_system_config config;
-  caf::actor_system system{config};
-  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  // Before the system: its actors may log until it has ended.
   std::mutex mutex;
   std::vector<std::string> lines;
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  caf::actor_system_config config;
+  caf::actor_system system{config};
   fs::path folder_;
 };
 

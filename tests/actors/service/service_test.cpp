@@ -23,11 +23,12 @@ using ::testing::SizeIs;
 
 /// The actor system, registry and log of a service.
 struct service {
-  caf::actor_system_config config;
-  caf::actor_system system{config};
-  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  // Before the system: its actors may log until it has ended.
   std::mutex mutex;
   std::vector<std::string> lines;
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  caf::actor_system_config config;
+  caf::actor_system system{config};
   environment around{&system, registry, [this](log_level, std::string_view text) {
                        std::lock_guard guard{mutex};
                        lines.emplace_back(text);
