@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include <caf/scheduler/test_coordinator.hpp>
 #include <gtest/gtest.h>
@@ -333,8 +334,12 @@ TEST_F(MetricsExporter, ARoundBecomesAnEventWithItsMarksAndAPage) {
   EXPECT_EQ(rounds[0]["members"][0]["self"], true);
   auto metrics = get("/metrics").body;
   auto phase = [&](const std::string& name) {
-    auto at = metrics.find("waggle_averaging_phase_seconds_total{phase=\"" + name + "\"");
-    return at == std::string::npos ? -1 : std::stod(metrics.substr(metrics.find("} ", at) + 2));
+    std::istringstream lines{metrics}; // the labels of a series are in no order
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("waggle_averaging_phase_seconds_total{")
+          && line.find("phase=\"" + name + "\"") != std::string::npos)
+        return std::stod(line.substr(line.find("} ") + 2));
+    return -1.0;
   };
   EXPECT_NEAR(phase("contributions"), 0.03, 1e-9);
   EXPECT_NEAR(phase("results"), 0.015, 1e-9);
