@@ -76,7 +76,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   options.log_level = log_level != nullptr ? log_level : "warn";
   options.data_dir = folder / ("data-" + std::to_string(rank));
   const char* address = std::getenv("BENCH_ADDR");
-  options.listen = {address != nullptr ? address : "127.0.0.1", 0};
+  options.listen = {{address != nullptr ? address : "127.0.0.1", 0}};
   options.given["data-dir"] = options.data_dir.string();
   if (const char* codec = std::getenv("BENCH_CODEC"))
     options.codec = codec;
