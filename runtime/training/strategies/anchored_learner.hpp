@@ -1,5 +1,7 @@
 #pragma once
 
+// This file is long: it is one class, whose methods share what its mutex guards.
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -230,10 +232,9 @@ protected:
     if (flight_)
       std::copy_n(flight_->theta.begin(), count,
                   both->begin() + static_cast<std::ptrdiff_t>(count));
-    if (has_metric()) {
-      const double losses[2] = {losses_, flight_ ? flight_->losses : 0};
+    const double losses[2] = {losses_, flight_ ? flight_->losses : 0};
+    if (has_metric())
       std::memcpy(both->data() + both->size() - values_of_losses(), losses, sizeof losses);
-    }
     // No loss is scaled here: the place of its scale holds the samples of the round's copy.
     auto in_flight = flight_ ? static_cast<double>(flight_->samples) : 1;
     return {std::move(both), samples_.load(), 0, in_flight};

@@ -67,8 +67,9 @@ TEST_F(Vectors, AreParametersAndTheStatisticsThatAreNamed) {
 TEST_F(Vectors, AreAveragedAsChangesIfTheyAreParameters) {
   for (const auto& row : strategy_table()) {
     auto config = defaults();
-    config.strategy =
-      row.numbers.empty() ? std::string{row.name} : std::string{row.name} + ":steps=4";
+    bool by_steps = std::any_of(row.numbers.begin(), row.numbers.end(),
+                                [](const named_number& n) { return n.name == "steps"; });
+    config.strategy = std::string{row.name} + (by_steps ? ":steps=4" : "");
     config.how.steps_period = 4;
     auto& m = add_started(config);
     pass_until([&] { return m.questions.size() >= 3; });
