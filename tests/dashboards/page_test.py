@@ -388,7 +388,7 @@ def live(page, options, folder):
                 page.wait(f"a {name} peer is shown as gone", gone)
                 times.append((name, time.monotonic() - began))
                 assert page.text(f"[data-left='{ids[2]}'] .reason") not in ("", "no reason known"), "there is no reason"
-                assert ids[2][:8] in page.text("#sentence"), page.text("#sentence")
+                page.wait("the sentence names it", lambda: ids[2][:8] in page.text("#sentence"))
                 if signal_ == signal.SIGSTOP:
                     os.kill(victim.child.pid, signal.SIGCONT)
                     page.wait("it returns", here)
