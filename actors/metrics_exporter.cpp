@@ -199,6 +199,8 @@ void metrics_exporter::refresh() {
   board_->show_status(status_document(picture_, facts), ctx_.wall->now());
   if (now >= peers_due_) {
     picture_.left = maker_.departures(now);
+    picture_.present = maker_.present();
+    board_->show_targets(targets_document(picture_, ctx_.own_record(), ctx_.metrics->run()));
     board_->show_peers(peers_document(picture_, ctx_.record.id, ctx_.wall->now()));
     peers_due_ =
       now + static_cast<std::int64_t>(picture_.run.peers.size()) * peers_interval_per_peer;

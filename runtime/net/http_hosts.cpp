@@ -32,7 +32,7 @@ std::string host_name(std::string_view header) {
 bool answers_host(const http_request& request, const std::set<std::string>& own) {
   std::string_view target = request.target;
   bool is_live_page = target == "/" || target.starts_with("/?") || target.starts_with("/live/");
-  if (!target.starts_with("/api/") && !is_live_page)
+  if (!target.starts_with("/api/") && target != "/sd" && !is_live_page)
     return true;
   auto host = host_name(request.host);
   // Without the header: HTTP/1.0, which no browser speaks.

@@ -12,7 +12,7 @@ namespace waggle::net {
 ///
 /// A web page can let its own name point to this peer (DNS rebinding); the operator's browser then
 /// reads this peer's pages for it. Such a page has a name that the public DNS knows. So the
-/// documents about the run (/api/…), and the page that shows them (/, /live/…), are refused to
+/// documents about the run (/api/…, /sd), and the page that shows them (/, /live/…), are refused to
 /// hosts that are neither addresses, nor names that only a private network knows (`localhost`,
 /// names without a dot, those below `private_suffixes`), nor `own` names of the operator. The
 /// metrics and the two health pages are answered to every host: scrapers and probes use whatever

@@ -80,7 +80,7 @@ bool event_maker::may_tell_of_link(steady_time now) {
 
 event_maker::events event_maker::on_connected(const peer_record& peer, const std::string& link,
                                               steady_time now) {
-  connected_[peer.id] = now;
+  connected_[peer.id] = {now, peer.addresses};
   std::erase_if(left_, [&](const departure& x) { return x.peer == peer.id; });
   if (!may_tell_of_link(now))
     return {};
@@ -94,9 +94,10 @@ event_maker::events event_maker::on_disconnected(const peer_id& peer, const fail
   auto since = connected_.find(peer);
   if (since == connected_.end())
     return {};
-  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second)};
+  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second.since)};
+  left_.push_front({peer, left.reason, wall, now, std::move(since->second.addresses),
+                    why.code != ec::shutting_down});
   connected_.erase(since);
-  left_.push_front({peer, left.reason, wall, now});
   if (left_.size() > departures_max)
     left_.pop_back();
   if (!may_tell_of_link(now))

@@ -24,6 +24,14 @@ struct departure {
   std::string reason;
   swarm_time at{};
   steady_time when;
+  std::vector<endpoint> addresses{};
+  bool lost = true; // it did not say goodbye
+};
+
+/// A peer that is connected.
+struct presence {
+  steady_time since;
+  std::vector<endpoint> addresses; // none: a client
 };
 
 /// Makes events of what a peer's actors report: of what has changed since the report before. Others
@@ -46,6 +54,7 @@ public:
 
   /// Peers that left in the last ten minutes and are not back, the latest first.
   [[nodiscard]] std::vector<departure> departures(steady_time now) const;
+  [[nodiscard]] const std::map<peer_id, presence>& present() const { return connected_; }
 
 private:
   bool may_tell_of_link(steady_time now);
@@ -54,8 +63,8 @@ private:
   steady_time epoch_told_{};
   epoch_id told_epoch_;
   std::uint64_t told_samples_ = 0;
-  std::map<peer_id, steady_time> connected_; // since when
-  std::deque<departure> left_;               // the latest first
+  std::map<peer_id, presence> connected_;
+  std::deque<departure> left_; // the latest first
   steady_time link_second_{};
   std::uint32_t links_told_ = 0;       // in this second
   std::uint64_t links_left_out_ = 0;   // since the last refused event

@@ -11,9 +11,9 @@ namespace waggle {
 namespace {
 
 constexpr const char* json_type = "application/json";
-constexpr std::array<std::string_view, 7> routes{
-  "/metrics",      "/healthz",       "/readyz",       "/api/v1/status",
-  "/api/v1/peers", "/api/v1/rounds", "/api/v1/events"};
+constexpr std::array<std::string_view, 8> routes{
+  "/metrics",       "/healthz",      "/readyz",        "/sd",
+  "/api/v1/status", "/api/v1/peers", "/api/v1/rounds", "/api/v1/events"};
 
 std::string routes_as_json() {
   std::string out;
@@ -63,6 +63,11 @@ void status_board::show_status(std::string text, swarm_time now) {
 void status_board::show_peers(std::string text) {
   std::lock_guard guard{mutex_};
   peers_ = std::move(text);
+}
+
+void status_board::show_targets(std::string text) {
+  std::lock_guard guard{mutex_};
+  targets_ = std::move(text);
 }
 
 void status_board::show_readiness(bool ready, std::string text) {
@@ -154,6 +159,8 @@ net::http_response status_board::page(const net::http_request& request) const {
     return {ready_ ? 200U : 503U, "text/plain; charset=utf-8",
             (ready_ ? "ready" : "not ready") + (readiness_.empty() ? "" : ": " + readiness_)
               + "\n"};
+  if (route == "/sd")
+    return json(200, targets_);
   return json(200, route == "/api/v1/status" ? status_ : peers_);
 }
 

@@ -31,6 +31,7 @@ public:
   /// @param now when it was true.
   void show_status(std::string json, swarm_time now = {});
   void show_peers(std::string json);
+  void show_targets(std::string json);
   /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
   /// optional remark.
   void show_readiness(bool ready, std::string text);
@@ -58,11 +59,12 @@ public:
     return pages_ == page_audience::all || (pages_ == page_audience::local && local);
   }
 
-  /// GET /, /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers, /api/v1/rounds (the last
-  /// 64) and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405 with
-  /// a JSON body (404: with the list of pages). The documents name the run to this machine only;
-  /// others, which have not shown that they know the name, get its tag (run_tag). Metrics have the
-  /// tag for everybody: a run that is scraped from several machines must not have two names.
+  /// GET /, /metrics, /healthz, /readyz, /sd, /api/v1/status, /api/v1/peers, /api/v1/rounds (the
+  /// last 64) and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405
+  /// with a JSON body (404: with the list of pages). The documents name the run to this machine
+  /// only; others, which have not shown that they know the name, get its tag (run_tag). Metrics
+  /// have the tag for everybody: a run that is scraped from several machines must not have two
+  /// names.
   [[nodiscard]] net::http_response answer(const net::http_request& request) const;
 
 private:
@@ -84,6 +86,7 @@ private:
   swarm_time now_{};
   std::string status_ = "{}\n";
   std::string peers_ = "{\"peers\":[]}\n";
+  std::string targets_ = "[]\n";
   bool ready_ = false;
   std::string readiness_ = "starting";
 };

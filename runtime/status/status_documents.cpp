@@ -178,6 +178,27 @@ std::string peers_document(const peer_picture& picture, const peer_id& self, swa
   return doc.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+std::string targets_document(const peer_picture& picture, const peer_record& self,
+                             const std::string& run_tag) {
+  json all = json::array();
+  std::set<peer_id> listed;
+  auto add = [&](const peer_id& peer, const std::vector<endpoint>& addresses, const char* role) {
+    if (!addresses.empty() && listed.insert(peer).second)
+      all.push_back({{"targets", {to_string(addresses.front())}},
+                     {"labels", {{"run", run_tag}, {"peer", short_name(peer)}, {"role", role}}}});
+  };
+  add(self.id, self.addresses, picture.training ? "trainer" : "node");
+  for (const auto& peer : picture.run.peers)
+    add(peer.who.id, peer.who.addresses,
+        peer.claim.auxiliary || peer.claim.reduces_only ? "auxiliary" : "trainer");
+  for (const auto& [peer, now] : picture.present)
+    add(peer, now.addresses, "node");
+  for (const auto& each : picture.left)
+    if (each.lost)
+      add(each.peer, each.addresses, "lost");
+  return all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 std::string why_not_ready(const peer_picture& picture) {
   if (!picture.training)
     return why_not_joined(picture.dht);

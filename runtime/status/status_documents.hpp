@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,6 +29,7 @@ struct peer_picture {
   std::set<peer_id> connected;
   std::map<peer_id, link_rates> links; // of connected peers
   std::vector<departure> left;         // lately, and not back
+  std::map<peer_id, presence> present; // connected peers, also those that report nothing
   slow_report slow;
   std::uint64_t rounds_complete = 0;
   std::uint64_t rounds_shrunk = 0;
@@ -71,6 +73,13 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
 /// node, client or auxiliary. From "rtt_ms" on, what is not known is absent. "state", "loss" and
 /// "pass_seconds" are what the peer says of itself. "left": in the last ten minutes.
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now = {});
+
+/// /sd, for Prometheus (http_sd_config): this peer, those of its run that it knows, and those that
+/// were lost in the last ten minutes, so that an alert can fire for them:
+/// [{"targets":["10.0.0.1:7700"],"labels":{"run","peer","role"}}]. A peer is at the first address
+/// that it announces; clients have none and are left out. "run": as in the metrics.
+std::string targets_document(const peer_picture& picture, const peer_record& self,
+                             const std::string& run_tag);
 
 /// /readyz: why this peer is not ready; empty: it is. A trainer is ready while it is in step; a
 /// peer without a model once it is part of the run: at once if it has no initial peers, else when

@@ -114,7 +114,8 @@ class Prometheus:
         config.write_text(json.dumps({  # JSON is YAML
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(ROOT / "dashboards" / "alerts.yml")],
-            "scrape_configs": [{"job_name": "waggle", "static_configs": [{"targets": addresses}]}]}))
+            "scrape_configs": [{"job_name": "waggle", "honor_labels": True, "http_sd_configs": [
+                {"url": f"http://{addresses[0]}/sd", "refresh_interval": "1s"}]}]}))
         server = Process(folder, "prometheus", [
             options.prometheus, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
             "--web.listen-address=127.0.0.1:0"])
