@@ -371,7 +371,7 @@ TEST_F(MetricsExporter, KeepsTheUptimeOfVirtualTime) {
 TEST_F(MetricsExporter, RefusesOtherPagesAndMethodsAndNamesTheRoutes) {
   auto missing = get("/nothing");
   EXPECT_EQ(missing.status, 404U);
-  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 7U);
+  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 8U);
   EXPECT_EQ(get("/metrics", "POST").status, 405U);
   EXPECT_TRUE(json::parse(get("/metrics", "POST").body).contains("error"));
   EXPECT_EQ(get("\"").status, 404U);

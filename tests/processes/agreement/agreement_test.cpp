@@ -149,10 +149,9 @@ TEST_F(AgreementOfProcesses, ANodeWithTheOptionsPrintsTheLineAndRefusesOthers) {
                   "--lr", "1e-3", "--target-batch-size", "32"}};
   auto where = to_string(bootstrap.await_address());
   ASSERT_TRUE(eventually([&] { return !join_line_of(bootstrap).empty(); })) << bootstrap.log();
-  EXPECT_NE(
-    join_line_of(bootstrap).find(" --target-batch-size 32 --model mlp --layers 1 --width 16 "
-                                 "--lr 1e-3"),
-    std::string::npos)
+  EXPECT_NE(join_line_of(bootstrap).find(" --target-batch-size 32 --layers 1 --width 16 --lr 1e-3 "
+                                         "--model mlp"),
+            std::string::npos)
     << join_line_of(bootstrap);
   shell_peer joined{folder, "joined", join_line_of(bootstrap)};
   ASSERT_TRUE(eventually([&] { return joined.address().has_value(); })) << joined.log();
@@ -169,8 +168,8 @@ TEST_F(AgreementOfProcesses, ANodeWithoutOptionsLearnsTheLineFromTheFirstTrainer
   auto where = to_string(node.await_address());
   peer first{folder, "first", with({"train", "--initial-peers", where}, small)};
   auto line = "waggle train --run-id agreed --initial-peers " + where
-              + " --listen '[::]:0' --announce 127.0.0.1:0 --target-batch-size 32 --model mlp "
-                "--layers 1 --width 16 --lr 1e-3\n";
+              + " --listen '[::]:0' --announce 127.0.0.1:0 --target-batch-size 32 --layers 1 "
+                "--width 16 --lr 1e-3 --model mlp\n";
   EXPECT_TRUE(eventually([&] { return node.log().find(line) != std::string::npos; }))
     << node.log() << first.log();
 }

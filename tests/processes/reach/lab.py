@@ -277,6 +277,7 @@ class Lab:
             self.on_bridge("link", "set", "bridge", "up")
             # The hosts' default routes lead here and end here: packets to addresses outside are lost.
             self.on_bridge("address", "add", "10.77.0.254/24", "dev", "bridge")
+            self.on_bridge("route", "add", "blackhole", "default")  # not refused, where machines forward
             if ipv6:
                 self.on_bridge("address", "add", "fd77::fe/64", "dev", "bridge", "nodad")
                 self.on_bridge("-6", "route", "add", "blackhole", "default")
