@@ -60,21 +60,24 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     // at most; of the others, 22 runs with --low-rank, also on a busy machine, were at 4.68
     // to 4.81.
     EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 6.2 : 5.0) << row;
-    // 2 x 240 passes of four samples; passes that run when an epoch ends belong to it, too.
-    EXPECT_GT(row["samples"], 0.6 * 1920) << row;
+    // 2 x 240 passes of four samples; passes that run when an epoch ends belong to it, too. A run
+    // of DASO goes by the batches of the peer that has most.
+    bool by_batches = row["strategy"].get<std::string>().starts_with("daso");
+    EXPECT_GT(row["samples"], (by_batches ? 0.45 : 0.6) * 1920) << row;
     EXPECT_LT(row["samples"], 1.4 * 1920) << row;
   }
-  EXPECT_EQ(names.size(), 17U) << rows;
+  EXPECT_EQ(names.size(), 18U) << rows;
   EXPECT_EQ(rows[0]["staleness_epochs"], 0);
   EXPECT_EQ(rows[1]["strategy"], "collaborative --delay-grad-averaging true");
   EXPECT_EQ(rows[1]["staleness_epochs"], 1);
   // Rows that follow each other share the loops between them if these are the same: one more than
-  // the 7 collaborative rows, one more than the 8 that step with AdamW after each pass, two for each of two others.
+  // the 7 collaborative rows, one more than the 9 that step with AdamW after each pass, two for
+  // each of two others.
   std::size_t loops = 0;
   for (std::size_t at = 0; (at = said().find("plain loops that step", at)) != std::string::npos;
        ++at)
     ++loops;
-  EXPECT_EQ(loops, 8U + 9U + 2U + 2U) << said();
+  EXPECT_EQ(loops, 8U + 10U + 2U + 2U) << said();
   EXPECT_TRUE(fs::is_empty(temporary)) << said();
 }
 
