@@ -50,7 +50,7 @@ TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
   ASSERT_TRUE(agreement);
   EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
             "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen '[::]:0' --width 128 "
-            "--data '/a b/c' --lr 0.1 --codec float16");
+            "--lr 0.1 --data '/a b/c' --codec float16");
 }
 
 TEST(JoinLine, LeadsToTheCommandOfTheRun) {
