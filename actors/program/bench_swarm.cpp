@@ -8,8 +8,8 @@
 #include "actors/caf_error.hpp"
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
-#include "actors/service/machine.hpp"
 #include "actors/program/peer_process.hpp"
+#include "actors/service/machine.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/net/tcp_transport.hpp"
 

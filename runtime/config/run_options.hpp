@@ -27,10 +27,10 @@ struct run_options {
   std::optional<std::filesystem::path> identity; // default: <data_dir>/identity.pem
   std::string log_level = "info";
   std::string log_format = "text";
-  std::string pages = "all"; // or local, none
-  milliseconds duration{0}; // 0: until stopped
+  std::string pages = "all";                  // or local, none
+  milliseconds duration{0};                   // 0: until stopped
   std::uint64_t event_log = 32 * 1024 * 1024; // bytes; 0: none
-  std::uint64_t seed = 0;   // 0: from the operating system
+  std::uint64_t seed = 0;                     // 0: from the operating system
 
   // -- training
   std::string strategy = "collaborative";
