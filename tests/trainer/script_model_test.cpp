@@ -162,6 +162,12 @@ def forward(self, x):
   std::vector<float> of_the_round(128, 0.5F);
   model.merge_buffers(of_the_round, {});
   EXPECT_EQ(weights_of(model)[model.parameter_count() + 3], 0.5F);
+  // A peer that loads them sends them on, also before its first pass.
+  auto joined = make_torch_learner(config());
+  ASSERT_TRUE(joined);
+  ASSERT_TRUE((*joined)->load_state(model.save_state(0)));
+  (*joined)->take_mean_gradient(mean);
+  EXPECT_EQ(mean[model.parameter_count() + 3], 0.5F);
   auto other = config();
   other.offload_optimizer = true;
   auto refused = make_torch_learner(other);
