@@ -15,6 +15,8 @@ public:
     seen_->emplace_back(weights.begin(), weights.end());
     if (seen_->size() == 2)
       return failure{ec::io_error, "the second one fails"};
+    if (seen_->size() == 3)
+      throw std::runtime_error{"a module may throw anything"};
     return evaluation{static_cast<double>(weights.front()), 0.25, 8};
   }
 
