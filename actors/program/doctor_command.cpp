@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/links/switchboard.hpp"
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
-#include "actors/switchboard.hpp"
 #include "runtime/cli/findings.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/peer_address.hpp"

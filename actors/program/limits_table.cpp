@@ -1,9 +1,9 @@
 #include "actors/program/limits_table.hpp"
 
-#include "actors/dht_router.hpp"
-#include "actors/group_helper.hpp"
-#include "actors/state_donor.hpp"
-#include "actors/switchboard.hpp"
+#include "actors/discovery/dht_router.hpp"
+#include "actors/links/switchboard.hpp"
+#include "actors/state/state_donor.hpp"
+#include "actors/training/group_helper.hpp"
 #include "runtime/allreduce/check_limits.hpp"
 #include "runtime/averaging/fault_memory.hpp"
 #include "runtime/averaging/open_group.hpp"

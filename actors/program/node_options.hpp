@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "actors/node.hpp"
+#include "actors/node/node.hpp"
 #include "runtime/config/run_options.hpp"
 
 namespace waggle {

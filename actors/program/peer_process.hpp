@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/node.hpp"
+#include "actors/node/node.hpp"
 #include "actors/service/machine.hpp"
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/result.hpp"

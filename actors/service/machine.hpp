@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "actors/node.hpp"
+#include "actors/node/node.hpp"
 #include "actors/service/environment.hpp"
 #include "runtime/net/shared_arena.hpp"
 

@@ -129,6 +129,26 @@ TEST(Architecture, ActorsDoNotKnowTheTrainer) {
     EXPECT_FALSE(begins(i.what, "trainer/") || begins(i.what, "tests/")) << place(i);
 }
 
+// Floors know each other by the messages on the map (actors.hpp) only. Above them stand those that
+// start and connect their actors.
+TEST(Architecture, FloorsOfActorsIncludeOnlyTheMap) {
+  const std::map<std::string, std::set<std::string>> floors{
+    {"links", {}}, {"discovery", {}},       {"averaging", {}}, {"state", {}},
+    {"watch", {}}, {"training", {"state"}}, {"(the map)", {}}};
+  for (const auto& i : includes_under("actors")) {
+    auto floor_of = [](const std::string& path) {
+      auto rest = path.substr(std::string{"actors/"}.size());
+      auto slash = rest.find('/');
+      return slash == std::string::npos ? std::string{"(the map)"} : rest.substr(0, slash);
+    };
+    auto from = floors.find(floor_of(i.file));
+    if (from == floors.end() || !begins(i.what, "actors/"))
+      continue; // node, service, loop and program
+    auto to = floor_of(i.what);
+    EXPECT_TRUE(to == "(the map)" || to == from->first || from->second.contains(to)) << place(i);
+  }
+}
+
 TEST(Architecture, OnlyTheProgramAndLoopsKnowTheCommandLine) {
   for (const auto& i : includes_under("actors")) {
     bool above = begins(i.what, "actors/program/") || begins(i.what, "runtime/cli/")

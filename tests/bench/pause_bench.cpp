@@ -25,7 +25,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "actors/caf_error.hpp"
-#include "actors/model_worker.hpp"
+#include "actors/training/model_worker.hpp"
 #include "runtime/core/disk.hpp"
 #include "trainer/torch_learner.hpp"
 

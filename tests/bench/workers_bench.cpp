@@ -13,9 +13,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "actors/allreduce_round.hpp"
+#include "actors/averaging/allreduce_round.hpp"
+#include "actors/averaging/part_worker.hpp"
 #include "actors/caf_error.hpp"
-#include "actors/part_worker.hpp"
 #include "tests/support/test_context.hpp"
 
 namespace {

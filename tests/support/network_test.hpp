@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/switchboard.hpp"
+#include "actors/links/switchboard.hpp"
 #include "runtime/net/sim_network.hpp"
 #include "runtime/wire/convert.hpp"
 #include "tests/support/actor_test.hpp"

@@ -11,7 +11,7 @@
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 
-#include "actors/node.hpp"
+#include "actors/node/node.hpp"
 #include "runtime/net/sim_network.hpp"
 
 namespace waggle::testing {

@@ -1,4 +1,4 @@
-#include "actors/address_book.hpp"
+#include "actors/links/address_book.hpp"
 
 #include <gmock/gmock.h>
 

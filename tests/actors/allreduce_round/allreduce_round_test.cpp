@@ -1,4 +1,4 @@
-#include "actors/allreduce_round.hpp"
+#include "actors/averaging/allreduce_round.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/part_worker.hpp"
+#include "actors/averaging/part_worker.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle {

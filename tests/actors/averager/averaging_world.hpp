@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/averager.hpp"
+#include "actors/averaging/averager.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/shares.hpp"
 #include "tests/support/actor_test.hpp"

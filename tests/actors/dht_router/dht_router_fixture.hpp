@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/dht_router.hpp"
+#include "actors/discovery/dht_router.hpp"
 #include "tests/support/actor_test.hpp"
 #include "tests/support/rounds.hpp"
 

@@ -1,4 +1,4 @@
-#include "actors/fault_watch.hpp"
+#include "actors/averaging/fault_watch.hpp"
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "actors/group_averager.hpp"
+#include "actors/averaging/group_averager.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "tests/support/actor_test.hpp"

@@ -1,4 +1,4 @@
-#include "actors/group_averager.hpp"
+#include "actors/averaging/group_averager.hpp"
 
 #include <array>
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "actors/group_helper.hpp"
+#include "actors/training/group_helper.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/support/actor_test.hpp"

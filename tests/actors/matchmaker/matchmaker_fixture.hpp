@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 #include <spdlog/sinks/ostream_sink.h>
 
-#include "actors/matchmaker.hpp"
+#include "actors/averaging/matchmaker.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "tests/support/actor_test.hpp"
 #include "tests/support/silent_service.hpp"

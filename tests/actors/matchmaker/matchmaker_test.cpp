@@ -1,4 +1,4 @@
-#include "actors/matchmaker.hpp"
+#include "actors/averaging/matchmaker.hpp"
 
 #include "tests/actors/matchmaker/matchmaker_fixture.hpp"
 

@@ -1,4 +1,4 @@
-#include "actors/metrics_exporter.hpp"
+#include "actors/watch/metrics_exporter.hpp"
 
 #include <cmath>
 #include <limits>

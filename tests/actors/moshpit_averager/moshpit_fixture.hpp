@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "actors/moshpit_averager.hpp"
+#include "actors/averaging/moshpit_averager.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/actor_test.hpp"
 

@@ -1,4 +1,4 @@
-#include "actors/node_supervisor.hpp"
+#include "actors/node/node_supervisor.hpp"
 
 #include <set>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/progress_tracker.hpp"
+#include "actors/discovery/progress_tracker.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/actor_test.hpp"
 

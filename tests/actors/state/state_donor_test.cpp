@@ -1,4 +1,4 @@
-#include "actors/state_donor.hpp"
+#include "actors/state/state_donor.hpp"
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"

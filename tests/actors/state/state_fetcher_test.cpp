@@ -1,4 +1,4 @@
-#include "actors/state_fetcher.hpp"
+#include "actors/state/state_fetcher.hpp"
 
 #include <algorithm>
 #include <map>

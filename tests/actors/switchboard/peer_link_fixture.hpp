@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/peer_link.hpp"
+#include "actors/links/peer_link.hpp"
 #include "runtime/wire/convert.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/network_test.hpp"

@@ -1,4 +1,4 @@
-#include "actors/switchboard.hpp"
+#include "actors/links/switchboard.hpp"
 
 #include "tests/actors/switchboard/switchboard_fixture.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/trainer.hpp"
+#include "actors/training/trainer.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 #include "tests/support/mean_gradient.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/trainer.hpp"
+#include "actors/training/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"

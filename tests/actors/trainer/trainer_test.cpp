@@ -1,4 +1,4 @@
-#include "actors/trainer.hpp"
+#include "actors/training/trainer.hpp"
 
 #include <gmock/gmock.h>
 

@@ -15,8 +15,8 @@
 
 #include <spdlog/sinks/ostream_sink.h>
 
-#include "actors/model_worker.hpp"
-#include "actors/trainer.hpp"
+#include "actors/training/model_worker.hpp"
+#include "actors/training/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/plateau_learner.hpp"

@@ -1,0 +1,461 @@
+// enter_group ─► a member's leader: wire::enter_group ─► next_plan ─► member
+// average_in_group ─► the round of open_group::next() ─► committed ─► open_group::advance ─► report
+//                     (with a coding two rounds: see group_averager_coding.cpp)
+//                        └ with `call`: call_round to the others ─► round_called to their listeners
+// as the leader, between rounds: applicants, new bandwidths ─► next_plan to all members
+
+// This file is long: it is one actor's messages about one group and its round, which change each
+// other's state; entering, admitting and coding have files of their own.
+
+#include "actors/averaging/group_averager.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "actors/guard.hpp"
+#include "runtime/allreduce/round_messages.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+
+namespace waggle {
+
+group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
+                               matchmaking_config members, switchboard_actor switchboard)
+  : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
+    members_(std::move(members)), switchboard_(std::move(switchboard)),
+    random_(ctx_.randomness("group-averager " + members_.prefix)),
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
+    faults_(ctx_, config_.kind) {
+  end_on_exception(this, ctx_);
+}
+
+void group_averager::on_exit() {
+  entry_.reset();
+  current_.reset();
+  switchboard_ = nullptr;
+  listener_ = nullptr;
+  coder_ = nullptr;
+  round_.end();
+}
+
+group_averager::behavior_type group_averager::make_behavior() {
+  round_.begin(*this);
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    round_.exit(*this, msg.reason);
+    quit(msg.reason);
+  });
+  set_down_handler([this](const caf::down_msg& down) {
+    if (!round_.is_round(down.source))
+      return;
+    round_finished ended; // the round's actor died without a report
+    ended.report.round = current_->step.plan->id;
+    ended.report.why = from_caf(down.reason);
+    current_->replaced = false;
+    on_finished(ended);
+  });
+  return {
+    [this](const inbound_call& msg) { return on_application(msg); },
+    [this](const inbound_event& msg) { on_event(msg); },
+    [this](const describe_vector& msg) { describe(msg); },
+    [this](const found_group& msg) { return found(msg); },
+    [this](enter_group& msg) { return enter(msg); },
+    [this](quit_group) {
+      quit_from({ec::cancelled, {}});
+    },
+    [](const find_members&) { return members_found{}; },
+    [this](average_in_group& msg) { return average(msg); },
+    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    [this](const peer_disconnected& msg) { on_disconnected(msg); },
+    [this](const listen_group& msg) { listener_ = msg.listener; },
+    [this](const round_finished& msg) { on_finished(msg); },
+    [this](const group_message& msg) { on_group_message(msg); },
+    [this](forget_old) {
+      round_.on_forget_old(*this);
+      faults_.show(group_size(), now());
+    },
+    [this](check_rounds) { round_.on_check(*this); },
+    [this](const entry_expired& msg) {
+      if (entry_ && msg.attempt == attempts_)
+        end_entry({ec::timeout, "the group's leader did not admit us in time"});
+    },
+    [this](const ask_again& msg) {
+      if (entry_ && msg.attempt == attempts_ && entry_->search.asks(msg.leader))
+        ask_leader();
+    },
+  };
+}
+
+void group_averager::describe(const describe_vector& what) {
+  std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
+  std::span<const tensor_info> tensors{whole};
+  if (what.coding)
+    tensors = what.coding->first_tensors();
+  else if (what.tensors)
+    tensors = *what.tensors;
+  auto codecs = plan_codecs(config_.codec, tensors);
+  auto second =
+    what.coding ? plan_codecs(config_.codec, what.coding->second_tensors()) : codec_plan{};
+  bool covers = what.coding || (codecs && elements_of(*codecs) == what.elements);
+  if (!codecs || !second || !covers) {
+    ctx_.log->error("averaging cannot begin: {}", !codecs ? to_string(codecs.error())
+                                                  : !second
+                                                    ? to_string(second.error())
+                                                    : "the tensors do not add up to the vector");
+    return quit(to_caf(ec::bad_config));
+  }
+  described_ = true;
+  elements_ = what.elements;
+  use(what.coding);
+  use(terms_of(members_, *codecs, *second));
+  auto sent = elements_of(*codecs) + elements_of(*second);
+  ctx_.metrics->set_sent_values_ratio(static_cast<double>(sent)
+                                      / static_cast<double>(std::max<std::uint64_t>(elements_, 1)));
+}
+
+void group_averager::use(open_group::terms terms) {
+  if (!described_)
+    elements_ = elements_of(terms.codecs);
+  group_.emplace(self(), std::move(terms),
+                 member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+}
+
+group_view group_averager::view() const {
+  group_view out;
+  if (!group_ || !group_->is_member())
+    return out;
+  out.member = true;
+  out.epoch = group_->next().epoch;
+  out.branch = group_->branch();
+  for (const auto& m : group_->next().members)
+    out.members.push_back(m.peer.id);
+  if (group_->shared().second_round.empty())
+    out.elements = elements_;
+  return out;
+}
+
+// -- between rounds -------------------------------------------------------------------------------
+
+/// As the leader, before the next round begins: admits applicants and repartitions the work.
+void group_averager::between_rounds() {
+  if (!group_ || !group_->is_member())
+    return;
+  auto before = group_->next().members;
+  auto replaced = group_->next().id;
+  for (const auto& [who, bandwidth] : std::exchange(reported_, {}))
+    (void)group_->on_bandwidth(who, bandwidth); // the result shows in next()
+  // Who was silent or wrong in the round that has just ended may have applied during it.
+  for (const auto& peer : faults_.excluded(group_size(), now()))
+    group_->withdraw(peer);
+  (void)group_->admit();
+  const auto& plan = group_->next();
+  if (plan.id == replaced)
+    return;
+  welcome_back(plan);
+  announce(before, replaced, plan);
+  notify_listener();
+}
+
+/// Members that have entered again no longer count as gone.
+void group_averager::welcome_back(const round_plan& plan) {
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    if (has_just_entered(plan.gathered[i]))
+      gone_.erase(plan.members[i].peer.id);
+}
+
+void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
+                              const round_plan& plan) {
+  ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
+                  plan.members.size(), before.size());
+  ctx_.rounds->expect(plan);
+  for (const auto& m : plan.members)
+    if (m.peer.id != ctx_.record.id)
+      tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
+                                   static_cast<std::uint32_t>(group_->shared().members_max),
+                                   group_->shared().second_round});
+}
+
+void group_averager::tell(const peer_record& to, wire::event what) {
+  if (!ctx_.links->tell(to.id, what, {}))
+    send(switchboard_, notify_peer{to, std::move(what), {}});
+}
+
+void group_averager::notify_listener() {
+  if (listener_)
+    send(listener_, view());
+}
+
+// -- messages of other peers ----------------------------------------------------------------------
+
+void group_averager::on_event(const inbound_event& event) {
+  if (const auto* plan = std::get_if<wire::next_plan>(&event.what)) {
+    event.release();
+    on_next_plan(event.from, *plan);
+  } else if (const auto* call = std::get_if<wire::call_round>(&event.what)) {
+    event.release();
+    // The call may be for a plan that has not arrived yet; calls of non-members are ignored.
+    if (!group_ || !group_->is_member() || group_->contains(event.from.id))
+      on_call(call->upcoming);
+  } else {
+    event.release();
+  }
+}
+
+void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
+  auto refuse = [&](const failure& why) {
+    ctx_.log_caused("refused plans", now(), spdlog::level::warn,
+                    "peer " + short_name(from.id)
+                      + " sent a plan that we refuse: " + to_string(why));
+    ctx_.metrics->count_refused_input(why.code);
+    decline(from.id, message);
+  };
+  if (message.plan.id != id_of_change(message.replaces, message.plan)) {
+    failure forged{ec::protocol_violation, "plan: its id is that of another plan"};
+    refuse(forged);
+    if (entry_ && entry_->search.expects(from.id))
+      on_refusal(forged);
+    return;
+  }
+  bool entering = entry_ && entry_->search.expects(from.id);
+  if (entering && takes_any_group())
+    if (auto adopted = adopt_terms(message); !adopted) {
+      refuse(adopted.error());
+      return end_entry(adopted.error());
+    }
+  if (!group_)
+    return decline(from.id, message);
+  if (entering) {
+    auto entered = message.branch == entry_->search.branch()
+                     ? group_->enter(from.id, message.plan, message.branch)
+                     : failure{ec::wrong_run, "its group has changed to another history"};
+    if (!entered) {
+      refuse(entered.error());
+      return on_refusal(entered.error());
+    }
+    auto promise = std::move(entry_->promise);
+    entry_.reset();
+    ++attempts_;
+    gone_.clear();
+    feedback_ = {};
+    if (std::exchange(coded_branch_, message.branch) != message.branch)
+      tell_coding(&two_round_coding::forget);
+    ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
+                    message.plan.epoch.value());
+    promise.deliver(view());
+    ctx_.rounds->expect(message.plan);
+    if (called_ == group_->next().id)
+      on_call(called_);
+    return;
+  }
+  if (!group_->is_member())
+    return decline(from.id, message); // we no longer wait for it
+  auto changed = group_->on_plan(from.id, message.replaces, message.plan);
+  if (!changed)
+    return refuse(changed.error());
+  if (!*changed)
+    return;
+  welcome_back(message.plan);
+  ctx_.rounds->expect(message.plan);
+  if (current_) {
+    current_->replaced = true;
+    round_.cancel({ec::cancelled, "the group's plan has changed"}, true);
+  }
+  notify_listener();
+  if (called_ == group_->next().id)
+    on_call(called_);
+}
+
+void group_averager::on_call(const round_id& upcoming) {
+  called_ = upcoming;
+  if (!group_ || !group_->is_member() || group_->next().id != upcoming || current_)
+    return;
+  if (listener_)
+    send(listener_, round_called{group_->next().epoch});
+}
+
+/// We refuse a plan, or no longer want it. Its members are told only if the plan is what its id
+/// says, and is not a forgery of our own group's: otherwise anybody could take us out of a round by
+/// sending us an invalid plan with its id.
+void group_averager::decline(const peer_id& from, const wire::next_plan& message) {
+  const auto& plan = message.plan;
+  bool in_group = group_ && group_->is_member();
+  bool of_our_group = in_group && group_->contains(from);
+  if (plan.id != id_of_change(message.replaces, plan) || !may_send(from, plan)
+      || (of_our_group && group_->next().members.front().peer.id != from)
+      || (in_group && group_->next().id == plan.id))
+    return;
+  stay_out_of(plan);
+}
+
+/// Tells the members of a plan that we do not take part, so that their round does not wait for us.
+void group_averager::stay_out_of(const round_plan& plan) {
+  // Not ec::not_looking, which dissolves a group that was found by matchmaking.
+  if (auto message = refusal_of(plan, ctx_.record.id, ec::cancelled))
+    // Only over links that are up: a forged plan must not make us dial the addresses in it.
+    for (const auto& m : plan.members)
+      if (m.peer.id != ctx_.record.id)
+        ctx_.links->tell(m.peer.id, *message, {});
+}
+
+// -- rounds ---------------------------------------------------------------------------------------
+
+caf::result<group_round> group_averager::average(average_in_group& msg) {
+  if (!group_ || !group_->is_member())
+    return to_caf(ec::not_ready, "this peer is in no group");
+  if (group_->next().epoch != msg.epoch)
+    return to_caf(ec::epoch_mismatch, "our group is at another epoch");
+  if (current_)
+    return to_caf(ec::overloaded, "one round at a time");
+  if (msg.values ? msg.values->size() != elements_ : !takes_any_group())
+    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
+  if (!is_weight(msg.weight))
+    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  auto& run = current_.emplace();
+  run.branch = group_->branch();
+  run.promise = make_response_promise<group_round>();
+  run.values = std::move(msg.values);
+  auto& step = run.step;
+  step.what.values = run.values;
+  step.what.weight = msg.weight;
+  step.what.epoch = msg.epoch;
+  step.what.deadline = msg.deadline;
+  step.what.deltas = msg.deltas;
+  step.began = now();
+  auto promise = run.promise;
+  if (coding_)
+    begin_coded(msg.call);
+  else
+    start_round(msg.call);
+  return promise;
+}
+
+void group_averager::start_round(bool call) {
+  auto& run = *current_;
+  auto& step = run.step;
+  const auto& plan = group_->next();
+  run.replaced = false;
+  step.plan = plan;
+  step.elements = plan.elements;
+  step.codecs = plan.codecs;
+  if (plan.members.size() == 1) // no other member to agree with
+    return on_committed(report_of_one(plan, step.what.weight, step.what.values));
+  if (call)
+    call_members();
+  // A coding keeps the error of its codecs itself.
+  step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
+  round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
+  wanted.plan.min_contributors = fewest_contributors(plan);
+  faults_.begin_round(plan, true);
+  round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
+  for (const auto& m : plan.members)
+    if (gone_.contains(m.peer.id))
+      round_.report_lost({m.peer.id, {ec::peer_lost, "its connection broke"}});
+  if (bandwidth_.update(now()))
+    report_bandwidth(plan);
+}
+
+void group_averager::on_finished(const round_finished& msg) {
+  if (!current_ || !current_->step.plan || current_->step.plan->id != msg.report.round)
+    return;
+  bool failed = msg.report.outcome == round_outcome::failed;
+  // A member that has announced that it holds the result does not run the epoch's round again: the
+  // others may have committed.
+  if (failed && current_->replaced && !msg.was_prepared && group_->is_member()
+      && current_->step.time_left(now()) > 0ms) {
+    round_.forget();
+    return start_round(true);
+  }
+  round_.count(msg.report);
+  faults_.on_round(msg.report, now());
+  judge_newcomers(msg.report);
+  auto report = msg.report;
+  current_->step.settle(feedback_, report, ctx_.record.id);
+  if (failed) {
+    if (group_->is_member())
+      group_->leave();
+    return deliver(std::move(report));
+  }
+  report.values = current_->step.result(report.values, report.weight_sum, *ctx_.vectors);
+  on_committed(std::move(report));
+}
+
+void group_averager::on_committed(round_report report) {
+  round_.forget();
+  auto& run = *current_;
+  if (!keeps_majority(*run.step.plan, stayed_of(*run.step.plan, report))) {
+    run.keeps_majority = false;
+    run.branch = forked(run.branch, report.round);
+  }
+  // Not by the group's next plan: another one may have replaced it while the round was prepared.
+  bool first = !run.first && !group_->shared().second_round.empty();
+  settle_group(report);
+  if (first)
+    begin_second_round(std::move(report));
+  else if (run.first)
+    decode(std::move(report));
+  else
+    deliver(std::move(report));
+}
+
+/// The round was committed: determines the members of the next one.
+void group_averager::settle_group(const round_report& report) {
+  if (!group_->is_member() || group_->next().id != report.round)
+    return group_->leave(); // it was decided under a plan that was replaced here
+  auto stayed = stayed_of(group_->next(), report);
+  for (std::size_t i = 0; i < group_->next().members.size(); ++i)
+    if (!stayed.contains(i))
+      gone_.erase(group_->next().members[i].peer.id);
+  if (!stayed.contains(group_->position()) || !group_->advance(stayed))
+    group_->leave();
+  else
+    welcome_back(group_->next()); // members of a plan that arrived early
+}
+
+void group_averager::deliver(round_report report) {
+  auto run = std::move(*current_);
+  current_.reset();
+  round_.forget();
+  between_rounds();
+  group_round ended;
+  ended.branch = coded_branch_ = run.branch;
+  ended.keeps_majority = run.keeps_majority;
+  ended.report = std::move(report);
+  ended.report.kind = config_.kind;
+  ended.group = view();
+  run.promise.deliver(std::move(ended));
+  if (group_->is_member() && called_ == group_->next().id)
+    on_call(called_);
+}
+
+// -- bandwidths and links -------------------------------------------------------------------------
+
+void group_averager::report_bandwidth(const round_plan& plan) {
+  auto known = bandwidth_.reported();
+  const auto& leader = plan.members.front().peer;
+  if (leader.id == ctx_.record.id)
+    reported_[leader.id] = known;
+  else
+    tell(leader, wire::bandwidth_report{plan.id, known});
+}
+
+void group_averager::on_group_message(const group_message& msg) {
+  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
+    if (group_ && group_->contains(msg.who.id))
+      reported_[msg.who.id] = report->bandwidth;
+}
+
+void group_averager::on_connected(const peer_record&) {
+  // A lost member stays in `gone_`: it has missed messages, and must enter again.
+}
+
+void group_averager::on_disconnected(const peer_disconnected& msg) {
+  if (group_)
+    group_->withdraw(msg.peer);
+  if (group_ && group_->contains(msg.peer))
+    gone_.insert(msg.peer);
+  faults_.on_disconnected(msg, now());
+  round_.report_lost(msg);
+  if (entry_ && entry_->search.asks(msg.peer))
+    on_refusal(msg.why);
+}
+
+} // namespace waggle

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/averaging/averaging_step.hpp"
+#include "actors/averaging/fault_watch.hpp"
+#include "actors/averaging/round_owner.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/averaging/entry_search.hpp"
+#include "runtime/averaging/newcomer_hosts.hpp"
+#include "runtime/averaging/open_group.hpp"
+#include "runtime/codec/error_feedback.hpp"
+#include "runtime/codec/two_round_coding.hpp"
+#include "runtime/matchmaking/group_terms.hpp"
+
+namespace waggle {
+
+/// To itself: the deadline of this attempt to enter a group is over.
+struct entry_expired {
+  std::uint64_t attempt = 0;
+};
+/// To itself: the leader has accepted us, but no plan has arrived. Apply again.
+struct ask_again {
+  std::uint64_t attempt = 0;
+  peer_id leader;
+};
+
+using group_averager_base =
+  wired_group_averager_actor::extend<caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::
+    extend_with<round_listener_actor>::extend_with<round_owner::self_messages>::base;
+
+/// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
+/// Other peers ask it to be admitted; the leader sends it the plan of the next round.
+///
+/// With a two_round_coding, an epoch of the group has two rounds; average_in_group runs both, and
+/// is answered with the decoded mean, or with the failure of the round that failed.
+///
+/// An auxiliary needs no vector: without describe_vector it takes part in rounds without values,
+/// and adopts the group's terms from the plan that admits it. It cannot found a group.
+///
+/// | state    | transitions                                                                       |
+/// |----------|-----------------------------------------------------------------------------------|
+/// | outside  | found_group → member; enter_group → entering                                      |
+/// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
+/// | member   | average_in_group → running; quit_group → outside                                  |
+/// | running  | the epoch's first of two rounds committed → running; its last one committed →     |
+/// |          | member (or outside, if decided without us); failed → outside                      |
+class group_averager final : public group_averager_base {
+public:
+  group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
+                 matchmaking_config members, switchboard_actor switchboard);
+
+  const char* name() const override { return "group-averager"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  struct entry {
+    caf::typed_response_promise<group_view> promise;
+    entry_search search;
+    int acceptances = 0; // of the peer that is asked, without a plan
+  };
+  struct running {
+    averaging_step step; // of the current round
+    caf::typed_response_promise<group_round> promise;
+    digest branch; // of the round; after it, of the epoch that begins
+    bool keeps_majority = true;
+    bool replaced = false; // the leader has sent another plan: begin again with that one
+    std::shared_ptr<const float_vector> values; // to be averaged; null for an auxiliary
+    std::optional<round_report> first;          // committed: the epoch's second round is next
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] bool round_runs() const { return current_.has_value(); }
+  [[nodiscard]] group_view view() const;
+  /// This peer as a member, in the mode that it has now.
+  [[nodiscard]] round_member self() const { return {ctx_.own_record(), ctx_.mode(members_.mode)}; }
+
+  void describe(const describe_vector& what);
+  [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
+  status adopt_terms(const wire::next_plan& message);
+  void use(open_group::terms terms);
+  // -- admitting others (group_averager_admission.cpp)
+  caf::result<outbound_answer> on_application(const inbound_call& call);
+  [[nodiscard]] ec judge_application(const inbound_call& call, const wire::enter_group& question);
+  void judge_newcomers(const round_report& report);
+  [[nodiscard]] std::size_t group_size() const;
+
+  void on_event(const inbound_event& event);
+  void on_next_plan(const peer_record& from, const wire::next_plan& message);
+  void on_call(const round_id& upcoming);
+  void welcome_back(const round_plan& plan);
+
+  caf::result<group_view> found(const found_group& msg);
+  caf::result<group_view> enter(enter_group& msg);
+  void ask_next();
+  void ask_leader();
+  void on_reply(std::uint64_t attempt, const peer_id& from, const wire::join_reply& reply);
+  void on_refusal(failure why, const std::vector<peer_record>& suggested = {});
+  void end_entry(failure why); // by value: the argument may be a member of the entry
+  void quit_from(const failure& why);
+
+  caf::result<group_round> average(average_in_group& msg);
+  void start_round(bool call);
+  void call_members();
+  void on_finished(const round_finished& msg);
+  void deliver(round_report report);
+  void on_committed(round_report report);
+  void settle_group(const round_report& report);
+  void between_rounds();
+  void announce(const std::vector<round_member>& before, const round_id& replaced,
+                const round_plan& plan);
+  void report_bandwidth(const round_plan& plan);
+  void on_group_message(const group_message& msg);
+  void on_connected(const peer_record& peer);
+  void on_disconnected(const peer_disconnected& msg);
+  // -- with a coding (group_averager_coding.cpp)
+  void use(std::shared_ptr<two_round_coding> coding);
+  void compute(std::uint64_t elements, std::function<void(float_vector&)> write,
+               std::function<void(std::shared_ptr<const float_vector>)> then);
+  void tell_coding(void (two_round_coding::*what)());
+  void begin_coded(bool call);
+  void begin_second_round(round_report first);
+  void decode(round_report second);
+
+  void decline(const peer_id& from, const wire::next_plan& message);
+  void stay_out_of(const round_plan& plan);
+  void tell(const peer_record& to, wire::event what);
+  void notify_listener();
+
+  const node_context ctx_;
+  const averaging_config config_;
+  const matchmaking_config members_;
+  switchboard_actor switchboard_;
+  group_listener_actor listener_;
+
+  bool described_ = false;
+  std::uint64_t elements_ = 0; // of the vector
+  std::shared_ptr<two_round_coding> coding_;
+  digest coded_branch_; // of the history to which its residual belongs
+  coding_worker_actor coder_;
+  std::uint64_t computations_ = 0;  // number of the last one begun
+  std::optional<open_group> group_; // set once the vector is described or terms are adopted
+  std::optional<entry> entry_;
+  std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
+  std::optional<running> current_;
+  error_feedback feedback_;
+  random_source random_;
+  round_id called_; // the last round that a member called and we have not reached yet
+  std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
+  own_bandwidth bandwidth_;
+  std::set<peer_id> gone_; // members whose link was lost since they entered
+  round_owner round_;
+  fault_watch faults_;
+  newcomer_hosts hosts_;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(entry_expired)
+WAGGLE_LOCAL(ask_again)

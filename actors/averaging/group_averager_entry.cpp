@@ -1,0 +1,136 @@
+// The group_averager enters a group and leaves it.
+
+#include "actors/averaging/group_averager.hpp"
+#include "actors/caf_error.hpp"
+#include "actors/new_name.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
+/// again costs nothing, and a leader that has left its group meanwhile answers that it has.
+constexpr auto ask_again_after = 2s;
+/// After so many such answers without a plan, other peers are asked, too.
+constexpr int acceptances_max = 3;
+
+} // namespace
+
+caf::result<group_view> group_averager::found(const found_group& msg) {
+  if (!described_)
+    return to_caf(ec::not_ready, "the vector has not been described yet");
+  quit_from({ec::cancelled, {}});
+  group_->become(self());
+  group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
+  gone_.clear();
+  feedback_ = {};
+  coded_branch_ = msg.branch;
+  return view();
+}
+
+caf::result<group_view> group_averager::enter(enter_group& msg) {
+  if (!described_ && !takes_any_group())
+    return to_caf(ec::not_ready, "the vector has not been described yet");
+  quit_from({ec::cancelled, {}});
+  auto promise = make_response_promise<group_view>();
+  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}};
+  delayed_send(this, msg.deadline, entry_expired{++attempts_});
+  ask_next();
+  return promise;
+}
+
+void group_averager::ask_next() {
+  entry_->acceptances = 0;
+  if (entry_->search.next())
+    ask_leader();
+  else
+    end_entry(entry_->search.why());
+}
+
+void group_averager::ask_leader() {
+  const auto& leader = entry_->search.asked();
+  bool declared = members_.bandwidth.has_value();
+  if (group_)
+    group_->become(self());
+  wire::enter_group question{members_.prefix,
+                             described_ ? group_->shared().schema : digest{},
+                             ctx_.mode(members_.mode),
+                             declared ? members_.bandwidth : bandwidth_.reported(),
+                             declared,
+                             entry_->search.branch()};
+  request(switchboard_, members_.request_timeout + 1s,
+          call_peer{leader, question, members_.request_timeout})
+    .then(
+      [this, attempt = attempts_, from = leader.id](const peer_answer& answer) {
+        const auto* reply = std::get_if<wire::join_reply>(&answer.what);
+        on_reply(attempt, from,
+                 reply != nullptr ? *reply : wire::join_reply{ec::protocol_violation, {}});
+      },
+      [this, attempt = attempts_, from = leader.id](const caf::error& why) {
+        if (entry_ && attempt == attempts_ && entry_->search.asks(from))
+          on_refusal(from_caf(why));
+      });
+}
+
+void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
+                              const wire::join_reply& reply) {
+  if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
+    return;
+  if (reply.code != ec::none)
+    return on_refusal({reply.code, "it refused"}, reply.suggested);
+  if (++entry_->acceptances >= acceptances_max && entry_->search.look_further()) {
+    ctx_.log->debug("peer {} accepts us and does not admit us: asking others", short_name(from));
+    entry_->acceptances = 0;
+    return ask_leader();
+  }
+  // Next: its plan arrives, its link breaks, or the deadline passes.
+  delayed_send(this, ask_again_after, ask_again{attempt, from});
+}
+
+void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
+  ctx_.log->debug("peer {} does not admit us: {}", short_name(entry_->search.asked().id),
+                  to_string(why));
+  entry_->search.refused(std::move(why), suggested);
+  ask_next();
+}
+
+/// Adopts the terms of the group that admits us.
+status group_averager::adopt_terms(const wire::next_plan& message) {
+  auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
+                             message.second_round, config_.elements_max);
+  if (!terms)
+    return terms.error();
+  use(std::move(*terms));
+  return waggle::done{};
+}
+
+void group_averager::end_entry(failure why) {
+  ++attempts_;
+  auto promise = std::move(entry_->promise);
+  entry_.reset();
+  promise.deliver(to_caf(why));
+}
+
+void group_averager::quit_from(const failure& why) {
+  if (entry_)
+    end_entry(why);
+  if (!group_ || !group_->is_member())
+    return;
+  ctx_.rounds->finish(group_->next().id, {group_->next().id, 0, false, {}, false, false}, now());
+  stay_out_of(group_->next());
+  group_->leave();
+  if (!current_)
+    return;
+  round_.cancel(why);
+  round_.forget();
+  group_round ended;
+  if (current_->step.plan)
+    ended.report.round = current_->step.plan->id;
+  ended.report.why = why;
+  current_->step.settle(feedback_, ended.report, ctx_.record.id);
+  auto promise = std::move(current_->promise);
+  current_.reset();
+  promise.deliver(std::move(ended));
+}
+
+} // namespace waggle

@@ -1,0 +1,398 @@
+// find_members ─► average_vector ─► averager ─► matchmaker ─► members_found
+//   └ with `call`: call_round to the connected members ─► round_called to their listeners
+// average_in_group ─► trigger_step ─► averager ─► allreduce_round ─► group_round
+// extra auxiliary: find_members ─► average_vector, again and again; the run's next epoch ─► members_found
+// swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
+
+#include "actors/averaging/moshpit_averager.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "actors/guard.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// The averager keeps its deadline by itself; this is for an averager that has a bug.
+constexpr auto averager_grace = 5s;
+/// Of an extra auxiliary, after a round that failed.
+constexpr auto pause_after_failure = 500ms;
+
+} // namespace
+
+moshpit_averager::moshpit_averager(caf::actor_config& cfg, node_context ctx,
+                                   averaging_config averaging, matchmaking_config members,
+                                   std::uint64_t tolerance, averager_actor averager)
+  : moshpit_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
+    members_(std::move(members)), averager_(std::move(averager)), run_(ctx_.record.id, tolerance) {
+  end_on_exception(this, ctx_);
+}
+
+void moshpit_averager::on_exit() {
+  current_.reset();
+  averager_ = nullptr;
+  listener_ = nullptr;
+}
+
+moshpit_averager::behavior_type moshpit_averager::make_behavior() {
+  return {
+    [this](const inbound_call& call) -> caf::result<outbound_answer> {
+      if (!std::holds_alternative<wire::enter_group>(call.what))
+        return to_caf(ec::protocol_violation, "this is not for averaging");
+      // This run has no open group.
+      return outbound_answer{wire::join_reply{ec::not_ready, {}}, {}};
+    },
+    [this](const inbound_event& msg) { on_event(msg); },
+    [this](const describe_vector& msg) { describe(msg); },
+    [this](const found_group& msg) -> caf::result<group_view> {
+      if (!vector_)
+        return to_caf(ec::not_ready, "the vector has not been described yet");
+      quit_from();
+      run_.enter(msg.branch, msg.epoch);
+      return told_ = view();
+    },
+    [this](const enter_group& msg) { return enter(msg); },
+    [this](quit_group) { quit_from(); },
+    [this](const find_members& msg) { return find(msg); },
+    [this](const average_in_group& msg) { return average(msg); },
+    [this](const peer_connected& msg) {
+      run_.on_connected(msg.peer.id);
+      refresh();
+    },
+    [this](const peer_disconnected& msg) {
+      run_.on_disconnected(msg.peer);
+      refresh();
+    },
+    [this](const listen_group& msg) { listener_ = msg.listener; },
+    [this](const swarm_progress& msg) {
+      run_.observe(msg);
+      refresh();
+    },
+    [this](const search_over& msg) {
+      if (members_.extra)
+        return stop_searching(msg.step);
+      if (!current_ || current_->step != msg.step)
+        return;
+      end_search({ec::too_few,
+                  fmt::format("no group was found within {:.3g} s", seconds_of(search_time()))});
+      delayed_send(this, search_time(), msg); // a round that fails is followed by another search
+    },
+    [this](look_for_groups) { reduce_for_next_group(); },
+  };
+}
+
+void moshpit_averager::describe(const describe_vector& what) {
+  std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
+  auto codecs =
+    what.tensors ? plan_codecs(config_.codec, *what.tensors) : plan_codecs(config_.codec, whole);
+  if (!codecs || elements_of(*codecs) != what.elements) {
+    ctx_.log->error("averaging cannot begin: {}",
+                    codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
+    return quit(to_caf(ec::bad_config));
+  }
+  vector_ = what;
+}
+
+// -- the run as a group ---------------------------------------------------------------------------
+
+group_view moshpit_averager::view() const {
+  group_view out;
+  if (!run_.is_member())
+    return out;
+  out.member = true;
+  out.epoch = run_.run_epoch();
+  out.branch = run_.branch();
+  out.members = run_.members();
+  return out;
+}
+
+caf::result<group_view> moshpit_averager::enter(const enter_group& msg) {
+  if (!vector_)
+    return to_caf(ec::not_ready, "the vector has not been described yet");
+  quit_from();
+  auto epoch = run_.epoch_of(msg.branch);
+  if (!epoch)
+    return to_caf(ec::not_ready, "no peer trains this history now");
+  run_.enter(msg.branch, *epoch);
+  return told_ = view();
+}
+
+void moshpit_averager::quit_from() {
+  bool was_member = run_.is_member();
+  auto branch = was_member ? run_.branch() : digest{};
+  run_.leave();
+  reduced_.reset();
+  if (members_.extra && averager_busy_)
+    send(averager_, cancel_step{steps_});
+  if (!current_)
+    return;
+  auto run = std::move(*current_);
+  current_.reset();
+  if (run.step != 0)
+    send(averager_, cancel_step{run.step});
+  group_round ended;
+  ended.report.why = {ec::cancelled, {}};
+  ended.branch = branch;
+  if (run.promise)
+    run.promise->deliver(std::move(ended));
+  else if (run.search)
+    run.search->deliver(members_found{std::move(ended)});
+}
+
+/// The claims of the others have changed.
+void moshpit_averager::refresh() {
+  if (!run_.is_member())
+    return;
+  if (!current_)
+    run_.set_epoch(run_.run_epoch()); // the listener goes there, too
+  else if (members_.extra)
+    serve_run();
+  else if (run_.left_behind())
+    end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
+                                      + std::to_string(run_.run_epoch().value())});
+  auto current = view();
+  if (current.epoch == told_.epoch && current.members == told_.members)
+    return;
+  told_ = current;
+  if (listener_)
+    send(listener_, current);
+  if (!current_)
+    notify_if_called();
+}
+
+void moshpit_averager::on_event(const inbound_event& event) {
+  event.release();
+  const auto* call = std::get_if<wire::call_round>(&event.what);
+  if (call == nullptr || !run_.is_member())
+    return;
+  bool before = run_.called();
+  run_.on_call(event.from.id, call->upcoming);
+  if (!current_ && !before)
+    notify_if_called();
+}
+
+void moshpit_averager::notify_if_called() {
+  if (run_.called() && listener_)
+    send(listener_, round_called{run_.epoch()});
+}
+
+// -- rounds ---------------------------------------------------------------------------------------
+
+caf::result<members_found> moshpit_averager::find(const find_members& msg) {
+  if (!vector_ || !run_.is_member())
+    return to_caf(ec::not_ready, "this peer is in no group");
+  if (current_)
+    return to_caf(ec::overloaded, "one round at a time");
+  run_.set_epoch(msg.epoch); // we may know already that the run is ahead of it
+  if (msg.call)
+    for (const auto& member : run_.members()) // only over links that are up: a call is a hint
+      ctx_.links->tell(member, wire::call_round{run_.call_of(msg.epoch)}, {});
+  auto& run = current_.emplace();
+  run.what = msg;
+  run.began = now();
+  if (run_.partners() == 0 && !members_.extra)
+    return members_found{};
+  auto promise = make_response_promise<members_found>();
+  run.search = promise;
+  if (members_.extra)
+    reduce_for_next_group();
+  else
+    begin_step();
+  return promise;
+}
+
+void moshpit_averager::begin_step() {
+  if (averager_busy_)
+    return; // see on_step_over
+  auto& run = *current_;
+  average_vector what;
+  what.elements = vector_->elements;
+  what.require_trigger = true;
+  what.epoch = run_.meeting();
+  what.deadline = run.what.deadline - std::chrono::duration_cast<milliseconds>(now() - run.began);
+  what.deltas = run.what.deltas;
+  what.tensors = vector_->tensors;
+  // With fewer peers than a full group, the group is complete once all are in it.
+  what.expected_peers = static_cast<std::uint32_t>(
+    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
+  what.step = run.step = ++steps_;
+  if (what.deadline <= 0ms) {
+    round_report late;
+    late.why = {ec::timeout, "the round before took too long"};
+    return deliver(std::move(late));
+  }
+  averager_busy_ = true;
+  auto patience = what.deadline + averager_grace;
+  request(averager_, patience, std::move(what))
+    .then([this, step = run.step](const round_report& report) { on_step_over(step, report); },
+          [this, step = run.step](const caf::error& why) {
+            round_report report;
+            report.why = from_caf(why);
+            on_step_over(step, std::move(report));
+          });
+  request(averager_, patience, await_group{run.step})
+    .then([this, step = run.step](step_stage stage) { on_search_over(step, stage); },
+          [](const caf::error&) { /* the step's end is reported, too */ });
+  delayed_send(this, search_time(), search_over{run.step});
+}
+
+void moshpit_averager::on_search_over(std::uint64_t step, step_stage stage) {
+  if (!current_ || current_->step != step || stage == step_stage::finished)
+    return; // on_step_over follows
+  if (auto search = std::exchange(current_->search, std::nullopt))
+    search->deliver(members_found{});
+}
+
+caf::result<group_round> moshpit_averager::average(const average_in_group& msg) {
+  if (!current_ || current_->search)
+    return to_caf(ec::not_ready, "the members of this round have not been found");
+  auto& run = *current_;
+  if (run.promise)
+    return to_caf(ec::overloaded, "one round at a time");
+  if (msg.epoch != run.what.epoch)
+    return to_caf(ec::epoch_mismatch, "the members were found for another epoch");
+  if (!msg.values || msg.values->size() != vector_->elements)
+    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
+  if (!is_weight(msg.weight))
+    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  auto promise = make_response_promise<group_round>();
+  run.promise = promise;
+  if (run.over) {
+    deliver(std::move(*run.over));
+  } else if (run.step != 0) {
+    send(averager_, trigger_step{run.step, msg.values, msg.weight});
+  } else {
+    round_plan alone;
+    alone.members.push_back({ctx_.own_record(), members_.mode});
+    deliver(report_of_one(alone, msg.weight, msg.values));
+  }
+  return promise;
+}
+
+void moshpit_averager::on_step_over(std::uint64_t step, round_report report) {
+  averager_busy_ = false;
+  if (!current_)
+    return;
+  if (current_->step != step) { // the one that we left; the next one was waiting for its end
+    if (current_->search)
+      begin_step();
+    return;
+  }
+  if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
+    report.why = current_->gave_up;
+  deliver(std::move(report));
+}
+
+/// Ends the averager's search. A round that has begun goes on.
+void moshpit_averager::end_search(failure why) {
+  if (current_->step == 0 || std::exchange(current_->asked, true))
+    return;
+  auto step = current_->step;
+  request(averager_, averager_grace, get_step_stage{step})
+    .then(
+      [this, step, why](step_stage stage) {
+        if (!current_ || current_->step != step)
+          return;
+        current_->asked = false;
+        if (stage != step_stage::looking_for_group)
+          return;
+        current_->gave_up = why;
+        send(averager_, cancel_step{step});
+      },
+      [this, step](const caf::error&) { // the step ends by its deadline
+        if (current_ && current_->step == step)
+          current_->asked = false;
+      });
+}
+
+void moshpit_averager::deliver(round_report report) {
+  auto& run = *current_;
+  if (!run.promise && !run.search) {
+    run.over = std::move(report); // until the values arrive
+    return;
+  }
+  auto promise = std::move(run.promise);
+  auto search = std::move(run.search);
+  auto ended = end_round(std::move(report));
+  if (promise)
+    promise->deliver(std::move(ended));
+  else
+    search->deliver(members_found{std::move(ended)});
+  notify_if_called();
+}
+
+group_round moshpit_averager::end_round(round_report report) {
+  current_.reset();
+  if (report.outcome != round_outcome::failed && !members_.extra) // see on_reduced
+    run_.on_round(report.contributors);
+  run_.end_epoch();
+  group_round ended;
+  ended.report = std::move(report);
+  ended.branch = run_.branch(); // a history never forks by a round: see runtime/progress/README.md
+  ended.group = told_ = view();
+  return ended;
+}
+
+// -- an extra auxiliary ---------------------------------------------------------------------------
+
+/// The claims of the others have changed.
+void moshpit_averager::serve_run() {
+  if (run_.run_epoch() == run_.epoch())
+    return reduce_for_next_group(); // there may be partners now
+  round_report not_needed;
+  not_needed.why = {ec::too_few, "no group needed this auxiliary"};
+  auto last = std::exchange(reduced_, std::nullopt);
+  deliver(last ? std::move(*last) : std::move(not_needed));
+}
+
+void moshpit_averager::reduce_for_next_group() {
+  if (!current_ || averager_busy_ || run_.partners() == 0)
+    return;
+  average_vector what;
+  what.elements = vector_->elements;
+  what.epoch = run_.meeting();
+  what.deadline = 2 * current_->what.deadline;
+  what.tensors = vector_->tensors;
+  what.allow_retries = false; // whoever tries again is looking for another group
+  what.step = ++steps_;
+  averager_busy_ = true;
+  delayed_send(this, current_->what.deadline, search_over{steps_}); // the rest is for the round
+  request(averager_, what.deadline + averager_grace, std::move(what))
+    .then([this,
+           branch = run_.branch()](round_report& report) { on_reduced(branch, std::move(report)); },
+          [this, branch = run_.branch()](const caf::error& why) {
+            round_report report;
+            report.why = from_caf(why);
+            on_reduced(branch, std::move(report));
+          });
+}
+
+void moshpit_averager::stop_searching(std::uint64_t step) {
+  if (!averager_busy_ || step != steps_)
+    return;
+  request(averager_, averager_grace, get_step_stage{step})
+    .then(
+      [this, step](step_stage stage) {
+        if (stage == step_stage::looking_for_group)
+          send(averager_, cancel_step{step});
+      },
+      [](const caf::error&) { /* the step ends by its deadline */ });
+}
+
+void moshpit_averager::on_reduced(const digest& branch, round_report report) {
+  averager_busy_ = false;
+  bool failed = report.outcome == round_outcome::failed || !report.values;
+  if (!failed && run_.is_member() && run_.branch() == branch) {
+    run_.on_round(report.contributors);
+    reduced_ = std::move(report);
+  }
+  if (failed)
+    delayed_send(this, pause_after_failure, look_for_groups{});
+  else
+    reduce_for_next_group();
+}
+
+} // namespace waggle

@@ -1,0 +1,202 @@
+// a link that we dialled ─► (a moment later) dial_back to three peers ─► dialled_back ─► reachability
+// another peer's dial_back ─► limits ─► connect_address at the host of its link ─► dialled_back
+
+#include "actors/discovery/dht_reach.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "actors/caf_error.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::string joined(const std::vector<endpoint>& all) {
+  std::string out;
+  for (const auto& each : all)
+    out += (out.empty() ? "" : ", ") + to_string(each);
+  return out;
+}
+
+} // namespace
+
+dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
+                     switchboard_actor switchboard, std::function<void(std::string)> changed)
+  : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
+    switchboard_(std::move(switchboard)), changed_(std::move(changed)), reach_(config_.inquiries),
+    limits_(config_.limits) {}
+
+/// Those that this peer listens on, even while it acts as a client.
+std::vector<endpoint> dht_reach::addresses() const {
+  return ctx_.reach->addresses().value_or(ctx_.record.addresses);
+}
+
+void dht_reach::look_at_addresses() {
+  if (!config_.read_addresses || ctx_.record.client_mode || now() < look_due_)
+    return;
+  looked_ = now();
+  look_due_ = looked_ + config_.read_addresses_every;
+  auto before = addresses();
+  auto found = config_.read_addresses();
+  if (found == before)
+    return;
+  ctx_.log->info("the network has changed: this peer announces {}, no longer {}", joined(found),
+                 joined(before));
+  ctx_.reach->set_addresses(std::move(found));
+  if (config_.announce)
+    config_.announce(ctx_.own_record());
+}
+
+void dht_reach::on_dial_failed() {
+  look_due_ = std::min(look_due_, looked_ + 1s); // many dials may fail at once
+  go_on();
+}
+
+void dht_reach::on_connected(const peer_id& peer) {
+  auto link = ctx_.links->find(peer);
+  if (addresses().empty())
+    return;
+  bool known = link && !link->host().empty();
+  reach_.connected(peer, known ? link->host() : std::string{}, known && link->outbound(), now());
+  go_on();
+}
+
+void dht_reach::on_disconnected(const peer_id& peer) {
+  reach_.disconnected(peer);
+  settle(); // the link may have shown that a path is narrow
+}
+
+void dht_reach::on_due(const inquiry_due& msg) {
+  if (msg.number != inquiries_)
+    return;
+  due_at_.reset();
+  go_on();
+}
+
+void dht_reach::go_on() {
+  look_at_addresses();
+  for (const auto& peer : reach_.due(now()))
+    ask(peer);
+  for (const auto& peer : reach_.links_due(now()))
+    self_
+      ->request(switchboard_, config_.dial_timeout + 1s,
+                call_peer{peer, wire::dht_ping{}, config_.dial_timeout})
+      .then([](const peer_answer&) { /* on_connected came before */ },
+            [](const caf::error&) { /* tried again later */ });
+  settle();
+  auto next = reach_.next();
+  if (config_.read_addresses)
+    next = next ? std::min(*next, look_due_) : look_due_;
+  if (next && (!due_at_ || *next < *due_at_)) {
+    due_at_ = next;
+    self_->delayed_send(self_, std::max(*next - now(), steady_time::duration{}),
+                        inquiry_due{++inquiries_});
+  }
+}
+
+void dht_reach::ask(const peer_id& peer) {
+  std::set<std::uint16_t> ports;
+  for (const auto& where : addresses())
+    ports.insert(where.port);
+  auto answered = [this, peer](net::dial_back_outcome outcome) {
+    reach_.answered(peer, outcome, now());
+    go_on();
+  };
+  auto patience = config_.dial_timeout + 2s;
+  peer_record to;
+  to.id = peer;
+  self_
+    ->request(switchboard_, patience + 1s,
+              call_peer{to, wire::dial_back{{ports.begin(), ports.end()}}, patience})
+    .then(
+      [answered](const peer_answer& answer) {
+        const auto* found = std::get_if<wire::dialled_back>(&answer.what);
+        bool tried = found != nullptr && found->outcome != ec::overloaded;
+        answered(!tried                       ? net::dial_back_outcome::unknown
+                 : found->outcome == ec::none ? net::dial_back_outcome::reached
+                                              : net::dial_back_outcome::not_reached);
+      },
+      [answered](const caf::error&) { answered(net::dial_back_outcome::unknown); });
+}
+
+void dht_reach::on_unlinked(const member_unlinked& msg) {
+  if (!config_.may_become_client || addresses().empty() || ctx_.links->find(msg.peer.id))
+    return;
+  reach_.unlinked(msg.peer, msg.stalled, now());
+  go_on();
+}
+
+/// Acts on what is known now.
+void dht_reach::settle() {
+  auto present = notice();
+  if (present == told_)
+    return;
+  told_ = present;
+  if (config_.may_become_client && ctx_.reach->as_client() != reach_.client()) {
+    ctx_.reach->set_as_client(reach_.client());
+    if (config_.announce)
+      config_.announce(ctx_.own_record());
+  }
+  if (told_.empty())
+    ctx_.log->info("other peers reach this one again");
+  changed_(told_);
+}
+
+std::string dht_reach::notice() const {
+  std::string what;
+  if (reach_.unreachable())
+    what = "no other peer reaches this one: nobody that dialled it back got a connection";
+  else if (const auto* member = reach_.unlinked())
+    what = "this peer and peer " + short_name(member->id)
+           + ", a member of the same group, do not reach each other";
+  else if (auto host = ctx_.reach->narrow_path())
+    return "small messages pass to and from " + *host
+           + ", large ones do not: something on the path drops large packets (path MTU). This peer "
+             "uses small ones on the links that it dials there. Lower the MTU of the interface (ip "
+             "link set dev "
+             "IFACE mtu 1280), or let ICMP \"fragmentation needed\" pass";
+  else
+    return {};
+  return what
+         + (config_.may_become_client
+              ? ". It goes on as a client, which dials the others and reduces nothing. "
+              : ". Only peers that it dials itself can use it. ")
+         + "Open or forward the announced port (" + joined(addresses())
+         + "), or announce an address that others reach: --announce HOST:PORT";
+}
+
+caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
+                                                  const inbound_call& call) {
+  if (call.host.empty() || !limits_.take(call.host, wanted.ports.size(), now()))
+    return outbound_answer{wire::dialled_back{ec::overloaded}, {}};
+  struct attempts {
+    caf::typed_response_promise<outbound_answer> promise;
+    std::size_t left;
+    bool over = false;
+  };
+  auto all = std::make_shared<attempts>(
+    attempts{self_->make_response_promise<outbound_answer>(), wanted.ports.size()});
+  auto ended = [all](ec outcome) {
+    --all->left;
+    if (all->over || (outcome != ec::none && all->left > 0))
+      return;
+    all->over = true;
+    all->promise.deliver(outbound_answer{wire::dialled_back{outcome}, {}});
+  };
+  for (auto port : wanted.ports)
+    self_
+      ->request(switchboard_, config_.dial_timeout + 1s,
+                connect_address{{call.host, port}, config_.dial_timeout})
+      .then(
+        [ended, peer = call.from.id](const peer_connected& up) {
+          ended(up.peer.id == peer ? ec::none : ec::unreachable); // another one listens there
+        },
+        [ended](const caf::error& why) {
+          auto code = from_caf(why).code;
+          ended(code == ec::none ? ec::unreachable : code);
+        });
+  return all->promise;
+}
+
+} // namespace waggle

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <caf/all.hpp>
+
+#include "actors/discovery/dht_joining.hpp"
+#include "runtime/net/reachability.hpp"
+
+namespace waggle {
+
+struct reach_config {
+  net::reachability::options inquiries;
+  net::dial_back_limits::options limits; // of what others have us dial
+  /// How long one dial back may take.
+  milliseconds dial_timeout{3'000};
+  /// Becomes a client if no other peer reaches it. Otherwise it only says so.
+  bool may_become_client = false;
+  /// Reads at which addresses this peer listens now. Empty: they never change.
+  std::function<std::vector<endpoint>()> read_addresses;
+  milliseconds read_addresses_every{10'000};
+  /// Takes what this peer announces in handshakes from now on. May be empty.
+  std::function<void(peer_record)> announce;
+};
+
+/// The part of the DHT router that knows how other peers reach this one: looks again at which
+/// addresses it listens, finds out whether others reach it there, and dials others back that ask
+/// the same. A trainer that nobody reaches, or that has no link with a member of its group, becomes
+/// a client (node_context::is_client): otherwise each round of two such peers would wait until one
+/// of them is given up. Has the lifetime of the actor `self`.
+class dht_reach {
+public:
+  /// `changed` takes the notice for the operator whenever it changes; empty: others reach us.
+  dht_reach(dht_router_base* self, node_context ctx, reach_config config,
+            switchboard_actor switchboard, std::function<void(std::string)> changed);
+  dht_reach(const dht_reach&) = delete;
+  dht_reach& operator=(const dht_reach&) = delete;
+
+  /// Starts to look at its addresses.
+  void begin() { go_on(); }
+  /// A dial of ours failed: perhaps the network is another one.
+  void on_dial_failed();
+  void on_connected(const peer_id& peer);
+  void on_disconnected(const peer_id& peer);
+  void on_due(const inquiry_due& msg);
+  void on_unlinked(const member_unlinked& msg);
+  /// Dials the peer that asks at the host from which we see it, never at another one.
+  caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
+  /// Releases the handles that it holds.
+  void on_exit() { switchboard_ = nullptr; }
+
+private:
+  [[nodiscard]] steady_time now() const { return self_->clock().now(); }
+  [[nodiscard]] std::vector<endpoint> addresses() const;
+  void go_on();
+  void look_at_addresses();
+  void ask(const peer_id& peer);
+  void settle();
+  [[nodiscard]] std::string notice() const;
+
+  dht_router_base* self_;
+  node_context ctx_;
+  reach_config config_;
+  switchboard_actor switchboard_;
+  std::function<void(std::string)> changed_;
+  net::reachability reach_;
+  net::dial_back_limits limits_;
+  steady_time look_due_; // at the addresses
+  steady_time looked_;
+  std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
+  std::uint64_t inquiries_ = 0;
+  std::string told_; // the last notice
+};
+
+} // namespace waggle

@@ -1,0 +1,439 @@
+// find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
+// store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
+// find_peer    ─► search: find the nearest peers ─► is it among them? ─► found_peer
+// Every answer and every connection updates the routing table.
+
+#include "actors/discovery/dht_router.hpp"
+
+#include <algorithm>
+
+#include "actors/discovery/dht_answers.hpp"
+#include "actors/guard.hpp"
+#include "runtime/net/clock_offset.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::uint64_t unread_bytes_max = 1_MiB;
+constexpr std::size_t forged_max = 3; // records whose signatures do not verify, in one answer
+
+} // namespace
+
+dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config config,
+                       switchboard_actor switchboard)
+  : dht_router_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    switchboard_(std::move(switchboard)), table_(ctx_.record.id, config_.routing, now()),
+    store_(config_.store), random_(ctx_.randomness("dht-router")),
+    joining_(this, ctx_, config_.joining, switchboard_,
+             [this](bool reached) { reached ? look_up_self() : reach_.on_dial_failed(); }),
+    reach_(this, ctx_, config_.reach, switchboard_,
+           [this](std::string notice) { joining_.show_reach(std::move(notice)); }),
+    unread_(unread_bytes_max) {
+  end_on_exception(this, ctx_);
+}
+
+void dht_router::on_exit() {
+  searches_.clear();
+  joining_.on_exit();
+  reach_.on_exit();
+  switchboard_ = nullptr;
+}
+
+dht_router::behavior_type dht_router::make_behavior() {
+  delayed_send(this, config_.upkeep_interval, table_tick{});
+  set_down_handler([this](const caf::down_msg& down) { joining_.on_down(down.source); });
+  return {
+    [this](const inbound_call& msg) { return answer(msg); },
+    [](const inbound_event& msg) { msg.release(); }, // the DHT has no events
+    [this](store_record& msg) { return store(msg); },
+    [this](const find_records& msg) { return find(msg); },
+    [this](const find_peer& msg) { return locate(msg); },
+    [this](const bootstrap_from& msg) {
+      reach_.begin();
+      joining_.begin(msg);
+    },
+    [this](get_dht_status) { return status(); },
+    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    [this](const peer_disconnected& msg) { on_disconnected(msg); },
+    [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
+    [this](const member_unlinked& msg) { reach_.on_unlinked(msg); },
+    [this](const search_expired& msg) { on_search_expired(msg.search); },
+    [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
+    [this](const name_resolved& msg) { joining_.on_resolved(msg); },
+    [this](const inquiry_due& msg) { reach_.on_due(msg); },
+    [this](table_tick again) {
+      on_tick();
+      delayed_send(this, config_.upkeep_interval, again);
+    },
+  };
+}
+
+// -- what our own actors ask --------------------------------------------------------------------
+
+caf::result<store_report> dht_router::store(store_record& msg) {
+  auto valid = validate_record(ctx_.run_id, msg.entry, ctx_.wall->now(), *ctx_.verifier);
+  if (!valid)
+    return to_caf(valid.error());
+  if (overloaded())
+    return to_caf(ec::overloaded, "too many lookups at once");
+  auto key = record_key(ctx_.run_id, msg.entry.kind, msg.entry.name);
+  if (table_.size() == 0)
+    (void)unread_.put(key, msg.entry, ctx_.wall->now());
+  auto id = begin(search::purpose::store, key, msg.timeout);
+  auto& s = searches_.at(id);
+  s.entry = std::move(msg.entry);
+  auto promise = s.stored = make_response_promise<store_report>();
+  advance(id);
+  return promise;
+}
+
+caf::result<found_records> dht_router::find(const find_records& msg) {
+  if (overloaded())
+    return to_caf(ec::overloaded, "too many lookups at once");
+  auto key = record_key(ctx_.run_id, msg.kind, msg.name);
+  auto id = begin(search::purpose::find, key, msg.timeout);
+  auto& s = searches_.at(id);
+  s.kind = msg.kind;
+  s.latest = msg.latest;
+  for (const auto& entry : store_.get(key, ctx_.wall->now()))
+    s.merge.add(entry);
+  auto promise = s.found = make_response_promise<found_records>();
+  if (!s.latest && !s.merge.empty())
+    end_find(id, s);
+  else
+    advance(id);
+  return promise;
+}
+
+caf::result<found_peer> dht_router::locate(const find_peer& msg) {
+  if (auto known = table_.find(msg.peer))
+    return found_peer{*known};
+  if (overloaded())
+    return to_caf(ec::overloaded, "too many lookups at once");
+  auto id = begin(search::purpose::locate, dht_id_of(msg.peer), msg.timeout);
+  auto& s = searches_.at(id);
+  s.peer = msg.peer;
+  auto promise = s.located = make_response_promise<found_peer>();
+  advance(id);
+  return promise;
+}
+
+// -- routing table ----------------------------------------------------------------------------
+
+void dht_router::seen(const peer_record& peer) {
+  if (peer.client_mode || peer.addresses.empty() || peer.id == ctx_.record.id)
+    return;
+  if (auto oldest = table_.seen(peer, now()))
+    ping(*oldest);
+  store_unread();
+}
+
+void dht_router::ping(const peer_record& peer) {
+  auto sent = ctx_.wall->now();
+  request(switchboard_, config_.request_timeout + 1s,
+          call_peer{peer, wire::dht_ping{}, config_.request_timeout})
+    .then(
+      [this, peer, sent](const peer_answer& answer) {
+        seen(peer);
+        ctx_.metrics->count_dht_request("ping", "out", ec::none);
+        if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
+          auto received = ctx_.wall->now();
+          if (ctx_.clock_compared)
+            ctx_.clock_compared(peer.id, net::least_offset(pong->now, sent, received));
+        }
+      },
+      [this, peer](const caf::error& why) {
+        ctx_.metrics->count_dht_request("ping", "out", from_caf(why).code);
+        table_.failed(peer.id, clock().now());
+      });
+}
+
+// -- searches ---------------------------------------------------------------------------------
+
+std::uint64_t dht_router::begin(search::purpose why, const dht_id& key, milliseconds timeout) {
+  auto id = ++last_search_;
+  auto seeds = table_.nearest(key, config_.search.beam);
+  searches_.emplace(
+    std::piecewise_construct, std::forward_as_tuple(id),
+    std::forward_as_tuple(why, key, lookup{key, ctx_.record.id, config_.search, seeds}, now()));
+  delayed_send(this, timeout, search_expired{id});
+  return id;
+}
+
+void dht_router::advance(std::uint64_t id) {
+  auto found = searches_.find(id);
+  if (found == searches_.end() || found->second.ended || found->second.writing)
+    return;
+  auto& s = found->second;
+  for (const auto& peer : s.way.next())
+    ask(id, s, peer);
+  if (s.way.finished())
+    arrive(id, s);
+}
+
+void dht_router::ask(std::uint64_t id, const search& s, const peer_record& peer) {
+  auto began = now();
+  wire::dht_find question{{s.key}, s.why != search::purpose::find};
+  request(switchboard_, config_.request_timeout + 1s,
+          call_peer{peer, std::move(question), config_.request_timeout})
+    .then([this, id, peer, began](peer_answer& answer) { on_found(id, peer, began, answer); },
+          [this, id, peer](const caf::error& why) { on_find_failed(id, peer, from_caf(why)); });
+}
+
+void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time began,
+                          peer_answer& answer) {
+  auto* reply = std::get_if<wire::dht_found>(&answer.what);
+  if (reply == nullptr || reply->answers.size() != 1)
+    return on_find_failed(id, peer, {ec::protocol_violation, {}});
+  ctx_.metrics->count_dht_request("find", "out", ec::none);
+  ctx_.metrics->observe_dht_request("find", seconds_of(now() - began));
+  seen(peer);
+  auto found = searches_.find(id);
+  if (found == searches_.end() || found->second.ended)
+    return;
+  auto& s = found->second;
+  s.way.answered(peer.id, reply->answers[0].nearest);
+  if (s.why == search::purpose::find) {
+    std::size_t forged = 0;
+    for (const auto& entry : reply->answers[0].records)
+      if (take(s, entry) == ec::bad_signature && ++forged == forged_max)
+        break; // a peer that checks what it stores has none
+    if (forged > 0)
+      table_.remove(peer.id);
+    if (!s.latest && !s.merge.empty())
+      return arrive(id, s);
+  }
+  if (s.why == search::purpose::locate) // a peer that knows it has answered
+    for (const auto& known : reply->answers[0].nearest)
+      if (known.id == s.peer)
+        return end_locate(id, s, known);
+  advance(id);
+}
+
+void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why) {
+  ctx_.metrics->count_dht_request("find", "out", why.code);
+  table_.failed(peer.id, now());
+  auto found = searches_.find(id);
+  if (found == searches_.end())
+    return;
+  found->second.way.failed(peer.id);
+  advance(id);
+}
+
+/// Adds a record from the network to the result, if it is valid and belongs to the search's key.
+ec dht_router::take(search& s, const record& entry) {
+  auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
+  if (valid && (entry.kind != s.kind || record_key(ctx_.run_id, entry.kind, entry.name) != s.key))
+    valid = failure{ec::protocol_violation, "a record of another key"};
+  if (!valid) {
+    ctx_.metrics->count_dht_rejected(valid.error().code);
+    return valid.error().code;
+  }
+  s.merge.add(entry);
+  return ec::none;
+}
+
+void dht_router::arrive(std::uint64_t id, search& s) {
+  switch (s.why) {
+    case search::purpose::find:
+      return end_find(id, s);
+    case search::purpose::locate:
+      return end_locate(id, s, std::nullopt);
+    case search::purpose::refresh:
+      return end(id, s);
+    case search::purpose::store:
+      return begin_writing(id, s);
+  }
+}
+
+void dht_router::end(std::uint64_t id, search& s) {
+  auto op = s.why == search::purpose::store ? "put" : "get";
+  ctx_.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());
+  s.ended = true;
+  searches_.erase(id);
+}
+
+void dht_router::end_find(std::uint64_t id, search& s) {
+  auto promise = std::move(s.found);
+  found_records answer{s.merge.live(ctx_.wall->now())};
+  end(id, s);
+  promise.deliver(std::move(answer));
+}
+
+void dht_router::end_locate(std::uint64_t id, search& s, std::optional<peer_record> where) {
+  auto promise = std::move(s.located);
+  auto wanted = s.peer;
+  if (!where)
+    for (const auto& peer : s.way.nearest(1))
+      if (peer.id == wanted)
+        where = peer;
+  end(id, s);
+  if (where)
+    promise.deliver(found_peer{*where});
+  else
+    promise.deliver(to_caf(ec::not_found, "no peer knows the address of " + short_name(wanted)));
+}
+
+// -- storing ----------------------------------------------------------------------------------
+
+void dht_router::begin_writing(std::uint64_t id, search& s) {
+  auto& writing = s.writing.emplace(s.key, ctx_.own_record(), s.way.nearest(config_.search.beam),
+                                    config_.replicas);
+  if (writing.stored_here())
+    writing.answered(store_.put(s.key, s.entry, ctx_.wall->now()));
+  go_on_writing(id, s);
+}
+
+void dht_router::go_on_writing(std::uint64_t id, search& s) {
+  for (const auto& peer : s.writing->next())
+    write(id, s, peer);
+  if (s.writing->finished())
+    end_store(id, s);
+}
+
+void dht_router::write(std::uint64_t id, const search& s, const peer_record& peer) {
+  request(switchboard_, config_.request_timeout + 1s,
+          call_peer{peer, wire::dht_store{{s.entry}}, config_.request_timeout})
+    .then(
+      [this, id](const peer_answer& answer) {
+        const auto* reply = std::get_if<wire::dht_stored>(&answer.what);
+        if (reply != nullptr && reply->outcomes.size() == 1)
+          on_written(id, reply->outcomes[0], ec::none);
+        else
+          on_written(id, std::nullopt, ec::protocol_violation);
+      },
+      [this, id, peer](const caf::error& why) {
+        table_.failed(peer.id, now());
+        on_written(id, std::nullopt, from_caf(why).code);
+      });
+}
+
+/// @param outcome what the peer did with the record; nothing: it did not answer, because of `why`.
+void dht_router::on_written(std::uint64_t id, std::optional<ec> outcome, ec why) {
+  ctx_.metrics->count_dht_request("store", "out", why);
+  auto found = searches_.find(id);
+  if (found == searches_.end())
+    return;
+  auto& s = found->second;
+  if (outcome)
+    s.writing->answered(*outcome);
+  else
+    s.writing->failed();
+  go_on_writing(id, s);
+}
+
+void dht_router::end_store(std::uint64_t id, search& s) {
+  auto promise = std::move(s.stored);
+  auto result = s.writing ? s.writing->result() : replication::tally{};
+  end(id, s);
+  promise.deliver(
+    store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
+}
+
+/// Stores records again that were stored before any other peer was known.
+void dht_router::store_unread() {
+  if (unread_.size() == 0 || table_.size() == 0 || overloaded())
+    return;
+  auto waiting = std::exchange(unread_, record_store{unread_bytes_max});
+  for (const auto& key : waiting.keys())
+    for (auto& entry : waiting.get(key, ctx_.wall->now())) {
+      auto id = begin(search::purpose::store, key, 10s);
+      searches_.at(id).entry = std::move(entry);
+      advance(id);
+    }
+}
+
+/// Makes this peer known to the peers nearest to it. One lookup at a time is enough, even if
+/// several peers are reached at once.
+void dht_router::look_up_self() {
+  if (overloaded() || searches_.contains(self_lookup_))
+    return;
+  self_lookup_ = begin(search::purpose::refresh, dht_id_of(ctx_.record.id), 10s);
+  advance(self_lookup_);
+}
+
+// -- links ------------------------------------------------------------------------------------
+
+void dht_router::on_connected(const peer_record& peer) {
+  bool joins = joining_.on_connected(peer);
+  reach_.on_connected(peer.id);
+  seen(peer);
+  ping(peer);
+  if (joins)
+    look_up_self();
+}
+
+void dht_router::on_disconnected(const peer_disconnected& msg) {
+  if (msg.why.code == ec::shutting_down)
+    table_.remove(msg.peer);
+  else
+    table_.failed(msg.peer, now());
+  joining_.on_disconnected(msg);
+  reach_.on_disconnected(msg.peer);
+}
+
+// -- upkeep -------------------------------------------------------------------------------------
+
+void dht_router::refresh(const dht_id& target) {
+  if (!overloaded())
+    advance(begin(search::purpose::refresh, target, 10s));
+}
+
+dht_status dht_router::status() const {
+  auto out = joining_.status();
+  out.routing_entries = static_cast<std::uint32_t>(table_.size());
+  out.records = static_cast<std::uint32_t>(store_.size());
+  out.record_bytes = store_.bytes();
+  return out;
+}
+
+void dht_router::on_tick() {
+  store_.purge(ctx_.wall->now());
+  for (const auto& target : table_.stale_targets(now() - config_.bucket_refresh, random_))
+    refresh(target);
+  ctx_.metrics->set_dht(static_cast<double>(table_.size()), static_cast<double>(store_.size()),
+                        static_cast<double>(store_.bytes()));
+}
+
+// -- what other peers ask ----------------------------------------------------------------------
+
+caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
+  seen(msg.from);
+  if (std::holds_alternative<wire::dht_ping>(msg.what)) {
+    ctx_.metrics->count_dht_request("ping", "in", ec::none);
+    return outbound_answer{wire::dht_pong{ctx_.wall->now()}, {}};
+  }
+  if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
+    ctx_.metrics->count_dht_request("find", "in", ec::none);
+    return outbound_answer{answer_find(*find, msg.from.id, table_, store_, ctx_.wall->now()), {}};
+  }
+  if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
+    ctx_.metrics->count_dht_request("store", "in", ec::none);
+    return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
+  }
+  if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
+    return reach_.dial_back(*wanted, msg);
+  return to_caf(ec::protocol_violation, "this is not for the DHT");
+}
+
+void dht_router::on_search_expired(std::uint64_t id) {
+  auto found = searches_.find(id);
+  if (found == searches_.end())
+    return;
+  auto& s = found->second;
+  switch (s.why) { // a find returns what it has; a store reports missing answers as failures
+    case search::purpose::find:
+      return end_find(id, s);
+    case search::purpose::locate:
+      return end_locate(id, s, std::nullopt);
+    case search::purpose::refresh:
+      return end(id, s);
+    case search::purpose::store:
+      if (s.writing)
+        s.writing->give_up();
+      return end_store(id, s);
+  }
+}
+
+} // namespace waggle

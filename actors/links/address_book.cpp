@@ -1,0 +1,79 @@
+// switchboard ─► peer_connected, peer_disconnected ─► known_peers ─► (save_interval) ─► disk
+
+#include "actors/links/address_book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/guard.hpp"
+
+namespace waggle {
+
+known_peers load_known_peers(disk& files, const std::filesystem::path& file,
+                             const node_context& ctx) {
+  auto names = files.list(file.parent_path());
+  if (names && std::find(names->begin(), names->end(), file.filename().string()) == names->end())
+    return {};
+  auto text = files.read(file, known_peers::text_bytes_max);
+  auto peers = text ? known_peers::parse(*text, ctx.run_id) : result<known_peers>{text.error()};
+  if (peers)
+    return *peers;
+  ctx.log->warn("cannot use {}, starting without known peers: {}", file.string(),
+                to_string(peers.error()));
+  return {};
+}
+
+address_book::address_book(caf::actor_config& cfg, node_context ctx, address_book_config config,
+                           std::shared_ptr<disk> files, known_peers loaded)
+  : address_book_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    files_(std::move(files)), peers_(std::move(loaded)) {
+  end_on_exception(this, ctx_);
+}
+
+address_book::behavior_type address_book::make_behavior() {
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    save();
+    quit(msg.reason);
+  });
+  return {
+    [this](const peer_connected& msg) { linked(msg.peer); },
+    [this](const peer_disconnected& msg) { unlinked(msg.peer); },
+    [this](save_known_peers) {
+      save_due_ = false;
+      save();
+      if (changed_) // the disk failed
+        save_later();
+    },
+  };
+}
+
+void address_book::linked(const peer_record& peer) {
+  if (!peers_.linked(peer))
+    return;
+  changed_ = true;
+  save_later();
+}
+
+void address_book::unlinked(const peer_id& peer) {
+  for (const auto& known : peers_.newest_first())
+    if (known.id == peer)
+      return linked({known.id, {}, known.addresses, false});
+}
+
+void address_book::save_later() {
+  if (!std::exchange(save_due_, true))
+    delayed_send(this, config_.save_interval, save_known_peers{});
+}
+
+void address_book::save() {
+  if (!changed_)
+    return;
+  auto text = peers_.text(ctx_.run_id);
+  auto written = files_->write(config_.file, {as_byte_span(text)});
+  if (!written && !disk_fails_)
+    ctx_.log->warn("known peers are not kept: {}", to_string(written.error()));
+  disk_fails_ = !written;
+  changed_ = !written;
+}
+
+} // namespace waggle

@@ -1,0 +1,504 @@
+// start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
+//        ─► averaging (group_averager, or matchmaker and averager, or all three with a
+//           moshpit_averager) ─► trainer or helper ─► donor
+//        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
+
+// This file is long: it is one list of steps, and each needs what the steps before it have made.
+
+#include "actors/node/node.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "actors/averaging/group_averager.hpp"
+#include "actors/averaging/moshpit_averager.hpp"
+#include "actors/guard.hpp"
+#include "actors/node/node_supervisor.hpp"
+#include "actors/training/model_worker.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/core/byte_io.hpp"
+#include "runtime/crypto/run_secret.hpp"
+#include "runtime/net/clock_watch.hpp"
+#include "runtime/net/dial_policy.hpp"
+#include "runtime/net/local_addresses.hpp"
+#include "runtime/net/name_resolver.hpp"
+
+namespace waggle {
+
+namespace {
+
+bool is_wildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+/// The addresses of `where`, of each family one: other peers do not ask name servers for what they
+/// are told. Blocks, once, before there are any links.
+result<std::vector<endpoint>> numeric(const endpoint& where) {
+  if (net::kind_of(where.host) != net::host_kind::name && where.host != "localhost")
+    return std::vector{where};
+  auto found = net::system_lookup()(where.host);
+  if (!found)
+    return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
+                                     + found.error().detail
+                                     + "; give --announce an address, or a name that this machine "
+                                       "can resolve"};
+  std::vector<endpoint> out;
+  for (bool v6 : {false, true}) {
+    // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
+    auto outside = std::find_if(found->begin(), found->end(), [v6](const auto& address) {
+      return address.is_v6() == v6 && !address.is_loopback();
+    });
+    if (outside != found->end())
+      out.push_back({outside->to_string(), where.port});
+  }
+  if (out.empty())
+    out.push_back({found->front().to_string(), where.port});
+  return out;
+}
+
+/// The same of several addresses.
+result<std::vector<endpoint>> numeric(const std::vector<endpoint>& all) {
+  std::vector<endpoint> out;
+  for (const auto& where : all) {
+    auto found = numeric(where);
+    if (!found)
+      return found.error();
+    for (const auto& each : *found)
+      if (out.size() < addresses_max && std::find(out.begin(), out.end(), each) == out.end())
+        out.push_back(each);
+  }
+  return out;
+}
+
+/// The addresses at which others reach a peer that is bound to `bound`, which has no names.
+std::vector<endpoint> reached_at(const std::vector<endpoint>& bound,
+                                 const std::vector<endpoint>& initial_peers) {
+  std::vector<endpoint> all;
+  std::optional<std::uint16_t> ipv4, ipv6; // the ports of all addresses of a family
+  for (const auto& where : bound)
+    if (!is_wildcard(where.host))
+      all.push_back(where);
+    else if (where.host == "::")
+      ipv6 = where.port;
+    else
+      ipv4 = where.port;
+  if (ipv6 && !ipv4)
+    ipv4 = ipv6; // [::] accepts both
+  if (ipv4 || ipv6)
+    for (const auto& host : net::addresses_to_announce(net::read_machine_addresses(initial_peers),
+                                                       ipv4.has_value(), ipv6.has_value()))
+      all.push_back({host, host.find(':') == std::string::npos ? *ipv4 : *ipv6});
+  if (all.size() > addresses_max)
+    all.resize(addresses_max);
+  return all;
+}
+
+net::net_events counting(const std::shared_ptr<metric_families>& metrics,
+                         const std::shared_ptr<status_board>& board,
+                         const std::shared_ptr<bandwidth_estimator>& bandwidth,
+                         caf::actor_clock& clock) {
+  net::net_events events;
+  events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
+  events.transferred = [metrics, board](bool outbound, bool data, std::size_t bytes) {
+    metrics->count_network_bytes(outbound ? "out" : "in", data ? "data" : "control",
+                                 static_cast<double>(bytes));
+    board->count_bytes(outbound, bytes);
+  };
+  events.shared = [metrics, board](bool outbound, std::size_t bytes) {
+    metrics->count_network_bytes(outbound ? "out" : "in", "shared", static_cast<double>(bytes));
+    board->count_shared_bytes(bytes);
+  };
+  events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
+  events.carried = [bandwidth, &clock](bool outbound, std::size_t bytes) {
+    bandwidth->carried(outbound, bytes, clock.now());
+  };
+  events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
+  events.closed = [metrics](bool outbound, ec why) {
+    metrics->connection_closed(outbound ? "out" : "in", why);
+  };
+  events.dial_failed = [metrics](ec why) { metrics->count_dial_error(why); };
+  events.http_served = [metrics](const std::string& route, unsigned code, double seconds) {
+    metrics->count_http_request(route, static_cast<int>(code), seconds);
+  };
+  return events;
+}
+
+/// Logs links that were refused because of the options or the identity that one of the two peers
+/// was started with, once per address. An initial peer that refuses our options is not logged here,
+/// but by dht_joining.
+void log_disagreements(const node_context& ctx, const std::vector<endpoint>& initial_peers,
+                       caf::actor_clock& clock, net::net_events& events) {
+  constexpr std::size_t addresses_told_max = 256;
+  // Used on the I/O thread only.
+  auto joins = std::make_shared<std::set<endpoint>>(initial_peers.begin(), initial_peers.end());
+  events.resolved = [joins](const endpoint&, const std::vector<endpoint>& addresses) {
+    if (joins->size() >= addresses_told_max)
+      joins->clear(); // the addresses of a name change
+    joins->insert(addresses.begin(), addresses.end());
+  };
+  events.disagreed = [log = ctx.log, budget = ctx.caused_lines, &clock, joins,
+                      told = std::set<endpoint>{}](const endpoint& where, bool outbound,
+                                                   const failure& why) mutable {
+    bool known = why.code == ec::agreement_mismatch && joins->contains(where);
+    if (told.size() >= addresses_told_max)
+      told.clear();
+    if (!known && told.insert(where).second)
+      log_within(budget.get(), *log, "refused links", clock.now(), spdlog::level::warn,
+                 "no link with " + (outbound ? to_string(where) : "a peer at " + where.host) + ": "
+                   + to_string(why));
+  };
+}
+
+/// Tells the operator of clocks that are off, and exports the offset of ours.
+std::function<void(const peer_id&, swarm_clock::duration)>
+watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock& clock) {
+  struct watching {
+    std::mutex mutex;
+    net::clock_watch watch;
+  };
+  auto state = std::make_shared<watching>();
+  state->watch = net::clock_watch{{.limits = limits}};
+  return [state, ctx, &clock](const peer_id& peer, swarm_clock::duration offset) {
+    std::optional<std::string> sentence;
+    {
+      std::lock_guard guard{state->mutex};
+      sentence = state->watch.compared(peer, offset, clock.now());
+      ctx.metrics->set_clock_skew(seconds_of(state->watch.median()));
+    }
+    if (!sentence)
+      return;
+    if (ctx.log_caused("clocks", clock.now(), spdlog::level::warn, *sentence))
+      ctx.note(watch::remark{watch::remark::what::clock, *sentence, 1000 * seconds_of(offset)});
+  };
+}
+
+/// Exports hashes of the values that all peers of a run must share, for dashboards to compare.
+void show_config(metric_families& metrics, const node_config& config) {
+  if (!config.averaging)
+    return metrics.set_config_info("", "", "none");
+  metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
+                          short_name(config.averaging->matchmaking.schema),
+                          config.training ? config.training->training.strategy : "average");
+}
+
+/// Connects the actors: which serves what, and which listens to which.
+void connect(const node_parts& p, const node_config& config) {
+  auto serves = [&](service_topic topic, const auto& handle) {
+    if (handle)
+      caf::anon_send(p.switchboard, serve{topic, handle});
+  };
+  auto listens = [&](const auto& handle) {
+    if (handle)
+      caf::anon_send(p.switchboard, listen_links{handle});
+  };
+  serves(service_topic::dht, p.dht);
+  serves(service_topic::progress, p.tracker);
+  serves(service_topic::matchmaking, p.matchmaker);
+  serves(service_topic::averaging, p.group);
+  serves(service_topic::state, p.donor);
+  listens(p.dht);
+  listens(p.addresses);
+  listens(p.tracker);
+  listens(p.matchmaker);
+  listens(p.averager);
+  listens(p.group);
+  listens(p.trainer);
+  listens(p.helper);
+  listens(p.exporter);
+  for (std::size_t i = 0; i < p.further.size(); ++i) {
+    caf::anon_send(p.switchboard, serve{service_topic::matchmaking, p.further[i].matchmaker,
+                                        config.further_averaging[i].matchmaking.prefix});
+    listens(p.further[i].matchmaker);
+    listens(p.further[i].averager);
+  }
+  caf::anon_send(p.tracker, subscribe_progress{p.exporter});
+  auto follows_the_run = [&](const auto& handle) {
+    if (!handle)
+      return;
+    caf::anon_send(p.tracker, subscribe_progress{handle});
+    caf::anon_send(p.group, listen_group{handle});
+  };
+  follows_the_run(p.helper);
+  follows_the_run(p.trainer);
+}
+
+result<std::shared_ptr<metric_families>> metrics_for(const node_config& config,
+                                                     const node_dependencies& dependencies) {
+  try {
+    return std::make_shared<metric_families>(dependencies.registry, run_tag(config.run_id),
+                                             short_name(dependencies.self->id()));
+  } catch (const std::exception& e) { // prometheus-cpp throws, too
+    return failure{
+      ec::bad_config,
+      "cannot export the metrics of this peer: " + std::string{e.what()}
+        + "; give it a registry that merges families, and in which no running peer has "
+          "its identity"};
+  }
+}
+
+/// Checks everything that would otherwise end an averager as soon as it starts, and that no two
+/// matchmakers have one prefix, by which the requests of other peers are distributed.
+status check_averaging(const node_config& config) {
+  if (config.training && !config.averaging)
+    return failure{ec::bad_config, "a peer that trains needs an averager"};
+  if (config.helping) {
+    if (config.averaging || config.training || config.client_mode)
+      return failure{ec::bad_config,
+                     "only a peer without a model that others can reach reduces for "
+                     "clients"};
+    const auto& parts = config.helping->averaging;
+    if (parts.matchmaking.mode != member_mode::auxiliary || !parts.averaging.auxiliary)
+      return failure{ec::bad_config, "a peer that reduces for clients is an auxiliary"};
+    if (auto valid = check_averaging_config(parts.averaging); !valid)
+      return valid;
+    return check_matchmaking_config(parts.matchmaking, false);
+  }
+  if (!config.averaging)
+    return config.further_averaging.empty()
+             ? status{done{}}
+             : failure{ec::bad_config, "further averagers need a first one"};
+  auto all = config.further_averaging;
+  all.insert(all.begin(), *config.averaging);
+  std::set<std::string> seen;
+  for (const auto& parts : all) {
+    if (!seen.insert(parts.matchmaking.prefix).second)
+      return failure{ec::bad_config, "two averagers of one peer have the prefix '"
+                                       + parts.matchmaking.prefix + "': give each its own"};
+    if (auto valid = check_matchmaking_config(parts.matchmaking, config.client_mode); !valid)
+      return valid;
+    if (auto valid = check_averaging_config(parts.averaging); !valid)
+      return valid;
+    if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
+      return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
+  }
+  return done{};
+}
+
+} // namespace
+
+std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
+  std::vector<caf::strong_actor_ptr> all;
+  auto add = [&all](const auto& handle) {
+    if (handle)
+      all.push_back(caf::actor_cast<caf::strong_actor_ptr>(handle));
+  };
+  add(p.donor);
+  add(p.trainer);
+  add(p.helper);
+  add(p.keeper);
+  add(p.group);
+  for (const auto& pair : p.further) {
+    add(pair.averager);
+    add(pair.matchmaker);
+  }
+  add(p.averager);
+  add(p.matchmaker);
+  add(p.tracker);
+  add(p.exporter);
+  add(p.addresses);
+  add(p.dht);
+  add(p.switchboard);
+  add(p.writer);
+  return all;
+}
+
+snapshot_source_actor snapshot_source(const node_parts& p) {
+  return p.trainer ? snapshot_source_actor{p.trainer} : snapshot_source_actor{p.helper};
+}
+
+result<started_node> start_node(caf::actor_system& system, const node_config& config,
+                                const node_dependencies& dependencies) {
+  if (auto checked = check_averaging(config); !checked)
+    return checked.error();
+  if (auto checked = check_link_config(config.switchboard.link); !checked)
+    return checked.error();
+  auto announce = numeric(config.announce);
+  if (!announce)
+    return announce.error();
+  auto metrics = metrics_for(config, dependencies);
+  if (!metrics)
+    return metrics.error();
+  started_node out;
+  auto& ctx = out.ctx;
+  ctx.run_id = config.run_id;
+  ctx.self = dependencies.self;
+  ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
+  ctx.wall = dependencies.wall;
+  ctx.verifier = dependencies.verifier;
+  ctx.metrics = *metrics;
+  ctx.log = dependencies.log;
+  ctx.caused_lines = std::make_shared<log_budget>();
+  // The name of this start: the numbers of its events mean nothing after the next one.
+  ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));
+  auto clocks = net::clock_limits_for(config.progress.report_ttl);
+  ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
+  ctx.port_decorator = dependencies.port_decorator;
+  ctx.links = std::make_shared<link_table>();
+  ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
+  if (!config.averaging && !config.helping) {
+    // This peer never begins a round, and never drops events that wait for one: keep none.
+    round_registry::limits none;
+    none.parked_events_max = none.strangers_events_max = 0;
+    ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
+  }
+  auto vectors_kept = config.averaging ? config.averaging->averaging.vectors_kept
+                      : config.helping ? config.helping->averaging.averaging.vectors_kept
+                                       : 0;
+  ctx.vectors = vector_pool::make(vectors_kept, dependencies.memory);
+  ctx.encoded_parts = buffer_pool::make(32_MiB, dependencies.memory);
+  ctx.bandwidth = std::make_shared<bandwidth_estimator>();
+  ctx.make_store =
+    dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
+  ctx.seed = config.seed;
+  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages);
+
+  transport_request request{
+    ctx.record,
+    config.agreement,
+    [board = out.board](const net::http_request& r) { return board->answer(r); },
+    counting(ctx.metrics, out.board, ctx.bandwidth, system.clock()),
+    ctx.wall,
+    clocks};
+  log_disagreements(ctx, config.initial_peers, system.clock(), request.events);
+  request.events.clock_compared = ctx.clock_compared;
+  request.events.narrow_path = [reach = ctx.reach](const std::string& host) {
+    reach->set_narrow_path(host);
+  };
+  auto transport = dependencies.make_transport(std::move(request));
+  auto& p = out.parts;
+  p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);
+  auto board = p.switchboard;
+  auto bound = transport->listen(
+    config.listen, config.client_mode ? net::on_link{} : [board](std::shared_ptr<net::link> link) {
+      caf::anon_send(board, link_arrived{std::move(link)});
+    });
+  if (!bound) {
+    caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
+    transport->stop();
+    ctx.metrics->withdraw(); // the switchboard has them, too, until it has ended
+    return bound.error();
+  }
+  out.bound = bound->front();
+  auto dht = config.dht;
+  if (!config.client_mode) {
+    for (auto& where : *announce)
+      if (where.port == 0)
+        where.port = out.bound.port;
+    auto own = *bound;
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i].host == config.listen[i].host) // not a name that the transport has given itself
+        if (auto address = numeric(own[i]))
+          own[i] = address->front();
+    auto read = [own, to = config.initial_peers] { return reached_at(own, to); };
+    ctx.record.addresses = announce->empty() ? read() : *announce;
+    bool may_change = std::any_of(own.begin(), own.end(),
+                                  [](const auto& where) { return is_wildcard(where.host); });
+    if (announce->empty() && may_change)
+      dht.reach.read_addresses = read;
+    transport->announce(ctx.record);
+  }
+
+  dht.joining.resolve = [weak = std::weak_ptr{transport}](
+                          const endpoint& given, milliseconds timeout, net::on_resolved done) {
+    if (auto network = weak.lock())
+      network->resolve(given, timeout, std::move(done));
+  };
+  dht.reach.announce = [weak = std::weak_ptr{transport}](peer_record self) {
+    if (auto network = weak.lock())
+      network->announce(std::move(self));
+  };
+  dht.reach.may_become_client =
+    config.averaging && config.averaging->matchmaking.mode == member_mode::node;
+  p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);
+  ctx.unlinked = [to = p.dht](const peer_record& member, bool stalled) {
+    caf::anon_send(to, member_unlinked{member, stalled});
+  };
+  known_peers known;
+  if (dependencies.files && !config.addresses.file.empty()) {
+    known = load_known_peers(*dependencies.files, config.addresses.file, ctx);
+    p.addresses = dependencies.detach_workers
+                    ? system.spawn<address_book, caf::detached>(ctx, config.addresses,
+                                                                dependencies.files, known)
+                    : system.spawn<address_book>(ctx, config.addresses, dependencies.files, known);
+  }
+  p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
+  p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
+  if (dependencies.files && config.event_log.bytes > 0)
+    p.writer =
+      dependencies.detach_workers
+        ? system.spawn<event_writer, caf::detached>(ctx, dependencies.files, config.event_log)
+        : system.spawn<event_writer>(ctx, dependencies.files, config.event_log);
+  // The configuration of an averager; its workers are threads only if this peer has threads.
+  auto averaging = [&](const node_config::averaging_parts& parts) {
+    auto all = parts.averaging;
+    all.detach_workers = dependencies.detach_workers;
+    return all;
+  };
+  if (config.helping) {
+    const auto& parts = config.helping->averaging;
+    p.group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
+    p.helper = system.spawn<group_helper>(
+      ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
+    p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
+  } else if (config.averaging && config.training && !config.training->training.many_groups) {
+    p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
+                                           config.averaging->matchmaking, p.switchboard);
+  } else if (config.averaging) {
+    auto parts = *config.averaging;
+    parts.matchmaking.extra = config.training && parts.averaging.auxiliary;
+    p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
+    p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker);
+    if (config.training) {
+      auto group =
+        system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
+                                       config.training->training.epoch_difference_max, p.averager);
+      // Before the trainer subscribes, whose questions follow from what it has seen.
+      caf::anon_send(p.tracker, subscribe_progress{group});
+      p.group = group;
+    }
+  }
+  for (const auto& parts : config.further_averaging) {
+    auto& pair = p.further.emplace_back();
+    pair.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
+    pair.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, pair.matchmaker);
+  }
+  if (config.training) {
+    trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
+    const auto& training = *config.training;
+    const auto& files = training.training.checkpoints;
+    p.keeper = dependencies.detach_workers ? system.spawn<state_keeper, caf::detached>(ctx, files)
+                                           : system.spawn<state_keeper>(ctx, files);
+    auto worker = [&system, ctx, training, files, keeper = p.keeper,
+                   detached = dependencies.detach_workers](model_listener_actor owner) {
+      const auto& make = training.make_learner;
+      auto beside = detached ? pass_place::in_another_thread : pass_place::beside;
+      auto passes = training.training.delay_optimizer_step ? beside : pass_place::in_turn;
+      auto evaluation = training.evaluation;
+      if (evaluation)
+        evaluation->own_thread = detached;
+      return model_worker_actor{
+        detached ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper,
+                                                             std::move(owner), passes, evaluation)
+                 : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes,
+                                              evaluation)};
+    };
+    p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
+    p.donor = system.spawn<state_donor>(ctx, training.donor, snapshot_source(p));
+  }
+  if (!p.trainer)
+    ctx.metrics->set_peer_state("serving");
+  show_config(*ctx.metrics, config);
+  connect(p, config);
+  out.node = system.spawn<node_supervisor>(ctx, config, p, transport, out.board);
+  caf::anon_send(p.dht, bootstrap_from{config.initial_peers, known.newest_first()});
+  // Last, so that no listener receives the status of a DHT that has not begun to join.
+  caf::anon_send(p.dht, subscribe_dht_status{p.exporter});
+  if (p.trainer) {
+    caf::anon_send(p.dht, subscribe_dht_status{p.trainer});
+    caf::anon_send(p.trainer, start_training{});
+  }
+  return out;
+}
+
+} // namespace waggle

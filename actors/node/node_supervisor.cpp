@@ -1,0 +1,141 @@
+// shutdown: trainer: checkpoint ─► tracker: tombstone ─► switchboard: goodbye ─► all actors
+//           ─► transport
+
+#include "actors/node/node_supervisor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/guard.hpp"
+
+namespace waggle {
+
+node_supervisor::node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config,
+                                 node_parts parts, std::shared_ptr<net::transport> transport,
+                                 std::shared_ptr<status_board> board)
+  : node_supervisor_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    transport_(std::move(transport)), board_(std::move(board)), parts_(std::move(parts)) {
+  end_on_exception(this, ctx_);
+}
+
+void node_supervisor::on_exit() {
+  ctx_.metrics->withdraw();
+  waiting_.clear();
+  parts_ = {};
+}
+
+node_supervisor::behavior_type node_supervisor::make_behavior() {
+  for (const auto& part : everybody(parts_))
+    monitor(caf::actor_cast<caf::actor>(part));
+  set_down_handler([this](const caf::down_msg& down) { on_down(down); });
+  return {
+    [this](const shut_down& msg) { return shut_down_all(msg); },
+    [this](const continue_shutdown& msg) { advance(msg.stage); },
+    [this](const restart_leaf& msg) {
+      if (!stopping_)
+        restart(msg.exporter);
+    },
+  };
+}
+
+caf::result<training_status> node_supervisor::shut_down_all(const shut_down& msg) {
+  if (!stopping_) {
+    ctx_.log->info("this peer is stopping: {}", msg.why);
+    ctx_.note(watch::stopping{msg.why});
+  }
+  auto promise = make_response_promise<training_status>();
+  waiting_.push_back(promise);
+  begin_shutdown();
+  return promise;
+}
+
+// -- an actor has died --------------------------------------------------------------------------
+
+void node_supervisor::on_down(const caf::down_msg& down) {
+  auto why = from_caf(down.reason);
+  auto is = [&](const auto& handle) { return handle && handle.address() == down.source; };
+  if (stopping_)
+    return;
+  if (is(parts_.exporter) || is(parts_.donor)) {
+    bool exporter = is(parts_.exporter);
+    auto name = exporter ? "metrics-exporter" : "state-donor";
+    ctx_.metrics->count_actor_restart(name);
+    ctx_.note(watch::remark{watch::remark::what::restart, name});
+    ctx_.log->error("{} died and is started again: {}", name, to_string(why));
+    auto pause = milliseconds{100} * (1U << std::min(restarts_++, 8U));
+    delayed_send(this, pause, restart_leaf{exporter});
+    return;
+  }
+  for (const auto& part : everybody(parts_))
+    if (caf::actor_cast<caf::actor_addr>(part) == down.source) {
+      ended_because_ = why.code == ec::none ? failure{ec::internal, "it ended unexpectedly"} : why;
+      ctx_.log->critical("this peer ends: one of its actors died: {}", to_string(ended_because_));
+      ctx_.note(watch::stopping{"one of its actors died: " + to_string(ended_because_)});
+      return begin_shutdown();
+    }
+}
+
+void node_supervisor::restart(bool exporter) {
+  if (exporter) {
+    parts_.exporter =
+      spawn<metrics_exporter, caf::monitored>(ctx_, board_, config_.training.has_value());
+    send(parts_.switchboard, listen_links{parts_.exporter});
+    send(parts_.tracker, subscribe_progress{parts_.exporter});
+    send(parts_.dht, subscribe_dht_status{parts_.exporter});
+  } else {
+    const auto& config = parts_.trainer ? config_.training->donor : config_.helping->donor;
+    parts_.donor = spawn<state_donor, caf::monitored>(ctx_, config, snapshot_source(parts_));
+    send(parts_.switchboard, serve{service_topic::state, parts_.donor});
+  }
+}
+
+// -- shutdown ----------------------------------------------------------------------------------
+
+void node_supervisor::begin_shutdown() {
+  if (std::exchange(stopping_, true))
+    return;
+  ctx_.metrics->set_peer_state("leaving");
+  board_->show_readiness(false, "leaving");
+  if (parts_.helper) // so that its clients continue at once without it
+    send(parts_.group, quit_group{});
+  if (!parts_.trainer)
+    return advance(1);
+  request(parts_.trainer, config_.stop_training_timeout, stop_training{})
+    .then(
+      [this](const training_status& status) {
+        last_status_ = status;
+        advance(1);
+      },
+      [this](const caf::error& why) {
+        if (ended_because_.code == ec::none)
+          ctx_.log->warn("the trainer did not stop in time: {}", to_string(from_caf(why)));
+        advance(1);
+      });
+}
+
+void node_supervisor::advance(int stage) {
+  if (stage == 1) {
+    send(parts_.tracker, announce_departure{});
+    delayed_send(this, config_.goodbye_time, continue_shutdown{2});
+  } else if (stage == 2) {
+    send(parts_.switchboard, hang_up{});
+    delayed_send(this, config_.goodbye_time, continue_shutdown{3});
+  } else {
+    end();
+  }
+}
+
+void node_supervisor::end() {
+  auto reason = ended_because_.code == ec::none ? caf::make_error(caf::exit_reason::user_shutdown)
+                                                : to_caf(ended_because_);
+  for (const auto& part : everybody(parts_))
+    caf::anon_send_exit(caf::actor_cast<caf::actor>(part), caf::exit_reason::user_shutdown);
+  transport_->stop();
+  ctx_.metrics->withdraw(); // first, so that whoever is answered may start this peer again
+  for (auto& promise : waiting_)
+    promise.deliver(last_status_);
+  parts_ = {};
+  quit(reason);
+}
+
+} // namespace waggle

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/node/node.hpp"
+
+namespace waggle {
+
+/// To itself: the next stage of the shutdown.
+struct continue_shutdown {
+  int stage = 0;
+};
+/// To itself: start a metrics exporter or state donor in place of the one that died.
+struct restart_leaf {
+  bool exporter = false; // else the donor
+};
+
+using node_supervisor_base =
+  node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>::base;
+
+/// Supervises a peer's actors. The metrics exporter and the state donor hold no state that is lost
+/// with them, so they are started again. If any other actor dies, the peer shuts down and reports
+/// the reason. Shutdown order: the trainer (which writes a checkpoint), the goodbyes, the links,
+/// then all other actors and the peer's metrics.
+class node_supervisor final : public node_supervisor_base {
+public:
+  node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config, node_parts parts,
+                  std::shared_ptr<net::transport> transport, std::shared_ptr<status_board> board);
+
+  const char* name() const override { return "node"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  caf::result<training_status> shut_down_all(const shut_down& msg);
+  void on_down(const caf::down_msg& down);
+  void restart(bool exporter);
+  void begin_shutdown();
+  void advance(int stage);
+  void end();
+
+  const node_context ctx_;
+  const node_config config_;
+  const std::shared_ptr<net::transport> transport_;
+  const std::shared_ptr<status_board> board_;
+  node_parts parts_;
+  bool stopping_ = false;
+  failure ended_because_; // its code is not none: an actor died that the peer needs
+  training_status last_status_;
+  std::vector<caf::typed_response_promise<training_status>> waiting_;
+  unsigned restarts_ = 0;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(continue_shutdown)
+WAGGLE_LOCAL(restart_leaf)

@@ -1,0 +1,428 @@
+// run_pass, apply_update, load_image ─► model ─► pass_done, update_applied, image_loaded ─► trainer
+// get_state_snapshot, save_checkpoint ─► a copy ─► state_keeper: hash, file ─► state_snapshot
+
+#include "actors/training/model_worker.hpp"
+
+#include <chrono>
+
+#include "actors/guard.hpp"
+#include "actors/training/evaluation_worker.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/training/parameter_sample.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to a slow disk
+constexpr milliseconds evaluation_timeout = 24h;
+
+double unix_seconds(const node_context& ctx) {
+  return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
+}
+
+} // namespace
+
+// -- the keeper -----------------------------------------------------------------------------------
+
+state_keeper::state_keeper(caf::actor_config& cfg, node_context ctx,
+                           std::optional<checkpoint_store> checkpoints)
+  : state_keeper_actor::base(cfg), ctx_(std::move(ctx)), checkpoints_(std::move(checkpoints)) {
+  end_on_exception(this, ctx_);
+}
+
+state_keeper::behavior_type state_keeper::make_behavior() {
+  return {[this](seal_copy& msg) { return complete(msg); }};
+}
+
+caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
+  auto& copied = *msg.copied;
+  auto meta = copied.state;
+  const auto& table = msg.model->tensors();
+  // A model that has diverged must not replace the last checkpoint that can be resumed from.
+  if (msg.keep)
+    if (auto usable = table.check_in(*copied.image, state_header_bytes, meta.schema); !usable) {
+      ctx_.metrics->count_checkpoint_failed();
+      return to_caf(usable.error());
+    }
+  if (meta.parameters.is_zero()) {
+    auto hash = sha256_of(*copied.image, state_header_bytes + table.header_bytes(),
+                          table.shared_count() * sizeof(float));
+    if (!hash)
+      return to_caf(hash.error());
+    meta.parameters = *hash;
+  }
+  copied.state.parameters = meta.parameters;
+  auto began = clock().now();
+  auto own = std::move(copied.own); // before `seal` takes the rest
+  auto sealed = seal(std::move(copied));
+  if (!sealed)
+    return to_caf(sealed.error());
+  state_snapshot made{meta.epoch, meta.parameters, *sealed, meta.past, {}};
+  if (!msg.keep) {
+    auto hash = sha256_of(*made.state, 0, made.state->size());
+    if (!hash)
+      return to_caf(hash.error());
+    made.content = *hash;
+  } else if (checkpoints_) {
+    auto saved = checkpoints_->save(*made.state, own);
+    ctx_.note(
+      watch::checkpoint{made.epoch.value(), made.state->size(), seconds_of(clock().now() - began),
+                        saved ? std::string{"ok"} : std::string{to_string(saved.error().code)}});
+    if (saved) {
+      ctx_.metrics->count_checkpoint_saved(seconds_of(clock().now() - began), unix_seconds(ctx_));
+    } else {
+      ctx_.metrics->count_checkpoint_failed();
+      ctx_.log->error("could not write a checkpoint: {}", to_string(saved.error()));
+    }
+    made.kept = saved.ok();
+  }
+  return made;
+}
+
+// -- passes beside updates ------------------------------------------------------------------------
+
+pass_worker::pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,
+                         model_listener_actor listener)
+  : pass_worker_actor::base(cfg), ctx_(std::move(ctx)), model_(std::move(model)),
+    listener_(std::move(listener)) {
+  end_on_exception(this, ctx_);
+}
+
+pass_worker::behavior_type pass_worker::make_behavior() {
+  return {[this](const run_pass&) {
+    auto began = clock().now();
+    auto step = model_->accumulate();
+    auto seconds = seconds_of(clock().now() - began);
+    ctx_.metrics->observe_step("forward_backward", seconds);
+    send(listener_, pass_done{step, seconds});
+  }};
+}
+
+// -- the worker -----------------------------------------------------------------------------------
+
+model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
+                           std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
+                           model_listener_actor listener, pass_place passes,
+                           std::optional<evaluation_plan> evaluation)
+  : model_worker_actor::base(cfg), ctx_(std::move(ctx)), make_(std::move(make)),
+    checkpoints_(std::move(checkpoints)), keeper_(std::move(keeper)),
+    listener_(std::move(listener)), place_(passes), evaluation_(std::move(evaluation)) {
+  end_on_exception(this, ctx_);
+}
+
+void model_worker::on_exit() {
+  *stop_ = true;
+  evaluates_ = nullptr;
+  keeper_ = nullptr;
+  listener_ = nullptr;
+  making_.reset();
+}
+
+model_worker::behavior_type model_worker::make_behavior() {
+  return {
+    [this](make_model) { return prepare(); },
+    [this](const run_pass& msg) { pass(msg); },
+    [this](const apply_update& msg) { apply(msg); },
+    [this](const load_image& msg) { load(msg); },
+    [this](const rename_history& msg) {
+      if (model_)
+        model_->rename(msg.past, msg.epoch);
+      last_.reset();
+    },
+    [this](const save_checkpoint& msg) { return checkpoint(msg); },
+    [this](const get_state_snapshot& msg) { return snapshot(msg); },
+  };
+}
+
+caf::result<model_ready> model_worker::prepare() {
+  auto made = make_();
+  if (!made) {
+    ctx_.log->error("cannot make the model: {}", to_string(made.error()));
+    return to_caf(made.error());
+  }
+  shared_ = std::move(*made);
+  shared_->use_vectors(ctx_.vectors);
+  model_.emplace(shared_);
+  if (place_ != pass_place::in_turn && !shared_->passes_beside_updates())
+    return to_caf(ec::bad_config,
+                  "this model has one copy of its parameters: --delay-optimizer-step needs two");
+  WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
+               "passes would change the buffers while updates do");
+  resumes_ = resumable_of(*shared_);
+  if (resumes_ != nullptr)
+    position_ = resumes_->position();
+  resume();
+  if (evaluation_)
+    evaluates_ =
+      evaluation_->own_thread
+        ? spawn<evaluation_worker, caf::linked + caf::detached>(ctx_, evaluation_->make, stop_)
+        : spawn<evaluation_worker, caf::linked>(ctx_, evaluation_->make, stop_);
+  if (model_->epoch().value() > 0) // a later start may have nothing else to do
+    evaluate_if_due();
+  return model_ready{shared_,
+                     model_->epoch(),
+                     model_->past(),
+                     compared_digest(),
+                     runs_passes(),
+                     std::exchange(kept_.pending, nullptr),
+                     kept_.pending_samples,
+                     kept_.pending_position,
+                     lost_samples_,
+                     kept_.local_samples,
+                     kept_.local_passes,
+                     kept_.uncounted_steps};
+}
+
+pass_worker_actor model_worker::runs_passes() {
+  switch (place_) {
+    case pass_place::in_turn:
+      break;
+    case pass_place::beside:
+      return spawn<pass_worker, caf::linked>(ctx_, shared_, listener_);
+    case pass_place::in_another_thread:
+      return spawn<pass_worker, caf::linked + caf::detached>(ctx_, shared_, listener_);
+  }
+  return this;
+}
+
+void model_worker::resume() {
+  if (!checkpoints_)
+    return;
+  checkpoints_->remove_drafts();
+  auto search = checkpoints_->load_newest(
+    shared_->schema(), state_header_bytes + shared_->tensors().image_bytes(), &shared_->tensors());
+  if (!search)
+    return ctx_.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
+  for (const auto& bad : search->skipped)
+    ctx_.log->warn("a checkpoint is not used: {}", to_string(bad));
+  if (!search->newest) {
+    if (!search->skipped.empty())
+      ctx_.log->warn("no checkpoint can be used: this peer begins anew, unless other peers of the "
+                     "run have a state for it");
+    return;
+  }
+  const auto& newest = *search->newest;
+  if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
+    return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
+                          to_string(loaded.error()));
+  ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
+                 newest.file.string());
+  resume_own(*search);
+}
+
+/// What only this peer had: of the checkpoint that was loaded, or nothing.
+void model_worker::resume_own(const checkpoint_store::search& found) {
+  auto anew = [this](std::string_view what, const failure& why) {
+    ctx_.log->warn("{} begins anew: {}", what, to_string(why));
+  };
+  if (found.own_trouble.code != ec::none)
+    return anew("what only this peer had", found.own_trouble);
+  const auto& own = found.own;
+  if (!own.stopped)
+    ctx_.log->info(
+      "this peer did not end by itself: what it had done since the checkpoint is lost");
+  if (!own.own.empty())
+    if (auto loaded = shared_->load_own_state(own.own); !loaded)
+      anew("the scale of the loss", loaded.error());
+  if (resumes_ != nullptr && !own.position.empty())
+    if (auto loaded = resumes_->load_position(own.position); !loaded)
+      anew("this peer's data", loaded.error());
+  if (resumes_ != nullptr)
+    position_ = resumes_->position();
+  kept_.local_samples = own.local_samples;
+  kept_.local_passes = own.local_passes;
+  kept_.uncounted_steps = own.uncounted_steps;
+  if (own.samples() == 0)
+    return;
+  waggle::status fits{waggle::done{}}; // actors have a `done` of their own
+  if (resumes_ == nullptr)
+    fits = failure{ec::malformed, "this model cannot resume it"};
+  else if (own.pending && own.pending->size() != shared_->gradient_count())
+    fits = failure{ec::malformed, "its contribution has another length than the model's"};
+  else if (own.partial.samples > 0)
+    fits = resumes_->load_gradient(own.partial);
+  if (!fits) {
+    lost_samples_ = own.samples();
+    return anew("the epoch", fits.error());
+  }
+  kept_ = own;
+  ctx_.log->info("continues with {} samples of an unfinished epoch", own.samples());
+}
+
+void model_worker::pass(const run_pass& msg) {
+  if (!model_)
+    return;
+  auto began = clock().now();
+  auto step = model_->computes().accumulate();
+  if (msg.rate && step.finite && step.why.code == ec::none)
+    model_->step_locally(*msg.rate);
+  if (msg.rate && resumes_ != nullptr)
+    position_ = resumes_->position();
+  auto seconds = seconds_of(clock().now() - began);
+  ctx_.metrics->observe_step("forward_backward", seconds);
+  send(listener_, pass_done{step, seconds});
+}
+
+digest model_worker::compared_digest() {
+  auto epoch = model_->epoch();
+  if (shared_->parameter_count() > sampled_values_max)
+    return parameter_sample(*shared_, epoch);
+  return sample_is_finite(*shared_, epoch) ? model_->parameters() // which may be known already
+                                           : not_finite_sample();
+}
+
+void model_worker::apply(const apply_update& update) {
+  if (!model_)
+    return;
+  auto began = clock().now();
+  auto mean = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
+  auto given =
+    update.snapshot ? std::span<const float>{*update.snapshot} : std::span<const float>{};
+  if (update.mean && update.averaged)
+    model_->add_change(*update.averaged, mean, given, update.after);
+  else
+    model_->step(mean, update.rate, update.after, given);
+  if (!update.position.empty())
+    position_ = update.position;
+  last_.reset();
+  evaluate_if_due();
+  auto seconds = seconds_of(clock().now() - began);
+  ctx_.metrics->observe_step("optimizer", seconds);
+  send(listener_,
+       update_applied{model_->epoch(), compared_digest(), seconds, shared_->plateau_state()});
+}
+
+/// At the end of an epoch. The weights are copied here; another thread measures them.
+void model_worker::evaluate_if_due() {
+  auto epoch = model_->epoch();
+  bool last = evaluation_ && epoch == evaluation_->last;
+  bool early = evaluated_at_ != steady_time{} && clock().now() - evaluated_at_ < evaluation_->every;
+  if (!evaluates_ || (!last && (evaluating_ || early)))
+    return;
+  evaluating_ = true;
+  auto weights = std::make_shared<const float_vector>(weights_of(*shared_));
+  auto ended = [this] {
+    evaluating_ = false;
+    evaluated_at_ = clock().now();
+  };
+  request(evaluates_, evaluation_timeout, evaluate_weights{epoch, std::move(weights)})
+    .then(
+      [this, ended](const model_evaluated& found) {
+        ended();
+        send(listener_, found);
+      },
+      [this, ended](const caf::error& why) {
+        ended();
+        if (!*stop_)
+          ctx_.log->warn("the weights were not evaluated: {}", to_string(why));
+      });
+}
+
+void model_worker::load(const load_image& msg) {
+  image_loaded outcome;
+  if (auto loaded = model_->load_from(*msg.image, {msg.branch, msg.epoch_max}); !loaded)
+    outcome.why = loaded.error();
+  else if (resumes_ != nullptr)
+    position_ = resumes_->position(); // no earlier sample will enter this state
+  last_.reset();
+  outcome.epoch = model_->epoch();
+  outcome.past = model_->past();
+  outcome.parameters = compared_digest();
+  outcome.plateau = shared_->plateau_state();
+  if (outcome.why.code == ec::none)
+    evaluate_if_due();
+  send(listener_, std::move(outcome));
+}
+
+/// Fails if there is no room for the copy.
+result<std::shared_ptr<model_copy>> model_worker::copy() {
+  auto store = ctx_.make_store();
+  if (!store)
+    return store.error();
+  auto began = clock().now();
+  auto copied = model_->copy_state(std::move(*store));
+  ctx_.metrics->observe_step("state_copy", seconds_of(clock().now() - began));
+  if (!copied)
+    return copied.error();
+  return std::make_shared<model_copy>(*std::move(copied));
+}
+
+caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg) {
+  if (!model_ || !checkpoints_)
+    return to_caf(ec::not_ready, "no checkpoints are kept");
+  auto copied = copy();
+  if (!copied) {
+    ctx_.metrics->count_checkpoint_failed();
+    return to_caf(copied.error());
+  }
+  auto& own = (*copied)->own;
+  own.stopped = msg.stops;
+  own.position = position_;
+  if (msg.stops) {
+    own.local_samples = msg.local_samples;
+    own.local_passes = msg.local_passes;
+    own.uncounted_steps = msg.uncounted_steps;
+  }
+  if (msg.stops && resumes_ != nullptr) {
+    own.position = resumes_->position();
+    own.partial = resumes_->copy_gradient();
+    own.pending = msg.pending;
+    own.pending_samples = msg.pending_samples;
+    own.pending_position = msg.pending_position;
+  }
+  auto promise = make_response_promise<state_snapshot>();
+  request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})
+    .then([promise](const state_snapshot& made) mutable { promise.deliver(made); },
+          [promise](const caf::error& why) mutable { promise.deliver(why); });
+  return promise;
+}
+
+caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wanted) {
+  if (!model_)
+    return to_caf(ec::not_ready, "there is no model yet");
+  const auto& past = model_->past();
+  // A branch that forked from the wanted one does not count: it may have forked before the wanted
+  // epoch.
+  if (!wanted.branch.is_zero() && wanted.branch != past.branch)
+    return to_caf(ec::wrong_run, "this peer's state is of another history");
+  if (model_->epoch() < wanted.epoch_min)
+    return to_caf(ec::epoch_mismatch, "this peer's state is older");
+  if (last_)
+    return *last_;
+  auto promise = make_response_promise<state_snapshot>();
+  auto epoch = model_->epoch();
+  if (making_ && making_->epoch == epoch && making_->past == past) {
+    making_->promises.push_back(promise);
+    return promise;
+  }
+  auto copied = copy();
+  if (!copied) {
+    ctx_.log->warn("cannot copy the state for others: {}", to_string(copied.error()));
+    promise.deliver(to_caf(copied.error()));
+    return promise;
+  }
+  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, past, {promise}});
+  // A snapshot of the next epoch may be requested before this one is done, so each
+  // `waiting_snapshot` holds its own requests.
+  request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, false})
+    .then(
+      [this, asked = making_](const state_snapshot& made) {
+        if (making_ == asked)
+          making_.reset();
+        if (model_->epoch() == asked->epoch && model_->past() == asked->past)
+          last_ = made;
+        for (auto& p : asked->promises)
+          p.deliver(made);
+      },
+      [this, asked = making_](const caf::error& why) {
+        if (making_ == asked)
+          making_.reset();
+        for (auto& p : asked->promises)
+          p.deliver(why);
+      });
+  return promise;
+}
+
+} // namespace waggle

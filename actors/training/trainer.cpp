@@ -1,0 +1,270 @@
+// progress, calls, results, passes, links, time ─► react()
+//   outside: choose_history ─► enter_group │ found_group
+//   member:  not in step ─► state_fetcher ─► load_image, then the missed updates
+//            target reached, or called ─► take the gradient ─► average_in_group ─► apply_update
+//            else ─► run_pass
+
+#include "actors/training/trainer.hpp"
+
+#include "actors/guard.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/training/low_rank.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto look_interval = 20ms;
+constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
+
+strategy_settings settings_of(const training_config& config) {
+  auto how = config.how;
+  how.target_batch = config.target_batch_size;
+  auto numbers = strategy_numbers(config.strategy);
+  WAGGLE_CHECK(numbers.ok(), config.strategy);
+  how.numbers = *numbers;
+  return how;
+}
+
+run_health::settings health_of(const training_config& config, const strategy& how) {
+  run_health::settings settings;
+  settings.averaging_timeout = seconds_of(config.averaging_timeout);
+  settings.group_size_max = config.group_size_max;
+  settings.searches_groups = config.many_groups;
+  if (how.lanes.front().due.counts == lane_clock::unit::swarm_samples)
+    settings.target_batch = config.target_batch_size;
+  settings.epochs_per_round = how.schedule.epochs_per_round;
+  return settings;
+}
+
+} // namespace
+
+trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
+                 worker_factory worker, trainer_peers peers)
+  : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)), how_(settings_of(config_)),
+    row_(*find_strategy(config_.strategy)), strategy_(row_.make(how_)),
+    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
+    claims_(config_.target_batch_size), health_(health_of(config_, strategy_)),
+    at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
+    merges_(config_.epoch_difference_max), ledger_(strategy_), barrier_(config_.averaging_timeout) {
+  WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
+  end_on_exception(this, ctx_);
+}
+
+void trainer::on_exit() {
+  if (worker_)
+    send_exit(worker_, caf::exit_reason::user_shutdown);
+  stop_fetching();
+  worker_ = nullptr;
+  passes_ = nullptr;
+  peers_ = {};
+  stops_.clear();
+  awaited_states_.clear();
+}
+
+trainer::behavior_type trainer::make_behavior() {
+  started_at_ = reported_to_exporter_ = checkpointed_ = now();
+  count_time();
+  return {
+    [this](start_training) { start(); },
+    [this](stop_training) { return stop(); },
+    [this](get_training_status) -> training_status { return current_status(); },
+    [this](const get_state_snapshot& msg) { return snapshot(msg); },
+    [this](const swarm_progress& msg) {
+      view_ = msg;
+      observe_claims();
+      observe_epochs();
+      react();
+    },
+    [this](const group_view& msg) {
+      on_group(msg);
+      react();
+    },
+    [this](const round_called& msg) {
+      called_ = called_ || (place_ == place::member && msg.epoch == at_.epoch());
+      react();
+    },
+    [this](const dht_status& msg) {
+      dht_ = msg;
+      react();
+    },
+    [this](const peer_connected& msg) {
+      connected_.insert(msg.peer.id);
+      avoided_.erase(msg.peer.id);
+      react();
+    },
+    [this](const peer_disconnected& msg) {
+      connected_.erase(msg.peer);
+      react();
+    },
+    [this](const check_swarm& msg) {
+      if (msg.again)
+        delayed_send(this, look_interval, msg);
+      else
+        pass_planned_ = false;
+      react();
+    },
+    [this](const pass_done& msg) { on_pass(msg); },
+    [this](const update_applied& msg) {
+      if (!under_way_.empty()) {
+        if (buffers_ && under_way_.front() > 0)
+          ++merged_;
+        bytes_under_way_ -= under_way_.front();
+        under_way_.pop_front();
+      }
+      if (buffers_ && model_->accumulated_samples() == 0)
+        pending_.forget(merged_); // the next pass finds them in the buffers
+      note_plateau(msg.plateau, msg.epoch);
+      model_epoch_ = msg.epoch;
+      model_parameters_ = msg.parameters;
+      if (under_way_.empty())
+        report_own_progress();
+      react();
+    },
+    [this](const image_loaded& msg) { on_loaded(msg); },
+    [this](const model_evaluated& msg) {
+      status_.eval_epoch = msg.epoch;
+      status_.eval_loss = msg.found.loss;
+      status_.eval_accuracy = msg.found.accuracy;
+      publish(true);
+    },
+  };
+}
+
+// -- lifecycle ------------------------------------------------------------------------------------
+
+void trainer::start() {
+  if (std::exchange(started_, true))
+    return;
+  worker_ = make_worker_(caf::actor_cast<model_listener_actor>(this));
+  link_to(worker_);
+  request(worker_, model_timeout, make_model{})
+    .then([this](const model_ready& ready) { on_model(ready); },
+          [this](const caf::error& why) { quit(why); });
+}
+
+void trainer::on_model(const model_ready& ready) {
+  model_ = ready.model;
+  passes_ = ready.passes;
+  model_epoch_ = ready.epoch;
+  model_parameters_ = ready.parameters;
+  at_.begin(ready.past, ready.epoch);
+  merges_.merged(ready.epoch);
+  outside_since_ = epoch_began_ = now();
+  auto averaged = averaged_tensors::of(model_->tensors(), averages());
+  auto* local = dynamic_cast<local_learner*>(model_.get());
+  bool copies = local != nullptr && local->copies_during_passes();
+  bool steps = dynamic_cast<stepping_learner*>(model_.get()) != nullptr;
+  if (averaged && ((averages_parameters() && !copies) || (steps_locally() && !steps)))
+    averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
+                                         + config_.strategy + " does"};
+  if (!averaged) {
+    ctx_.log->error("training cannot begin: {}", to_string(averaged.error()));
+    return quit(to_caf(averaged.error()));
+  }
+  averaged_ = *averaged;
+  if (!averages_parameters() && model_->tensors().buffer_count() > 0)
+    buffers_ = averaged_tensors::buffers_of(model_->tensors());
+  if (!config_.notice.empty())
+    ctx_.log->warn("{}", config_.notice);
+  take_over(ready);
+  begin_counting();
+  std::shared_ptr<two_round_coding> coding;
+  if (const auto& how = averages().coding; how.rank > 0) {
+    coding = low_rank::make(model_->tensors(), how, ctx_.run_id);
+    if (!coding)
+      ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
+  }
+  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding});
+  report_own_progress();
+  delayed_send(this, look_interval, check_swarm{true});
+  react();
+}
+
+/// Decides, on everything that is known now, what can be begun, and begins it.
+void trainer::react() {
+  if (!model_ || stopping_)
+    return count_time();
+  switch (place_) {
+    case place::outside:
+      look_for_group();
+      break;
+    case place::entering:
+      break;
+    case place::member: {
+      auto choice = choose();
+      note_doubts(choice);
+      if (choice.what == course::enter) {
+        yield_to(choice);
+        break;
+      }
+      if (left_behind()) {
+        leave("the other members have gone on without us");
+        break;
+      }
+      if (has_other_mode()) {
+        leave_to_change_mode();
+        break;
+      }
+      if (differs_from_most()) {
+        distrust_own_state("our parameters differ from those of most peers");
+        break;
+      }
+      if (is_outdated())
+        replace_outdated_state();
+      fetch_if_needed();
+      give_awaited();
+      carry_out();
+      break;
+    }
+  }
+  show_phase();
+  count_time();
+  publish(false);
+}
+
+bool trainer::done() const {
+  return config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs;
+}
+
+// -- samples --------------------------------------------------------------------------------------
+
+/// Counts in the metrics what the ledger has settled.
+void trainer::count(const flight_ledger::settlement& samples, std::string_view why_dropped) {
+  since_fork_ += samples.used;
+  if (samples.used > 0)
+    ctx_.metrics->count_samples("used", static_cast<double>(samples.used));
+  if (samples.dropped == 0)
+    return;
+  ctx_.metrics->count_samples("dropped", static_cast<double>(samples.dropped));
+  ctx_.metrics->count_discarded(why_dropped, static_cast<double>(samples.dropped));
+}
+
+void trainer::drop_accumulated(std::string_view reason) {
+  if (!averages_parameters()) // otherwise the worker is about to step with it
+    ledger_.add(model_->drop_gradient());
+  count({0, ledger_.drop_accumulated()}, reason);
+}
+
+/// Drops our contribution to a round that ended without us.
+void trainer::drop_contribution(std::string_view reason) {
+  ended_.reset();
+  ++rounds_;
+  if (!std::exchange(given_, std::nullopt))
+    return;
+  if (!ledger_.lanes()[only_lane].under_way->outcome) // otherwise its mean is not used
+    ledger_.end(only_lane, verdict::left_out);
+  settle(false, reason);
+}
+
+/// The samples of our contribution, whose round is over. Progress that is in no update stays in the
+/// model, and counts toward the next one.
+void trainer::settle(bool counted, std::string_view why_dropped) {
+  if (counted || ledger_.in_flight(only_lane) == 0 || model_->take_back() == 0)
+    return count(ledger_.settle(only_lane, counted), why_dropped);
+  ledger_.recall(only_lane);
+  if (why_dropped == "not_finite" || why_dropped == "stopped")
+    drop_accumulated(why_dropped);
+}
+
+} // namespace waggle

@@ -1,0 +1,450 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "actors/state/state_fetcher.hpp"
+#include "runtime/core/time_outs.hpp"
+#include "runtime/progress/evidence.hpp"
+#include "runtime/progress/history_choice.hpp"
+#include "runtime/progress/sample_claims.hpp"
+#include "runtime/state/donor_choice.hpp"
+#include "runtime/training/averaged_tensors.hpp"
+#include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/flight_ledger.hpp"
+#include "runtime/training/local_learner.hpp"
+#include "runtime/training/loss_record.hpp"
+#include "runtime/training/merge_age.hpp"
+#include "runtime/training/pass_barrier.hpp"
+#include "runtime/training/pass_policy.hpp"
+#include "runtime/training/pending_changes.hpp"
+#include "runtime/training/plan.hpp"
+#include "runtime/training/run_health.hpp"
+#include "runtime/training/run_position.hpp"
+#include "runtime/training/schedule.hpp"
+#include "runtime/training/time_account.hpp"
+
+namespace waggle {
+
+struct training_config {
+  std::uint64_t target_batch_size = 256;  // samples of all peers from one round to the next
+  std::uint64_t max_epochs = 0;           // rounds; 0: until stopped
+  std::uint32_t group_size_max = 64;      // contributors of a round
+  std::string strategy = "collaborative"; // in strategy_table
+  strategy_settings how;                  // without target_batch
+  /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
+  /// the group trains on without a download.
+  std::uint64_t epoch_difference_max = 1;
+  /// How far such a peer's model moves towards the mean of a round: x += alpha (mean − snapshot).
+  /// More than 0, at most 1. Its own choice.
+  double averaging_alpha = 1;
+  /// The averager is a moshpit_averager: the group is the whole run, and each round averages with
+  /// some of its peers. Only for strategies whose peers are approximately equal.
+  bool many_groups = false;
+  lr_schedule schedule;
+  /// What the operator should know about these settings, for the log and the status; empty:
+  /// nothing.
+  std::string notice{};
+  /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
+  /// none.
+  milliseconds step_interval{0};
+  /// How long to look for the run before beginning one, if there are addresses to dial. 0: not at
+  /// all.
+  milliseconds join_timeout{0};
+  /// While it looks for the run, this peer has reached other peers, none of which trains: how long
+  /// it waits for one of them to train.
+  milliseconds settle_time{500};
+  /// How long a peer that lost most of its group tries to reach it before it goes on alone.
+  milliseconds split_grace{1'500};
+  /// Without most of its group: go on provisionally (true), or wait.
+  bool continue_on_split = true;
+  /// Whether to begin a run if no peer was reached and this peer holds no state of the run.
+  bool may_start_alone = true;
+  /// No pass begins before the group has so many members for the first time, or so much time has
+  /// passed in a group (0: without limit).
+  std::size_t min_peers = 1;
+  milliseconds wait_for_peers{0};
+  milliseconds averaging_timeout{60'000}; // of one round; then our own gradient is used
+  milliseconds sync_timeout{600'000};
+  fetch_config fetch;
+  std::optional<checkpoint_store> checkpoints;
+  std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
+  /// The least time between two checkpoints: with short epochs, writing each one would cost more
+  /// than it saves. A peer that was killed downloads what it missed from the others anyway.
+  milliseconds checkpoint_interval{0};
+  /// Passes go on while an update is applied (hivemind's `delay_optimizer_step`): their gradients
+  /// may be one update late.
+  bool delay_optimizer_step = false;
+  /// Reduces for the others and applies their updates, but runs no passes.
+  bool auxiliary = false;
+  /// Limit, in bytes, of the updates kept while the state that they belong to is downloaded, and
+  /// separately of those kept while a long pass runs.
+  std::uint64_t missed_bytes_max = 1ULL << 30U;
+};
+
+/// The actors that the trainer works with.
+struct trainer_peers {
+  group_averager_actor averager;
+  progress_tracker_actor tracker;
+  switchboard_actor switchboard;
+  metrics_exporter_actor exporter;
+};
+
+using worker_factory = std::function<model_worker_actor(model_listener_actor)>; // makes one
+
+struct check_swarm {  // to itself: check what can be begun
+  bool again = false; // periodically
+};
+
+using trainer_base =
+  trainer_actor::extend<caf::reacts_to<check_swarm>>::extend_with<model_listener_actor>::base;
+
+/// Takes one peer through the epochs of a run. It receives every change as a message (progress of
+/// other peers, calls for a round, results, passes, links) and after each one decides again what
+/// can be begun, so it never waits for an event that can no longer happen.
+///
+/// | place    | transitions                                                                       |
+/// |----------|-----------------------------------------------------------------------------------|
+/// | outside  | a group trains the run's history → entering; none, we have the most work → member |
+/// | entering | admitted → member; refused or lost → outside                                      |
+/// | member   | round failed or decided without us → outside; another history → outside           |
+///
+/// A member whose model is not at its group's epoch (it has just entered) takes part in rounds
+/// without samples, and keeps their results until it has downloaded the state that they belong to.
+///
+/// The strategy has one lane (runtime/training/strategy.hpp). If its rounds block, a round's result
+/// is merged when it arrives. If training continues meanwhile, the group's epoch ends with the
+/// round, but the model's with the merge: until then the result is `unmerged_`, and whatever needs
+/// the model at the group's epoch (a donation, leaving, stopping) merges it first.
+class trainer final : public trainer_base {
+public:
+  trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,
+          trainer_peers peers);
+
+  const char* name() const override { return "trainer"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  static constexpr std::size_t only_lane = 0;
+
+  enum class place : std::uint8_t { outside, entering, member };
+
+  /// Our contribution to the round of an epoch; kept for a retry if the round fails.
+  struct contribution {
+    epoch_id epoch;
+    std::shared_ptr<const float_vector> own;
+    std::uint64_t samples = 0;
+    double weight = 0;
+    bool from_state = false;   // we were in step: `own` is of our own model
+    bool in_round = false;     // false: its round failed, and we are still at its epoch
+    bool searches = false;     // for the members of its round; `own` is copied once they are found
+    bool resumed = false;      // the process before this one had begun the round
+    std::uint64_t steps = 0;   // of uncounted_steps_
+    std::uint64_t stepped = 0; // samples of its epoch's local steps
+    std::uint64_t passes = 0;  // the same, passes
+    std::string position{};    // missed_update::position
+  };
+  /// The result of a round that has ended the group's epoch, and not yet the model's.
+  struct result_of_round {
+    run_position::outcome follows;
+    bool counted = false; // the mean contains our samples
+    std::string why_dropped;
+    /// What the mean was computed from, if that is our own contribution and nothing else.
+    std::optional<contribution> own{};
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] const lane& averages() const { return strategy_.lanes[only_lane]; }
+  [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
+  /// Otherwise samples are in flight until an update has them.
+  [[nodiscard]] bool averages_parameters() const {
+    return averages().what == lane_content::parameters;
+  }
+  /// Whether what this peer has learned moves to the state that replaces its own.
+  [[nodiscard]] bool keeps_progress() const { return averages().what == lane_content::progress; }
+  [[nodiscard]] bool exact() const { // all peers of an epoch hold the same parameters, or anchor
+    return strategy_.consistency != consistency_rule::approximate;
+  }
+  [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
+  [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
+  /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
+  [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
+  [[nodiscard]] bool waits_for_members() const { // an epoch has one pass of each
+    return averages().due.counts == lane_clock::unit::each_member;
+  }
+  /// Whether the next pass, and the next round, need the update that is under way.
+  [[nodiscard]] bool merges_in_turn() const {
+    return averages().merge.how == lane_merge::rule::blend && !under_way_.empty();
+  }
+  [[nodiscard]] bool is_blocked() const { // a round runs that passes wait for
+    return round_runs() && averages().overlap.blocks() && !searches();
+  }
+  [[nodiscard]] epoch_id epoch_of_pass() const; // that the next pass counts toward
+  epoch_id schedule_epoch();
+  double rate_of_pass();
+
+  // -- status and reports (trainer_status.cpp)
+  const training_status& current_status();
+  void publish(bool at_once);
+  void enter_phase(trainer_phase phase);
+  void show_phase();
+  [[nodiscard]] activity present_activity() const;
+  void count_time();
+  void log_progress();
+  void note_plateau(const std::optional<plateau_report>& now, epoch_id epoch);
+  void note_health(const round_report& report);
+  void report_own_progress();
+  void wait_for(std::string what);
+
+  // -- lifecycle
+  void start();
+  void on_model(const model_ready& ready);
+  void take_over(const model_ready& ready);
+  caf::result<training_status> stop();
+  void begin_stop();
+  void end_because(const failure& why);
+  void keep_unfinished();
+  void save_and_answer();
+  void react();
+
+  // -- the group (trainer_group.cpp)
+  void look_for_group();
+  void found();
+  void enter(const history_choice& choice);
+  void on_entered(const history_choice& choice, const group_view& group);
+  void move_to(const history_choice& choice, epoch_id epoch);
+  [[nodiscard]] std::string where_it_is_kept(const digest& branch) const;
+  void on_group(const group_view& seen);
+  void follow_run();
+  void go_to(epoch_id epoch);
+  [[nodiscard]] bool is_outdated();
+  void replace_outdated_state();
+  [[nodiscard]] bool is_stale() const;
+  void leave(const std::string& why);
+  void yield_to(const history_choice& choice);
+  [[nodiscard]] history_choice choose() const;
+  [[nodiscard]] bool is_live(const peer_id& peer) const;
+  [[nodiscard]] bool left_behind();
+  [[nodiscard]] bool has_other_mode() const;
+  void leave_to_change_mode();
+  [[nodiscard]] bool most_are_back() const;
+  void remember_group(const round_report& report);
+  [[nodiscard]] bool may_found();
+
+  // -- what is believed (trainer_trust.cpp)
+  void note_doubts(const history_choice& choice);
+  void show_doubts();
+  /// A peer claims what is not so, and is not relied on for a while.
+  void disbelieve(const std::string& what);
+  void show_disbelief(const std::string& what);
+  [[nodiscard]] bool epoch_counts(const swarm_progress::peer& peer) const;
+  void observe_epochs();
+  [[nodiscard]] std::optional<std::string> misled(const history_choice& choice,
+                                                  const group_view& group) const;
+  void leave_misleading(const group_view& group, const std::string& why);
+  void observe_claims();
+  void check_deliveries(const round_report& report, const contribution& given);
+  [[nodiscard]] bool claims_are_due() const;
+  [[nodiscard]] std::vector<peer_record> donors() const;
+  [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
+  caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
+  void give_awaited();
+
+  // -- the state (trainer_state.cpp)
+  void fetch_if_needed();
+  void on_fetched(const fetched_state& fetched);
+  void on_no_state(const failure& why);
+  void refuse_suspects();
+  void on_loaded(const image_loaded& outcome);
+  void carry(const run_position::outcome& what);
+  void cannot_keep_up();
+  void stop_fetching();
+  [[nodiscard]] bool differs_from_most();
+  [[nodiscard]] bool has_a_vote(const swarm_progress::peer& peer) const;
+  void distrust_own_state(const std::string& why);
+  [[nodiscard]] bool too_much_under_way() const;
+  caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
+
+  // -- epochs
+  bool enough_peers();
+  [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const;
+  [[nodiscard]] std::uint64_t samples_of_others() const;
+  [[nodiscard]] std::uint64_t own_samples() const;
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] situation present();
+  std::size_t members_missing();
+  [[nodiscard]] pass_decision next_pass() const;
+  [[nodiscard]] pass_decision pass_during_round() const;
+  [[nodiscard]] std::uint64_t swarm_time() const;
+  void begin_counting();
+  void follow_schedule();
+  void carry_out();
+  void begin_round(bool call);
+  [[nodiscard]] bool copy_parameters(contribution& given);
+  void find_members_of_round(bool call);
+  [[nodiscard]] std::shared_ptr<const float_vector>
+  with_pending_buffers(const learner::mean_gradient& mean);
+  [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
+  void send_round(bool call);
+  void on_round(const group_round& round);
+  void on_no_answer(std::uint64_t number, const caf::error& why);
+  void on_round_failed(const round_report& report);
+  void count_round(const round_report& report);
+  [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;
+  void end_epoch(const group_round& round);
+  void merge();
+  [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
+                                        std::string& why_dropped);
+  [[nodiscard]] std::int64_t steps_in(const round_report& report) const;
+  [[nodiscard]] std::size_t peers_that_step() const;
+  void apply(const run_position::step& step);
+  void checkpoint_if_due();
+  void maybe_pass();
+  void on_pass(const pass_done& pass);
+  void count(const flight_ledger::settlement& samples, std::string_view why_dropped);
+  void drop_accumulated(std::string_view reason);
+  void drop_contribution(std::string_view reason);
+  void settle(bool counted, std::string_view why_dropped);
+
+  const node_context ctx_;
+  const training_config config_;
+  const strategy_settings how_;
+  const strategy_row& row_;
+  strategy strategy_; // of the next round, and of the one in flight
+  const worker_factory make_worker_;
+  trainer_peers peers_;
+
+  model_worker_actor worker_;
+  pass_worker_actor passes_;       // the worker itself, unless passes run beside updates
+  std::shared_ptr<learner> model_; // its thread-safe half
+  random_source random_;
+  loss_record losses_;
+  swarm_progress view_;
+  std::set<peer_id> connected_;
+  std::set<peer_id> avoided_; // entering through them failed since we were last in a group
+  /// Peers that claimed to be in a group and, asked to admit us, were not ready: until when their
+  /// claims do not count. Otherwise one such peer and we would outweigh two that train together.
+  std::map<peer_id, steady_time> disbelieved_;
+  evidence known_;
+  sample_claims claims_;
+  time_outs misleading_; // peers that admitted us into a group which is not the run's
+  std::optional<history_choice::doubt> doubted_;
+  std::string doubt_notice_; // empty: what others claim agrees with what we know
+  steady_time doubt_logged_;
+  std::string disbelief_;      // the last claim that was not believed
+  steady_time disbelief_at_;   // when that was
+  std::size_t far_claims_ = 0; // peers that claim an epoch which no member has reached
+  epoch_id epoch_of_run_;      // that peers have reached whose claims count
+  /// Requests for a state of an epoch that our group is about to reach.
+  struct awaited_state {
+    get_state_snapshot wanted;
+    steady_time until;
+    caf::typed_response_promise<state_snapshot> promise;
+  };
+  std::vector<awaited_state> awaited_states_;
+  std::optional<dht_status> dht_; // none: it has not begun to join
+  training_status status_;        // the fields that have no other source; see current_status
+  run_health health_;
+  std::uint64_t fallbacks_noted_ = 0; // status_.local_fallbacks when an epoch ended last
+  std::uint64_t pass_samples_ = 0;    // of the last pass
+  double download_seconds_ = 0;       // of the last download of the state; 0: none
+  std::string download_notice_;       // empty: this peer keeps up
+  donor_choice donors_;
+
+  bool started_ = false;
+  bool stopping_ = false;
+  bool keeping_ = false; // the last checkpoint will have the samples of the unfinished epoch
+  std::vector<caf::typed_response_promise<training_status>> stops_; // wait for that checkpoint
+  failure failed_; // why this peer cannot train any more; ec::none: it can
+
+  place place_ = place::outside;
+  bool entered_as_client_ = false; // the present group, or the one that is being entered
+  group_view group_;
+  run_position at_;
+  merge_age merges_;
+  flight_ledger ledger_;
+  std::shared_ptr<const averaged_tensors> averaged_;
+  std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
+  std::optional<contribution> given_;
+  std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
+  std::optional<result_of_round> unmerged_;
+  std::uint64_t stepped_ = 0;      // samples of local steps since the last boundary
+  std::uint64_t passes_ended_ = 0; // since the last boundary
+  /// Steps in our parameters that no round has counted, with lane::counts_steps.
+  std::uint64_t uncounted_steps_ = 0;
+  epoch_id schedule_epoch_;           // of the last local step
+  std::uint64_t resumed_samples_ = 0; // the first value of stepped_ in the epoch that resumes
+  std::uint64_t resumed_passes_ = 0;  // the same of passes_ended_
+  std::uint64_t boundary_time_ = 0;   // swarm_time() then
+  steady_time counting_since_;        // the last boundary
+  pass_barrier barrier_;
+  std::uint64_t rounds_ = 0;          // number of the last one begun
+  bool lost_group_ = false;           // the last round failed, and we were not excluded from it
+  std::vector<peer_id> lost_members_; // of that group
+  former_group former_;               // the last one that fell apart, or whom we go by since
+  steady_time former_since_;
+  steady_time behind_since_; // since when most members are ahead of us; zero: they are not
+  bool called_ = false;      // another member has begun the next round
+  steady_time outside_since_, enter_after_;
+  peer_id awaited_; // the peer that should found the group
+  steady_time awaited_since_;
+  std::set<peer_id> passed_over_;                  // peers that were awaited and did not
+  bool enough_peers_ = false;                      // there have been min_peers
+  bool provisional_ = false;                       // we went on without most of our former group
+  state_fetcher_actor fetcher_;                    // of the current download
+  std::uint64_t fetches_ = 0;                      // number of the last one begun
+  std::shared_ptr<std::vector<peer_id>> suspects_; // of the current download
+  bool loading_ = false;                           // the worker replaces its model
+  std::shared_ptr<download_meter> meter_;
+  milliseconds slow_pause_{0}; // after a download that was slower than the run
+  steady_time loaded_at_;
+  steady_time fetch_began_, fetch_after_;
+  digest model_parameters_;      // zero: not known
+  epoch_id model_epoch_;         // of the model itself
+  std::uint64_t since_fork_ = 0; // our samples used on this history since line_began_
+  epoch_id line_began_;
+
+  peer_id last_donor_;
+  std::uint64_t fetched_bytes_ = 0;
+  bool passing_ = false;
+  bool pass_outdated_ = false; // it reads parameters that have been replaced since it began
+  bool pass_planned_ = false;  // a check_swarm is scheduled for the next pass
+  steady_time passed_;
+  std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
+  std::uint64_t bytes_under_way_ = 0;
+  pending_changes pending_;  // those among them that change averaged tensors or buffers
+  std::uint64_t merged_ = 0; // changes of buffers that the worker has made
+  double pass_seconds_ = 0;  // smoothed
+  double own_rate_ = 0;      // samples per second, waits between passes included
+  steady_time epoch_began_;
+  double epoch_seconds_ = 0; // smoothed
+
+  std::uint32_t differing_ = 0;      // peers at our epoch with other parameters, when last compared
+  std::optional<epoch_id> compared_; // of the last comparison
+  std::optional<epoch_id> differed_; // of the last one in which others had other parameters
+  bool fetch_resumed_ = false;       // the last download had parts from several donors
+  bool checkpointing_ = false;
+  steady_time started_at_;
+  time_account time_;
+  steady_time reported_to_exporter_, reported_to_tracker_;
+  std::uint64_t own_samples_reported_ = 0;
+  steady_time logged_;
+  wait_log waits_;
+  steady_time checkpointed_;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(check_swarm)

@@ -1,0 +1,410 @@
+// One epoch: the round that averages what the passes gave (trainer_passes.cpp), the update that
+// ends it.
+
+#include <algorithm>
+#include <cmath>
+
+#include "actors/training/trainer.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+#include "runtime/training/smooth.hpp"
+
+namespace waggle {
+
+namespace {
+
+double distance(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    sum += d * d;
+  }
+  return std::sqrt(sum);
+}
+
+double norm_of(std::span<const float> values) {
+  double sum = 0;
+  for (float v : values)
+    sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+/// training_config::averaging_alpha: the target of a change from `snapshot` to `mean`.
+std::shared_ptr<const float_vector> on_the_way(const float_vector& snapshot,
+                                               const float_vector& mean, double alpha,
+                                               vector_pool& vectors) {
+  auto out = vectors.take(mean.size());
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    (*out)[i] = moved_towards(snapshot[i], mean[i], alpha);
+  return out;
+}
+
+} // namespace
+
+/// Whether the samples that this peer reports count toward our group's epoch.
+bool trainer::counts_here(const swarm_progress::peer& peer) const {
+  const auto& in = group_.members;
+  return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
+         && peer.claim.past.branch == at_.past().branch && peer.claim.group_size > 0
+         && !peer.claim.reduces_only && std::find(in.begin(), in.end(), peer.who.id) != in.end();
+}
+
+/// The samples that the other members have reported for this epoch.
+std::uint64_t trainer::samples_of_others() const {
+  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  constexpr auto most = std::uint64_t{1} << 40U; // the sum of 64 members does not overflow
+  std::uint64_t sum = 0;
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer))
+      sum += by_samples ? claims_.counted(peer.who.id, peer.samples, now())
+                        : std::min(peer.samples, most);
+  return sum;
+}
+
+/// The other members that train and have not reported a pass of this epoch, as far as it waits for
+/// them.
+std::size_t trainer::members_missing() {
+  std::vector<peer_id> without;
+  bool alone = true;
+  for (const auto& peer : view_.peers) {
+    const auto& in = group_.members;
+    bool trains = peer.who.id != ctx_.record.id && !peer.claim.auxiliary && !peer.claim.reduces_only
+                  && std::find(in.begin(), in.end(), peer.who.id) != in.end();
+    alone = alone && !trains;
+    if (trains && !(counts_here(peer) && peer.samples > 0))
+      without.push_back(peer.who.id);
+  }
+  return alone ? 0 : barrier_.missing(without, now());
+}
+
+/// Milliseconds of the clock that all peers share.
+std::uint64_t trainer::swarm_time() const {
+  return static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now())) / 1'000'000;
+}
+
+/// From here on, samples and steps count toward the next boundary.
+void trainer::begin_counting() {
+  stepped_ = 0;
+  passes_ended_ = 0;
+  boundary_time_ = swarm_time();
+  // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
+  if (auto grid = averages().due.grid; grid != 0)
+    boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
+  counting_since_ = now();
+  barrier_.begin(now());
+  claims_.begin_epoch(now());
+}
+
+/// The input of the pure functions that decide (runtime/training/plan.hpp).
+situation trainer::present() {
+  situation now;
+  now.own_steps = status_.steps;
+  now.own_samples = at_.in_step() ? own_samples() : 0;
+  // While a round runs, the others have not reported anything toward the next boundary.
+  now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
+  now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
+  now.members_missing =
+    waits_for_members() && at_.in_step() && !round_runs() ? members_missing() : 0;
+  now.boundary_time = boundary_time_;
+  now.time = swarm_time();
+  now.round_called = called_ || serves_groups();
+  // In many groups, a peer that is still downloading a state would only take another one's place.
+  now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
+  now.members = static_cast<std::uint32_t>(group_.members.size());
+  now.pass_running = passing_;
+  now.searching = searches();
+  now.gradient_in_use =
+    at_.in_step() && ((passing_ && model_->waits_for_pass()) || merges_in_turn());
+  now.epochs_done = epoch_of_pass().value();
+  now.max_epochs = config_.max_epochs;
+  now.lanes = ledger_.lanes();
+  return now;
+}
+
+/// The strategy of the next round, which may follow from the rounds before it.
+void trainer::follow_schedule() {
+  if (row_.on_boundary == nullptr || !at_.in_step())
+    return;
+  auto state = model_->strategy_state();
+  bool in_flight = ledger_.lanes()[only_lane].under_way.has_value();
+  strategy_ = row_.on_boundary(std::move(strategy_), how_, {state, in_flight});
+}
+
+void trainer::carry_out() {
+  if (place_ != place::member) // what was decided before has left the group
+    return;
+  if (given_ && !given_->in_round)
+    return send_round(true); // its round failed, and we are in a group at its epoch again
+  follow_schedule();
+  for (const auto& act : on_offer(strategy_, present()))
+    switch (act.what) {
+      case action::kind::merge:
+      case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
+        if (!ended_) {            // the group's epoch has ended with the round
+          merge();
+          if (place_ != place::member || merges_in_turn()) // the rest is for what it leads to
+            return;
+          break;
+        }
+        end_epoch(*std::exchange(ended_, std::nullopt));
+        return carry_out(); // the rest of the plan was for the epoch that has ended
+      case action::kind::begin:
+        if (is_outdated()) // react may have seen nothing but running rounds
+          return replace_outdated_state();
+        if (has_other_mode())
+          return leave_to_change_mode();
+        begin_round(!called_ && !serves_groups());
+        if (place_ != place::member)
+          return;
+        if (searches()) // passes go on meanwhile
+          return carry_out();
+        break;
+      case action::kind::hold:
+        maybe_pass();
+        break;
+      case action::kind::inner_step: // the worker steps with the pass
+      case action::kind::end_epoch:
+      case action::kind::await:
+      case action::kind::finish:
+        break;
+    }
+}
+
+/// Whether the group has us with a mode that is outdated: others do not reach us any more, or
+/// again. One that is alone need not leave, and of many groups the next one has the new mode.
+bool trainer::has_other_mode() const {
+  return !config_.many_groups && entered_as_client_ != ctx_.is_client() && !round_runs()
+         && group_.members.size() > 1;
+}
+
+void trainer::leave_to_change_mode() {
+  leave(ctx_.is_client() ? "others do not reach this peer: it enters again as a client"
+                         : "others reach this peer again: it enters as a node");
+  report_own_progress();
+}
+
+void trainer::on_round(const group_round& round) {
+  const auto& report = round.report;
+  round_ended event{report};
+  event.report.values.reset();
+  send(peers_.exporter, std::move(event));
+  bool failed = report.outcome == round_outcome::failed;
+  if (failed && !(config_.many_groups && round.group.member)) {
+    on_round_failed(report);
+  } else {
+    count_round(report);
+    round_facts facts;
+    facts.contributors = failed ? 0 : static_cast<std::uint32_t>(report.contributors.size());
+    facts.own_samples = given_->samples;
+    ledger_.end(only_lane, waggle::on_round(averages(), facts));
+    if (averages().overlap.blocks())
+      ended_ = round;
+    else
+      end_epoch(round);
+    carry_out();
+  }
+  react();
+}
+
+/// Those that contributed. A client reaches the others only through peers that reduce for it, so
+/// these count, too.
+std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
+  auto done = report.contributors;
+  if (ctx_.is_client())
+    for (const auto& peer : report.participants)
+      if (connected_.contains(peer) && std::find(done.begin(), done.end(), peer) == done.end())
+        done.push_back(peer);
+  return done;
+}
+
+/// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
+void trainer::count_round(const round_report& report) {
+  if (report.outcome == round_outcome::failed && serves_groups()) { // no group needed it
+    status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
+    return;
+  }
+  if (report.outcome == round_outcome::failed) {
+    ++status_.rounds_failed;
+    status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
+    ctx_.log->info("epoch {} ends without an average: {}", at_.epoch().value(),
+                   to_string(report.why));
+    return;
+  }
+  known_.on_round(evidence_in(report));
+  ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
+  status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
+  if (status_.first_round_seconds == 0) {
+    status_.first_round_seconds = seconds_of(now() - started_at_);
+    ctx_.metrics->set_first_round(status_.first_round_seconds);
+  }
+}
+
+void trainer::on_round_failed(const round_report& report) {
+  ++status_.rounds_failed;
+  status_.last_outcome = "failed: " + std::string{to_string(report.why.code)};
+  ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));
+  round_facts facts;
+  facts.excluded = report.why.code == ec::excluded;
+  facts.others_remain = facts.time_left = true; // in the next group that this peer is in
+  facts.own_samples = given_->samples;
+  if (waggle::on_round(averages(), facts) != verdict::retry || !at_.in_step())
+    drop_contribution("left_out");
+  // A peer that was excluded knows that the others go on as a group.
+  lost_group_ = !facts.excluded;
+  lost_members_ = group_.members;
+  if (!facts.excluded)
+    remember_group(report);
+  leave({});
+  report_own_progress();
+}
+
+void trainer::end_epoch(const group_round& round) {
+  const auto& report = round.report;
+  auto given = *std::exchange(given_, std::nullopt);
+  if (!round.keeps_majority)
+    remember_group(report);
+  group_ = round.group;
+  const auto& in = report.contributors;
+  result_of_round ended;
+  auto update = update_of(round, given, ended.why_dropped);
+  ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
+  if (!round.keeps_majority) {
+    provisional_ = true;
+    ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
+                   short_name(update.branch));
+  }
+  called_ = false;
+  check_deliveries(report, given);
+  if (!serves_groups()) // its last round says nothing of those that it was not in
+    note_health(report);
+  losses_.end_epoch();
+  smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
+  epoch_began_ = now();
+  bool later = at_.in_step() && !averages().overlap.blocks();
+  bool merges = update.mean && in.size() > 1;
+  ended.follows = at_.end_epoch(std::move(update));
+  if (averages().overlap.blocks())
+    barrier_.begin(now()); // the passes begin with the update, and not with its round
+  if (merges)
+    merges_.merged(at_.epoch());
+  unmerged_ = std::move(ended);
+  if (!later)
+    merge();
+  else if (in.size() == 1 && in.front() == ctx_.record.id)
+    unmerged_->own = std::move(given);
+  give_awaited();
+  if (place_ == place::member && !group_.member)
+    leave("the group has ended, or its last round was decided without us");
+  else if (place_ == place::member && config_.many_groups && group_.epoch > at_.epoch())
+    follow_run();
+  report_own_progress();
+  log_progress();
+}
+
+/// Merges the result of the last round into the model, if that has not happened yet.
+void trainer::merge() {
+  auto ended = std::exchange(unmerged_, std::nullopt);
+  if (!ended)
+    return;
+  settle(ended->counted, ended->why_dropped);
+  carry(ended->follows);
+}
+
+/// The update with which a round ends its epoch. Also updates status and metrics.
+/// @param why_dropped if the mean does not count our samples.
+missed_update trainer::update_of(const group_round& round, const contribution& given,
+                                 std::string& why_dropped) {
+  why_dropped = "left_out";
+  const auto& report = round.report;
+  auto samples = samples_of(report.weight_sum);
+  missed_update update;
+  update.epoch = at_.epoch();
+  update.rate = config_.schedule.at(at_.epoch()); // of no use to local steps
+  if (const auto& merge = averages().merge; merge.how == lane_merge::rule::blend)
+    // A mean of our samples alone would only pull us back to where we were.
+    update.rate = given.from_state && samples != given.samples
+                    ? merge.blend_share(report.contributors.size())
+                    : 0;
+  update.work = samples * report.contributors.size();
+  update.position = given.position;
+  update.branch = round.branch;
+  update.before = at_.past().branch;
+  double norm = 0;
+  bool fits = report.values && report.values->size() == averaged_->value_count();
+  if (report.values && !fits)
+    ctx_.log->error("the mean of epoch {} has {} values instead of {}, it is dropped",
+                    at_.epoch().value(), report.values->size(), averaged_->value_count());
+  if (report.weight_sum > 0 && fits) {
+    auto values = std::span<const float>{*report.values};
+    auto gradient = std::min(values.size(), model_->parameter_count());
+    norm = norm_of(values.first(gradient));
+    update.mean = report.values;
+    // Each pass was finite, but their sum may overflow.
+    if (!std::isfinite(norm) || !all_finite(values.subspan(gradient))) {
+      ctx_.metrics->count_nonfinite("gradient");
+      ctx_.log->warn("the mean of epoch {} is not finite, it is dropped", at_.epoch().value());
+      update.mean = nullptr;
+      why_dropped = "not_finite";
+    }
+  }
+  if (averaged_->counts_steps() && report.weight_sum > 0 && fits) {
+    update.steps = steps_in(report);
+    const auto& in = report.contributors;
+    if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
+      uncounted_steps_ -= std::min(uncounted_steps_, given.steps);
+  }
+  if (keeps_progress() && given.samples > 0)
+    ctx_.metrics->set_drift(norm_of(std::span{*given.own}.first(model_->parameter_count())));
+  if (averages_parameters() && update.mean) {
+    if (given.from_state) {
+      update.snapshot = given.own;
+      auto model = averaged_->model_value_count(); // the gradients of peers always differ
+      ctx_.metrics->set_drift(
+        distance(std::span{*update.mean}.first(model), std::span{*given.own}.first(model)));
+      if (config_.averaging_alpha != 1)
+        update.mean = on_the_way(*given.own, *update.mean, config_.averaging_alpha, *ctx_.vectors);
+    } else { // a state that is downloaded now is about as good as one with this change
+      update.mean = nullptr;
+    }
+  } else {
+    status_.effective_batch = samples;
+    if (update.mean && buffers_ && given.samples > 0) // otherwise nothing was contributed
+      update.snapshot = buffers_in(*given.own);
+  }
+  ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
+  if (!steps_locally() && status_.rate_reductions.value_or(0) == 0) // otherwise see note_plateau
+    status_.learning_rate = update.rate;
+  status_.gradient_norm = averages_parameters() ? 0 : norm;
+  return update;
+}
+
+/// The change of history::steps by a round.
+std::int64_t trainer::steps_in(const round_report& report) const {
+  // In one group, members count as one each, whatever weight they claim. In many, the others make
+  // as many steps as those in our group.
+  auto members = config_.many_groups ? peers_that_step() : report.contributors.size();
+  auto total = at_.past().steps;
+  return change_of_steps(std::span<const float>{*report.values}.last<step_values>(),
+                         static_cast<double>(members), at_.in_step() ? &total : nullptr);
+}
+
+/// The buffers behind a gradient.
+std::shared_ptr<const float_vector> trainer::buffers_in(const float_vector& values) const {
+  auto begin = values.begin() + static_cast<std::ptrdiff_t>(model_->parameter_count());
+  return std::make_shared<float_vector>(
+    begin, begin + static_cast<std::ptrdiff_t>(model_->tensors().buffer_count()));
+}
+
+void trainer::apply(const run_position::step& step) {
+  const auto& update = step.update;
+  under_way_.push_back(update.bytes());
+  bytes_under_way_ += under_way_.back();
+  if (update.snapshot && averages_parameters())
+    pending_.add(update.mean, update.snapshot);
+  else if (update.mean && buffers_)
+    pending_.add(buffers_in(*update.mean), update.snapshot);
+  send(worker_,
+       apply_update{update.mean, update.rate, step.after,
+                    averages_parameters() ? averaged_ : nullptr, update.snapshot, update.position});
+}
+
+} // namespace waggle

@@ -1,0 +1,175 @@
+// Passes: when the next one begins, and what becomes of its gradient.
+
+#include <algorithm>
+#include <cmath>
+
+#include "actors/training/trainer.hpp"
+#include "runtime/training/smooth.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto report_interval = 2ms;
+constexpr auto look_again = 100ms;     // at the latest
+constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
+
+} // namespace
+
+epoch_id trainer::epoch_of_pass() const {
+  return round_runs() && !is_blocked() ? at_.epoch().next() : at_.epoch();
+}
+
+/// The epoch of the schedule for the next local step.
+epoch_id trainer::schedule_epoch() {
+  const auto& clock = strategy_.schedule;
+  schedule_position now{epoch_of_pass(), at_.in_step() ? at_.past().steps : at_.held_past().steps};
+  if (clock.epochs_per_round > 1) {
+    now.per_round = averages().due.every;
+    // While a round runs, the others have not reported anything toward the next one.
+    now.samples = own_samples() + (round_runs() ? 0 : samples_of_others());
+  }
+  return schedule_epoch_ =
+           without_going_back(clock, schedule_epoch_, waggle::schedule_epoch(clock, now));
+}
+
+/// Of the next local step. Where an update takes many steps of each peer, a rate that rises or
+/// falls steadily does so within an epoch, too.
+double trainer::rate_of_pass() {
+  const auto& schedule = config_.schedule;
+  if (averages_parameters())
+    return schedule.at(schedule_epoch());
+  auto share = static_cast<double>(passes_ended_) / static_cast<double>(averages().due.every);
+  return schedule.within(schedule_epoch(), share);
+}
+
+pass_decision trainer::next_pass() const {
+  if (waits_for_members())
+    return {own_samples() == 0, seconds_of(look_again)};
+  if (round_runs())
+    return pass_during_round();
+  pass_situation situation;
+  situation.target = config_.target_batch_size;
+  situation.own_samples = own_samples();
+  situation.own_pass = pass_seconds_;
+  situation.epoch = epoch_seconds_;
+  auto wall = ctx_.wall->now();
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer))
+      situation.others.push_back({claims_.counted(peer.who.id, peer.samples, now()),
+                                  std::max(0.0, seconds_of(waggle::difference(wall, peer.time))),
+                                  report_delay,
+                                  claims_.speed(peer.who.id, peer.samples_per_second, now()), 0});
+  return decide_pass(situation);
+}
+
+/// Whether training may begin: see training_config::min_peers.
+bool trainer::enough_peers() {
+  if (enough_peers_)
+    return true;
+  auto here = group_.members.size();
+  auto waited = now() - outside_since_;
+  bool trains = status_.rounds_complete + status_.rounds_shrunk > 0; // others began without us
+  enough_peers_ = here >= config_.min_peers || trains
+                  || (config_.wait_for_peers > 0ms && waited >= config_.wait_for_peers);
+  wait_for(enough_peers_ ? std::string{}
+                         : fmt::format("{} more of the {} peers to begin with",
+                                       config_.min_peers - here, config_.min_peers));
+  return enough_peers_;
+}
+
+/// The others compute on, too, and report nothing before the round has ended: what they have done
+/// is forecast from their speed.
+pass_decision trainer::pass_during_round() const {
+  auto since = seconds_of(now() - counting_since_);
+  double samples = static_cast<double>(own_samples());
+  double rates = own_rate_;
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer)) {
+      auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now());
+      samples += speed * since;
+      rates += speed;
+    }
+  auto target = static_cast<double>(config_.target_batch_size);
+  return {samples < target, target / std::max(rates, 1.0)};
+}
+
+void trainer::maybe_pass() {
+  // With a second update waiting, a gradient would be two updates late.
+  bool late = (config_.delay_optimizer_step && under_way_.size() > 1) || merges_in_turn();
+  if (passing_ || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
+    return;
+  auto plan_look = [this](std::chrono::nanoseconds pause) {
+    if (!std::exchange(pass_planned_, true))
+      delayed_send(this, pause, check_swarm{false});
+  };
+  auto next = passed_ + config_.step_interval;
+  if (now() < next)
+    return plan_look(next - now());
+  // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
+  // they have reported are expected of them.
+  bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
+  bool free = !waits_for_members() && (steps_locally() || (sleeps && !round_runs()));
+  auto decided = free ? pass_decision{} : next_pass();
+  if (!decided.begin)
+    return plan_look(std::chrono::nanoseconds{
+      static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
+  passing_ = true;
+  run_pass pass;
+  if (steps_locally())
+    pass.rate = status_.learning_rate = rate_of_pass();
+  send(passes_, pass);
+}
+
+void trainer::on_pass(const pass_done& pass) {
+  passing_ = false;
+  passed_ = now();
+  const auto& step = pass.step;
+  if (step.why.code != ec::none)
+    return end_because(step.why);
+  ++status_.steps;
+  ++passes_ended_;
+  pass_samples_ = step.samples;
+  if (step.finite) {
+    losses_.note(step.loss);
+    if (averages_parameters()) {
+      stepped_ += step.samples;
+      uncounted_steps_ += step.samples > 0 ? 1 : 0; // a loop that has ended offers empty passes
+      ledger_.add(step.samples);
+      count({ledger_.use_accumulated(), 0}, {});
+    }
+  } else {
+    if (step.overflow) {
+      ctx_.metrics->count_loss_scale_overflow();
+    } else {
+      ctx_.metrics->count_nonfinite(std::isfinite(step.loss) ? "gradient" : "loss");
+      if (auto sentence = health_.pass_not_finite(now()))
+        ctx_.log->warn("{}", *sentence);
+    }
+    ledger_.refuse(step.samples);
+    count({0, step.samples}, "not_finite");
+  }
+  if (step.lost > 0) {
+    ledger_.refuse(step.lost);
+    count({0, step.lost}, !step.finite ? "not_finite" : stopping_ ? "stopped" : "left_out");
+  }
+  if (step.scale > 0)
+    ctx_.metrics->set_loss_scale(step.scale);
+  smooth(pass_seconds_, pass.seconds);
+  if (pass.seconds > 0)
+    smooth(status_.samples_per_second, static_cast<double>(step.samples) / pass.seconds);
+  auto cycle = std::max(pass_seconds_, seconds_of(config_.step_interval));
+  own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
+  bool reached = own_samples() + samples_of_others() >= config_.target_batch_size;
+  if (own_samples() != own_samples_reported_ && !round_runs()
+      && (reached || waits_for_members() || now() - reported_to_tracker_ >= report_interval))
+    report_own_progress();
+  bool outdated = std::exchange(pass_outdated_, false) || (!at_.in_step() && !keeps_progress());
+  if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced
+    drop_accumulated(stopping_ ? "stopped" : "left_out");
+  if (!stops_.empty() && (config_.delay_optimizer_step || steps_locally()))
+    save_and_answer();
+  react();
+}
+
+} // namespace waggle

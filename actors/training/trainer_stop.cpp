@@ -1,0 +1,138 @@
+// How a trainer stops, and continues with what the process before it had not finished.
+//
+//   stop ─► keep, or drop and count ─► (the running pass ends) ─► save_checkpoint ─► answers
+//   model_ready ─► the round is run again; the accumulated gradient is in the model
+
+#include "actors/guard.hpp"
+#include "actors/training/trainer.hpp"
+#include "runtime/training/resumable_learner.hpp"
+
+namespace waggle {
+
+/// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
+void trainer::take_over(const model_ready& ready) {
+  auto drop = [this](std::uint64_t samples) {
+    ledger_.refuse(samples);
+    count({0, samples}, "stopped");
+  };
+  drop(ready.lost_samples);
+  if (steps_locally()) {
+    resumed_samples_ = ready.local_samples;
+    resumed_passes_ = ready.local_passes;
+    uncounted_steps_ = ready.uncounted_steps;
+  }
+  // They are of no use to another strategy, or after the last epoch.
+  if (averages_parameters() || config_.auxiliary || done())
+    return drop(model_->drop_gradient() + ready.pending_samples);
+  if (!ready.pending)
+    return;
+  contribution given;
+  given.epoch = at_.epoch();
+  given.own = ready.pending;
+  given.samples = ready.pending_samples;
+  given.weight = static_cast<double>(given.samples);
+  given.from_state = true;
+  given.resumed = true;
+  given.position = ready.pending_position;
+  ledger_.add(given.samples);
+  if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
+    strategy_ = row_.on_boundary(std::move(strategy_), how_, {model_->strategy_state(), false});
+  (void)ledger_.begin(only_lane, status_.steps, given.epoch.value());
+  given_ = std::move(given); // carry_out sends it once we are in a group of this epoch
+}
+
+void trainer::begin_stop() {
+  if (std::exchange(stopping_, true))
+    return;
+  send(peers_.averager, quit_group{});
+  ++rounds_; // ignore the end of the round that it cancels
+  if (model_)
+    keep_unfinished();
+  show_phase();
+}
+
+/// Ends this peer, with a checkpoint, because it cannot train any more.
+void trainer::end_because(const failure& why) {
+  if (failed_.code != ec::none)
+    return;
+  failed_ = why;
+  ctx_.log->error("this peer stops training: {}", why.detail);
+  begin_stop();
+  save_and_answer();
+}
+
+caf::result<training_status> trainer::stop() {
+  begin_stop();
+  auto promise = make_response_promise<training_status>();
+  if (!worker_ || !model_) {
+    promise.deliver(current_status());
+    return promise;
+  }
+  stops_.push_back(promise);
+  if (!passing_ || !(config_.delay_optimizer_step || steps_locally())) // otherwise see on_pass
+    save_and_answer();
+  return promise;
+}
+
+/// Prepares the last checkpoint: its state, and the samples that are in no state yet. They are kept
+/// if this peer's own state is the one to which they belong; otherwise they are dropped.
+void trainer::keep_unfinished() {
+  keeping_ = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
+             && !loading_ && !(passing_ && pass_outdated_) && resumable_of(*model_) != nullptr;
+  if (keeping_ && unmerged_ && unmerged_->own) {
+    // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
+    // which it would not be without the stop.
+    given_ = std::move(unmerged_->own);
+    unmerged_.reset();
+  } else {
+    merge();
+  }
+  ended_.reset();
+  if (given_ && averages_parameters()) { // the state has the local steps of this epoch, whose round
+                                         // will begin anew
+    stepped_ += given_->stepped;
+    passes_ended_ += given_->passes;
+  }
+  keeping_ = keeping_ && at_.in_step();
+  if (!keeping_)
+    drop_accumulated("stopped");
+  if (given_ && (!keeping_ || !given_->from_state || given_->samples == 0))
+    drop_contribution("stopped");
+}
+
+void trainer::save_and_answer() {
+  save_checkpoint last;
+  last.stops = true;
+  if (steps_locally()) {
+    last.local_samples = stepped_;
+    last.local_passes = passes_ended_;
+    last.uncounted_steps = uncounted_steps_;
+  }
+  if (given_) {
+    last.pending = given_->own;
+    last.pending_samples = given_->samples;
+    last.pending_position = given_->position;
+  }
+  auto answer = [this](bool kept) {
+    if (keeping_ && !kept) {
+      drop_accumulated("stopped");
+      drop_contribution("stopped");
+    }
+    keeping_ = keeping_ && kept;
+    if (auto samples = current_status().samples_toward_epoch; keeping_ && samples > 0)
+      ctx_.log->info("{} samples of the unfinished epoch are kept for the next start", samples);
+    for (auto& promise : std::exchange(stops_, {}))
+      promise.deliver(current_status());
+    if (failed_.code != ec::none)
+      quit(to_caf(failed_));
+  };
+  request(worker_, config_.sync_timeout, std::move(last))
+    .then([answer](const state_snapshot& made) { answer(made.kept); },
+          [this, answer](const caf::error& why) {
+            if (config_.checkpoints)
+              ctx_.log->warn("no checkpoint was made at the stop: {}", to_string(from_caf(why)));
+            answer(false);
+          });
+}
+
+} // namespace waggle

@@ -1,0 +1,215 @@
+// trainer ─► training_status, round_ended   tracker ─► swarm_progress   switchboard ─► links
+// DHT ─► dht_status
+//                       └──────────────► documents ─► status_board ◄─ HTTP (its own thread)
+
+#include "actors/watch/metrics_exporter.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "actors/guard.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/core/version.hpp"
+#include "runtime/watch/round_event.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto refresh_interval = 100ms;
+/// Strangers make the list of peers long: at any length, it costs a few hundredths of a core.
+constexpr auto peers_interval_per_peer = 500us;
+constexpr auto links_interval = 1s;
+
+} // namespace
+
+metrics_exporter::metrics_exporter(caf::actor_config& cfg, node_context ctx,
+                                   std::shared_ptr<status_board> board, bool trains)
+  : metrics_exporter_base(cfg), ctx_(std::move(ctx)), board_(std::move(board)),
+    began_(clock().now()) {
+  end_on_exception(this, ctx_);
+  if (trains)
+    picture_.training = not_started();
+  begin(trains);
+}
+
+/// Of an exporter that was started again, the events go on.
+void metrics_exporter::begin(bool trains) {
+  std::string role = ctx_.record.client_mode ? "client" : trains ? "trainer" : "node";
+  nlohmann::ordered_json self{{"peer", to_string(ctx_.record.id)},
+                              {"run", ctx_.run_id},
+                              {"role", role},
+                              {"version", version}};
+  board_->show_self(self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  if (ctx_.events && ctx_.events->last() == 0)
+    ctx_.note(watch::started{std::string{version}, ctx_.run_id, role});
+}
+
+metrics_exporter::behavior_type metrics_exporter::make_behavior() {
+  refresh();
+  delayed_send(this, refresh_interval, refresh_documents{});
+  return {
+    [this](const training_status& msg) {
+      bool new_phase = !picture_.training || picture_.training->phase != msg.phase;
+      note(maker_.on_status(msg, clock().now()));
+      picture_.training = msg;
+      if (new_phase) // the rest can wait for the next refresh
+        refresh();
+    },
+    [this](const helper_status& msg) {
+      bool changed = !picture_.helper || picture_.helper->clients != msg.clients;
+      picture_.helper = msg;
+      if (changed)
+        refresh();
+    },
+    [this](const round_ended& msg) { count(msg.report); },
+    [this](const state_download_ended& msg) {
+      watch::state_moved moved{false,       std::nullopt, msg.bytes,
+                               msg.seconds, std::nullopt, msg.ok ? "complete" : to_string(msg.why)};
+      if (!msg.donor.is_zero())
+        moved.other = msg.donor;
+      if (msg.ok)
+        moved.epoch = msg.epoch.value();
+      ctx_.note(moved);
+      if (!msg.ok)
+        ctx_.log->debug("a state download failed after {:.1f} s: {}", msg.seconds,
+                        to_string(msg.why));
+    },
+    [this](const swarm_progress& msg) { picture_.run = msg; },
+    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    [this](const peer_disconnected& msg) {
+      picture_.connected.erase(msg.peer);
+      note(maker_.on_disconnected(msg.peer, msg.why, clock().now(), ctx_.wall->now()));
+      peers_due_ = std::min(peers_due_, clock().now() + 500ms); // soon, however many leave
+    },
+    [this](const dht_status& msg) {
+      picture_.dht = msg;
+      refresh();
+    },
+    [this](refresh_documents again) {
+      refresh();
+      delayed_send(this, refresh_interval, again);
+    },
+  };
+}
+
+void metrics_exporter::count(const round_report& report) {
+  switch (report.outcome) {
+    case round_outcome::complete:
+      ++picture_.rounds_complete;
+      break;
+    case round_outcome::shrunk:
+      ++picture_.rounds_shrunk;
+      break;
+    case round_outcome::failed:
+      ++picture_.rounds_failed;
+      break;
+  }
+  watch_round(report);
+}
+
+void metrics_exporter::watch_round(const round_report& report) {
+  for (const auto& fault : report.faults)
+    ctx_.note(watch::member_lost{fault.peer, report.round, std::string{to_string(fault.reason)}});
+  auto spent = watch::phases_of(report);
+  ctx_.metrics->count_round_phases(spent.search, spent.contributions, spent.results,
+                                   spent.agreement);
+  if (report.round.is_zero())
+    return;
+  auto now = clock().now();
+  auto ago = report.marks ? now - report.marks->began : steady_time::duration{};
+  auto event = watch::event_of(
+    report,
+    watch::unix_ms(ctx_.wall->now() - std::chrono::duration_cast<swarm_clock::duration>(ago)),
+    [this](const peer_id& peer) {
+      auto link = ctx_.links ? ctx_.links->find(peer) : nullptr;
+      return link ? link->facts().round_trip : std::chrono::microseconds{0};
+    });
+  ctx_.note(event);
+  std::map<peer_id, double> passes;
+  for (const auto& peer : picture_.run.peers)
+    if (peer.vitals.pass_seconds)
+      passes.emplace(peer.who.id, *peer.vitals.pass_seconds);
+  picture_.slow = slow_.add(std::move(event), passes, now);
+  auto changed = maker_.on_slow(picture_.slow);
+  for (const auto& each : changed)
+    if (const auto* slow = std::get_if<watch::slow>(&each))
+      ctx_.log_caused("slow peers", now, spdlog::level::info,
+                      slow->cause.empty()
+                        ? "peer " + short_name(slow->other)
+                            + " does not slow the rounds down any more"
+                        : "peer " + short_name(slow->other) + " slows the rounds down ("
+                            + slow->cause + "): " + slow->text);
+  note(changed);
+}
+
+void metrics_exporter::on_connected(const peer_record& peer) {
+  picture_.connected.insert(peer.id);
+  auto link = ctx_.links ? ctx_.links->find(peer.id) : nullptr;
+  // Usually, whether a peer on this host shares memory is found out a moment later.
+  note(maker_.on_connected(peer, link && link->facts().shares_memory ? "shared memory" : "",
+                           clock().now()));
+}
+
+/// The traffic since the last time, and what was refused.
+void metrics_exporter::watch_links() {
+  auto now = clock().now();
+  auto seconds = seconds_of(now - links_watched_);
+  links_watched_ = now;
+  picture_.links.clear();
+  std::map<peer_id, net::link_facts> carried;
+  for (const auto& peer : picture_.connected) {
+    auto link = ctx_.links ? ctx_.links->find(peer) : nullptr;
+    if (!link)
+      continue;
+    auto facts = link->facts();
+    auto& rates = picture_.links[peer];
+    rates.rtt_ms = std::chrono::duration<double, std::milli>(facts.round_trip).count();
+    rates.shares_memory = facts.shares_memory;
+    // A link that replaced another one begins to count anew.
+    if (auto before = carried_.find(peer); before != carried_.end()) {
+      auto per_second = [&](std::uint64_t a, std::uint64_t b) {
+        return b < a ? 0.0 : static_cast<double>(b - a) / seconds;
+      };
+      rates.bytes_in_per_s = per_second(before->second.bytes_in, facts.bytes_in);
+      rates.bytes_out_per_s = per_second(before->second.bytes_out, facts.bytes_out);
+    }
+    carried.emplace(peer, facts);
+  }
+  carried_ = std::move(carried);
+  std::array<std::uint64_t, ec_max + std::size_t{1}> refused{};
+  for (std::size_t i = 0; i < refused.size(); ++i)
+    refused[i] = ctx_.metrics->refused_so_far(static_cast<ec>(i));
+  note(maker_.on_refused(refused));
+}
+
+void metrics_exporter::note(const event_maker::events& all) const {
+  for (const auto& each : all)
+    ctx_.note(each);
+}
+
+void metrics_exporter::refresh() {
+  auto now = clock().now();
+  double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
+  ctx_.metrics->set_bandwidth(bandwidth);
+  peer_facts facts{
+    ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
+    bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
+  if (now - links_watched_ >= links_interval)
+    watch_links();
+  board_->show_status(status_document(picture_, facts), ctx_.wall->now());
+  if (now >= peers_due_) {
+    picture_.left = maker_.departures(now);
+    picture_.present = maker_.present();
+    board_->show_targets(targets_document(picture_, ctx_.own_record(), ctx_.metrics->run()));
+    board_->show_peers(peers_document(picture_, ctx_.record.id, ctx_.wall->now()));
+    peers_due_ =
+      now + static_cast<std::int64_t>(picture_.run.peers.size()) * peers_interval_per_peer;
+  }
+  auto reason = why_not_ready(picture_);
+  auto text = reason.empty() ? duties(picture_) : reason;
+  if (auto notice = links_notice(picture_); !notice.empty())
+    text += (text.empty() ? "" : "; ") + notice;
+  board_->show_readiness(reason.empty(), text);
+}
+
+} // namespace waggle
