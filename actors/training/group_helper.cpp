@@ -14,7 +14,7 @@ namespace waggle {
 
 namespace {
 
-constexpr auto look_interval = 100ms;
+constexpr auto client_look_interval = 100ms;
 /// After so many votes that ended without a majority the members' states are held to be only
 /// approximately equal. A single one may meet members that are between two epochs.
 constexpr int ties_max = 3;
@@ -39,7 +39,7 @@ void group_helper::on_exit() {
 }
 
 group_helper::behavior_type group_helper::make_behavior() {
-  delayed_send(this, look_interval, look_for_clients{});
+  delayed_send(this, client_look_interval, look_for_clients{});
   return {
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
     [this](const swarm_progress& msg) {
@@ -66,7 +66,7 @@ group_helper::behavior_type group_helper::make_behavior() {
       react();
     },
     [this](look_for_clients again) {
-      delayed_send(this, look_interval, again);
+      delayed_send(this, client_look_interval, again);
       if (state_ && !fetcher_ && now() - state_used_ >= config_.state_idle)
         state_.reset();
       react();

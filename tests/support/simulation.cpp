@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/null_sink.h>
@@ -79,6 +80,8 @@ simulation::simulation(std::uint64_t seed, net::sim_network::options options)
     log_(make_log()), seed_(seed) {}
 
 simulation::~simulation() {
+  if (const char* file = std::getenv("WAGGLE_TRACES"))
+    std::ofstream{file, std::ios::app} << seed_ << ' ' << network_.trace_hash() << '\n';
   frozen_.clear();
   for (index i = 0; i < peers_.size(); ++i)
     if (peers_[i]->alive)
