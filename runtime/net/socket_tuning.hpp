@@ -17,7 +17,7 @@ namespace waggle::net {
 /// or by a queue too short to be measured. Congestion control that treats such losses as congestion
 /// (cubic, reno) leaves the link idle; one that models the link instead (bbr) does not. Without
 /// such losses cubic is better here: bandwidth that one connection frees is used by the next one
-/// at once, while bbr has to probe for it (tests/bench/README.md).
+/// at once, while bbr has to probe for it (tests/bench/RESULTS.md).
 class loss_watch {
 public:
   /// The kernel's counters for a connection. Counters wrap.

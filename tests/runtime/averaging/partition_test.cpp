@@ -68,7 +68,7 @@ TEST(Partition, OneSlowLinkOfFourGetsSmallParts) {
   EXPECT_LT(excess(plan, lines, how), 1.0 / 16);
   auto large = how;
   large.part_elements = whole;
-  // Measured: 1.97 s instead of 1.42 s (tests/bench/README.md).
+  // Measured: 1.97 s instead of 1.42 s (tests/bench/RESULTS.md).
   EXPECT_NEAR(excess(plan, lines, large), 0.375, 0.01);
 }
 
