@@ -1,7 +1,7 @@
 /*
  * How the members of an averaging round agree on the contributors: a model of
  * runtime/averaging/round_protocol for Spin. Each handler below has the name of the function that it
- * models. `scripts/model.sh --help` explains how to run it; actors/README.md, "The averaging round",
+ * models. `scripts/model.sh --help` explains how to run it; runtime/averaging/README.md, "The models",
  * lists what the model covers and what it leaves out.
  *
  * N          members (3 … 5)

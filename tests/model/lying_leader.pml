@@ -1,6 +1,6 @@
 /*
  * What a leader that lies can do to the members of an averaging round of which F lie: a model of
- * runtime/averaging/round_decision for Spin. actors/README.md, "A leader that lies", has the proof.
+ * runtime/averaging/round_decision for Spin. runtime/averaging/README.md has the proof.
  *
  * There are no leaders here: any member may be asked for its promise at any moment, and an honest
  * member may be sent any view that follows from promises. It is shown those of any members that gave
