@@ -1,4 +1,4 @@
-#include "actors/program/limits_table.hpp"
+#include "tests/actors/limits_table/limits_table.hpp"
 
 #include <fstream>
 #include <sstream>

@@ -18,7 +18,7 @@ struct limit_row {
 /// test compares the two.
 std::vector<limit_row> limits_table();
 
-/// As lines of Markdown.
+/// As lines of Markdown, without `why`.
 std::string to_markdown(const std::vector<limit_row>& rows);
 
 } // namespace waggle

@@ -1,4 +1,4 @@
-#include "actors/program/limits_table.hpp"
+#include "tests/actors/limits_table/limits_table.hpp"
 
 #include "actors/discovery/dht_router.hpp"
 #include "actors/links/switchboard.hpp"
@@ -135,7 +135,7 @@ std::vector<limit_row> limits_table() {
      "the newcomers of " + seconds(recent_seekers::memory), "not remembered",
      "none: a peer that still searches asks again"},
     {"records with a bad signature, of one link", number(links.link.bad_signatures_max),
-     "honest peers send none", "the link is closed, and its peer told", refused(ec::bad_signature)},
+     "honest peers send none", "the link is closed, with this reason", refused(ec::bad_signature)},
     {"requests of one link at once", number(links.link.inbound_calls_max), "parallel lookups",
      "the request is refused", "the caller's `waggle_dht_requests_total`"},
     {"records stored here", bytes(dht.store.bytes_max), "a run of thousands of peers",
@@ -158,7 +158,7 @@ std::vector<limit_row> limits_table() {
      "a link with a stranger ends for one with a member or an initial peer", overloaded},
     {"links that strangers opened", number(links.stranger_links_max),
      "half of all; the other half is for members and our own dials",
-     "the host that has most gives one up, or the newcomer is refused; both are told", overloaded},
+     "the host that has most gives one up, or the newcomer is refused", overloaded},
     {"links that we opened to strangers", number(links.dialled_strangers_max),
      "the members of a group, and a lookup", "the oldest is closed",
      "`waggle_network_connections`"},
@@ -199,10 +199,9 @@ std::vector<limit_row> limits_table() {
 }
 
 std::string to_markdown(const std::vector<limit_row>& rows) {
-  std::string out = "| what | limit | enough for | beyond it | metric |\n|---|---|---|---|---|\n";
+  std::string out = "| what | limit | beyond it | metric |\n|---|---|---|---|\n";
   for (const auto& row : rows)
-    out += "| " + row.what + " | " + row.value + " | " + row.why + " | " + row.beyond + " | "
-           + row.metric + " |\n";
+    out += "| " + row.what + " | " + row.value + " | " + row.beyond + " | " + row.metric + " |\n";
   return out;
 }
 
