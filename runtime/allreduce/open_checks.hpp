@@ -25,7 +25,7 @@ public:
   void open(std::uint32_t part, std::size_t owner, bool challenged, steady_time now);
   [[nodiscard]] bool is_open(std::uint32_t part) const { return open_.contains(part); }
   [[nodiscard]] bool is_challenged(std::uint32_t part) const;
-  /// A member that holds the right sum says so. REQUIRES: is_open(part).
+  /// A member reports that it holds the right sum. REQUIRES: is_open(part).
   void vouch(std::uint32_t part) { open_.at(part).vouched = true; }
   [[nodiscard]] bool is_vouched(std::uint32_t part) const;
   /// No sum waits to be checked.

@@ -14,16 +14,16 @@
 
 namespace waggle {
 
-/// Completes a result whose digest is known from members that say that they hold it, any of which
-/// may lie. They send the list of the digests of its groups, and the parts of those that differ
-/// from ours, which may overtake the list. Nothing is used before it was checked. Bounded: of each
-/// member asked, each part is kept once.
+/// Completes a result whose digest is known from members that report that they hold it, any of
+/// which may lie. They send the list of the digests of its groups, and the parts of those that
+/// differ from ours, which may overtake the list. Nothing is used before it was checked. Bounded:
+/// of each member asked, each part is kept once.
 ///
 /// Not thread-safe.
 class result_repair {
 public:
   /// @param groups must outlive this.
-  /// @param wanted the digest without a key of the result; `of` says which, besides the weight.
+  /// @param wanted the digest without a key of the result; `of` names it, besides the weight.
   /// @param asked the members that are sent `ours`.
   /// @param ours the digests of our groups; zero for those that are not complete.
   result_repair(const part_groups& groups, const result_terms& of, const digest& wanted,

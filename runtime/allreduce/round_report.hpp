@@ -35,9 +35,9 @@ struct round_report {
   struct fault {
     peer_id peer;
     ec reason = ec::none;
-    /// We noticed it ourselves. False: others told us, or the member itself did.
+    /// Observed by this peer. False: reported by others, or by the member itself.
     bool seen = false;
-    /// The member of an open group said itself that it does not take part.
+    /// The member of an open group reported that it does not take part.
     bool left = false;
   };
   round_outcome outcome = round_outcome::failed;

@@ -18,7 +18,7 @@ enum class fault_kind : std::uint8_t {
   none = 0,   // says nothing about how the member will behave in the next round
   silent = 1, // it was connected and sent nothing
   wrong = 2,  // it sent what no correct member sends
-  left = 3,   // it said that it does not take part in the round of its group
+  left = 3,   // it reported that it does not take part in the round of its group
 };
 constexpr std::string_view to_string(fault_kind x) {
   switch (x) {
@@ -50,7 +50,7 @@ fault_kind kind_of(ec reason);
 /// the next one is the first again.
 ///
 /// **Left.** A member may leave its group at any time, and enter again. Like the first silence, the
-/// first time excludes nobody; whoever leaves again within 10 min stays out as if it had been
+/// first time excludes nobody; a peer that leaves again within 10 min stays out as if it had been
 /// silent. Completed rounds do not shorten that: a member that leaves has to enter to leave again.
 ///
 /// **Wrong.** Excludes at once, for 30 s, 60 s, … up to an hour. Completed rounds do not shorten

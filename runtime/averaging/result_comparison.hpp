@@ -11,10 +11,10 @@
 
 namespace waggle {
 
-/// What the members of a view say they hold: for each group of parts its digest (`group_digests`).
-/// Finds out why their results differ.
+/// What the members of a view report that they hold: for each group of parts its digest
+/// (`group_digests`). Finds out why their results differ.
 ///
-/// A reducer is at fault if it says that it sent something else than most members hold, or if no
+/// A reducer is at fault if it reports that it sent something else than most members hold, or if no
 /// digest of one of its groups is held by more than half of them: while most members are honest,
 /// it then sent different bytes to honest members. A member that differs from most others while the
 /// reducer agrees with these is not blamed, and neither is the reducer: either may lie. That member

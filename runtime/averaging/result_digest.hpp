@@ -64,7 +64,7 @@ public:
   /// The share that `member` revealed in `view`. The first one for a view counts, and only the
   /// highest view.
   void add(std::size_t member, std::uint32_t view, const digest& share);
-  /// `share` is the right one, whatever the member said to us.
+  /// `share` is the right one, whatever the member sent to us.
   void correct(std::size_t member, std::uint32_t view, const digest& value) {
     shares_.insert_or_assign(member, share{view, value});
   }

@@ -16,13 +16,13 @@ namespace waggle {
 /// half, or exactly half with member 0 among them. Any two such sets have a member in common.
 bool is_quorum(member_set participants, std::size_t members);
 
-/// What a round's plan says about who may decide it.
+/// Who may decide a round, by its plan.
 struct round_rules {
   explicit round_rules(const round_plan& plan);
 
   std::size_t members = 0;
-  /// Members that may lie, whoever leads; 0: nothing is promised if the leader lies, because the
-  /// plan assumes no liars or has not more than three times as many members.
+  /// Members that may lie, the leader included; 0: nothing is promised if the leader lies, because
+  /// the plan assumes no liars or has not more than three times as many members.
   std::size_t faulty = 0;
   member_set senders; // all but auxiliaries
   std::uint32_t min_contributors = 1;
@@ -68,15 +68,13 @@ std::string promise_statement(const round_id& round, const takeover_promise& pro
 ///   Members that lack it are sent it by those that hold it.
 /// - None: the participants contribute.
 /// - Several, or one that nobody may hold: the round fails. That takes a liar, or the loss of
-/// nearly
-///   as many members as the quorum permits.
+///   nearly as many members as the quorum permits.
 ///
 /// @param participants of the view: a quorum of those that answered. The leader may leave out
-/// others,
-///   such as a reducer that was found to lie; what they promised counts all the same.
-/// Fails with ec::lost_quorum or ec::too_few_contributors, and with ec::protocol_violation if the
-/// promises are not about this number. Signatures are not checked here.
-/// REQUIRES: rules.faulty > 0.
+///   others, such as a reducer that was found to lie; what they promised counts all the same. Fails
+///   with ec::lost_quorum or ec::too_few_contributors, and with ec::protocol_violation if the
+///   promises are not about this number. Signatures are not checked here. REQUIRES: rules.faulty >
+///   0.
 result<round_view> next_view(std::uint32_t number, const takeover_promises& promises,
                              member_set participants, const round_rules& rules);
 

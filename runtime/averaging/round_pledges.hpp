@@ -54,9 +54,9 @@ public:
   [[nodiscard]] digest of(const round_view& view) const;
 
   /// Which participants pledged different things to different members, as far as this member can
-  /// tell: more than half of the members in `lists` did not hear the same from it, it says that it
-  /// pledged something else, or it pledged something else to us.
-  /// @param lists what members heard (`each_of`), by member; contains `self`, all of one length.
+  /// tell: more than half of the members in `lists` did not receive the same from it, it lists
+  /// another pledge itself, or it pledged something else to us.
+  /// @param lists what members received (`each_of`), by member; contains `self`, all of one length.
   [[nodiscard]] static member_set unequal(const round_view& view,
                                           const std::map<std::size_t, std::vector<digest>>& lists,
                                           std::size_t self);

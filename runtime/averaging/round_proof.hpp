@@ -19,9 +19,9 @@ std::string prepared_statement(const round_id& round, const round_view& view);
 /// The signatures with which the members of a round reported what they prepared.
 ///
 /// A view is committed when all of its participants have prepared it. A member that missed some of
-/// these reports, such as a client that has no link with another one, is told of the decision and
-/// must not take anybody's word for it: the message carries a *proof*, the signatures of all
-/// participants. No liar can make a proof, because honest members sign only one result per view.
+/// these reports, such as a client that has no link with another one, is sent the decision and
+/// needs a proof of it: the message carries the signatures of all participants. No liar can make a
+/// proof, because honest members sign only one result per view.
 ///
 /// Not thread-safe.
 class round_proof {
@@ -50,8 +50,8 @@ private:
 };
 
 /// True if all participants of `decided`, who are a quorum, signed that they prepared it. Those
-/// that told us so themselves (`heard`) need no signature: a member that signs wrongly cannot keep
-/// the others from a proof. Costs one verification for each other participant.
+/// from which this member received it (`heard`) need no signature: a member that signs wrongly
+/// cannot keep the others from a proof. Costs one verification for each other participant.
 bool proves(const round_plan& plan, const round_view& decided, const round_proof::signatures& proof,
             member_set heard, const round_proof::verify& verify);
 

@@ -42,8 +42,8 @@ static_assert(views_per_term >= round_members_max);
 ///   (`compare_results`). Then the reducer that is at fault is lost to them (`on_suspicion`), or
 ///   those that hold the same as most adopt it (`on_most_agree`) and the others are sent it. A
 ///   member that has received this from each of them applies the result. The leader also sends a
-///   commit message to the others, because some may have missed a message. Nobody's word is taken
-///   for a decision: the message carries what each participant signed (`round_proof`).
+///   commit message to the others, because some may have missed a message. A decision needs a
+///   proof: the message carries what each participant signed (`round_proof`).
 /// - When a participant is lost before that, the leader proposes the next view of its term without
 ///   it. If all others have prepared already, one of them may have committed: contributors and
 ///   digest are *adopted*, and the new view is prepared at once. If not all others have, but the
@@ -54,9 +54,9 @@ static_assert(views_per_term >= round_members_max);
 ///   under a term of its own. If the highest view that any member knows may have been committed
 ///   (all its participants that answer have prepared it, with one digest), both are adopted;
 ///   otherwise the new leader is free to choose. What is adopted never changes afterwards.
-/// - If members may lie (`round_rules::faulty`), a leader might say that it lost a member which has
-///   committed. Then every view above 0 begins a term, its leader shows the signed promises that it
-///   was given, and the others enter it only if it follows from them (`next_view`).
+/// - If members may lie (`round_rules::faulty`), a leader might claim that it lost a member which
+///   has committed. Then every view above 0 begins a term, its leader shows the signed promises
+///   that it was given, and the others enter it only if it follows from them (`next_view`).
 ///
 /// Why no two members commit different sets: see README.md beside this file. A member
 /// may fail at any time (deadline, excluded, no quorum); that is always safe.
@@ -94,7 +94,7 @@ public:
     takeover_promises promises{}; // from which the view follows; none if nobody is assumed to lie
   };
   struct send_prepared {
-    member_set to;   // may be empty: what we say is signed and kept
+    member_set to;   // may be empty: the digest is signed and kept
     round_view view; // with the digest of the result
   };
   struct send_suspect {

@@ -7,7 +7,7 @@
 
 namespace waggle {
 
-/// What `waggle train` says about options on this machine. Empty: there is no LibTorch to ask.
+/// What `waggle train` reports about options on this machine. Empty: there is no LibTorch to ask.
 using training_check = std::function<status(const run_options&)>;
 command config_command(training_check check);
 command health_command();

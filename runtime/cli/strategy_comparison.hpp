@@ -29,9 +29,9 @@ struct strategy_case {
 /// ec::bad_config if an epoch has less than a pass of each peer, or the run less than three epochs.
 result<std::vector<strategy_case>> strategy_cases(const run_options& options);
 
-/// What /metrics of a peer says.
+/// The values in a peer's /metrics.
 struct peer_reading {
-  double at = 0; // seconds, on the clock of whoever reads
+  double at = 0; // seconds, on the reader's clock
   double epoch = 0;
   double samples = 0; // that entered an update
   double passes = 0;

@@ -98,8 +98,7 @@ struct strategy_settings;
 strategy_settings strategy_settings_of(const run_options& options);
 
 /// A sentence for the operator if the peers average parameters, but not the squares by which an
-/// adaptive optimizer scales each peer's steps, and nobody said that this is meant; otherwise
-/// empty.
+/// adaptive optimizer scales each peer's steps, and no option confirms this; otherwise empty.
 std::string unaveraged_squares(const run_options& options);
 
 /// Whether the number of group bits follows the size of the swarm.

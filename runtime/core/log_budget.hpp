@@ -13,8 +13,9 @@
 namespace waggle {
 
 /// Limits how many log lines of one kind others can cause: so many per window, then a line that
-/// says that more are left out, then nothing until the window has passed; the first line after it
-/// says how many were. A kind is a word of the program, never text from the network. Thread-safe.
+/// announces that more are left out, then nothing until the window has passed; the first line after
+/// it says how many were. A kind is a word of the program, never text from the network.
+/// Thread-safe.
 class log_budget {
 public:
   struct options {

@@ -10,7 +10,7 @@
 namespace waggle {
 
 /// What the name of a run lets its peers compute, and nobody else: it shows that one knows the name
-/// without telling it. An observer of a proof can still try names; deriving the key is made slow
+/// without sending it. An observer of a proof can still try names; deriving the key is made slow
 /// (PBKDF2 with SHA-256), so that each attempt costs milliseconds. Immutable and thread-safe.
 class run_secret {
 public:
@@ -32,7 +32,7 @@ private:
   std::array<unsigned char, 32> key_;
 };
 
-/// What stands for the name of a run where the name must not be told: "run-1a2b3c4d", the same on
+/// What stands for the name of a run where the name must not be shown: "run-1a2b3c4d", the same on
 /// all peers of the run. Takes some milliseconds if the last call of this thread was for another
 /// name.
 std::string run_tag(const std::string& run_id);

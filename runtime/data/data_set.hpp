@@ -19,7 +19,7 @@ enum class data_format : std::uint8_t {
   idx,       // a folder with MNIST's names, packed (.gz) or not
   cifar      // a folder with CIFAR-10's names
 };
-/// Looks at names only: what is wrong with the files is for `open_data_set` to say.
+/// Looks at names only: `open_data_set` reports what is wrong with the files.
 data_format format_of(const std::filesystem::path& path);
 
 /// Which half of a set is meant, where a folder holds both.

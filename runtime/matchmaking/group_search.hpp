@@ -27,9 +27,9 @@ namespace waggle {
 /// for longest finds a partner. Larger groups begin at once, because they only become smaller.
 ///
 /// An extra auxiliary joins a group beside its members: it never leads, and counts toward no size.
-/// No search waits for it. Whoever asks it learns nothing but that it will ask in turn. A group
-/// begins with at most as many of them as members, so that the members are a majority with their
-/// leader, and none keeps a member out.
+/// No search waits for it. It refuses requests, and asks in turn. A group begins with at most as
+/// many of them as members, so that the members are a majority with their leader, and none keeps a
+/// member out.
 ///
 /// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|

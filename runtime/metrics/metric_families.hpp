@@ -24,7 +24,7 @@ class metric_families : public metric_registry,
                         public training_metrics,
                         public process_metrics {
 public:
-  /// @param run the tag of the run: whoever can scrape a peer need not be told its name.
+  /// @param run the tag of the run: a scraper need not learn its name.
   /// Throws std::exception if the registry cannot take the metrics, e.g. because a running peer has
   /// the same labels there.
   metric_families(std::shared_ptr<prometheus::Registry> registry, const std::string& run,

@@ -11,9 +11,9 @@
 
 namespace waggle::net {
 
-/// Remembers how far the clocks of peers are from ours, and decides what to tell the operator: that
-/// a peer's clock is off (once for each peer, and once more if it is refused for that), or that
-/// this machine's own clock is, if it is off from those of most peers. Not thread-safe.
+/// Remembers how far the clocks of peers are from ours, and decides what to report to the operator:
+/// that a peer's clock is off (once for each peer, and once more if it is refused for that), or
+/// that this machine's own clock is, if it is off from those of most peers. Not thread-safe.
 class clock_watch {
 public:
   struct options {

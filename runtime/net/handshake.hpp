@@ -28,7 +28,7 @@ constexpr std::size_t denial_text_bytes_max = 512;
 static_assert(run_agreement::bytes_max + denial_text_bytes_max + 256 < handshake_bytes_max,
               "a proof holds an agreement and a refusal");
 
-/// The content of a denial frame, which tells the peer why an open link ends.
+/// The content of a denial frame, which gives the peer the reason why an open link ends.
 std::string write_denial(const failure& why);
 /// The reason in a denial frame; ec::malformed if it cannot be parsed.
 failure read_denial(std::string_view bytes);
@@ -119,7 +119,7 @@ private:
   handshake_nonce peer_nonce_;
   peer_claims claims_;         // the peer's
   std::int64_t time_ = 0;      // in our hello
-  std::int64_t peer_time_ = 0; // in the peer's; 0: not told
+  std::int64_t peer_time_ = 0; // in the peer's; 0: not sent
   swarm_clock::duration clock_offset_{0};
   bool same_host_ = false;
   bool done_ = false;

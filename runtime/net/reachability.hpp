@@ -50,7 +50,7 @@ public:
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
   void disconnected(const peer_id& peer) { peers_.erase(peer); }
   /// There is no link with this member of a round, which stalled because of that. If it did not,
-  /// both are clients by now; the call says that the member is still there.
+  /// both are clients by now; the call shows that the member is still there.
   void unlinked(const peer_record& peer, bool stalled, steady_time now);
 
   /// The peers to ask now. Report the outcome of each with `answered`.

@@ -26,7 +26,7 @@ inline bool started_wrongly(const failure& why) {
          || (why.code == ec::duplicate_identity && why.detail.ends_with(identity_in_use));
 }
 
-/// Whether a peer is told this reason when we end its link: its operator has to act, or it has to
+/// Whether a peer is sent this reason when we end its link: its operator has to act, or it has to
 /// try another peer.
 inline bool told_to_peer(ec why) {
   return why == ec::duplicate_identity || why == ec::overloaded || why == ec::bad_signature;

@@ -41,7 +41,7 @@ private:
   int findings_ = 0;
 };
 
-/// The shortest round trip of the last minutes; zero: the kernel does not say.
+/// The shortest round trip of the last minutes; zero: the kernel does not report it.
 std::chrono::microseconds round_trip_of(int socket);
 
 /// One connection's settings. Each is optional: the connection also works if the kernel lacks it.

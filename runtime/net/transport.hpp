@@ -121,7 +121,7 @@ using on_resolved = std::function<void(result<std::vector<endpoint>>)>;
 struct dial_target {
   endpoint where; // over TCP a numeric address: names are resolved first
   /// What the operator gave, if `where` is one of its addresses. The request names its host, as
-  /// servers expect that tell hosts apart by name.
+  /// servers expect that distinguish hosts by name.
   std::optional<endpoint> given;
   peer_id expected; // zero: any peer
 };

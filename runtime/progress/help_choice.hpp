@@ -77,8 +77,8 @@ void observe_samples(const helper_state& own, const std::vector<swarm_progress::
                      sample_claims& claims);
 
 /// Whether the weight of a complete round shows that its weights are samples. An auxiliary is not
-/// told what its group averages. Where that is parameters, each contributor that trains has weight
-/// 1, and the claimed samples cannot be compared with the weight.
+/// informed of what its group averages. Where that is parameters, each contributor that trains has
+/// weight 1, and the claimed samples cannot be compared with the weight.
 bool weighs_samples(double weight_sum, std::size_t contributors);
 
 /// The peers that can send the state of the auxiliary's group: the members with which it completed

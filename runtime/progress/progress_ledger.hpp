@@ -34,7 +34,7 @@ struct history_claim {
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
 
-/// What a peer says of its work, for people. Decides nothing: shown as what it says.
+/// What a peer reports of its work, for people. Decides nothing: shown as claimed.
 struct peer_vitals {
   std::optional<std::uint8_t> phase; // trainer_phase; one of a later version counts as not reported
   std::optional<float> loss;         // finite; smoothed
@@ -129,7 +129,7 @@ struct report_source {
 ///
 /// A report beyond the limit of its rank takes the place of another peer of that rank, and one
 /// beyond the limit of all that of a peer of the lowest rank that there is: of the host with the
-/// most peers, the one not heard of for longest. A report of a still lower rank is dropped. So
+/// most peers, the one without a sign for longest. A report of a still lower rank is dropped. So
 /// peers of the run are never forgotten for strangers, and those of one host never take more than
 /// an equal share. Not thread-safe.
 class progress_ledger {

@@ -41,7 +41,7 @@ class state_download {
 public:
   struct options {
     /// Larger offers are refused before anything is allocated. Whoever knows the model sets the
-    /// size of its state; whoever does not, state_bytes_max.
+    /// size of its state; others, state_bytes_max.
     std::uint64_t bytes_max = 16_GiB;
     std::uint32_t chunk_bytes_min = 4096;
     std::uint32_t chunk_bytes_max = 1_MiB; // larger bodies are no chunks, for the link

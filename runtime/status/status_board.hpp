@@ -54,7 +54,7 @@ public:
     return bytes_shared_.load(std::memory_order_relaxed);
   }
 
-  /// Whether the page at `/` and its events are for whoever asks from this machine, or another one.
+  /// Whether the page at `/` and its events are for requests from this machine, or another one.
   [[nodiscard]] bool shows_pages(bool local) const {
     return pages_ == page_audience::all || (pages_ == page_audience::local && local);
   }

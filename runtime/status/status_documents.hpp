@@ -71,7 +71,7 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
 /// "self","connected","role","rtt_ms","bytes_in_per_s","bytes_out_per_s","link","state","loss",
 /// "pass_seconds","last_seen","slow":{"cause","text"}}],"left":[{"peer","t","reason"}]}; "role":
 /// node, client or auxiliary. From "rtt_ms" on, what is not known is absent. "state", "loss" and
-/// "pass_seconds" are what the peer says of itself. "left": in the last ten minutes.
+/// "pass_seconds" are what the peer reports of itself. "left": in the last ten minutes.
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now = {});
 
 /// /sd, for Prometheus (http_sd_config): this peer, those of its run that it knows, and those that

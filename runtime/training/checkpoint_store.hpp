@@ -54,8 +54,8 @@ public:
   };
   /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
   /// images have `image_bytes` bytes; of a longer file, only the beginning is read. `tensors` of
-  /// the learner, to say how others differ; null: not known. Changes nothing, so it may be called
-  /// for the folder of a peer that runs.
+  /// the learner, to report how others differ; null: not known. Changes nothing, so it may be
+  /// called for the folder of a peer that runs.
   result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max,
                              const state_table* tensors = nullptr);
 

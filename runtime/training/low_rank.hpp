@@ -59,8 +59,7 @@ bool is_compressed(std::span<const std::uint64_t> shape, const lane_coding& how)
 ///   vanish in 16 bits. A column that has become zero (a gradient that was zero) is replaced by the
 ///   one that it began with, or it would stay zero.
 /// - A peer that does not know Q uses the first one. Its P then weighs other columns of its
-/// gradient;
-///   everything else is as above, and after one round it knows Q.
+///   gradient; everything else is as above, and after one round it knows Q.
 ///
 /// Tensors that are not compressed are averaged as they are; for these the residual is the error of
 /// a lossy codec. In memory: one residual of as many values as the compressed tensors, and another

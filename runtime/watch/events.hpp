@@ -1,6 +1,6 @@
 #pragma once
 
-// What happens to a peer, for whoever watches it: the lines of /api/v1/events, of the event log on
+// What happens to a peer, for those who watch it: the lines of /api/v1/events, of the event log on
 // disk and of `waggle replay`.
 
 #include <cstdint>
@@ -117,7 +117,7 @@ struct checkpoint {
   double duration_s = 0;
   std::string outcome;
 };
-/// Something that a sentence says.
+/// Something that a sentence describes.
 struct remark {
   enum class what : std::uint8_t { disbelieved, history, split, notice, clock, restart };
   what type = what::notice;

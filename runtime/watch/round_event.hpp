@@ -9,7 +9,7 @@
 
 namespace waggle::watch {
 
-/// What the report says of the round's course. Members are empty if nothing was sent in it.
+/// The round's course, from its report. Members are empty if nothing was sent in it.
 /// @param began the wall time when the all-reduce began here, Unix milliseconds.
 /// @param round_trip to a member; zero: not known.
 round_ended event_of(const round_report& report, std::int64_t began,

@@ -34,7 +34,7 @@ struct slow_peer {
 
 struct slow_report {
   std::vector<slow_peer> peers; // the one that costs most first
-  /// Not empty: why this peer cannot tell.
+  /// Not empty: why this peer does not know.
   std::string cannot_tell;
 };
 
@@ -57,7 +57,7 @@ private:
 /// Who slows these rounds down, and why: at most `slow_peers_max`. Nobody before slow_rounds_min
 /// rounds, nor for less than a fifth of a round's median duration, nor for less than slow_ms_min,
 /// which is what a busy machine's scheduler takes.
-/// @param pass_seconds of the members that say how long their passes take.
+/// @param pass_seconds of the members that report how long their passes take.
 slow_report find_slow(const std::deque<watch::round_ended>& rounds,
                       const std::map<peer_id, double>& pass_seconds);
 

@@ -159,7 +159,7 @@ enum class part_kind : std::uint8_t {
   evidence = 3,     // owner to a member that checks the sum: what `member` contributed
 };
 
-/// One part of the vector; the values are the frame's body, encoded as the plan says.
+/// One part of the vector; the values are the frame's body, encoded as the plan requires.
 struct part {
   round_id round;
   std::uint32_t view = 0;
@@ -214,7 +214,7 @@ struct round_pledge_digests {
   std::vector<digest> pledges; // of each participant of the view, ascending
 };
 /// A checker to the other participants: all sums that it was drawn for are right. They prepare once
-/// all checkers have said so.
+/// all checkers have reported that.
 struct round_checked {
   round_id round;
   std::uint32_t view = 0;
