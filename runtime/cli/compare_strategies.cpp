@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
 #include "runtime/cli/bench.hpp"
-#include "runtime/cli/child_process.hpp"
+#include "runtime/cli/local_swarm.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/strategy_comparison.hpp"
@@ -35,25 +33,11 @@ using words = std::vector<std::string>;
 constexpr auto start_timeout = 60s;
 constexpr auto question_timeout = 1s;
 constexpr auto reading_interval = 100ms;
-constexpr auto stop_timeout = 30s; // longer than --shutdown-timeout on a busy machine
-constexpr double patience = 20;    // times the plain loop's time
+constexpr milliseconds stop_timeout = 30s; // longer than --shutdown-timeout on a busy machine
+constexpr double patience = 20;            // times the plain loop's time
 
 double seconds_now() {
   return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
-}
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in{file};
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
-
-/// The end of a log, for a message.
-std::string tail_of(const fs::path& log) {
-  constexpr std::size_t length = 2000;
-  auto said = text_of(log);
-  return said.substr(said.size() - std::min(said.size(), length));
 }
 
 /// Peak resident bytes of a process that still runs; 0 if it does not.
@@ -65,41 +49,14 @@ double peak_of(pid_t pid) {
   return 0;
 }
 
-struct running {
-  child_process process;
-  fs::path log;
-
-  /// REQUIRES: the process has ended.
-  [[nodiscard]] failure ended_early() {
-    auto said = text_of(log);
-    constexpr std::string_view prefix = "waggle: "; // a sentence about its options
-    if (said.starts_with(prefix))
-      return {ec::bad_config, said.substr(prefix.size(), said.find('\n') - prefix.size())};
-    return {ec::internal, "a process ended " + how_it_ended(*process.ended()) + "; its log says:\n"
-                            + tail_of(log)};
-  }
-};
-
-/// Stops all peers. Fails if one of them does not end by itself: its checkpoint may be missing. The
-/// exit code says nothing: a peer also fails if another one, told to stop, left just before it.
-status stop(std::vector<running>& all) {
-  for (auto& one : all)
-    one.process.signal(SIGTERM);
-  auto over = [](running& one) { return one.process.ended().has_value(); };
-  for (auto until = clock::now() + stop_timeout; !std::all_of(all.begin(), all.end(), over);) {
-    bool interrupted = told_to_end(20ms);
-    if (!interrupted && clock::now() < until)
-      continue;
-    for (auto& one : all)
-      one.process.signal(SIGKILL);
-    if (interrupted)
-      return failure{ec::cancelled, "interrupted"};
-    return failure{ec::timeout, "a peer did not end within " + std::to_string(stop_timeout.count())
-                                  + " s after SIGTERM"};
-  }
-  for (auto& one : all)
-    if (!WIFEXITED(*one.process.ended()))
-      return one.ended_early();
+/// Fails if a peer does not end by itself: its checkpoint may be missing. The exit code says
+/// nothing: a peer also fails if another one, asked to stop, left just before it.
+status stop(local_swarm& swarm) {
+  if (auto ended = swarm.stop(stop_timeout, 0ms); !ended)
+    return ended;
+  for (auto& peer : swarm.peers())
+    if (!WIFEXITED(*peer.process.ended()))
+      return peer.ended_early();
   return done{};
 }
 
@@ -119,7 +76,7 @@ public:
     say("%s: %llu epochs", row.name.c_str(), static_cast<unsigned long long>(row.epochs));
     auto home = folder_ / std::to_string(++rows_);
     fs::create_directories(home);
-    std::vector<running> peers;
+    local_swarm peers;
     auto runs = train(row, home, *loop, peers);
     auto stopped = stop(peers);
     if (!runs)
@@ -136,7 +93,7 @@ public:
     auto loss = loss_of(row, home / "peer-0");
     if (!loss)
       return failure{loss.error().code, loss.error().detail + "\nThe log of the peer says:\n"
-                                          + tail_of(peers.front().log)};
+                                          + peers.peers().front().end_of_log()};
     measured.loss = *loss;
     return measured;
   }
@@ -182,7 +139,7 @@ private:
 
   /// Runs the commands at the same time. They write their result to the file that is the last word.
   result<std::vector<json>> run_all(const std::vector<words>& commands, double limit) {
-    std::vector<running> all;
+    std::vector<logged_process> all;
     for (const auto& c : commands) {
       auto log = fs::path{c.back()}.replace_extension(".log");
       auto made = child_process::start(c, log);
@@ -275,26 +232,8 @@ private:
 
   // -- a swarm -----------------------------------------------------------------------------------
 
-  /// Waits until the peer has logged where it listens.
-  static result<endpoint> address_of(running& peer) {
-    constexpr std::string_view before = "listening on ";
-    for (auto until = clock::now() + start_timeout; clock::now() < until;) {
-      auto text = text_of(peer.log);
-      auto at = text.find(before);
-      auto end = at == std::string::npos ? at : text.find('\n', at);
-      if (end != std::string::npos)
-        return parse_endpoint(text.substr(at + before.size(), end - at - before.size()));
-      if (peer.process.ended())
-        return peer.ended_early();
-      if (told_to_end(20ms))
-        return failure{ec::cancelled, "interrupted"};
-    }
-    return failure{ec::timeout, "a peer did not start within a minute"};
-  }
-
   result<std::vector<peer_run>> train(const strategy_case& row, const fs::path& home,
-                                      const loop_reading& loop, std::vector<running>& peers) {
-    std::vector<endpoint> where;
+                                      const loop_reading& loop, local_swarm& swarm) {
     for (std::uint64_t i = 0; i < options_.peers; ++i) {
       auto name = "peer-" + std::to_string(i);
       words own{"--listen",        "127.0.0.1:0",
@@ -305,20 +244,15 @@ private:
                 "--shared-memory", "false",
                 "--min-peers",     std::to_string(options_.peers)};
       if (i > 0)
-        own.insert(own.end(), {"--initial-peers", to_string(where.front())});
-      auto log = home / (name + ".log");
-      auto made = child_process::start(command({"train"}, given(row), command_tail(row, own)), log);
-      if (!made)
-        return made.error();
-      peers.push_back({std::move(*made), log});
-      auto address = address_of(peers.back());
-      if (!address)
-        return address.error();
-      where.push_back(*address);
+        own.insert(own.end(), {"--initial-peers", to_string(swarm.peers().front().where)});
+      auto started =
+        swarm.start(command({"train"}, given(row), command_tail(row, own)), home / (name + ".log"));
+      if (!started)
+        return started.error();
     }
     auto samples = static_cast<double>(options_.steps * options_.micro_batch);
     auto limit = seconds_of(start_timeout) + patience * samples / loop.samples_per_second;
-    return watch(row, peers, where, limit);
+    return watch(row, swarm.peers(), limit);
   }
 
   static words command_tail(const strategy_case& row, words own, const words& last = {}) {
@@ -328,8 +262,8 @@ private:
   }
 
   /// Reads all peers until they have reached the last epoch.
-  result<std::vector<peer_run>> watch(const strategy_case& row, std::vector<running>& peers,
-                                      const std::vector<endpoint>& where, double limit) {
+  result<std::vector<peer_run>> watch(const strategy_case& row, std::deque<local_peer>& peers,
+                                      double limit) {
     auto last_epoch = static_cast<double>(row.epochs);
     std::vector<peer_run> runs(peers.size());
     auto until = seconds_now() + limit;
@@ -342,7 +276,7 @@ private:
       for (std::size_t i = 0; i < peers.size(); ++i) {
         if (peers[i].process.ended())
           return peers[i].ended_early();
-        auto answer = net::http_get(where[i], "/metrics", question_timeout);
+        auto answer = net::http_get(peers[i].where, "/metrics", question_timeout);
         if (!answer) { // a busy machine; asked again
           done = false;
           continue;

@@ -8,16 +8,16 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <thread>
+#include <tuple>
 
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/cli/child_process.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/join_line.hpp"
+#include "runtime/cli/local_swarm.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/swarm_summary.hpp"
 #include "runtime/cli/swarm_table.hpp"
@@ -32,13 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using clock = std::chrono::steady_clock;
-
-std::string read_file(const fs::path& file) {
-  std::ifstream in{file};
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
 
 /// The size of the terminal on standard output; nothing if it is no terminal. 80 × 24 if the
 /// terminal does not report its size.
@@ -57,8 +50,8 @@ constexpr terminal_size no_terminal{text_table::unlimited, text_table::unlimited
 /// hurried_stop_timeout. At a normal end, peers get their own shutdown time and a little more.
 constexpr auto question_timeout = 1s;
 constexpr auto last_question_timeout = 800ms;
-constexpr auto stop_timeout = 6s;
-constexpr auto hurried_stop_timeout = 3s;
+constexpr milliseconds stop_timeout = 6s;
+constexpr milliseconds hurried_stop_timeout = 3s;
 
 class swarm {
 public:
@@ -90,11 +83,9 @@ public:
   }
 
 private:
+  /// What was seen of one of swarm_'s peers.
   struct member {
-    child_process process;
-    fs::path log;
-    endpoint where;
-    std::string join_line;
+    local_peer* peer;
     swarm_summary::peer seen;
   };
 
@@ -118,7 +109,9 @@ private:
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(clock::now() - began_).count();
   }
-  [[nodiscard]] std::string address_of(std::size_t i) const { return to_string(members_[i].where); }
+  [[nodiscard]] std::string address_of(std::size_t i) const {
+    return to_string(members_[i].peer->where);
+  }
 
   // -- peers -------------------------------------------------------------------------------------
 
@@ -162,44 +155,14 @@ private:
         arguments.push_back(join);
       }
     }
-    auto process = child_process::start(arguments, log);
-    if (!process)
-      return process.error();
-    members_.push_back({std::move(*process), log, {}, {}, {}});
+    auto started = swarm_.start(arguments, log);
+    if (!started && started.error().code == ec::cancelled)
+      stopped_ = true;
+    else if (!started)
+      return started;
+    members_.push_back({&swarm_.peers().back(), {}});
     members_.back().seen.joined_late = by_line;
-    return await_start(members_.back());
-  }
-
-  /// Waits until the peer listens, and reads the address and the join line from its log.
-  status await_start(member& m) {
-    for (auto until = clock::now() + 60s; clock::now() < until;) {
-      auto text = read_file(m.log);
-      auto at = text.find("listening on ");
-      auto line = text.find("\nwaggle train ");
-      if (at != std::string::npos && line != std::string::npos
-          && text.find('\n', line + 1) != std::string::npos) {
-        auto address = text.substr(at + 13, text.find('\n', at) - at - 13);
-        if (auto where = parse_endpoint(address))
-          m.where = *where;
-        m.join_line = text.substr(line + 1, text.find('\n', line + 1) - line - 1);
-        return done{};
-      }
-      if (auto status = m.process.ended()) {
-        // If the peer refused its options, this command fails with the peer's sentence.
-        constexpr std::string_view prefix = "waggle: ";
-        text = read_file(m.log);
-        if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage
-            && text.starts_with(prefix))
-          return failure{ec::bad_config,
-                         text.substr(prefix.size(), text.find('\n') - prefix.size())};
-        return failure{ec::internal, "a peer did not start; its log says:\n" + text};
-      }
-      if (told_to_end(50ms)) {
-        stopped_ = true;
-        return done{};
-      }
-    }
-    return failure{ec::timeout, "a peer did not start within a minute; see " + m.log.string()};
+    return done{};
   }
 
   // -- watching ----------------------------------------------------------------------------------
@@ -212,10 +175,10 @@ private:
     for (auto& m : members_) {
       if (m.seen.killed)
         continue;
-      if (auto status = m.process.ended()) {
+      if (auto status = m.peer->process.ended()) {
         if (!WIFSIGNALED(*status) || WTERMSIG(*status) != SIGKILL)
           return failure{ec::internal, "peer " + name_of(m) + " ended unexpectedly; its log says:\n"
-                                         + last_lines(m.log)};
+                                         + m.peer->end_of_log()};
         // Killed from outside, for example by the user as a test: the others go on.
         say("peer " + name_of(m) + " was killed");
         m.seen.killed = true;
@@ -237,7 +200,7 @@ private:
       // The first peer, through which all others joined, to show that no peer is special.
       auto& victim = *std::find_if(members_.begin(), members_.end(), alive);
       say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
-      victim.process.signal(SIGKILL);
+      victim.peer->process.signal(SIGKILL);
       victim.seen.killed = true;
       ++summary_.kills;
     }
@@ -246,7 +209,7 @@ private:
       if (by == members_.rend())
         return failure{ec::internal, "all peers were killed: there is no peer to join through"};
       join_due_ = false;
-      auto line = by->join_line;
+      auto line = by->peer->join_line;
       say("a new peer joins by the line that peer " + name_of(*by) + " printed:\n  " + line);
       ++summary_.joins;
       return start_peer(line);
@@ -255,16 +218,11 @@ private:
   }
 
   static std::string name_of(const member& m) {
-    return m.seen.last.id.empty() ? "at " + to_string(m.where) : short_name(m.seen);
-  }
-
-  static std::string last_lines(const fs::path& log) {
-    auto text = read_file(log);
-    return text.size() > 2000 ? text.substr(text.size() - 2000) : text;
+    return m.seen.last.id.empty() ? "at " + to_string(m.peer->where) : short_name(m.seen);
   }
 
   static void look_at(member& m, milliseconds timeout) {
-    auto answer = net::http_get(m.where, "/api/v1/status", timeout);
+    auto answer = net::http_get(m.peer->where, "/api/v1/status", timeout);
     auto snapshot = answer ? parse_snapshot(answer->body) : std::nullopt;
     m.seen.silent = !snapshot;
     if (snapshot)
@@ -342,19 +300,8 @@ private:
   }
 
   void stop_all() {
-    for (auto& m : members_)
-      m.process.signal(SIGTERM);
-    auto until =
-      clock::now() + (stopped_ ? milliseconds{hurried_stop_timeout} : milliseconds{stop_timeout});
-    while (clock::now() < until) {
-      if (std::all_of(members_.begin(), members_.end(),
-                      [](member& m) { return m.process.ended().has_value(); }))
-        return;
-      if (told_to_end(20ms))
-        until = std::min(until, clock::now() + hurried_stop_timeout);
-    }
-    for (auto& m : members_)
-      m.process.signal(SIGKILL);
+    // What has not ended by then is killed, and its data is kept: nothing to report.
+    std::ignore = swarm_.stop(stopped_ ? hurried_stop_timeout : stop_timeout, hurried_stop_timeout);
   }
 
   int end() {
@@ -396,6 +343,7 @@ private:
 
   run_options options_;
   fs::path folder_;
+  local_swarm swarm_;
   std::vector<member> members_;
   swarm_summary summary_;
   clock::time_point began_ = clock::now();
