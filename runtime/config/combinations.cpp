@@ -378,6 +378,9 @@ status check_combinations(const run_options& o) {
   if (!o.devices.empty() && o.given.contains("device"))
     return bad("--devices and --device exclude each other: the first of --devices is that of the "
                "first replica; leave out --device");
+  if (auto devices = pieces_of(o.devices, ',').size(); !o.auxiliary && devices > o.replicas)
+    return bad("--devices names " + std::to_string(devices) + " devices and --replicas uses only "
+               + std::to_string(o.replicas) + " of them: raise --replicas, or name fewer");
   if (o.auxiliary && o.replicas > 1)
     return bad("--auxiliary and --replicas exclude each other: an auxiliary makes no passes; leave "
                "out --replicas, or --auxiliary");

@@ -252,6 +252,8 @@ TEST(Resolve, ReplicasAreAsManyAsTheDevicesUnlessTheyAreCounted) {
   EXPECT_EQ(resolve({}, {}, flags({{"devices", "cuda:0,cuda:1"}}))->replicas, 2U);
   EXPECT_EQ(resolve({}, {}, flags({{"devices", "cpu"}, {"replicas", "3"}}))->replicas, 3U);
   EXPECT_THAT(refusal({{"replicas", "0"}}), HasSubstr("must lie between 1 and 64"));
+  EXPECT_THAT(refusal({{"devices", "cuda:0,cuda:1"}, {"replicas", "1"}}),
+              HasSubstr("names 2 devices and --replicas uses only 1 of them"));
   EXPECT_THAT(refusal({{"devices", "cpu,gpu"}}), HasSubstr("a device that is not one of auto"));
   EXPECT_THAT(refusal({{"devices", "cpu"}, {"device", "cpu"}}), HasSubstr("leave out --device"));
   EXPECT_THAT(refusal({{"replicas", "2"}, {"delay-optimizer-step", "true"}}),
