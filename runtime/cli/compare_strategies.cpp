@@ -164,7 +164,7 @@ private:
     }
     std::vector<json> out;
     for (const auto& c : commands) {
-      out.push_back(json::parse(text_of(c.back()), nullptr, false));
+      out.push_back(json::parse(content_of(c.back()), nullptr, false));
       if (!out.back().is_object())
         return failure{ec::internal, c.back() + " is no JSON"};
     }

@@ -39,7 +39,7 @@ bool read_start(const std::string& log, local_peer& peer) {
 
 } // namespace
 
-std::string text_of(const std::filesystem::path& file) {
+std::string content_of(const std::filesystem::path& file) {
   std::ifstream in{file};
   std::ostringstream all;
   all << in.rdbuf();
@@ -48,13 +48,13 @@ std::string text_of(const std::filesystem::path& file) {
 
 std::string logged_process::end_of_log() const {
   constexpr std::size_t length = 2000;
-  auto text = text_of(log);
+  auto text = content_of(log);
   return text.substr(text.size() - std::min(text.size(), length));
 }
 
 failure logged_process::ended_early() {
   auto how = *process.ended();
-  auto text = text_of(log);
+  auto text = content_of(log);
   constexpr std::string_view prefix = "waggle: ";
   if (WIFEXITED(how) && WEXITSTATUS(how) == exit_bad_usage && text.starts_with(prefix))
     return {ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
@@ -74,7 +74,7 @@ status local_swarm::start(const std::vector<std::string>& arguments,
 status local_swarm::await_start(local_peer& peer) {
   for (auto until = clock::now() + start_timeout; clock::now() < until;) {
     bool ended = peer.process.ended().has_value(); // before the log is read, so that it is complete
-    if (read_start(text_of(peer.log), peer))
+    if (read_start(content_of(peer.log), peer))
       return done{};
     if (ended)
       return peer.ended_early();

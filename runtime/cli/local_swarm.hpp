@@ -22,7 +22,7 @@ struct logged_process {
   /// The last 2,000 bytes at most.
   [[nodiscard]] std::string end_of_log() const;
 };
-std::string text_of(const std::filesystem::path& file);
+std::string content_of(const std::filesystem::path& file);
 
 struct local_peer : logged_process {
   endpoint where;
