@@ -71,10 +71,10 @@ std::string promise_statement(const round_id& round, const takeover_promise& pro
 ///   nearly as many members as the quorum permits.
 ///
 /// @param participants of the view: a quorum of those that answered. The leader may leave out
-///   others, such as a reducer that was found to lie; what they promised counts all the same. Fails
-///   with ec::lost_quorum or ec::too_few_contributors, and with ec::protocol_violation if the
-///   promises are not about this number. Signatures are not checked here. REQUIRES: rules.faulty >
-///   0.
+///   others, such as a reducer that was found to lie; what they promised counts all the same.
+/// Fails with ec::lost_quorum or ec::too_few_contributors, and with ec::protocol_violation if the
+/// promises are not about this number. Signatures are not checked here.
+/// REQUIRES: rules.faulty > 0.
 result<round_view> next_view(std::uint32_t number, const takeover_promises& promises,
                              member_set participants, const round_rules& rules);
 
