@@ -199,9 +199,9 @@ std::vector<limit_row> limits_table() {
 }
 
 std::string to_markdown(const std::vector<limit_row>& rows) {
-  std::string out = "| what | limit | beyond it | metric |\n|---|---|---|---|\n";
+  std::string out = "| what | limit | beyond it |\n|---|---|---|\n";
   for (const auto& row : rows)
-    out += "| " + row.what + " | " + row.value + " | " + row.beyond + " | " + row.metric + " |\n";
+    out += "| " + row.what + " | " + row.value + " | " + row.beyond + " |\n";
   return out;
 }
 

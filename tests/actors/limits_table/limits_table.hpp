@@ -18,7 +18,7 @@ struct limit_row {
 /// test compares the two.
 std::vector<limit_row> limits_table();
 
-/// As lines of Markdown, without `why`.
+/// As lines of Markdown, without `why` and `metric`.
 std::string to_markdown(const std::vector<limit_row>& rows);
 
 } // namespace waggle
