@@ -331,7 +331,7 @@ group_round moshpit_averager::end_round(round_report report) {
   run_.end_epoch();
   group_round ended;
   ended.report = std::move(report);
-  ended.branch = run_.branch(); // a history never forks by a round: see runtime/progress/README.md
+  ended.branch = run_.branch(); // no round forks it: see runtime/matchmaking/README.md
   ended.group = told_ = view();
   return ended;
 }
