@@ -41,9 +41,9 @@ constexpr std::string_view to_string(fault_kind x) {
 /// another weight for it.
 fault_kind kind_of(ec reason);
 
-/// The faults of members of this peer's own rounds. Whoever was silent or wrong stays out of this
-/// peer's groups for a time that doubles. Each peer remembers for itself; nothing is exchanged, so
-/// nobody can be slandered to peers that have not noticed anything.
+/// The faults of members of this peer's own rounds. A member that was silent or wrong stays out of
+/// this peer's groups for a time that doubles. Each peer remembers for itself; nothing is
+/// exchanged, so a false accusation reaches no peer that has not noticed anything.
 ///
 /// **Silent.** The first silence excludes nobody: it may have been a suspended laptop. Further ones
 /// exclude for 5 s, 10 s, … up to 10 min. After 10 min without one (and outside of an exclusion)

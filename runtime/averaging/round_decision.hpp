@@ -58,7 +58,7 @@ std::string promise_statement(const round_id& round, const takeover_promise& pro
 /// may lie (rules.faulty > 0), every view above 0 must be the one that follows from the signed
 /// promises that its leader shows: so the leader cannot choose whose result is lost.
 ///
-/// A result may have been committed unless enough promises speak against it. All honest
+/// A result may have been committed unless enough promises contradict it. All honest
 /// participants of a committed view have prepared it, and have promised nothing higher before they
 /// did. So of those that answer, only liars and members that did not participate report something
 /// else: at most `faulty` if the view was 0, in which all participate, and at most
