@@ -50,7 +50,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
   return {
     [this](const training_status& msg) {
       bool new_phase = !picture_.training || picture_.training->phase != msg.phase;
-      note(maker_.on_status(msg, clock().now()));
+      note(board_->maker().on_status(msg, clock().now()));
       picture_.training = msg;
       if (new_phase) // the rest can wait for the next refresh
         refresh();
@@ -78,7 +78,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) {
       picture_.connected.erase(msg.peer);
-      note(maker_.on_disconnected(msg.peer, msg.why, clock().now(), ctx_.wall->now()));
+      note(board_->maker().on_disconnected(msg.peer, msg.why, clock().now(), ctx_.wall->now()));
       peers_due_ = std::min(peers_due_, clock().now() + 500ms); // soon, however many leave
     },
     [this](const dht_status& msg) {
@@ -130,7 +130,7 @@ void metrics_exporter::watch_round(const round_report& report) {
     if (peer.vitals.pass_seconds)
       passes.emplace(peer.who.id, *peer.vitals.pass_seconds);
   picture_.slow = slow_.add(std::move(event), passes, now);
-  auto changed = maker_.on_slow(picture_.slow);
+  auto changed = board_->maker().on_slow(picture_.slow);
   for (const auto& each : changed)
     if (const auto* slow = std::get_if<watch::slow>(&each))
       ctx_.log_caused("slow peers", now, spdlog::level::info,
@@ -146,13 +146,19 @@ void metrics_exporter::on_connected(const peer_record& peer) {
   picture_.connected.insert(peer.id);
   auto link = ctx_.links ? ctx_.links->find(peer.id) : nullptr;
   // Usually, whether a peer on this host shares memory is found out a moment later.
-  note(maker_.on_connected(peer, link && link->facts().shares_memory ? "shared memory" : "",
-                           clock().now()));
+  note(board_->maker().on_connected(
+    peer, link && link->facts().shares_memory ? "shared memory" : "", clock().now()));
 }
 
 /// The traffic since the last time, and what was refused.
 void metrics_exporter::watch_links() {
   auto now = clock().now();
+  // Who left while an exporter before this one was down. Links are told of at once at the start.
+  if (links_watched_ != steady_time{})
+    for (const auto& [peer, since] : std::map{board_->maker().present()})
+      if (!picture_.connected.contains(peer))
+        note(board_->maker().on_disconnected(peer, {ec::peer_lost, "not seen leaving"}, now,
+                                             ctx_.wall->now()));
   auto seconds = seconds_of(now - links_watched_);
   links_watched_ = now;
   picture_.links.clear();
@@ -179,7 +185,7 @@ void metrics_exporter::watch_links() {
   std::array<std::uint64_t, ec_max + std::size_t{1}> refused{};
   for (std::size_t i = 0; i < refused.size(); ++i)
     refused[i] = ctx_.metrics->refused_so_far(static_cast<ec>(i));
-  note(maker_.on_refused(refused));
+  note(board_->maker().on_refused(refused));
 }
 
 void metrics_exporter::note(const event_maker::events& all) const {
@@ -198,8 +204,8 @@ void metrics_exporter::refresh() {
     watch_links();
   board_->show_status(status_document(picture_, facts), ctx_.wall->now());
   if (now >= peers_due_) {
-    picture_.left = maker_.departures(now);
-    picture_.present = maker_.present();
+    picture_.left = board_->maker().departures(now);
+    picture_.present = board_->maker().present();
     board_->show_targets(targets_document(picture_, ctx_.own_record(), ctx_.metrics->run()));
     board_->show_peers(peers_document(picture_, ctx_.record.id, ctx_.wall->now()));
     peers_due_ =

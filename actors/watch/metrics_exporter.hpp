@@ -6,7 +6,6 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/status/event_maker.hpp"
 #include "runtime/status/status_board.hpp"
 #include "runtime/status/status_documents.hpp"
 
@@ -46,7 +45,6 @@ private:
   const steady_time began_;
   peer_picture picture_;
   steady_time peers_due_; // when the list of peers is written again
-  event_maker maker_;
   slow_watch slow_;
   steady_time links_watched_;
   std::map<peer_id, net::link_facts> carried_; // at links_watched_

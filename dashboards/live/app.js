@@ -10,6 +10,7 @@ import {links} from './links.js';
 import {rounds, step, view as roundView, zoom} from './rounds.js';
 import {events, toggle, view as eventView} from './events.js';
 import {LossChart} from './loss.js';
+import {address, faster, jump, pause, replayBar} from './replay.js';
 
 const frameMs = 90;
 const state = createState();
@@ -34,6 +35,7 @@ const parts = {
   links: () => render(links(state), content('links')),
   loss: () => chart.show(state),
   events: () => render(events(state, () => draw(['events'], true)), content('events')),
+  replay: () => render(replayBar(state, go), byId('replay')),
 };
 
 let said = '';
@@ -45,7 +47,7 @@ function announce(key, words) {
 }
 
 // Rounds may come ten times a second, and the eye follows them; the rest need not be as quick.
-const pauses = {overview: 200, peers: 200, rounds: frameMs, links: 500, loss: 500, events: frameMs};
+const pauses = {overview: 200, peers: 200, rounds: frameMs, links: 500, loss: 500, events: frameMs, replay: 200};
 const due = new Map(); // part → when it may be drawn
 const drawnAt = {};
 let planned;
@@ -82,7 +84,7 @@ function drawNow() {
 }
 
 function showLink() {
-  const words = link.up ? 'live' : link.why ? 'not connected' : 'connecting';
+  const words = link.up ? state.replay ? 'replay' : 'live' : link.why ? 'not connected' : 'connecting';
   byId('link').dataset.link = link.up ? 'up' : link.why ? 'down' : 'connecting';
   render(html`<span class="mark" aria-hidden="true">${link.up ? '●' : '✕'}</span> ${words}`, byId('link'));
   document.body.classList.toggle('lost', !link.up && link.why !== '');
@@ -90,8 +92,17 @@ function showLink() {
   render(link.up || !link.why ? '' : html`<strong>${link.why}.</strong>${since} Trying again…`, byId('banner'));
 }
 
-follow('api/v1/events', {
-  frame: (kind, data) => draw(apply(state, kind, data)),
+let next; // of a replay: where it goes on
+const begin = follow(() => address(state, next?.at, next?.peer), {
+  frame(kind, data) {
+    const first = !state.replay;
+    draw(apply(state, kind, data));
+    next = undefined;
+    if (!first || !state.replay) return;
+    showLink();
+    keys.push(...replayKeys);
+    showKeys();
+  },
   link({up, why}) {
     if (!up && link.up) link.since = Date.now();
     link.up = up;
@@ -102,6 +113,13 @@ follow('api/v1/events', {
 });
 showLink();
 // What is said in words of time ("8 s ago") grows old without a frame, but not while the peer is gone.
+function go(at, peer) {
+  draw(['replay'], true);
+  if (at === undefined) return;
+  next = {at, peer};
+  roundView.key = undefined;
+  begin();
+}
 setInterval(() => { if (link.up) draw(['overview', 'peers']); }, 1000);
 
 // -- keys ---------------------------------------------------------------------------------------------
@@ -129,15 +147,25 @@ const keys = [
   ...Object.entries(groups).map(([group, label], i) => [String(i + 1), `show or hide events: ${label.toLowerCase()}`, () => { toggle(group); draw(['events'], true); }]),
   ['Escape', 'clear the filter, close this list', () => { eventView.words = ''; draw(['events'], true); }],
 ];
+const replayKeys = [
+  ['k', 'pause the replay, or go on', () => pause(state, go)],
+  [',', 'ten seconds back', () => jump(state, go, -1)],
+  ['.', 'ten seconds on', () => jump(state, go, 1)],
+  ['<', 'slower', () => faster(state, go, -1)],
+  ['>', 'faster', () => faster(state, go, 1)],
+];
 const printed = {ArrowLeft: '←', ArrowRight: '→', Escape: 'Esc'};
 
-render(html`<h2 id="help-title">Keys</h2><table>${keys.map(([key, what]) => html`<tr><td><kbd>${printed[key] ?? key}</kbd></td><td>${what}</td></tr>`)}</table>
+const showKeys = () => render(html`<h2 id="help-title">Keys</h2><table>${keys.map(([key, what]) => html`<tr><td><kbd>${printed[key] ?? key}</kbd></td><td>${what}</td></tr>`)}</table>
   <button type="button" @click=${() => help.close()}>Close</button>`, help);
+showKeys();
 byId('keys').addEventListener('click', () => help.showModal());
 
 addEventListener('keydown', event => {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
-  const typing = event.target instanceof HTMLInputElement;
+  const slides = event.target.type === 'range';
+  if (slides && /^(Arrow|Home|End|Page)/.test(event.key)) return;
+  const typing = !slides && /^(INPUT|SELECT)$/.test(event.target.tagName);
   if (typing && event.key !== 'Escape') return;
   if (help.open && event.key !== '?') return;
   const found = keys.find(([key]) => key === event.key || (key === '+' && event.key === '='));

@@ -14,6 +14,7 @@ set(live_files
   loss.js:4096
   overview.js:5120
   peers.js:4096
+  replay.js:2048
   rounds.js:6144
   state.js:9216
   stream.js:3072

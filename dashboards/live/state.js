@@ -16,6 +16,9 @@ const lateRounds = 16;
 export const slotsMax = 8;
 export const leftShownMs = 600_000;
 
+/** A recording also has what others wrote. */
+const isForeign = (state, event) => event.writer !== '' && event.writer !== state.self.peer;
+
 /** The groups by which events are filtered. */
 export const groups = {
   peers: 'Peers', run: 'This peer', problems: 'Problems', epochs: 'Epochs', rounds: 'Rounds',
@@ -40,6 +43,7 @@ export function createState() {
     loss: {t: [], of: new Map(), low: [], high: []},
     slots: new Map(), // peer → number of its line
     missed: 0,
+    replay: undefined, // of a recording: its bounds, and whose pages can be shown
   };
 }
 
@@ -71,8 +75,18 @@ function takeSnapshot(state, data) {
   if (state.loss.t.length === 0)
     for (const each of state.events.epochs)
       if (each.loss !== undefined) addLoss(state, each.t, new Map([[state.self.peer, each.loss]]));
+  if (data.replay) takeRecording(state, data);
   sampleLoss(state);
-  return ['overview', 'peers', 'rounds', 'links', 'loss', 'events'];
+  return ['overview', 'peers', 'rounds', 'links', 'loss', 'events', 'replay'];
+}
+
+/** A recording can show any time: the losses before it come with it. */
+function takeRecording(state, {replay, loss}) {
+  const from = time(replay.from) ?? state.now;
+  state.replay = {from, to: Math.max(from, time(replay.to) ?? from), peers: array(replay.peers, peersMax).map(hex).filter(Boolean)};
+  forgetLoss(state);
+  for (const [t, peer, value] of array(loss, lossSamplesMax))
+    if (time(t) !== undefined && number(value) !== undefined) addLoss(state, t, new Map([[hex(peer), value]]));
 }
 
 function takeVitals(state, data) {
@@ -80,14 +94,15 @@ function takeVitals(state, data) {
   readStatus(state, data.status);
   readPeers(state, data.peers);
   sampleLoss(state);
-  return ['overview', 'peers', 'links', 'loss'];
+  return ['overview', 'peers', 'links', 'loss', 'replay'];
 }
 
 function takeEvent(state, data) {
   const event = keep(state, data);
   if (!event) return [];
   if (event.t > state.now) state.now = event.t;
-  const changed = ['events', 'overview'];
+  if (isForeign(state, event)) return ['events', 'replay'];
+  const changed = ['events', 'overview', 'replay'];
   const other = state.peers.get(event.other);
   if (event.type === 'round') changed.push('rounds', 'links');
   if (event.type === 'phase') state.status.phase = event.to;
@@ -161,7 +176,7 @@ function keep(state, raw) {
   const type = text(e.type, 24);
   const t = time(e.t) ?? time(e.began);
   if (!type || t === undefined) return undefined;
-  const event = {type, t, seq: count(e.seq), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)};
+  const event = {type, t, seq: count(e.seq), writer: hex(e.peer), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)};
   for (const name of ['from', 'to', 'cause', 'role', 'link', 'address', 'outcome', 'kind', 'version', 'run', 'round', 'actor', 'rule'])
     if (typeof e[name] === 'string') event[name] = text(e[name], 80);
   for (const name of ['epoch', 'samples', 'loss', 'duration_s', 'bytes', 'after_s', 'count', 'ms', 'epochs'])
@@ -327,7 +342,8 @@ export function headline(state) {
     worse('wait');
     head = `This peer has ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
   } else if (all === 0 && state.rounds.length > 0) { // of `waggle average`, or of trainers whose reports are on their way
-    head = `${plural(state.rounds.at(-1).members.length, 'peer')} averaged together in the last round`;
+    const n = state.rounds.at(-1).members.length;
+    head = n < 2 ? 'This peer averaged alone in the last round' : `${n} peers averaged together in the last round`;
   } else if (all === 0) {
     worse('wait');
     head = isNode(state) ? 'No peer trains yet; this node waits for the first' : 'This peer trains' + at;
@@ -369,7 +385,7 @@ export function describe(state, e) {
     case 'stop': return `Stops${why}`;
     case 'phase': return `${e.from} → ${e.to}${why}`;
     case 'epoch': return `${e.epochs > 1 ? `${e.epochs} epochs ended, the last is ${e.epoch}` : `Epoch ${e.epoch} ended`}${took}${e.loss === undefined ? '' : `, loss ${e.loss.toFixed(3)}`}${e.samples === undefined ? '' : `, ${compact(e.samples)} samples`}`;
-    case 'round': return `Round ${shortId(e.round.id)} (${e.round.kind}) ${e.round.outcome}${why}: ${plural(e.round.members.length, 'member')}, ${duration(e.round.duration)}`;
+    case 'round': return `Round ${shortId(e.round.id)} (${e.round.kind}) ${e.round.outcome}${why}: ${e.round.members.length > 0 ? plural(e.round.members.length, 'member') + ', ' : ''}${duration(e.round.duration)}`;
     case 'peer_joined': return `${cap(who)} joined${e.address ? ' from ' + e.address : ''}${e.link ? ` by ${e.link}` : ''}`;
     case 'peer_left': return `${cap(who)} left${why}${e.after_s === undefined ? '' : `, after ${duration(e.after_s * 1000)}`}`;
     case 'member_lost': return `${cap(who)} was lost in a round${why}`;
@@ -393,7 +409,7 @@ export function selectEvents(state, chosen, words, max = 150) {
   rows.sort((a, b) => b.t - a.t || (b.seq ?? 0) - (a.seq ?? 0));
   const out = [];
   for (const event of rows) {
-    const line = describe(state, event);
+    const line = (isForeign(state, event) ? `${shortId(event.writer)}: ` : '') + describe(state, event);
     if (wanted && !`${event.type} ${line} ${event.other}`.toLowerCase().includes(wanted)) continue;
     out.push({event, line});
     if (out.length === max) break;

@@ -5,14 +5,18 @@ const frameMax = 16 << 20;
 const resumeMs = 10_000;
 const pausesMs = [250, 500, 1000, 2000, 4000];
 
-/** Connects, and connects again for ever. `on.frame(kind, data)`; `on.link({up, why, retryMs})` when that changes. */
-export function follow(url, on) {
+/** Connects to `address()`, and connects again for ever. `on.frame(kind, data)`; `on.link({up, why, retryMs})` when that changes.
+ *  The result ends the connection and begins another one. */
+export function follow(address, on) {
   let lastId = '';
   let lastAt = 0;
   let tries = 0;
+  let moved = false;
+  let leave = () => {};
 
   async function once() {
     const stop = new AbortController();
+    leave = () => stop.abort();
     let silent = false;
     let timer;
     const heard = () => {
@@ -29,7 +33,7 @@ export function follow(url, on) {
       heard();
       const headers = {Accept: 'text/event-stream'};
       if (lastId && performance.now() - lastAt < resumeMs) headers['Last-Event-ID'] = lastId;
-      const answer = await fetch(url, {headers, signal: stop.signal, cache: 'no-store'});
+      const answer = await fetch(address(), {headers, signal: stop.signal, cache: 'no-store'});
       if (!answer.ok) return await refusal(answer);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';
@@ -78,10 +82,23 @@ export function follow(url, on) {
   (async () => {
     for (;;) {
       const why = await once();
+      if (moved) {
+        moved = false;
+        lastId = '';
+        continue;
+      }
       const pause = pausesMs[Math.min(tries, pausesMs.length - 1)];
       on.link({up: false, why, retryMs: pause});
       ++tries;
-      await new Promise(done => setTimeout(done, pause));
+      await new Promise(done => {
+        leave = done;
+        setTimeout(done, pause);
+      });
+      moved = false;
     }
   })();
+  return () => {
+    moved = true;
+    leave();
+  };
 }

@@ -6,7 +6,10 @@
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/readable.hpp"
+#include "runtime/cli/signals.hpp"
 #include "runtime/core/disk.hpp"
+#include "runtime/net/http_front.hpp"
+#include "runtime/status/replay_page.hpp"
 #include "runtime/watch/event_log.hpp"
 #include "runtime/watch/timeline.hpp"
 
@@ -48,6 +51,29 @@ std::string ascii_line(const std::string& line) {
                               : value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
+/// Shows the page until a signal ends it.
+int serve(timeline all, const std::vector<endpoint>& where) {
+  hold_signals();
+  auto from = std::make_shared<const recording>(std::move(all));
+  net::http_settings settings;
+  settings.handler = [from](const net::http_request& request) {
+    return replay_page(from, request);
+  };
+  settings.events = std::make_shared<net::net_events>();
+  // It is served to this machine only, and no training is beside it.
+  settings.answering = std::make_shared<net::work_bucket>(net::work{1h});
+  net::http_front front{std::make_shared<const net::http_settings>(std::move(settings)), {64, 64}};
+  auto bound = front.listen(where, {});
+  if (!bound)
+    return bad_usage(bound.error().detail);
+  for (const auto& each : *bound)
+    std::cout << "the replay is at http://" << to_string(each) << "/\n";
+  std::cout.flush();
+  while (!told_to_end(1h)) {
+  }
+  return exit_clean;
+}
+
 int run_replay(const run_options& options) {
   auto logs = logs_of(options.arguments);
   if (!logs)
@@ -67,6 +93,8 @@ int run_replay(const run_options& options) {
   for (const auto& peer : all.unaligned())
     warn("peer " + short_name(peer)
          + " shares no round with the others: its own clock was used for its events");
+  if (options.given.contains("listen"))
+    return serve(std::move(all), options.listen);
   constexpr std::size_t text_max = 1000;
   for (const auto& event : all.events())
     std::cout << (options.json ? ascii_line(event.line)
@@ -80,14 +108,18 @@ int run_replay(const run_options& options) {
 command replay_command() {
   command out{
     "replay",
-    "Prints what happened in a run, from the event logs of its peers: waggle replay DIR…",
+    "Prints or shows what happened in a run, from the event logs of its peers: waggle replay DIR…",
     "  waggle replay /tmp/peer1 /tmp/peer2\n"
+    "  waggle replay /tmp/peer* --listen 127.0.0.1:0    the page of the peers, to a browser\n"
     "DIR: the --data-dir of a peer, or one of its logs. The peers' clocks are corrected by\n"
     "the rounds that they share. With --json: the lines as they were written, in order.\n",
     {"output"},
     {{"DIR", "The folder of a peer, or an event log; there may be several."}},
     run_replay,
-    true};
+    true,
+    {},
+    {},
+    {"listen"}};
   out.more_arguments = true;
   return out;
 }

@@ -80,9 +80,10 @@ bool event_maker::may_tell_of_link(steady_time now) {
 
 event_maker::events event_maker::on_connected(const peer_record& peer, const std::string& link,
                                               steady_time now) {
-  connected_[peer.id] = {now, peer.addresses};
+  auto [known, is_new] = connected_.try_emplace(peer.id, presence{now, {}});
+  known->second.addresses = peer.addresses;
   std::erase_if(left_, [&](const departure& x) { return x.peer == peer.id; });
-  if (!may_tell_of_link(now))
+  if (!is_new || !may_tell_of_link(now))
     return {};
   return {watch::peer_joined{peer.id,
                              peer.addresses.empty() ? "" : to_string(peer.addresses.front()),

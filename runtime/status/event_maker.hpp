@@ -34,7 +34,8 @@ struct presence {
   std::vector<endpoint> addresses; // none: a client
 };
 
-/// Makes events of what a peer's actors report: of what has changed since the report before. Others
+/// Makes events of what a peer's actors report: of what has changed since the report before. It
+/// outlives the actor that asks it, so that one that was started again tells no old news. Others
 /// can connect and leave as often as they like: beyond links_per_second_max such events a second,
 /// only their number is kept. Not thread-safe.
 class event_maker {
@@ -46,6 +47,7 @@ public:
   static constexpr auto departures_shown = std::chrono::minutes{10};
 
   events on_status(const training_status& now_is, steady_time now);
+  /// Nothing, if the peer is known to be connected.
   events on_connected(const peer_record& peer, const std::string& link, steady_time now);
   events on_disconnected(const peer_id& peer, const failure& why, steady_time now, swarm_time wall);
   events on_slow(const slow_report& found);

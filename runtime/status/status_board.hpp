@@ -9,6 +9,7 @@
 #include "runtime/core/time.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/status/event_maker.hpp"
 #include "runtime/status/live_page.hpp"
 #include "runtime/watch/event_ring.hpp"
 
@@ -37,6 +38,9 @@ public:
   void show_readiness(bool ready, std::string text);
   /// Empty: it may.
   [[nodiscard]] std::string why_not_ready() const;
+
+  /// Of this start of the peer. For the actor that keeps the documents up to date, alone.
+  [[nodiscard]] event_maker& maker() { return maker_; }
 
   /// Bytes since the start, for the status document: on the wire, and through memory shared with
   /// peers on this host (both ways).
@@ -78,6 +82,7 @@ private:
   std::shared_ptr<metric_families> metrics_;
   std::shared_ptr<event_ring> events_;
   const page_audience pages_;
+  event_maker maker_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};

@@ -119,7 +119,7 @@ std::string round_text(const json& in) {
              + amount(in, "epoch", "") + ": "
              + joined({text(in, "outcome"), text(in, "reason"), amount(in, "duration_ms", " ms")});
   auto members = in.find("members");
-  if (members == in.end() || !members->is_array())
+  if (members == in.end() || !members->is_array() || members->empty()) // nothing was sent in it
     return out;
   std::string last;
   double when = -1;
@@ -176,7 +176,7 @@ void timeline::read(std::istream& log) {
     }
     if (event->type == "start")
       if (auto value = parsed(line))
-        ++runs_[text(*value, "run")];
+        runs_.insert(text(*value, "run"));
     events_.push_back(std::move(*event));
   }
 }
@@ -185,8 +185,8 @@ status timeline::align() {
   if (events_.empty())
     return failure{ec::bad_config, "there is no event in these files"};
   if (runs_.size() > 1)
-    return failure{ec::bad_config, "these are logs of several runs: " + runs_.begin()->first
-                                     + " and " + runs_.rbegin()->first + "; give those of one"};
+    return failure{ec::bad_config, "these are logs of several runs: " + *runs_.begin() + " and "
+                                     + *runs_.rbegin() + "; give those of one"};
   // When each writer saw each round end.
   std::map<peer_id, std::unordered_map<round_id, std::int64_t>> ends;
   for (const auto& event : events_) {

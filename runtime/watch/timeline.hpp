@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <istream>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ public:
   status align();
 
   [[nodiscard]] const std::vector<logged_event>& events() const { return events_; }
+  /// Its name; empty: no log begins with a start.
+  [[nodiscard]] std::string run() const { return runs_.empty() ? "" : *runs_.begin(); }
   [[nodiscard]] std::size_t left_out() const { return left_out_; }
   /// By writer: milliseconds that were subtracted from its times.
   [[nodiscard]] const std::map<peer_id, std::int64_t>& offsets() const { return offsets_; }
@@ -50,7 +53,7 @@ public:
 
 private:
   std::vector<logged_event> events_;
-  std::map<std::string, std::size_t> runs_; // that `start` lines name
+  std::set<std::string> runs_; // that `start` lines name
   std::size_t left_out_ = 0;
   std::map<peer_id, std::int64_t> offsets_;
   std::vector<peer_id> unaligned_;

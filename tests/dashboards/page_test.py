@@ -8,11 +8,14 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 try:
@@ -362,6 +365,80 @@ def keeps_what_it_remembers_small(page, stub):
     assert result["sentence"] == "4 peers train together, epoch 412, 1.2k samples/s.", result
 
 
+# -- a recording --------------------------------------------------------------------------------------
+
+
+def replays(page, options, folders, rounds):
+    """`waggle replay`: shows the rounds that the live page showed, at any time of the recording, by mouse and keys."""
+    server = subprocess.Popen([options.waggle, "replay", *map(str, folders), "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = re.search(r"http://\S+", server.stdout.readline()).group()
+        page.open(url)
+        page.wait("it is a replay", lambda: page.text("#link").endswith("replay") and page.count("#time") == 1)
+        lowest, highest = (int(page.js(f"return document.getElementById('time').{end}")) for end in ("min", "max"))
+        now = lambda: int(page.js("return document.getElementById('time').value"))
+        began = now()
+        assert lowest <= began < lowest + 0.5 * (highest - lowest), "it begins at the start"
+        page.wait("time goes on", lambda: now() > began)
+        page.press("k")
+        page.wait("it stands still", lambda: page.js("return document.querySelector('#replay button').ariaPressed") == "true")
+        seek = lambda t: page.js("""const e = document.getElementById('time'); e.value = arguments[0];
+          e.dispatchEvent(new Event('input')); e.dispatchEvent(new Event('change'));""", str(t))
+        shown = lambda: page.js("return document.querySelector('[data-round]')?.dataset.round")
+        seek(highest)
+        at = lambda t: abs(now() - t) <= 100  # a step of the slider
+        page.wait("the end is shown", lambda: at(highest) and shown())
+        last = shown()
+        page.js("document.activeElement.blur()")
+        page.press(",")
+        page.wait("ten seconds back", lambda: at(max(lowest, highest - 10_000)))
+        page.press(".")
+        page.wait("and on", lambda: at(highest) and shown() == last)
+        seek((lowest + highest) // 2)
+        page.wait("the middle is shown", lambda: shown() not in (None, last))
+        page.press(">")
+        page.wait("faster, and not paused", lambda: "×10" in page.js("return [...document.querySelectorAll('#replay [role=group] [aria-pressed=true]')].map(x => x.textContent)")
+                  and page.js("return document.querySelector('#replay button').ariaPressed") == "false")
+        page.wait("it reaches its end", lambda: at(highest) and shown() == last)
+        page.press("<")
+        page.press("k")
+        page.press("?")
+        page.wait("the keys are listed", lambda: "pause the replay" in page.text("#help"))
+        page.press("?")
+        assert page.count("#peers tbody tr[data-peer]") > 0
+        page.quiet()
+        if rounds:
+            events = replayed(url, rounds["peer"], highest)
+            same = {r["round"]: r for r in events["rounds"]}
+            both = [r for r in rounds["rounds"] if r["round"] in same]
+            assert len(both) >= 3, "the rounds of the live page are not there"
+            shift = both[0]["t"] - same[both[0]["round"]]["t"]  # of the clock that was corrected
+            for live_ in both:
+                again = {**same[live_["round"]], "seq": live_["seq"]}
+                again.update(t=again["t"] + shift, began=again["began"] + shift)
+                assert again == live_, f"live {live_}, replayed {again}"
+        if options.screenshots:
+            seek((lowest + highest) // 2)
+            page.wait("the middle is shown", lambda: shown() not in (None, last))
+            for name, width, dark in (("replay", 1320, False), ("replay_narrow_dark", 360, True)):
+                page.size(width)
+                page.dark(dark)
+                page.driver.save_screenshot(str(options.screenshots / f"{name}.png"))
+        page.size(360)
+        page.wait("nothing is cut at 360 pixels", lambda: page.js("return document.documentElement.scrollWidth <= 360"))
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=15) == 0, "the replay did not end in order"
+
+
+def replayed(url, peer, t):
+    """The snapshot of that time."""
+    with urllib.request.urlopen(f"{url}api/v1/events?at={t}&speed=0&peer={peer}", timeout=30) as stream:
+        for line in stream:
+            if line.startswith(b"data: "):
+                return json.loads(line[6:])
+
+
 # -- live peers ---------------------------------------------------------------------------------------
 
 
@@ -397,11 +474,15 @@ def live(page, options, folder):
                 processes[2] = victim.again()
                 page.wait("it returns", here)
         page.quiet()
+        rounds = {"peer": ids[1], **json.loads(get(f"http://{addresses[1]}/api/v1/rounds"))}
         for name in ("frozen", "killed"):
             mine = [t for what, t in times if what == name]
             print(f"  {name}: seen after {', '.join(f'{t:.2f}' for t in mine)} s")
         os.kill(processes[0].child.pid, signal.SIGKILL)
         page.wait("its own peer is gone", lambda: page.count("body.lost") == 1 and page.text("#banner") != "")
+        processes[1].child.send_signal(signal.SIGTERM)
+        processes[1].child.wait()
+        replays(page, options, [folder / f"peer{i}" for i in range(3)], rounds)
     finally:
         for process in processes:
             process.kill()

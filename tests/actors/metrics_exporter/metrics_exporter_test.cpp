@@ -160,6 +160,29 @@ TEST_F(MetricsExporter, ANodeWhoseInitialPeersDoNotAnswerIsNotReadyAndSaysWhy) {
   EXPECT_EQ(get("/readyz").status, 200U);
 }
 
+TEST_F(MetricsExporter, OneThatWasStartedAgainTellsWhatIsNewAndNothingElse) {
+  peer_record stays{identity::from_seed(2)->id(), identity::from_seed(2)->key(), {}, false};
+  peer_record leaves{identity::from_seed(3)->id(), identity::from_seed(3)->key(), {}, false};
+  tell(peer_connected{stays});
+  tell(peer_connected{leaves});
+  ctx.metrics->count_refused_input(ec::malformed);
+  tell(training());
+  pass(2s);
+  auto before = ctx.events->last();
+  caf::anon_send_exit(exporter, caf::exit_reason::kill);
+  scheduler.run();
+  exporter = system.spawn<metrics_exporter>(ctx, board, true);
+  tell(peer_connected{stays}); // the switchboard names the links that there are
+  tell(training());
+  for (int i = 0; i < 20; ++i)
+    pass(100ms);
+  auto news = ctx.events->after(before, 1_MiB).lines;
+  ASSERT_EQ(news.size(), 1U);
+  auto left = json::parse(*news[0]);
+  EXPECT_EQ(left["type"], "peer_left");
+  EXPECT_EQ(left["other"], to_string(leaves.id));
+}
+
 TEST_F(MetricsExporter, APeerWithATrainerStartsAtEpochZeroWithoutValues) {
   caf::anon_send_exit(exporter, caf::exit_reason::user_shutdown);
   exporter = system.spawn<metrics_exporter>(ctx, board, true);

@@ -128,5 +128,14 @@ TEST(EventMaker, TellsOfASlowPeerWhenTheCauseChanges) {
   EXPECT_EQ(std::get<watch::slow>(maker.on_slow({}).at(0)).cause, "");
 }
 
+TEST(EventMaker, APeerThatIsConnectedAlreadyIsNoNews) {
+  event_maker maker;
+  EXPECT_THAT(maker.on_connected(peer(1), "", t0), SizeIs(1));
+  EXPECT_THAT(maker.on_connected(peer(1), "", t0 + 5s), IsEmpty());
+  auto left = maker.on_disconnected(peer(1).id, {ec::peer_lost, ""}, t0 + 9s, {});
+  ASSERT_THAT(left, SizeIs(1));
+  EXPECT_EQ(std::get<watch::peer_left>(left[0]).after_s, 9);
+}
+
 } // namespace
 } // namespace waggle

@@ -1,68 +1,19 @@
 #include "runtime/watch/timeline.hpp"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/watch/events.hpp"
+#include "tests/support/event_logs.hpp"
 
 namespace waggle {
 namespace {
+
+using namespace event_logs;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-constexpr std::int64_t t0 = 1'700'000'000'000;
-
-peer_id peer(int n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
-
-round_id round_of(int n) {
-  round_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
-
-/// The log of a peer whose clock is `ahead` milliseconds ahead.
-class writer {
-public:
-  writer(int n, std::int64_t ahead) : self_(peer(n)), ahead_(ahead) {}
-
-  void add(std::int64_t t, const watch::event& what) {
-    text += "{\"seq\":" + std::to_string(++seq_) + ","
-            + watch::fields_of(what, self_, swarm_time_from((t0 + t + ahead_) * 1'000'000)) + "}\n";
-  }
-  void round(std::int64_t end, int id, const std::string& outcome = "complete") {
-    watch::round_ended ended;
-    ended.round = round_of(id);
-    ended.outcome = outcome;
-    ended.began = t0 + end - 10 + ahead_;
-    ended.duration_ms = 10;
-    add(end, ended);
-  }
-
-  std::string text;
-
-private:
-  peer_id self_;
-  std::int64_t ahead_;
-  std::uint64_t seq_ = 0;
-};
-
-timeline of(const std::vector<std::string>& logs) {
-  timeline all;
-  for (const auto& log : logs) {
-    std::istringstream in{log};
-    all.read(in);
-  }
-  return all;
-}
 
 std::vector<std::string> types_in(const timeline& all) {
   std::vector<std::string> out;
@@ -72,8 +23,8 @@ std::vector<std::string> types_in(const timeline& all) {
 }
 
 TEST(Timeline, RoundsCorrectAClockThatIsThreeSecondsAhead) {
-  writer a{1, 0};
-  writer b{2, 3000};
+  log_writer a{1, 0};
+  log_writer b{2, 3000};
   for (int i = 1; i <= 5; ++i) {
     a.round(100 * i, i);
     b.round(100 * i + (i % 2 == 0 ? 1 : 0), i); // the end reaches it a moment later
@@ -92,9 +43,9 @@ TEST(Timeline, RoundsCorrectAClockThatIsThreeSecondsAhead) {
 }
 
 TEST(Timeline, PeersThatShareNoRoundKeepTheirClocksAndAreNamed) {
-  writer a{1, 0};
+  log_writer a{1, 0};
   a.round(0, 1);
-  writer b{2, 3000};
+  log_writer b{2, 3000};
   b.round(0, 1, "failed"); // it did not end together
   auto all = of({a.text, b.text});
   ASSERT_TRUE(all.align().ok());
@@ -102,9 +53,9 @@ TEST(Timeline, PeersThatShareNoRoundKeepTheirClocksAndAreNamed) {
 }
 
 TEST(Timeline, ClocksAreCorrectedThroughPeersInBetween) {
-  writer a{1, 0};
-  writer b{2, 500};
-  writer c{3, -700};
+  log_writer a{1, 0};
+  log_writer b{2, 500};
+  log_writer c{3, -700};
   a.round(0, 1);
   a.round(10, 2);
   b.round(0, 1);
@@ -116,7 +67,7 @@ TEST(Timeline, ClocksAreCorrectedThroughPeersInBetween) {
 }
 
 TEST(Timeline, ALogThatIsCutAnywhereInItsLastLineIsRead) {
-  writer a{1, 0};
+  log_writer a{1, 0};
   a.add(0, watch::stopping{"one"});
   auto whole = a.text.size();
   a.add(1, watch::stopping{"two"});
@@ -129,7 +80,7 @@ TEST(Timeline, ALogThatIsCutAnywhereInItsLastLineIsRead) {
 }
 
 TEST(Timeline, LinesThatOverlapAreThereOnce) {
-  writer a{1, 0};
+  log_writer a{1, 0};
   a.add(0, watch::stopping{"one"});
   a.add(1, watch::stopping{"two"});
   auto all = of({a.text, a.text});
@@ -138,9 +89,9 @@ TEST(Timeline, LinesThatOverlapAreThereOnce) {
 }
 
 TEST(Timeline, RefusesLogsOfSeveralRunsAndNoLogs) {
-  writer a{1, 0};
+  log_writer a{1, 0};
   a.add(0, watch::started{"1", "red", "trainer"});
-  writer b{2, 0};
+  log_writer b{2, 0};
   b.add(0, watch::started{"1", "blue", "trainer"});
   auto both = of({a.text, b.text}).align();
   ASSERT_FALSE(both.ok());
@@ -164,7 +115,7 @@ TEST(Timeline, LeavesOutWhatIsNoEventOfThisVersion) {
 }
 
 TEST(Timeline, TextNamesWhatHappened) {
-  writer a{1, 0};
+  log_writer a{1, 0};
   a.add(0, watch::peer_left{peer(3), "timeout: silent", 5});
   auto left = parse_event(a.text.substr(0, a.text.size() - 1));
   ASSERT_TRUE(left.ok());
