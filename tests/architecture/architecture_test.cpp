@@ -84,7 +84,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"status", {"core", "crypto", "progress", "metrics", "net", "watch"}},
   {"cli",
    {"core", "crypto", "agreement", "data", "codec", "averaging", "training", "wire", "net",
-    "allreduce", "watch", "config"}},
+    "allreduce", "watch", "status", "config"}},
 };
 
 enum class library { caf, torch, boost, protobuf, python, none };
