@@ -26,8 +26,14 @@ public:
       clock_(clock) {}
 
   void send(const peer_record& to, wire::event what, payload body) override {
-    if (!ctx_.links->tell(to.id, what, body))
-      caf::anon_send(handles_.switchboard, notify_peer{to, std::move(what), std::move(body)});
+    const auto* only = &to;
+    send_all({&only, 1}, what, body);
+  }
+  void send_all(std::span<const peer_record* const> to, const wire::event& what,
+                const payload& body) override {
+    ctx_.links->tell_all(to, what, body, [&](const peer_record& peer) {
+      caf::anon_send(handles_.switchboard, notify_peer{peer, what, body});
+    });
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
     auto link = ctx_.links->find(peer);

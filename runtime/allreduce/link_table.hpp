@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 
 #include "runtime/net/transport.hpp"
 #include "runtime/wire/convert.hpp"
@@ -29,16 +31,34 @@ public:
   /// Sends `what` over the peer's link. False: there is none.
   bool tell(const peer_id& peer, const wire::event& what, payload body) const {
     auto link = find(peer);
-    if (!link)
-      return false;
-    // A link that refuses a frame is closed: otherwise the frame would be lost silently, and the
-    // peers could not know what arrived.
-    if (!link->send({wire::encode(wire::message{what}), std::move(body)}))
-      link->close({ec::overloaded, "the peer does not keep up with what we send"});
-    return true;
+    if (link)
+      send(*link, {wire::encode(wire::message{what}), std::move(body)});
+    return link != nullptr;
+  }
+  /// The same to several peers, encoded once. Calls `without_link` for those that have none.
+  template <class WithoutLink>
+  void tell_all(std::span<const peer_record* const> to, const wire::event& what,
+                const payload& body, WithoutLink without_link) const {
+    std::string header;
+    for (const auto* peer : to) {
+      auto link = find(peer->id);
+      if (link && header.empty())
+        header = wire::encode(wire::message{what});
+      if (link)
+        send(*link, {header, body});
+      else
+        without_link(*peer);
+    }
   }
 
 private:
+  // A link that refuses a frame is closed: otherwise the frame would be lost silently, and the
+  // peers could not know what arrived.
+  static void send(net::link& link, net::frame what) {
+    if (!link.send(std::move(what)))
+      link.close({ec::overloaded, "the peer does not keep up with what we send"});
+  }
+
   mutable std::mutex mutex_;
   std::map<peer_id, std::shared_ptr<net::link>> links_;
 };

@@ -65,6 +65,12 @@ std::shared_ptr<const float> result_assembly::values(std::uint32_t part) const {
   return found != apart_.end() ? found->second : read_in_place(part);
 }
 
+payload result_assembly::bytes(std::uint32_t part) const {
+  auto held = values(part);
+  const auto* first = reinterpret_cast<const std::byte*>(held.get());
+  return {{std::move(held), first}, parts_[part].count * sizeof(float)};
+}
+
 std::shared_ptr<const float_vector> result_assembly::whole() const {
   bool lent = std::any_of(uses_.begin(), uses_.end(), [](const use& u) { return u.lent; });
   if (apart_.empty() && !lent)

@@ -45,6 +45,8 @@ public:
 
   /// The part as it was put. REQUIRES: it was put.
   [[nodiscard]] std::shared_ptr<const float> values(std::uint32_t part) const;
+  /// The same, to be sent.
+  [[nodiscard]] payload bytes(std::uint32_t part) const;
 
   /// The set of contributors has changed: drops the parts that are not in their place.
   void start_over() { apart_.clear(); }

@@ -1,13 +1,7 @@
-// begin ─► our contributions ──► owners of the parts (ourselves included)
-//   peers' contributions ─► part_reducer ─ all here? ─► sum ── result ──► all participants
-//   peers' results ─► result vector ─ complete? ─► round_protocol ─► prepared … commit ─► report
-//   lost links, stalls, invalid data ─► round_protocol ─► a new view ─► ship, reduce, collect
-
 #include "runtime/allreduce/round_engine.hpp"
 
 #include <algorithm>
 
-#include "runtime/allreduce/adopted_result.hpp"
 #include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/group_majority.hpp"
 
@@ -27,51 +21,37 @@ std::size_t accusers_needed(const round_plan& plan) {
 
 round_engine::round_engine(round_request request, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
-  : request_(std::move(request)), config_(config), encoder_(request_.values, memory.encoded),
-    port_(std::move(port)), now_(std::move(now)),
-    protocol_(request_.plan, request_.self_index,
-              {request_.plan.min_contributors, config.takeover_timeout,
-               accusers_needed(request_.plan),
-               keyed() ? [this] { return result_digest(terms(), own_groups()); }
-                       : std::function<digest()>{},
-               [this](std::size_t leader, const takeover_promises& promises) {
-                 return are_signed(leader, promises);
-               }}),
-    transfers_(request_.plan, request_.self_index, now_()),
-    own_(transfers_.parts(), request_.plan.reduce_by),
-    result_(transfers_.parts(), request_.self_index, memory.vectors->take(request_.plan.elements)),
-    told_(request_.plan.members.size()), groups_(transfers_.parts()),
-    pledges_(transfers_.view().contributor_set(), transfers_.parts().size()),
-    contributed_(checked() ? transfers_.parts().size() : 0),
-    checks_(transfers_.parts(), request_.plan.reduce_by),
-    watch_(plan().members.size(), config_, now_()) {
-  marks_.began = now_();
-  marks_.self = request_.self_index;
-  marks_.members.resize(plan().members.size());
-  for (std::size_t i = 0; i < plan().members.size(); ++i) {
+  : round_(request, config, memory, std::move(port), std::move(now),
+           {request.plan.min_contributors, config.takeover_timeout, accusers_needed(request.plan),
+            result_settlement::is_keyed(request.plan, config)
+              ? [this] { return settlement_.plain(); }
+              : std::function<digest()>{},
+            [this](std::size_t leader, const takeover_promises& promises) {
+              return proofs_.are_signed(leader, promises);
+            }}),
+    proofs_(round_), settlement_(round_) {
+  round_.perform = [this](const round_protocol::actions& actions) { perform(actions); };
+  for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
-    marks_.members[i].peer = plan().members[i].peer.id;
-    marks_.members[i].contributes = plan().members[i].mode != member_mode::auxiliary;
-    marks_.members[i].reduces = plan().shares[i] > 0;
-  }
 }
 
 // -- events ---------------------------------------------------------------------------------------
 
 void round_engine::begin() {
   std::lock_guard guard{mutex_};
-  if (transfers_.view().contributors == 0) {
+  if (round_.view().contributors == 0) {
     // All members are auxiliaries: there is nothing to sum, and nothing to agree on.
     round_report report;
     report.outcome = round_outcome::complete;
-    report.values = request_.values;
+    report.values = round_.request.values;
     for (const auto& m : plan().members)
       report.participants.push_back(m.peer.id);
     return finish(std::move(report));
   }
   work();
-  pledge();  // an auxiliary need not wait until it has sent anything
-  collect(); // the vector may have no part to wait for
+  if (auto* audit = settlement_.audit())
+    audit->pledges().pledge(); // an auxiliary need not wait until it has sent anything
+  settlement_.collect();       // the vector may have no part to wait for
 }
 
 void round_engine::on_event(const inbound_event& event) {
@@ -87,30 +67,28 @@ void round_engine::on_reduced(const reduced_part& sum) {
 void round_engine::on_lost(const peer_id& peer, ec reason) {
   std::lock_guard guard{mutex_};
   auto member = members_.find(peer);
-  if (member == members_.end() || reported_)
+  if (member == members_.end() || round_.over)
     return;
   if (reason == ec::none)
     reason = ec::peer_lost;
   cut_off_.insert_or_assign(member->second, reason);
-  suspect(member->second, reason);
+  round_.suspect(member->second, reason);
 }
 
 void round_engine::cancel(failure why) {
   std::lock_guard guard{mutex_};
-  perform(protocol_.give_up(std::move(why)));
+  perform(round_.protocol.give_up(std::move(why)));
 }
 
 void round_engine::cancel_unless_prepared(failure why) {
   std::lock_guard guard{mutex_};
-  if (!protocol_.was_prepared())
-    perform(protocol_.give_up(std::move(why)));
+  if (!round_.protocol.was_prepared())
+    perform(round_.protocol.give_up(std::move(why)));
 }
 
 void round_engine::break_off(failure why) {
   std::lock_guard guard{mutex_};
-  round_report report;
-  report.why = std::move(why);
-  finish(std::move(report));
+  fail(std::move(why));
 }
 
 wire::round_promise round_engine::promise() const {
@@ -119,59 +97,61 @@ wire::round_promise round_engine::promise() const {
 }
 
 wire::round_promise round_engine::current_promise() const {
-  auto out = message_of(plan().id, protocol_.promise());
+  auto out = message_of(plan().id, round_.protocol.promise());
   if (out.committed)
-    out.proof = proof_of(out.view);
+    out.proof = proofs_.of(out.view);
   return out;
 }
 
 void round_engine::check() {
   std::lock_guard guard{mutex_};
-  if (reported_)
+  if (round_.over)
     return;
-  auto now = now_();
-  if (watch_.is_over(now))
-    return perform(protocol_.give_up({ec::timeout, "the round did not end by its deadline"}));
-  perform(protocol_.on_time(now));
-  if (reported_)
+  auto now = round_.now();
+  if (round_.watch.is_over(now))
+    return perform(round_.protocol.give_up({ec::timeout, "the round did not end by its deadline"}));
+  perform(round_.protocol.on_time(now));
+  if (round_.over)
     return;
-  if (!transfers_.complete() && !is_settled()) {
+  if (!round_.transfers.complete() && !settlement_.is_settled()) {
     give_up_stalled(now);
     return;
   }
   round_watch::agreement known{
-    silent(), request_.self_index, transfers_.view().participant_set().size(),
-    protocol_.coordinator() == request_.self_index,
-    [this](std::size_t i) { return port_->body_bytes_written(plan().members[i].peer.id); }};
-  watch_.stalled(known, now).for_each([&](std::size_t member) {
-    if (!reported_)
-      suspect(member, ec::stalled);
+    settlement_.awaited(), round_.self(), round_.view().participant_set().size(),
+    round_.protocol.coordinator() == round_.self(),
+    [this](std::size_t i) { return round_.port->body_bytes_written(plan().members[i].peer.id); }};
+  round_.watch.stalled(known, now).for_each([&](std::size_t member) {
+    if (!round_.over)
+      round_.suspect(member, ec::stalled);
   });
-  if (!reported_)
-    check_evidence();
+  if (!round_.over)
+    if (auto* audit = settlement_.audit())
+      audit->on_tick();
 }
 
 /// A member whose uplink carries the state to newcomers is slow, and they must not go on without
 /// it. As long as they depend on it, results may be late for its sake, whoever owes them.
 void round_engine::give_up_stalled(steady_time now) {
-  auto timeout = config_.stall_timeout;
-  auto longer = std::max(timeout, std::min(patience_with_holders * timeout, config_.deadline / 3));
-  auto stayed = transfers_.view().participant_set();
-  for (const auto& [member, reason] : protocol_.lost())
+  auto timeout = round_.config.stall_timeout;
+  auto longer =
+    std::max(timeout, std::min(patience_with_holders * timeout, round_.config.deadline / 3));
+  auto stayed = round_.view().participant_set();
+  for (const auto& [member, reason] : round_.protocol.lost())
     stayed.erase(member);
   member_set holders;
-  if (request_.open_group)
+  if (round_.request.open_group)
     stayed.for_each([&](std::size_t member) {
       if (leaves_it_to_newcomers(plan(), stayed, member))
         holders.insert(member);
     });
-  auto given_up = transfers_.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
-  auto too_long = transfers_.stalled(now, longer, 2 * longer);
+  auto given_up = round_.transfers.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
+  auto too_long = round_.transfers.stalled(now, longer, 2 * longer);
   auto newcomers =
-    transfers_.late(silent_newcomers(), now, patience_with_newcomers(config_)) & stayed;
+    round_.transfers.late(silent_newcomers(), now, patience_with_newcomers(round_.config)) & stayed;
   ((given_up - (holders - too_long)) | newcomers).for_each([&](std::size_t member) {
-    if (!reported_)
-      suspect(member, ec::stalled);
+    if (!round_.over)
+      round_.suspect(member, ec::stalled);
   });
 }
 
@@ -179,77 +159,82 @@ void round_engine::give_up_stalled(steady_time now) {
 /// nothing, so nobody has to wait for one that has never contributed.
 member_set round_engine::silent_newcomers() const {
   member_set out;
-  if (request_.open_group)
+  if (round_.request.open_group)
     for (std::size_t i = 0; i < plan().members.size(); ++i)
-      if (plan().gathered[i] == newcomer_mark && i != request_.self_index && !heard_.contains(i))
+      if (plan().gathered[i] == newcomer_mark && i != round_.self() && !heard_.contains(i))
         out.insert(i);
   return out;
 }
 
 // -- the protocol ---------------------------------------------------------------------------------
 
+/// A group that was found for this round looks for another one together. The member is not in a
+/// round with us and does not want to be; that is not a fault. One whose contribution or result is
+/// here has finished this round, and means the group's next one.
+void round_engine::on_departure(std::size_t from) {
+  if (!round_.over) {
+    auto owned = round_.transfers.owned();
+    bool took_part = std::any_of(owned.begin(), owned.end(), [&](auto index) {
+      return round_.own.reducer(index).present().contains(from);
+    });
+    if (took_part || round_.transfers.has_result_of(from))
+      return;
+    if (plan().members[from].mode == member_mode::auxiliary)
+      return round_.suspect(from, ec::not_looking); // the others have all contributions
+  }
+  perform(round_.protocol.give_up({ec::not_looking, "a member looks for another group"}));
+}
+
 void round_engine::on_message(std::size_t from, const wire::event& what) {
   if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
+    bool leaves = message->member == from;
     // In an open group, whoever leaves costs itself this round, and nobody else: it is lost.
-    if (message->member == from && request_.open_group)
+    if (leaves && round_.request.open_group)
       left_.insert(from);
-    // A group that was found for this round looks for another one together. The member is not in a
-    // round with us and does not want to be; that is not a fault. One whose
-    // contribution or result is here has finished this round, and means the group's next one.
-    else if (message->member == from && message->reason == ec::not_looking) {
-      auto owned = transfers_.owned();
-      bool took_part = !reported_ && std::any_of(owned.begin(), owned.end(), [&](auto index) {
-        return own_.reducer(index).present().contains(from);
-      });
-      if (took_part || (!reported_ && transfers_.has_result_of(from)))
-        return;
-      if (!reported_ && plan().members[from].mode == member_mode::auxiliary)
-        return suspect(from, ec::not_looking); // the others have all contributions
-      return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
-    }
-    watch_.fault(now_());
+    else if (leaves && message->reason == ec::not_looking)
+      return on_departure(from);
+    round_.watch.fault(round_.now());
   }
-  if (reported_) {
+  auto* audit = settlement_.audit();
+  if (round_.over) {
     // The registry answers once it knows how the round ended here.
-    if (protocol_.ended() && std::holds_alternative<wire::round_takeover>(what))
-      perform(receive(protocol_, from, what, now_()));
-    return;
+    if (round_.protocol.ended() && std::holds_alternative<wire::round_takeover>(what))
+      perform(receive(round_.protocol, from, what, round_.now()));
+  } else if (const auto* share = std::get_if<wire::round_key_share>(&what)) {
+    settlement_.on_share(from, *share);
+  } else if (const auto* digests = std::get_if<wire::round_digests>(&what)) {
+    settlement_.on_digests(from, *digests);
+  } else if (const auto* pledges = std::get_if<wire::round_pledge_digests>(&what)) {
+    settlement_.on_pledge_digests(from, *pledges);
+  } else if (const auto* right = std::get_if<wire::round_checked>(&what)) {
+    settlement_.on_checked(from, right->view);
+  } else if (const auto* challenged = std::get_if<wire::round_challenge>(&what)) {
+    if (audit != nullptr)
+      audit->on_challenge(from, *challenged);
+  } else if (const auto* prepared = std::get_if<wire::round_prepared>(&what)) {
+    proofs_.on_prepared(from, *prepared);
+  } else if (const auto* decided = std::get_if<wire::round_commit>(&what)) {
+    proofs_.on_commit(from, *decided);
+  } else if (const auto* promise = std::get_if<wire::round_promise>(&what)) {
+    proofs_.on_promise(from, *promise);
+  } else {
+    perform(receive(round_.protocol, from, what, round_.now()));
   }
-  if (const auto* share = std::get_if<wire::round_key_share>(&what))
-    return on_share(from, *share);
-  if (const auto* digests = std::get_if<wire::round_digests>(&what))
-    return on_digests(from, *digests);
-  if (const auto* digests = std::get_if<wire::round_pledge_digests>(&what))
-    return on_pledge_digests(from, *digests);
-  if (const auto* right = std::get_if<wire::round_checked>(&what))
-    return on_checked(from, right->view);
-  if (const auto* challenged = std::get_if<wire::round_challenge>(&what)) {
-    if (checked() && challenged->view == transfers_.view().number)
-      on_challenge(from, challenged->part);
-    return;
-  }
-  if (const auto* prepared = std::get_if<wire::round_prepared>(&what))
-    return on_prepared(from, *prepared);
-  if (const auto* decided = std::get_if<wire::round_commit>(&what))
-    return on_commit(from, *decided);
-  if (const auto* promise = std::get_if<wire::round_promise>(&what))
-    return on_promise(from, *promise);
-  perform(receive(protocol_, from, what, now_()));
 }
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
     if (auto message = message_of(plan().id, action)) {
-      sign(action, message->what);
-      send_to(message->to, message->what);
+      proofs_.sign(action, message->what);
+      round_.send_to(message->to, message->what);
       if (std::holds_alternative<round_protocol::send_prepared>(action))
-        send_repairs();
+        settlement_.send_repairs();
     } else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (std::holds_alternative<round_protocol::compare_results>(action))
-      compare();
+      settlement_.compare();
     else if (std::holds_alternative<round_protocol::await_repair>(action))
-      ask_for_repair();
+      settlement_.ask_for_repair();
     else if (const auto* decided = std::get_if<round_protocol::commit>(&action))
       commit(decided->view);
     else if (const auto* failed = std::get_if<round_protocol::fail>(&action))
@@ -258,59 +243,56 @@ void round_engine::perform(const round_protocol::actions& actions) {
 }
 
 void round_engine::enter(const round_view& view) {
-  const auto& before = transfers_.view();
+  auto before = round_.view();
+  auto now = round_.now();
   // Whoever looks at its clock first accuses a member that is silent to all; the others, who would
   // have noticed soon, noticed it, too.
-  auto nearly = config_.stall_timeout * 3 / 4;
+  auto nearly = round_.config.stall_timeout * 3 / 4;
   auto left_out = before.participant_set() - view.participant_set();
-  (transfers_.stalled(now_(), nearly, 2 * nearly) & left_out).for_each([this](std::size_t member) {
-    seen_.emplace(member, ec::stalled);
+  (round_.transfers.stalled(now, nearly, 2 * nearly) & left_out).for_each([&](std::size_t member) {
+    round_.seen.emplace(member, ec::stalled);
   });
   bool other_sum = view.contributors != before.contributors;
   if (other_sum)
-    result_.start_over();
-  if (other_sum)
-    reported_weights_.clear();
-  else
-    std::erase_if(reported_weights_, [&](const auto& reported) {
-      return !view.participant_set().contains(reported.first);
-    });
-  // A key belongs to one view.
-  bool other_key = keyed() && !view.adopted;
-  if (other_sum || other_key || (!view.adopted && view.participants != before.participants)) {
-    weight_sum_.reset();
-    own_groups_.clear();
-    digest_.reset();
-  }
-  // In an adopted view nothing is judged: true once most members are known to hold its result.
-  judged_ = false;
-  auto compared = before.number;
-  comparing_ = repairing_ = false;
-  repaired_ = {};
-  forget_checks();
+    round_.result.start_over();
+  round_.weights.enter(other_sum, view.participant_set());
+  settlement_.leave(view);
   // Members that start over, too, or that skipped a view, have dropped what we sent. In an adopted
   // view all participants hold the result.
-  if (other_sum || !(view.adopted || view.follows(transfers_.view())))
-    own_.forget_sent();
-  port_->log("goes on as view " + std::to_string(view.number) + " with "
-             + std::to_string(view.contributor_set().size()) + " contributors");
+  if (other_sum || !(view.adopted || view.follows(before)))
+    round_.own.forget_sent();
+  round_.port->log("goes on as view " + std::to_string(view.number) + " with "
+                   + std::to_string(view.contributor_set().size()) + " contributors");
   for (const auto& unsent : std::exchange(outgoing_, {}))
-    transfers_.give_back(unsent);
-  transfers_.enter(view, now_());
-  repair_.reset();
-  judged_ = view.adopted && !other_sum
-            && holds_what_most_listed(compared, lists_, view, plan(), request_.self_index, terms());
-  watch_.advanced(now_());
+    round_.transfers.give_back(unsent);
+  round_.transfers.enter(view, round_.now());
+  settlement_.enter(before.number, !other_sum);
+  round_.watch.advanced(round_.now());
   work();
   ship_all();
-  pledge();
-  auto parked = std::exchange(parked_, {});
-  parked_from_.clear();
+  if (auto* audit = settlement_.audit())
+    audit->pledges().pledge();
+  auto parked = std::exchange(round_.parked, {});
+  round_.parked_from.clear();
   for (const auto& event : parked)
     handle(event);
-  take_early_reports();
-  collect();
+  proofs_.take_early();
+  settlement_.collect();
   suspect_cut_off();
+}
+
+/// The view's leader may not know of the lost link, and would wait for the messages lost with it.
+/// In an adopted view all participants hold the result. The leader itself is not suspected: it has
+/// just reached us.
+void round_engine::suspect_cut_off() {
+  const auto& view = round_.view();
+  if (view.adopted)
+    return;
+  auto number = view.number;
+  for (const auto& [member, reason] : std::map{cut_off_})
+    if (!round_.over && view.number == number && member != round_.protocol.leader()
+        && view.participant_set().contains(member))
+      round_.suspect(member, reason);
 }
 
 void round_engine::commit(const round_view& view) {
@@ -321,60 +303,61 @@ void round_engine::commit(const round_view& view) {
     [&](std::size_t member) { report.contributors.push_back(plan().members[member].peer.id); });
   view.participant_set().for_each(
     [&](std::size_t member) { report.participants.push_back(plan().members[member].peer.id); });
-  report.weight_sum = weight_sum_.value_or(0);
+  report.weight_sum = round_.weights.sum.value_or(0);
   if (report.weight_sum == 0)
-    report.values = request_.values; // nobody contributed: INV-4 in runtime/training/README.md
+    report.values =
+      round_.request.values; // nobody contributed: INV-4 in runtime/training/README.md
   else
-    report.values = result_.whole();
-  if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())
-    report.why = {protocol_.lost().begin()->second, "members were lost"};
+    report.values = round_.result.whole();
+  if (report.outcome == round_outcome::shrunk && !round_.protocol.lost().empty())
+    report.why = {round_.protocol.lost().begin()->second, "members were lost"};
   finish(std::move(report));
 }
 
-void round_engine::fail(const failure& why) {
+void round_engine::fail(failure why) {
   round_report report;
-  report.outcome = round_outcome::failed;
-  report.why = why;
+  report.why = std::move(why);
   finish(std::move(report));
 }
 
 void round_engine::finish(round_report report) {
-  if (std::exchange(reported_, true))
+  if (std::exchange(round_.over, true))
     return;
-  auto now = now_();
+  auto now = round_.now();
   report.round = plan().id;
   report.epoch = plan().epoch;
   report.group_size = static_cast<std::uint32_t>(plan().members.size());
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     report.gathered.emplace_back(plan().members[i].peer.id, plan().gathered[i]);
-  report.allreduce_seconds = watch_.since_begin(now);
-  if (transfers_.complete())
-    report.agreement_seconds = watch_.since_complete(now);
-  report.recovery_seconds = watch_.since_fault(now);
-  report.bytes_sent = bytes_sent_;
-  report.bytes_received = bytes_received_;
-  for (const auto& [member, reason] : protocol_.lost()) {
-    auto noticed = seen_.find(member);
-    bool seen = noticed != seen_.end();
+  report.allreduce_seconds = round_.watch.since_begin(now);
+  if (round_.transfers.complete())
+    report.agreement_seconds = round_.watch.since_complete(now);
+  report.recovery_seconds = round_.watch.since_fault(now);
+  report.bytes_sent = round_.bytes_sent;
+  report.bytes_received = round_.bytes_received;
+  for (const auto& [member, reason] : round_.protocol.lost()) {
+    auto noticed = round_.seen.find(member);
+    bool seen = noticed != round_.seen.end();
     report.faults.push_back({plan().members[member].peer.id, seen ? noticed->second : reason, seen,
                              left_.contains(member)});
   }
-  for (std::size_t i = 0; i < marks_.members.size(); ++i)
-    marks_.members[i].weight = told_[i].value_or(0);
-  report.marks = std::make_shared<const round_marks>(std::move(marks_));
-  for (const auto& event : parked_)
+  for (std::size_t i = 0; i < round_.marks.members.size(); ++i)
+    round_.marks.members[i].weight = round_.weights.told(i).value_or(0);
+  report.marks = std::make_shared<const round_marks>(std::move(round_.marks));
+  for (const auto& event : round_.parked)
     event.release();
-  parked_.clear();
-  forget_checks();
+  round_.parked.clear();
+  if (auto* audit = settlement_.audit())
+    audit->forget();
   outgoing_.clear();
-  own_.clear();
+  round_.own.clear();
   round_finished how;
   how.promise = current_promise();
-  how.was_prepared = protocol_.was_prepared();
-  how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()
-                      && transfers_.view().participant_set().size() == plan().members.size();
+  how.was_prepared = round_.protocol.was_prepared();
+  how.all_took_part = report.outcome == round_outcome::complete && round_.protocol.lost().empty()
+                      && round_.view().participant_set().size() == plan().members.size();
   how.report = std::move(report);
-  port_->finished(std::move(how));
+  round_.port->finished(std::move(how));
 }
 
 } // namespace waggle

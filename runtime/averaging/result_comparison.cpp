@@ -22,6 +22,22 @@ const std::vector<digest>& result_comparison::of(std::size_t member, std::uint32
   return lists_.at(member).groups;
 }
 
+bool result_comparison::held_by(std::size_t most, member_set among, std::size_t member,
+                                std::uint32_t number) const {
+  if (!has(member, number))
+    return false;
+  const auto& listed = of(member, number);
+  for (std::size_t group = 0; group < listed.size(); ++group) {
+    std::size_t holders = 0;
+    among.for_each([&](std::size_t other) {
+      holders += has(other, number) && of(other, number)[group] == listed[group] ? 1 : 0;
+    });
+    if (holders < most)
+      return false;
+  }
+  return true;
+}
+
 result_comparison::verdict result_comparison::judge(
   std::uint32_t number, member_set among, std::size_t self,
   const std::function<std::optional<std::size_t>(std::size_t)>& reducer) const {

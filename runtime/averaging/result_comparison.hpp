@@ -34,6 +34,11 @@ public:
   /// REQUIRES: has(member, number).
   [[nodiscard]] const std::vector<digest>& of(std::size_t member, std::uint32_t number) const;
 
+  /// Whether what `member` listed for view `number` is what at least `most` of `among` listed, in
+  /// every group.
+  [[nodiscard]] bool held_by(std::size_t most, member_set among, std::size_t member,
+                             std::uint32_t number) const;
+
   /// @param among the members whose lists for view `number` are here; contains `self`. All lists
   ///   have as many groups.
   /// @param reducer the member that reduced a group in this view; nothing if several did.

@@ -33,6 +33,18 @@ part_groups::part_groups(const part_table& parts) {
   }
 }
 
+std::optional<std::size_t> part_groups::reducer(std::size_t group, const part_table& parts,
+                                                const round_view& view) const {
+  std::optional<std::size_t> reducer;
+  for (auto part : groups_[group]) {
+    auto owner = parts.owner(part, view);
+    if (reducer && *reducer != owner)
+      return std::nullopt;
+    reducer = owner;
+  }
+  return reducer;
+}
+
 digest group_digest(const result_terms& of, const std::vector<std::uint32_t>& group,
                     const part_values& values) {
   sha256_stream hash;

@@ -27,6 +27,9 @@ public:
   [[nodiscard]] const std::vector<std::uint32_t>& operator[](std::size_t group) const {
     return groups_[group];
   }
+  /// The member that reduces all parts of the group in `view`; nothing if several do.
+  [[nodiscard]] std::optional<std::size_t> reducer(std::size_t group, const part_table& parts,
+                                                   const round_view& view) const;
 
 private:
   std::vector<std::vector<std::uint32_t>> groups_;

@@ -4,7 +4,7 @@
 #include "actors/links/switchboard.hpp"
 #include "actors/state/state_donor.hpp"
 #include "actors/training/group_helper.hpp"
-#include "runtime/allreduce/check_limits.hpp"
+#include "runtime/allreduce/sum_audit.hpp"
 #include "runtime/averaging/fault_memory.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/averaging/round_plan.hpp"

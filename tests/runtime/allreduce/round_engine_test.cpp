@@ -4,7 +4,6 @@
 #include "runtime/allreduce/round_engine.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
 #include <utility>
@@ -13,40 +12,13 @@
 
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "tests/runtime/allreduce/recorder.hpp"
 #include "tests/runtime/averaging/plans.hpp"
-#include "tests/support/fake_signatures.hpp"
 
 namespace waggle {
 namespace {
 
-/// Records the messages of the round, and how it ended.
-class recorder final : public testing::fake_signing_port {
-public:
-  using fake_signing_port::fake_signing_port;
-  void send(const peer_record& to, wire::event what, payload body) override {
-    sent.push_back({to.id, std::move(what), std::move(body)});
-  }
-  [[nodiscard]] std::uint64_t body_bytes_written(const peer_id&) const override { return written; }
-  bool reduce(const reduce_part&) override { return false; }
-  digest secret(const round_id&, std::uint32_t view) override {
-    return sha256(std::to_string(view) + " of "
-                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
-  }
-  void count_part() override {}
-  void count_refused(ec why) override { refused.push_back(why); }
-  void log(const std::string&) override {}
-  void finished(round_finished how) override { end = std::move(how); }
-
-  struct message {
-    peer_id to;
-    wire::event what;
-    payload body;
-  };
-  std::uint64_t written = 0; // on every link
-  std::deque<message> sent;
-  std::vector<ec> refused;
-  std::optional<round_finished> end;
-};
+using testing::recorder;
 
 /// We are member 0 and lead. Member m contributes m + 1 everywhere; the heir has weight 3, the
 /// others 1: the mean of the survivors is 2.5.

@@ -1,0 +1,121 @@
+#include "runtime/allreduce/round_state.hpp"
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+round_state::round_state(round_request what, round_config with, const round_memory& memory,
+                         std::shared_ptr<round_port> via, clock time, round_protocol::options how)
+  : request(std::move(what)), config(with), port(std::move(via)), now(std::move(time)),
+    encoder(request.values, memory.encoded), protocol(plan(), self(), std::move(how)),
+    transfers(plan(), self(), now()), own(transfers.parts(), plan().reduce_by),
+    result(transfers.parts(), self(), memory.vectors->take(plan().elements)),
+    weights(plan().members.size(), self(), request.weight),
+    watch(plan().members.size(), config, now()) {
+  marks.began = now();
+  marks.self = self();
+  for (std::size_t i = 0; i < plan().members.size(); ++i) {
+    auto& member = marks.members.emplace_back();
+    member.peer = plan().members[i].peer.id;
+    member.contributes = plan().members[i].mode != member_mode::auxiliary;
+    member.reduces = plan().shares[i] > 0;
+  }
+}
+
+// -- sending --------------------------------------------------------------------------------------
+
+void round_state::tell(std::size_t member, const wire::event& what, payload body) {
+  send_to(std::vector{member}, what, body);
+}
+
+void round_state::send_to(const std::vector<std::size_t>& members, const wire::event& what,
+                          const payload& body) {
+  std::vector<const peer_record*> to;
+  for (auto member : members) {
+    if (member == self())
+      continue;
+    bytes_sent += body.size;
+    if (!over)
+      marks.members[member].bytes_out += body.size;
+    to.push_back(&plan().members[member].peer);
+  }
+  if (!to.empty())
+    port->send_all(to, what, body);
+}
+
+void round_state::send_to(member_set members, const wire::event& what, const payload& body) {
+  std::vector<std::size_t> in_order;
+  members.for_each([&](std::size_t member) { in_order.push_back(member); });
+  send_to(in_order, what, body);
+}
+
+wire::part round_state::header(std::uint32_t index, wire::part_kind kind) const {
+  const auto& part = parts()[index];
+  wire::part head;
+  head.round = plan().id;
+  head.view = view().number;
+  head.kind = kind;
+  head.index = index;
+  head.offset = part.offset;
+  head.count = part.count;
+  return head;
+}
+
+bool round_state::fits(const wire::part& head, std::size_t bytes) const {
+  return head.index < parts().size() && head.offset == parts()[head.index].offset
+         && head.count == parts()[head.index].count
+         && bytes == encoded_size(parts()[head.index].codec, head.count);
+}
+
+payload round_state::encode_sum(std::uint32_t index, const part_reducer& contributions,
+                                member_set over, const std::shared_ptr<float>& out) const {
+  const auto& part = parts()[index];
+  payload bytes{
+    std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
+    part.count * sizeof(float)};
+  if (part.codec == codec_id::none)
+    return bytes;
+  auto same = contributions.unanimous(over);
+  bytes = same ? *same : encoder.encoded(part, {out.get(), part.count});
+  auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
+  WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
+  return bytes;
+}
+
+bool round_state::may_say(std::size_t from, std::size_t of, std::uint32_t view) const {
+  return of == from || (from == leader_of(view, plan().members.size()) && is_client(of));
+}
+
+member_set round_state::clients_besides(std::size_t member) const {
+  member_set clients;
+  view().participant_set().for_each([&](std::size_t other) {
+    if (other != member && is_client(other))
+      clients.insert(other);
+  });
+  return clients;
+}
+
+// -- faults ---------------------------------------------------------------------------------------
+
+void round_state::refuse(std::size_t member, ec reason) {
+  port->count_refused(reason);
+  suspect(member, reason);
+}
+
+void round_state::refuse(member_set members, ec reason, const std::string& why) {
+  members.for_each([&](std::size_t member) {
+    if (over || member == self())
+      return;
+    if (!why.empty())
+      port->log(name_of(member) + why);
+    refuse(member, reason);
+  });
+}
+
+void round_state::suspect(std::size_t member, ec reason) {
+  seen.emplace(member, reason);
+  watch.fault(now());
+  perform(protocol.on_suspicion(member, reason, now()));
+}
+
+} // namespace waggle

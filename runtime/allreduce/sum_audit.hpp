@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/allreduce/open_checks.hpp"
+#include "runtime/allreduce/pledge_exchange.hpp"
+#include "runtime/allreduce/round_state.hpp"
+#include "runtime/averaging/sum_checks.hpp"
+
+namespace waggle {
+
+/// Challenges of one member that are kept until the key that draws the checks is known here. The
+/// first wrong part convicts a reducer, so more are not needed.
+constexpr std::size_t early_challenges_max = 1024;
+
+/// How the members of a round check each other's sums (runtime/averaging/sum_checks.hpp):
+///
+///   shares of all ─ draw ─ a part of ours ─► show its contributions to its checker
+///                        └ we check ─ evidence ─► sum again ─ equal ─► checked ─► all: prepared
+///                                   └ none, or another sum ─► challenge: it is shown to everybody
+///
+/// Not thread-safe.
+class sum_audit {
+public:
+  struct events {
+    /// Another sum is known to be right: perhaps all are.
+    std::function<void()> checked;
+    /// The owner of a part had sent us alone another sum: ours was replaced.
+    std::function<void()> corrected;
+  };
+
+  /// `round` and `shares`, the key of the view, must outlive this.
+  sum_audit(round_state& round, const result_key& shares, events on);
+
+  [[nodiscard]] pledge_exchange& pledges() { return pledges_; }
+  [[nodiscard]] const pledge_exchange& pledges() const { return pledges_; }
+
+  /// Draws the checks, once the key of the view is known. True: the sums are right, as far as they
+  /// are checked. False: something has to be awaited first, or is wrong.
+  [[nodiscard]] bool sums_are_right();
+  /// The members that have not said yet that the sums that they check are right. If only they
+  /// waited and others prepared, a wrong result would count as one that may have been committed.
+  [[nodiscard]] member_set unchecked() const;
+
+  /// `from` says that all sums that it checks in the view are right. False: it was refused.
+  bool on_checked(std::size_t from, std::uint32_t view);
+  void on_challenge(std::size_t from, const wire::round_challenge& what);
+  /// A contribution that the owner of a part shows. Releases the event, now or later.
+  void on_evidence(std::size_t from, const inbound_event& event, const wire::part& head);
+  /// Looks for owners that show nothing.
+  void on_tick();
+  /// A view begins, or the round ends. Releases the events that are kept.
+  void forget();
+
+private:
+  using early_part = std::pair<std::size_t, inbound_event>; // with its sender
+
+  [[nodiscard]] std::size_t owner_of(std::uint32_t part) const {
+    return round_.parts().owner(part, round_.view());
+  }
+  [[nodiscard]] bool is_drawn(std::uint32_t part, std::size_t checker) const;
+  void draw();
+  void show(std::uint32_t part, std::size_t to, const part_reducer& contributions);
+  void take_early();
+  void check(std::uint32_t part);
+  void found_wrong(std::uint32_t part, const std::string& how);
+  void challenge(std::uint32_t part);
+  void challenged(std::size_t from, std::uint32_t part);
+
+  round_state& round_;
+  const result_key& shares_;
+  const events on_;
+  pledge_exchange pledges_;
+  std::optional<std::vector<sum_check>> drawn_; // in the current view; so is what follows
+  open_checks open_;
+  std::map<std::size_t, std::uint32_t> checked_by_; // by checker: the view whose sums are right
+  std::vector<early_part> early_evidence_;          // that arrived before the key was known
+  std::map<std::uint32_t, std::size_t> challenges_; // by part: its checker
+  std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts
+};
+
+} // namespace waggle
