@@ -205,6 +205,7 @@ private:
   void log_progress();
   void note_plateau(const std::optional<plateau_report>& now, epoch_id epoch);
   void note_health(const round_report& report);
+  void show_health();
   void report_own_progress();
   void wait_for(std::string what);
 
@@ -360,7 +361,6 @@ private:
   std::uint64_t fallbacks_noted_ = 0; // status_.local_fallbacks when an epoch ended last
   std::uint64_t pass_samples_ = 0;    // of the last pass
   double download_seconds_ = 0;       // of the last download of the state; 0: none
-  std::string download_notice_;       // empty: this peer keeps up
   donor_choice donors_;
 
   bool started_ = false;

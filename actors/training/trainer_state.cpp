@@ -6,7 +6,6 @@
 
 #include "actors/guard.hpp"
 #include "actors/training/trainer.hpp"
-#include "runtime/training/keeping_up.hpp"
 #include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/training_state.hpp"
 
@@ -182,7 +181,8 @@ void trainer::carry(const run_position::outcome& what) {
   }
   if (what.caught_up) {
     wait_for({});
-    download_notice_.clear();
+    health_.caught_up();
+    show_health();
     ctx_.log->info("in step at epoch {} after {} missed epochs", at_.epoch().value(),
                    what.apply.size());
     report_own_progress();
@@ -208,10 +208,9 @@ void trainer::cannot_keep_up() {
   sum.update_bytes = model_->parameter_count() * sizeof(float);
   sum.kept_bytes_max = config_.missed_bytes_max;
   sum.target_batch_size = config_.target_batch_size / strategy_.schedule.epochs_per_round;
-  auto said = waggle::cannot_keep_up(sum);
-  if (download_notice_.empty())
-    ctx_.log->warn("{}", said);
-  download_notice_ = std::move(said);
+  if (auto sentence = health_.download_given_up(sum))
+    ctx_.log->warn("{}", *sentence);
+  show_health();
   send(peers_.exporter, state_download_ended{false,
                                              {ec::timeout, "the run was faster than the download"},
                                              sum.received_bytes,

@@ -14,19 +14,6 @@ constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
 constexpr auto disbelief_shown = 60s;
 
-void show(std::string_view rule, const run_health::numbers& its, metric_families& metrics) {
-  switch (its.in) {
-    case run_health::unit::peers:
-      return metrics.set_health_peers(rule, its.found, its.required);
-    case run_health::unit::seconds:
-      return metrics.set_health_seconds(rule, its.found, its.required);
-    case run_health::unit::samples:
-      return metrics.set_health_samples(rule, its.found, its.required);
-    case run_health::unit::epochs:
-      return metrics.set_health_epochs(rule, its.found, its.required);
-  }
-}
-
 /// For other peers' pages.
 peer_vitals vitals_of(const training_status& s, std::uint64_t samples_of_pass) {
   peer_vitals out;
@@ -58,7 +45,7 @@ const training_status& trainer::current_status() {
   s.schedule_epoch = schedule_epoch();
   s.global_epoch = std::max({s.epoch, at_.epoch(), epoch_of_run_});
   s.target_batch_size = config_.target_batch_size;
-  s.notice = !download_notice_.empty()                                        ? download_notice_
+  s.notice = health_.holds("slow_download")                                   ? health_.notice()
              : !doubt_notice_.empty()                                         ? doubt_notice_
              : !disbelief_.empty() && now() - disbelief_at_ < disbelief_shown ? disbelief_
              : !health_.notice().empty()                                      ? health_.notice()
@@ -181,11 +168,12 @@ void trainer::note_health(const round_report& report) {
     epoch.gradient_norm = status_.gradient_norm;
   for (const auto& sentence : health_.end_epoch(epoch, now()))
     ctx_.log->warn("{}", sentence);
-  for (auto rule : run_health::rules) {
-    ctx_.metrics->set_health(rule, health_.holds(rule));
-    if (auto its = health_.numbers_of(rule))
-      show(rule, *its, *ctx_.metrics);
-  }
+  show_health();
+}
+
+void trainer::show_health() {
+  for (auto rule : run_health::rules)
+    ctx_.metrics->set_run_health(rule, health_.holds(rule));
 }
 
 void trainer::log_progress() {

@@ -197,6 +197,7 @@ void metrics_exporter::refresh() {
   auto now = clock().now();
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_bandwidth(bandwidth);
+  ctx_.metrics->set_unreachable(ctx_.reach->as_client());
   peer_facts facts{
     ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};

@@ -32,6 +32,7 @@ public:
   }
   void count_peer_join() { joins_.at().Increment(); }
   void count_peer_departure(ec reason) { departures_.at(reason).Increment(); }
+  void set_unreachable(bool unreachable) { unreachable_.at().Set(unreachable ? 1 : 0); }
   void set_clock_skew(double seconds) { clock_skew_.at().Set(seconds); }
 
 private:
@@ -54,6 +55,9 @@ private:
   counter<1> departures_{in_, "waggle_peer_departures_total",
                          "Peers that left or were lost, by reason.",
                          label{"reason", {ec::shutting_down, ec::timeout, ec::peer_lost}}};
+  gauge<> unreachable_{in_, "waggle_peer_unreachable",
+                       "1 while this peer listens but others do not reach its address, so that it "
+                       "acts as a client."};
   gauge<> clock_skew_{in_, "waggle_clock_skew_seconds",
                       "Estimated offset between this clock and the swarm's."};
 };

@@ -42,20 +42,8 @@ public:
     eval_seconds_.at().Set(seconds);
   }
   void set_rate_reductions(double n) { rate_reductions_.at().Set(n); }
-  /// 1 while a rule of run_health holds.
-  void set_health(std::string_view rule, bool holds) { health_.at(rule).Set(holds ? 1 : 0); }
-  /// The numbers of a rule that holds, or did.
-  void set_health_peers(std::string_view rule, double found, double required) {
-    export_numbers(health_peers_, rule, found, required);
-  }
-  void set_health_seconds(std::string_view rule, double found, double required) {
-    export_numbers(health_seconds_, rule, found, required);
-  }
-  void set_health_samples(std::string_view rule, double found, double required) {
-    export_numbers(health_samples_, rule, found, required);
-  }
-  void set_health_epochs(std::string_view rule, double found, double required) {
-    export_numbers(health_epochs_, rule, found, required);
+  void set_run_health(std::string_view rule, bool holds) {
+    run_health_.at(rule).Set(holds ? 1 : 0);
   }
   void set_drift(double norm) { drift_.at().Set(norm); }
   void count_nonfinite(std::string_view where) { nonfinite_.at(where).Increment(); }
@@ -67,15 +55,6 @@ public:
   void count_local_fallback() { fallbacks_.at().Increment(); }
 
 private:
-  /// Not exported before a rule holds for the first time: a healthy run needs none of them.
-  using health_numbers = metric<prometheus::Gauge, 2, false>;
-
-  static void export_numbers(health_numbers& where, std::string_view rule, double found,
-                             double required) {
-    where.at(rule, "found").Set(found);
-    where.at(rule, "required").Set(required);
-  }
-
   metric_registry& in_;
   gauge<> epoch_{in_, "waggle_training_epoch", "This peer's epoch."};
   gauge<> global_epoch_{in_, "waggle_training_global_epoch", "The swarm's epoch."};
@@ -126,27 +105,13 @@ private:
     in_, "waggle_training_drift",
     "Norm of the difference between the parameters that this peer contributed to the "
     "last round and their mean. Only for strategies that average parameters."};
-  gauge<1> health_{
-    in_, "waggle_training_health_rule",
+  gauge<1> run_health_{
+    in_, "waggle_run_health",
     "1 while the settings of the run do not suit it, by rule; the notice of the status explains "
     "it.",
     label{"rule",
-          {"small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"}}};
-  health_numbers health_peers_{in_, "waggle_training_health_peers",
-                               "small_rounds, when it held last: contributors, found and required.",
-                               label{"rule"}, label{"number"}};
-  health_numbers health_seconds_{
-    in_, "waggle_training_health_seconds",
-    "own_gradients, when it held last: the averaging timeout, found and required.", label{"rule"},
-    label{"number"}};
-  health_numbers health_samples_{
-    in_, "waggle_training_health_samples",
-    "short_epochs and small_batches, when they held last: the target batch, found and required.",
-    label{"rule"}, label{"number"}};
-  health_numbers health_epochs_{
-    in_, "waggle_training_health_epochs",
-    "zero_updates, when it held last: epochs with an update that is not zero, found and required.",
-    label{"rule"}, label{"number"}};
+          {"slow_download", "small_rounds", "own_gradients", "short_epochs", "small_batches",
+           "zero_updates"}}};
   counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
                         "NaN or infinite values seen, by place.",
                         label{"where", {"loss", "gradient", "parameters"}}};

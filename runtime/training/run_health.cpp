@@ -11,8 +11,6 @@ namespace {
 
 using settings = run_health::settings;
 using epochs = std::deque<epoch_facts>;
-using unit = run_health::unit;
-using numbers = run_health::numbers;
 
 constexpr double enough_peers = 0.9;
 constexpr double rare = 0.1; // share of the epochs
@@ -76,7 +74,7 @@ bool zero_update(const epoch_facts& e, const settings& /*how*/) {
   return e.gradient_norm == 0.0;
 }
 
-// -- numbers, and sentences that follow "in N of the last M epochs " ------------------------------
+// -- sentences that follow "in N of the last M epochs " ------------------------------
 
 double peers_expected(const epochs& all, const settings& how) {
   return mean(
@@ -84,16 +82,12 @@ double peers_expected(const epochs& all, const settings& how) {
     [&](const auto& e) { return small_round(e, how); });
 }
 
-numbers of_small_rounds(const epochs& all, const settings& how) {
+std::string say_small_rounds(const epochs& all, const settings& how) {
   auto took_part = mean(
     all, [](const auto& e) { return e.contributors; },
     [&](const auto& e) { return small_round(e, how); });
-  return {unit::peers, took_part, enough_peers * peers_expected(all, how)};
-}
-
-std::string say_small_rounds(const epochs& all, const settings& how) {
-  auto text = "only " + number(of_small_rounds(all, how).found, 1) + " of "
-              + number(peers_expected(all, how), 1) + " peers took part in the round: ";
+  auto text = "only " + number(took_part, 1) + " of " + number(peers_expected(all, how), 1)
+              + " peers took part in the round: ";
   return text
          + (how.searches_groups ? "raise --matchmaking-time, so that more peers find each other"
                                 : "members that stall are left out, so raise --stall-timeout or "
@@ -109,12 +103,6 @@ double longest_round(const epochs& all) {
   return longest;
 }
 
-numbers of_own_gradients(const epochs& all, const settings& how) {
-  auto longest = longest_round(all);
-  return {unit::seconds, how.averaging_timeout,
-          2 * (longest > 0 ? longest : how.averaging_timeout)};
-}
-
 std::string say_own_gradients(const epochs& all, const settings& how) {
   auto longest = longest_round(all);
   std::string text = "the round failed and this peer used its own gradient: ";
@@ -122,7 +110,7 @@ std::string say_own_gradients(const epochs& all, const settings& how) {
   if (longest == 0)
     return text + "no round succeeded, so try twice the " + timeout;
   text += "the longest round that succeeded took " + in_seconds(longest) + ", ";
-  auto enough = of_own_gradients(all, how).required;
+  auto enough = 2 * longest;
   if (enough > how.averaging_timeout)
     return text + "so raise " + timeout + ", to " + in_seconds(enough);
   return text + "so " + timeout
@@ -139,14 +127,6 @@ double mean_of_short_ones(const epochs& all, const settings& how, Value value) {
   return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
 }
 
-numbers of_short_epochs(const epochs& all, const settings& how) {
-  auto computed_meanwhile = [](const epoch_facts& e) {
-    return e.samples_per_second * (e.round_seconds + e.download_seconds);
-  };
-  return {unit::samples, per_epoch(static_cast<double>(how.target_batch), how),
-          per_epoch(mean_of_short_ones(all, how, computed_meanwhile), how)};
-}
-
 std::string say_short_epochs(const epochs& all, const settings& how) {
   auto average = [&](auto value) { return mean_of_short_ones(all, how, value); };
   auto download = average([](const auto& e) { return e.download_seconds; });
@@ -156,39 +136,26 @@ std::string say_short_epochs(const epochs& all, const settings& how) {
               + in_seconds(average([](const auto& e) { return e.round_seconds; })) + " of a round";
   if (download > 0)
     text += " and the " + in_seconds(download) + " in which a peer that joins downloads the state";
-  return text + ": raise --target-batch-size to " + number(of_short_epochs(all, how).required, 0)
+  auto computed_meanwhile = average(
+    [](const auto& e) { return e.samples_per_second * (e.round_seconds + e.download_seconds); });
+  return text + ": raise --target-batch-size to " + number(per_epoch(computed_meanwhile, how), 0)
          + " or more";
 }
 
-const epoch_facts& last_small_batch(const epochs& all, const settings& how) {
-  return *std::find_if(all.rbegin(), all.rend(),
-                       [&](const auto& e) { return small_batch(e, how); });
-}
-
-numbers of_small_batches(const epochs& all, const settings& how) {
-  const auto& last = last_small_batch(all, how);
-  return {unit::samples, per_epoch(static_cast<double>(how.target_batch), how),
-          per_epoch(2 * static_cast<double>(last.pass_samples) * last.peers, how)};
-}
-
 std::string say_small_batches(const epochs& all, const settings& how) {
-  const auto& last = last_small_batch(all, how);
+  const auto& last =
+    *std::find_if(all.rbegin(), all.rend(), [&](const auto& e) { return small_batch(e, how); });
+  auto enough = 2 * static_cast<double>(last.pass_samples) * last.peers;
   auto pass = std::to_string(last.pass_samples);
   auto peers = std::to_string(last.peers);
   auto several = how.epochs_per_round == 1
                    ? std::string{}
                    : " (" + std::to_string(how.epochs_per_round) + " to a round)";
-  return "the target batch of " + number(of_small_batches(all, how).found, 0) + " samples" + several
-         + " was less than two passes of " + pass + " samples of each of the " + peers
+  return "the target batch of " + number(per_epoch(static_cast<double>(how.target_batch), how), 0)
+         + " samples" + several + " was less than two passes of " + pass
+         + " samples of each of the " + peers
          + " peers, so some contribute little or nothing: raise --target-batch-size to "
-         + number(of_small_batches(all, how).required, 0) + ", or lower --micro-batch";
-}
-
-numbers of_zero_updates(const epochs& all, const settings& how) {
-  auto size = static_cast<double>(all.size());
-  auto zero =
-    std::count_if(all.begin(), all.end(), [&](const auto& e) { return zero_update(e, how); });
-  return {unit::epochs, size - static_cast<double>(zero), size - (std::ceil(rare * size) - 1)};
+         + number(per_epoch(enough, how), 0) + ", or lower --micro-batch";
 }
 
 std::string say_zero_updates(const epochs& /*all*/, const settings& /*how*/) {
@@ -201,20 +168,61 @@ struct row {
   double ends;
   bool (*shows)(const epoch_facts&, const settings&);
   // REQUIRE: an epoch shows it.
-  numbers (*numbers_of)(const epochs&, const settings&);
   std::string (*say)(const epochs&, const settings&);
 };
 
 constexpr row table[] = {
-  {0.25, rare, small_round, of_small_rounds, say_small_rounds},
-  {0.25, rare, own_gradient, of_own_gradients, say_own_gradients},
-  {0.5, 0.25, short_epoch, of_short_epochs, say_short_epochs},
-  {0.5, 0.25, small_batch, of_small_batches, say_small_batches},
-  {0.25, rare, zero_update, of_zero_updates, say_zero_updates},
+  {0.25, rare, small_round, say_small_rounds}, {0.25, rare, own_gradient, say_own_gradients},
+  {0.5, 0.25, short_epoch, say_short_epochs},  {0.5, 0.25, small_batch, say_small_batches},
+  {0.25, rare, zero_update, say_zero_updates},
 };
-static_assert(std::size(table) == run_health::rules.size());
+/// Before those that look at epochs.
+constexpr std::size_t slow_download_at = 0;
+constexpr std::size_t first_of_epochs = 1;
+static_assert(std::size(table) + first_of_epochs == run_health::rules.size());
+
+// -- a download ----------------------------------------------------------------------------------
+
+std::string megabytes(double bytes, int digits = 1) {
+  return number(bytes / 1e6, digits) + " MB";
+}
+
+/// The seconds that the whole state takes at this bandwidth; 0: not known.
+double whole_seconds(const slow_download& what) {
+  if (what.received_bytes == 0 || what.state_bytes == 0)
+    return 0;
+  return what.seconds * static_cast<double>(what.state_bytes)
+         / static_cast<double>(what.received_bytes);
+}
+
+std::string say_slow_download(const slow_download& what) {
+  auto received = static_cast<double>(what.received_bytes);
+  auto text = "this peer cannot keep up with the run: after " + number(what.seconds, 0)
+              + " s it has " + megabytes(received);
+  if (what.state_bytes > 0)
+    text += " of a state of " + megabytes(static_cast<double>(what.state_bytes));
+  if (what.seconds > 0)
+    text += " (" + megabytes(received / what.seconds, 2) + "/s)";
+  text += "; an epoch takes the others " + number(what.epoch_seconds, 2) + " s and brings "
+          + megabytes(static_cast<double>(what.update_bytes)) + " of updates, of which "
+          + megabytes(static_cast<double>(what.kept_bytes_max), 0) + " are kept";
+  if (auto target = sufficient_target_batch(what); target > 0)
+    text +=
+      ". A target batch size of " + std::to_string(target) + " or a faster link would be enough";
+  return text;
+}
 
 } // namespace
+
+std::uint64_t sufficient_target_batch(const slow_download& what) {
+  auto seconds = whole_seconds(what);
+  if (seconds == 0 || what.epoch_seconds <= 0 || what.kept_bytes_max == 0)
+    return 0;
+  auto updates = seconds / what.epoch_seconds * static_cast<double>(what.update_bytes);
+  auto factor = 1.25 * updates / static_cast<double>(what.kept_bytes_max);
+  return static_cast<std::uint64_t>(
+    std::ceil(std::max(factor, 1.0) * static_cast<double>(what.target_batch_size)));
+}
 
 std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_time now) {
   epochs_.push_back(epoch);
@@ -223,9 +231,9 @@ std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_
   std::vector<std::string> to_log;
   if (epochs_.size() < judged_from)
     return to_log;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
+  for (std::size_t i = 0; i < std::size(table); ++i) {
     const auto& rule = table[i];
-    auto& state = states_[i];
+    auto& state = states_[first_of_epochs + i];
     auto shown = std::count_if(epochs_.begin(), epochs_.end(),
                                [&](const auto& e) { return rule.shows(e, how_); });
     auto share = static_cast<double>(shown) / static_cast<double>(epochs_.size());
@@ -233,7 +241,6 @@ std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_
     state.sentence.clear();
     if (!state.holds)
       continue;
-    state.last = rule.numbers_of(epochs_, how_);
     state.sentence = "in " + std::to_string(shown) + " of the last "
                      + std::to_string(epochs_.size()) + " epochs " + rule.say(epochs_, how_);
     if (state.logged && now - *state.logged < log_interval)
@@ -265,19 +272,19 @@ std::optional<std::string> run_health::pass_not_finite(steady_time now) {
            "make it smaller or dynamic";
 }
 
-const run_health::state* run_health::find(std::string_view rule) const {
-  auto found = std::find(rules.begin(), rules.end(), rule);
-  return found == rules.end() ? nullptr : &states_[static_cast<std::size_t>(found - rules.begin())];
+std::optional<std::string> run_health::download_given_up(const slow_download& what) {
+  auto& state = states_[slow_download_at];
+  state.sentence = say_slow_download(what);
+  return std::exchange(state.holds, true) ? std::nullopt : std::optional{state.sentence};
+}
+
+void run_health::caught_up() {
+  states_[slow_download_at] = {};
 }
 
 bool run_health::holds(std::string_view rule) const {
-  const auto* known = find(rule);
-  return known != nullptr && known->holds;
-}
-
-std::optional<run_health::numbers> run_health::numbers_of(std::string_view rule) const {
-  const auto* known = find(rule);
-  return known == nullptr ? std::nullopt : known->last;
+  auto at = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), rule) - rules.begin());
+  return at < rules.size() && states_[at].holds;
 }
 
 std::string run_health::notice() const {

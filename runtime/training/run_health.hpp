@@ -27,6 +27,21 @@ struct epoch_facts {
   std::optional<double> gradient_norm; // of the mean; none: no gradient was averaged
 };
 
+/// A download that was given up because the updates received meanwhile do not fit in memory.
+struct slow_download {
+  std::uint64_t state_bytes = 0; // 0: not known
+  std::uint64_t received_bytes = 0;
+  double seconds = 0;             // so far
+  double epoch_seconds = 0;       // typical duration of the run's epochs
+  std::uint64_t update_bytes = 0; // of one epoch
+  std::uint64_t kept_bytes_max = 0;
+  std::uint64_t target_batch_size = 0;
+};
+
+/// The target batch size with which the updates received during a whole download would fit, with a
+/// quarter to spare; 0: not known.
+std::uint64_t sufficient_target_batch(const slow_download& what);
+
 /// Detects settings of a run that do not suit it, from the last epochs of one peer. Each rule looks
 /// at the share of the epochs that show its symptom. It begins to hold above one share and ends
 /// below a smaller one, so that it does not flap.
@@ -38,30 +53,11 @@ struct epoch_facts {
 /// | `short_epochs`  | computing it took less than a download and a round         | 50 %   | 25 % |
 /// | `small_batches` | target batch below two passes of each peer                 | 50 %   | 25 % |
 /// | `zero_updates`  | the mean gradient was zero                                 | 25 %   | 10 % |
-///
-/// A rule that holds has two numbers: what it found in the epochs that show its symptom, and what
-/// the run requires.
-///
-/// | rule            | found                          | required                                   |
-/// |-----------------|--------------------------------|--------------------------------------------|
-/// | `small_rounds`  | contributors, the mean         | 0.9 of the peers                           |
-/// | `own_gradients` | the averaging timeout          | twice the longest round that succeeded, or |
-/// |                 |                                | twice the timeout if none did              |
-/// | `short_epochs`  | the target batch               | samples computed during a download and a   |
-/// |                 |                                | round                                      |
-/// | `small_batches` | the target batch               | two passes of each peer                    |
-/// | `zero_updates`  | epochs with another gradient   | as many as make the rule end               |
+/// | `slow_download` | this peer gave a download up (until it has caught up)      |        |      |
 ///
 /// Has no clock. Not thread-safe.
 class run_health {
 public:
-  enum class unit : std::uint8_t { peers, seconds, samples, epochs };
-  struct numbers {
-    unit in = unit::peers;
-    double found = 0;
-    double required = 0;
-    friend bool operator==(const numbers&, const numbers&) = default;
-  };
   struct settings {
     double averaging_timeout = 0; // seconds
     /// Samples from one round to the next; 0: rounds are not due by samples.
@@ -82,6 +78,11 @@ public:
   /// at most once per `log_interval`.
   std::vector<std::string> end_epoch(const epoch_facts& epoch, steady_time now);
 
+  /// The run ends epochs faster than its state can be downloaded. Returns a sentence for the log,
+  /// unless the rule holds already.
+  std::optional<std::string> download_given_up(const slow_download& what);
+  void caught_up();
+
   /// The other peers that train this one's history, and whether each has the state of the run. To
   /// be called often, so that downloads are seen.
   void see_peers(const std::map<peer_id, bool>& have_state, steady_time now);
@@ -94,19 +95,18 @@ public:
   std::optional<std::string> pass_not_finite(steady_time now);
 
   [[nodiscard]] bool holds(std::string_view rule) const;
-  /// Of a rule when it held last; none: it has never held.
-  [[nodiscard]] std::optional<numbers> numbers_of(std::string_view rule) const;
-  /// The sentences of the rules that hold, as of the last epoch; empty: none holds.
+  /// The sentences of the rules that hold, as of the last epoch; empty: none holds. A slow download
+  /// comes first: without the state, the rest does not matter.
   [[nodiscard]] std::string notice() const;
 
-  static constexpr std::array<std::string_view, 5> rules{
-    "small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"};
+  static constexpr std::array<std::string_view, 6> rules{"slow_download", "small_rounds",
+                                                         "own_gradients", "short_epochs",
+                                                         "small_batches", "zero_updates"};
 
 private:
   struct state {
     bool holds = false;
     std::string sentence;
-    std::optional<numbers> last;
     std::optional<steady_time> logged;
   };
 
@@ -114,8 +114,6 @@ private:
     steady_time first;
     steady_time last;
   };
-
-  [[nodiscard]] const state* find(std::string_view rule) const;
 
   settings how_;
   std::deque<epoch_facts> epochs_; // the newest last

@@ -168,7 +168,7 @@ TEST_F(Trainer, APeerThatDownloadedNothingSeesThatEpochsAreShorterThanADownload)
   auto later = status_of(donor).epoch.value() + run_health::window;
   pass_until([&] { return all_at(later); });
   EXPECT_EQ(status_of(donor).state_downloads, 0U);
-  EXPECT_EQ(exported(*donor.ctx.metrics, R"(waggle_training_health_rule{rule="short_epochs")"), 1);
+  EXPECT_EQ(exported(*donor.ctx.metrics, R"(waggle_run_health{rule="short_epochs")"), 1);
   EXPECT_THAT(status_of(donor).notice,
               ::testing::HasSubstr("in which a peer that joins downloads the state"));
 }
