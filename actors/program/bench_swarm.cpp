@@ -28,7 +28,7 @@ class local_peers {
 public:
   explicit local_peers(const run_options& options) : options_(options) {
     verifier_ = make_caching_verifier(4096);
-    log_ = make_logger("warn", "text", "bench");
+    log_ = make_logger("warn", "text", "bench", "");
   }
   ~local_peers() {
     caf::scoped_actor self{system_};

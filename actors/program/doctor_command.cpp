@@ -159,7 +159,7 @@ public:
     ctx_.verifier = make_plain_verifier();
     ctx_.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(),
                                                      "doctor", short_name(ctx_.self->id()));
-    ctx_.log = make_logger("error", "text", "doctor");
+    ctx_.log = make_logger("error", "text", "doctor", "");
     ctx_.links = std::make_shared<link_table>();
     ctx_.rounds = make_round_registry(ctx_.links, ctx_.strangers);
     net::tcp_transport_config tcp;

@@ -66,6 +66,14 @@ struct peer_process::impl {
       log_wait(*log, line);
   }
 
+  void switch_debug(const char* signal) const {
+    bool on = log->level() != spdlog::level::debug;
+    auto chosen = spdlog::level::from_str(options.log_level);
+    log->set_level(on ? spdlog::level::debug
+                      : std::max(chosen, spdlog::level::info)); // of --log-level debug: info
+    log->log(log->level(), "received {}: debug lines are {}", signal, on ? "on" : "off");
+  }
+
   /// Logs the join line again after the network has changed.
   void log_new_addresses(const started_node& peer) {
     auto own = peer.ctx.own_record().addresses;
@@ -114,7 +122,8 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
     remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity", "address"});
   parts->log = logger_to(around.log, options.log_level);
   if (!parts->log)
-    parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
+    parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()),
+                             options.run_id);
   for (const auto& name : leftovers)
     parts->log->info("removed {}, which was left half written", (parts->data_dir / name).string());
   if (auto warning = writable_by_others(parts->data_dir))
@@ -247,7 +256,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
       if (asked == signal_request::show_state)
         p.log_state(*peer.board);
       else
-        p.log->info("received {}, which changes nothing", name_of_signal(*signal));
+        p.switch_debug(name_of_signal(*signal));
     }
     if (!peer.parts.trainer) // which says itself what it waits for
       p.log_late(waits, peer.board->why_not_ready());

@@ -14,6 +14,12 @@ namespace {
 /// log is read, look like two lines, or fill the disk.
 constexpr std::size_t message_bytes_max = 8192;
 
+/// A JSON string in ASCII, with its quotes.
+std::string json_text(std::string text) {
+  return nlohmann::json(std::move(text))
+    .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
 /// The message on one line.
 class text_message final : public spdlog::custom_flag_formatter {
 public:
@@ -34,8 +40,7 @@ public:
   void format(const spdlog::details::log_msg& msg, const std::tm&,
               spdlog::memory_buf_t& out) override {
     auto size = std::min(msg.payload.size(), message_bytes_max);
-    auto text = nlohmann::json(std::string{msg.payload.data(), size})
-                  .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    auto text = json_text({msg.payload.data(), size});
     out.append(text.data(), text.data() + text.size());
   }
   [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -46,11 +51,15 @@ public:
 } // namespace
 
 std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
-                                                  const std::string& peer) {
+                                                  const std::string& peer, const std::string& run) {
   if (format == "json") {
+    std::string name; // a pattern: its own flags begin with %
+    for (char c : json_text(run))
+      name.append(c == '%' ? 2 : 1, c);
     auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
     formatter->add_flag<json_message>('*').set_pattern(
-      R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","message":%*})");
+      R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","run":)" + name
+      + R"(,"message":%*})");
     return formatter;
   }
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
@@ -59,12 +68,12 @@ std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
 }
 
 std::shared_ptr<spdlog::logger> make_logger(const std::string& level, const std::string& format,
-                                            const std::string& peer) {
+                                            const std::string& peer, const std::string& run) {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   auto logger = std::make_shared<spdlog::logger>("waggle", sink);
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::debug);
-  logger->set_formatter(make_formatter(format, peer));
+  logger->set_formatter(make_formatter(format, peer, run));
   return logger;
 }
 

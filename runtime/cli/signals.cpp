@@ -51,7 +51,7 @@ signal_request request_of(int signal) {
     case SIGQUIT:
       return signal_request::show_state;
     case SIGUSR2:
-      return signal_request::nothing;
+      return signal_request::switch_debug;
     default:
       return signal_request::leave;
   }
@@ -78,7 +78,7 @@ const char* name_of_signal(int signal) {
 
 bool told_to_end(milliseconds timeout) {
   auto signal = wait_for_signal(timeout);
-  return signal && request_of(*signal) != signal_request::nothing;
+  return signal && request_of(*signal) != signal_request::switch_debug;
 }
 
 } // namespace waggle

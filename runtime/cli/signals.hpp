@@ -20,8 +20,9 @@ void ignore_broken_pipes();
 std::optional<int> wait_for_signal(milliseconds timeout);
 
 /// What to do about a signal. A terminal that closes sends HUP, and Slurm sends USR1 before a job's
-/// time is over: both end the process in order, as TERM does. QUIT asks what a peer does.
-enum class signal_request { leave, show_state, nothing };
+/// time is over: both end the process in order, as TERM does. QUIT asks what a peer does. USR2
+/// switches debug lines on, and off again.
+enum class signal_request { leave, show_state, switch_debug };
 signal_request request_of(int signal);
 
 /// "SIGTERM"

@@ -162,14 +162,6 @@ std::string fields_of(const event& what, const peer_id& writer, swarm_time now) 
                           put_about(out, e.other, {}, e.reason);
                           put(out, "after_s", e.after_s);
                         },
-                        [&](const member_lost& e) {
-                          begin(e.type);
-                          put_about(out, e.other, e.round, e.reason);
-                        },
-                        [&](const excluded& e) {
-                          begin(e.type);
-                          put_about(out, e.other, e.round, e.reason);
-                        },
                         [&](const state_moved& e) {
                           begin(e.sent ? "state_sent" : "state_received");
                           if (e.other)
@@ -202,6 +194,10 @@ std::string fields_of(const event& what, const peer_id& writer, swarm_time now) 
                           put(out, "cause", e.cause);
                           put(out, "text", e.text);
                           put(out, "number", e.number);
+                        },
+                        [&](const auto& e) { // member_lost, excluded
+                          begin(e.type);
+                          put_about(out, e.other, e.round, e.reason);
                         }},
              what);
   // Invalid UTF-8, also of a text that was cut, becomes U+FFFD.

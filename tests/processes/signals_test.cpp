@@ -37,16 +37,19 @@ TEST_F(Signals, ThatASystemSendsBeforeItKillsEndAPeerInOrder) {
   }
 }
 
-TEST_F(Signals, QuitShowsTheStateAndUser2NothingAndThePeerGoesOn) {
+TEST_F(Signals, QuitShowsTheStateUser2SwitchesDebugAndThePeerGoesOn) {
   auto p = start("a");
   p.signal(SIGUSR2);
   p.signal(SIGQUIT);
   EXPECT_TRUE(eventually([&] {
     return p.log().find("uptime") != std::string::npos
-           && p.log().find("received SIGUSR2") != std::string::npos;
+           && p.log().find("received SIGUSR2: debug lines are on") != std::string::npos;
   }))
     << p.log();
   EXPECT_THAT(p.log(), HasSubstr("the state of this peer"));
+  p.signal(SIGUSR2);
+  EXPECT_TRUE(eventually([&] { return p.log().find("debug lines are off") != std::string::npos; }))
+    << p.log();
   EXPECT_TRUE(p.runs());
   p.signal(SIGTERM);
   EXPECT_EQ(p.await_exit(), 0) << p.log();

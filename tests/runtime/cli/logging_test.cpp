@@ -14,7 +14,7 @@ namespace {
 std::string written(const std::string& format, const std::string& message) {
   spdlog::details::log_msg record{"waggle", spdlog::level::warn, message};
   spdlog::memory_buf_t out;
-  make_formatter(format, "01234567")->format(record, out);
+  make_formatter(format, "01234567", "50 %v \"of\" a run")->format(record, out);
   return {out.data(), out.size()};
 }
 
@@ -28,6 +28,7 @@ TEST(Logging, WritesAJsonObjectALine) {
   auto record = nlohmann::json::parse(written("json", "a \"b\"\n\x1b[0m"));
   EXPECT_EQ(record["level"], "warning");
   EXPECT_EQ(record["peer"], "01234567");
+  EXPECT_EQ(record["run"], "50 %v \"of\" a run");
   EXPECT_EQ(record["message"], "a \"b\"\n\x1b[0m");
 }
 
