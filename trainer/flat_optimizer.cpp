@@ -78,26 +78,17 @@ void flat_optimizer::join_neighbours() {
 void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr) {
   torch::NoGradGuard guard;
   ++steps_;
+  // Slices of element-wise operations give the same values. Temporary tensors are then only as long
+  // as a slice, and stay in the cache.
+  bool sliced = !rule_.whole_tensors && parameters.is_cpu();
   for (const auto& piece : pieces_) {
     const auto& numbers = piece.decays ? numbers_ : without_decay_;
     auto count = count_of(piece.parameters.sizes);
-    if (rule_.whole_tensors) {
-      auto shaped = [](const torch::Tensor& all, const range& of) {
-        return all.narrow(0, of.at, count_of(of.sizes)).view(of.sizes);
-      };
-      step_tensors values{
-        shaped(parameters, piece.parameters), shaped(gradient, piece.parameters), {}};
-      for (const auto& statistic : piece.statistics)
-        values.statistics.push_back(shaped(statistics_, statistic));
-      rule_.step(numbers, lr, steps_, values);
-      continue;
-    }
-    // All operations are element-wise, so slices give the same values. Temporary tensors are then
-    // only as long as a slice, and stay in the cache.
-    auto length = parameters.is_cpu() ? slice_values : count;
+    auto length = sliced ? slice_values : count;
     for (std::int64_t at = 0; at < count; at += length) {
       auto part = [&](const torch::Tensor& all, const range& of) {
-        return all.narrow(0, of.at + at, std::min(length, count - at));
+        return rule_.whole_tensors ? all.narrow(0, of.at, count_of(of.sizes)).view(of.sizes)
+                                   : all.narrow(0, of.at + at, std::min(length, count - at));
       };
       step_tensors values{part(parameters, piece.parameters), part(gradient, piece.parameters), {}};
       for (const auto& statistic : piece.statistics)
