@@ -15,8 +15,7 @@
 #include "runtime/cli/compare_strategies.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
-#include "runtime/training/forwarding_learner.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/strategy.hpp"
 #include "trainer/loop_bench.hpp"
 #include "trainer/plain_loop.hpp"
@@ -58,42 +57,18 @@ struct stopwatch {
   }
 };
 
-/// Times the optimizer steps of another learner.
-template <class Learner>
-class timed_learner : public forwarding_learner<Learner> {
+/// Times the optimizer steps of the learner below.
+class timed_learner final : public learner_layer {
 public:
-  timed_learner(std::unique_ptr<Learner> inner, std::shared_ptr<stopwatch> watch)
-    : forwarding_learner<Learner>(std::move(inner)), watch_(std::move(watch)) {}
-
-  void apply(std::span<const float> gradient, double lr) override {
-    forwarding_learner<Learner>::apply(gradient, lr);
-    watch_->mark();
-  }
+  timed_learner(std::unique_ptr<learner> below, std::shared_ptr<stopwatch> watch)
+    : learner_layer(std::move(below)), watch_(std::move(watch)) {}
 
 protected:
-  std::shared_ptr<stopwatch> watch_;
+  void after_update() override { watch_->mark(); }
+
+private:
+  const std::shared_ptr<stopwatch> watch_;
 };
-
-/// Also those of strategies that step with each pass. A learner that can do this is used by the
-/// others, too.
-class timed_local_learner final : public forwarding_local_learner<timed_learner<local_learner>> {
-public:
-  using forwarding_local_learner::forwarding_local_learner;
-
-  void step_locally(double lr) override {
-    inner().step_locally(lr);
-    watch_->mark();
-  }
-};
-
-std::unique_ptr<learner> timed(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch) {
-  auto* local = dynamic_cast<local_learner*>(inner.get());
-  if (local == nullptr)
-    return std::make_unique<timed_learner<learner>>(std::move(inner), std::move(watch));
-  inner.release();
-  return std::make_unique<timed_local_learner>(std::unique_ptr<local_learner>{local},
-                                               std::move(watch));
-}
 
 /// One run of one peer, from its start to its regular end.
 result<bench_timing> run_peer(peer_process& process, const run_options& options,
@@ -102,13 +77,7 @@ result<bench_timing> run_peer(peer_process& process, const run_options& options,
   watch->steps = steps;
   auto config = process.base_config();
   add_training(config, options, process.self().id(), folder);
-  config.training->make_learner = [make = config.training->make_learner,
-                                   watch]() -> result<std::unique_ptr<learner>> {
-    auto made = make();
-    if (!made)
-      return made.error();
-    return timed(std::move(*made), watch);
-  };
+  config.training->make_learner = layered<timed_learner>(config.training->make_learner, "", watch);
   auto peer = process.start(config);
   if (!peer)
     return peer.error();

@@ -9,8 +9,9 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/named.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/scaled_loss.hpp"
 #include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
@@ -25,7 +26,7 @@ namespace waggle {
 
 namespace {
 
-class torch_learner final : public local_learner, public resumable_learner {
+class torch_learner final : public learner, public resumable_learner {
 public:
   /// `models`: one for each replica.
   torch_learner(const learner_config& config, const std::vector<torch::Device>& devices,
@@ -44,7 +45,7 @@ public:
     else
       sum_ = std::make_unique<separate_sum>(trained);
     if (config_.loss_scale)
-      scaler_.emplace(*config_.loss_scale);
+      scale_.emplace(*config_.loss_scale);
     tensors_ = name_tensors();
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
@@ -78,7 +79,7 @@ public:
     }
     auto samples = static_cast<std::uint64_t>(batch);
     sum_->will_draw(drawn += samples);
-    auto scale = sum_->begin_pass(loss_scale());
+    auto scale = sum_->begin_pass(scale_ ? scale_->scale() : 1);
     for (std::size_t i = 0; i < others_.size(); ++i)
       others_[i]->begin(drawn_samples[i + 1], scale);
     auto loss = loss_of(drawn_samples.front());
@@ -106,25 +107,24 @@ public:
     }
     step.finite = outcome.finite;
     keep_buffers();
-    if (scaler_) {
+    if (scale_) {
       step.scale = scale;
-      std::lock_guard lock{scaling_};
       bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
-      step.overflow = too_large && scaler_->on_overflow(scale);
+      step.overflow = too_large && scale_->on_overflow(scale);
     }
     return step;
   }
 
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    return take_with_buffers(out).first;
-  }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    if (tensors_.buffer_count() == 0)
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    if (tensors_.buffer_count() == 0 && room == 0)
       if (auto mean = sum_->take_vector())
         return *std::move(mean);
-    auto out = vectors.take(gradient_count());
-    auto [samples, merges] = take_with_buffers(*out);
-    return {std::move(out), samples, merges};
+    auto out = vectors.take(gradient_count() + room);
+    auto samples = sum_->take_mean(std::span{*out}.first(parameter_count()));
+    std::lock_guard lock{buffering_};
+    std::copy(buffers_.begin(), buffers_.end(),
+              out->begin() + static_cast<std::ptrdiff_t>(parameter_count()));
+    return {std::move(out), samples, kept_merges_};
   }
   std::uint64_t drop_gradient() override { return sum_->drop(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return sum_->samples(); }
@@ -136,6 +136,7 @@ public:
     step(view_of(gradient), lr);
   }
 
+  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
     torch::NoGradGuard guard;
     auto mean = sum_->take_mean();
@@ -152,7 +153,7 @@ public:
   }
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
                   std::span<const float> snapshot) override {
-    local_learner::add_change(which, mean, snapshot);
+    learner::add_change(which, mean, snapshot);
     keep_buffers();
   }
   std::uint64_t copy_tensors(std::span<const std::size_t> which,
@@ -195,14 +196,13 @@ public:
     keep_buffers();
   }
   [[nodiscard]] std::string own_state() const override {
-    std::lock_guard lock{scaling_};
-    return scaler_ ? scaler_->save() : std::string{};
+    return scale_ ? scale_->save() : std::string{};
   }
   status load_own_state(std::string_view own) override {
-    std::lock_guard lock{scaling_};
-    return scaler_ ? scaler_->load(own) : status{done{}};
+    return scale_ ? scale_->load(own) : status{done{}};
   }
 
+  [[nodiscard]] resumable_learner* resumable() override { return this; }
   [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
   [[nodiscard]] std::string taken_position() const override {
     return text_of(sum_->taken_position());
@@ -230,14 +230,8 @@ private:
       auto there = master.is_cpu() ? staging_.to_host(gradient) : staging_.to_device(gradient);
       optimizer_->step(master, there, lr);
     });
-    std::lock_guard lock{scaling_};
-    if (scaler_)
-      scaler_->on_update();
-  }
-
-  [[nodiscard]] double loss_scale() const {
-    std::lock_guard lock{scaling_};
-    return scaler_ ? scaler_->scale() : 1;
+    if (scale_)
+      scale_->on_update();
   }
 
   [[nodiscard]] torch::Tensor loss_of(const batch& samples) {
@@ -271,15 +265,6 @@ private:
       if (std::isfinite(now[i]))
         buffers_[i] = now[i];
     kept_merges_ = merges_;
-  }
-
-  /// The number of samples, and of the merges that the buffers contain.
-  std::pair<std::uint64_t, std::uint64_t> take_with_buffers(std::span<float> out) {
-    auto samples = sum_->take_mean(out.first(parameter_count()));
-    std::lock_guard lock{buffering_};
-    std::copy(buffers_.begin(), buffers_.end(),
-              out.begin() + static_cast<std::ptrdiff_t>(parameter_count()));
-    return {samples, kept_merges_};
   }
 
   /// The parameters under LibTorch's names, followed by the statistics of the optimizer, and the
@@ -318,8 +303,7 @@ private:
   window_sampler sampler_;
   std::optional<parameter_copies> parameters_;
   std::unique_ptr<gradient_sum> sum_;
-  mutable std::mutex scaling_; // guards scaler_: passes may run beside updates
-  std::optional<loss_scaler> scaler_;
+  std::optional<shared_loss_scale> scale_; // of the loss
   std::optional<flat_optimizer> optimizer_;
   state_table tensors_;
   digest schema_;

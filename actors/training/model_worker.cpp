@@ -150,7 +150,7 @@ caf::result<model_ready> model_worker::prepare() {
                   "this model has one copy of its parameters: --delay-optimizer-step needs two");
   WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
                "passes would change the buffers while updates do");
-  resumes_ = resumable_of(*shared_);
+  resumes_ = shared_->resumable();
   if (resumes_ != nullptr)
     position_ = resumes_->position();
   resume();

@@ -152,10 +152,9 @@ void trainer::on_model(const model_ready& ready) {
   merges_.merged(ready.epoch);
   outside_since_ = epoch_began_ = now();
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
-  auto* local = dynamic_cast<local_learner*>(model_.get());
-  bool copies = local != nullptr && local->copies_during_passes();
-  bool steps = dynamic_cast<stepping_learner*>(model_.get()) != nullptr;
-  if (averaged && ((averages_parameters() && !copies) || (steps_locally() && !steps)))
+  if (averaged
+      && ((averages_parameters() && !model_->copies_during_passes())
+          || (steps_locally() && !model_->steps_locally())))
     averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                          + config_.strategy + " does"};
   if (!averaged) {

@@ -21,7 +21,7 @@
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/flight_ledger.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
 #include "runtime/training/merge_age.hpp"
 #include "runtime/training/pass_barrier.hpp"

@@ -33,7 +33,7 @@ void trainer::begin_round(bool call) {
     given.own = with_pending_buffers(mean);
     given.samples = mean.samples;
     given.weight = static_cast<double>(mean.samples);
-    if (auto* resumes = resumable_of(*model_))
+    if (auto* resumes = model_->resumable())
       given.position = resumes->taken_position();
   } else {
     if (!config_.many_groups && !copy_parameters(given))
@@ -56,7 +56,7 @@ void trainer::begin_round(bool call) {
 /// Copies what the peers average, also in the middle of a pass. False: it cannot be averaged.
 bool trainer::copy_parameters(contribution& given) {
   auto copy = ctx_.vectors->take(averaged_->value_count());
-  auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
+  auto applied = model_->copy_tensors(averaged_->indices(), *copy);
   pending_.complete(*averaged_, applied, *copy);
   given.steps = uncounted_steps_;
   if (averaged_->counts_steps())

@@ -78,7 +78,7 @@ caf::result<training_status> trainer::stop() {
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
   keeping_ = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-             && !loading_ && !(passing_ && pass_outdated_) && resumable_of(*model_) != nullptr;
+             && !loading_ && !(passing_ && pass_outdated_) && model_->resumable() != nullptr;
   if (keeping_ && unmerged_ && unmerged_->own) {
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
     // which it would not be without the stop.

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 
 namespace waggle {
 

@@ -40,7 +40,7 @@ public:
   /// For codecs that differ by tensor.
   [[nodiscard]] std::shared_ptr<const std::vector<tensor_info>> infos() const { return infos_; }
 
-  /// Adds a change to values of this vector, as local_learner::add_change does to the tensors.
+  /// Adds a change to values of this vector, as learner::add_change does to the tensors.
   /// Without a snapshot, they become the mean. See change_gradient for the gradients.
   void add_change(std::span<float> values, std::span<const float> mean,
                   std::span<const float> snapshot) const;

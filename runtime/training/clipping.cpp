@@ -2,64 +2,34 @@
 
 #include <cmath>
 
-#include "runtime/training/forwarding_learner.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 
 namespace waggle {
 
 namespace {
 
-template <class Learner>
-class clipping_learner : public forwarding_learner<Learner> {
+class clipping_learner final : public learner_layer {
 public:
-  clipping_learner(std::unique_ptr<Learner> inner, double norm_max)
-    : forwarding_learner<Learner>(std::move(inner)), norm_max_(norm_max) {}
-
-  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
-    vectors_ = vectors;
-    forwarding_learner<Learner>::use_vectors(std::move(vectors));
-  }
-
-  void apply(std::span<const float> gradient, double lr) override {
-    auto factor = clip_factor(gradient, norm_max_);
-    if (factor == 1)
-      return forwarding_learner<Learner>::apply(gradient, lr);
-    // The gradient is shared with other readers, so it is copied.
-    auto shorter = take(gradient.size());
-    for (std::size_t i = 0; i < gradient.size(); ++i)
-      (*shorter)[i] = gradient[i] * static_cast<float>(factor);
-    forwarding_learner<Learner>::apply(*shorter, lr);
-  }
+  clipping_learner(std::unique_ptr<learner> below, double norm_max)
+    : learner_layer(std::move(below)), norm_max_(norm_max) {}
 
 protected:
-  [[nodiscard]] std::shared_ptr<float_vector> take(std::size_t values) const {
-    return vectors_ ? vectors_->take(values) : std::make_shared<float_vector>(values);
+  [[nodiscard]] bool needs_gradient() const override { return true; }
+  void before_update(update& next) override {
+    auto factor = clip_factor(next.gradient, norm_max_);
+    if (factor == 1)
+      return;
+    shorter_ = vectors().take(next.gradient.size());
+    for (std::size_t i = 0; i < shorter_->size(); ++i)
+      (*shorter_)[i] = next.gradient[i] * static_cast<float>(factor);
+    next.gradient = *shorter_;
   }
+  void after_update() override { shorter_.reset(); }
 
 private:
-  double norm_max_;
-  std::shared_ptr<vector_pool> vectors_; // null: use the heap
+  const double norm_max_;
+  std::shared_ptr<float_vector> shorter_; // during an update
 };
-
-class clipping_local_learner final
-  : public forwarding_local_learner<clipping_learner<local_learner>> {
-public:
-  using forwarding_local_learner::forwarding_local_learner;
-
-  void step_locally(double lr) override {
-    auto mean = take(gradient_count());
-    if (take_mean_gradient(*mean) > 0)
-      apply(std::span<const float>{*mean}.first(parameter_count()), lr);
-  }
-};
-
-std::unique_ptr<learner> clip(std::unique_ptr<learner> inner, double norm_max) {
-  auto* local = dynamic_cast<local_learner*>(inner.get());
-  if (local == nullptr)
-    return std::make_unique<clipping_learner<learner>>(std::move(inner), norm_max);
-  inner.release();
-  return std::make_unique<clipping_local_learner>(std::unique_ptr<local_learner>{local}, norm_max);
-}
 
 } // namespace
 
@@ -83,12 +53,7 @@ double clip_factor(std::span<const float> gradient, double norm_max) {
 learner_factory clipped(learner_factory make, double norm_max) {
   if (norm_max == 0)
     return make;
-  return [make = std::move(make), norm_max]() -> result<std::unique_ptr<learner>> {
-    auto inner = make();
-    if (!inner)
-      return inner.error();
-    return clip(std::move(*inner), norm_max);
-  };
+  return layered<clipping_learner>(std::move(make), "", norm_max);
 }
 
 } // namespace waggle

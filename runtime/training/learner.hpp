@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,12 +25,17 @@
 
 namespace waggle {
 
+class resumable_learner; // resumable_learner.hpp
+
 /// Interface between the trainer and the computation: LibTorch in trainer/, a user's own loop, a
 /// closed-form model in tests. Owns parameters, optimizer state, data and accumulators.
 ///
 /// Only the computing thread may call the methods of the first group. Any thread can take the
 /// accumulated gradient while the computing thread is in the middle of a pass, so that a round
 /// never waits for a pass, unless the learner adds in place.
+///
+/// A learner that steps locally, and whose tensors can be copied during passes, can also average
+/// its tensors.
 class learner {
 public:
   virtual ~learner() = default;
@@ -47,6 +52,13 @@ public:
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`; with
   /// lane_merge::rule::blend, `lr` is the share of the way to the anchor, 0: by its change.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
+  /// One optimizer step with the accumulated gradient, which is emptied; none if there is none.
+  /// REQUIRES: steps_locally().
+  virtual void step_locally(double lr);
+  /// Adds a change to the tensors with these indices in `tensors()`, whose values stand one after
+  /// another in both vectors: see `changed`.
+  virtual void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                          std::span<const float> snapshot);
   /// Adds to the buffers the difference of their mean and what this learner contributed to it
   /// (buffer_count values each): see `changed`. Replaces them by the mean if `contributed` is
   /// empty, and values that are not finite in any case.
@@ -73,8 +85,21 @@ public:
   /// Continues from what `own_state` returned. Fails with ec::malformed; nothing changes then.
   virtual status load_own_state(std::string_view /*own*/) { return done{}; }
 
+  /// What it can keep of an unfinished epoch over a restart; null: nothing.
+  [[nodiscard]] virtual resumable_learner* resumable() { return nullptr; }
+
   // -- any thread ---------------------------------------------------------------------------------
 
+  /// Whether its optimizer can step with each micro-batch: for strategies with inner_rule::step.
+  [[nodiscard]] virtual bool steps_locally() const { return false; }
+  /// Copies the tensors as they are between two steps or changes. Returns how many changes they
+  /// contain. Waits for a step, not for a pass.
+  virtual std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                                     std::span<float> out) const;
+  /// Whether `copy_tensors` may be called during a pass: not if the pass changes the tensors.
+  [[nodiscard]] virtual bool copies_during_passes() const {
+    return steps_locally() && tensors().buffer_count() == 0;
+  }
   /// The tensor on which the strategy's next rounds depend (strategy_row::on_boundary); empty:
   /// none.
   [[nodiscard]] virtual std::vector<float> strategy_state() const { return {}; }
@@ -89,21 +114,15 @@ public:
   /// Hash of names, shapes, optimizer and its statistics: equal exactly for peers that may average
   /// and exchange state.
   [[nodiscard]] virtual digest schema() const = 0;
-  /// Takes the accumulated gradient: writes acc / Σb, then the buffers, as the last pass left
-  /// them, then the metrics, to `out` (gradient_count values; zeros if Σb = 0), empties the
-  /// accumulators, returns Σb.
-  virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
-  /// The same in a vector of `vectors`; saves a copy if the learner accumulates in such a vector.
   struct mean_gradient {
-    std::shared_ptr<const float_vector> values;
+    std::shared_ptr<float_vector> values;
     std::uint64_t samples = 0;
     std::uint64_t merges = 0; // of all merge_buffers, those that the buffers in `values` contain
   };
-  virtual mean_gradient take_mean_vector(vector_pool& vectors) {
-    auto out = vectors.take(gradient_count());
-    auto samples = take_mean_gradient(*out);
-    return {std::move(out), samples};
-  }
+  /// Takes the accumulated gradient, and empties the accumulators: a vector of `vectors` with
+  /// acc / Σb, then the buffers, as the last pass left them, then the metrics (gradient_count
+  /// values; zeros if Σb = 0), then `room` values for the caller.
+  virtual mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room = 0) = 0;
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;
   /// What was taken last is in no update: it counts toward the next one. Returns its Σb, or 0 if
@@ -152,13 +171,10 @@ public:
   /// caller to fill.
   [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
   status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
-};
 
-/// A learner whose optimizer steps with each micro-batch: for strategies with inner_rule::step.
-class stepping_learner : public learner {
-public:
-  /// One optimizer step with the accumulated gradient, which is emptied. The computing thread.
-  virtual void step_locally(double lr) = 0;
+protected:
+  mutable std::mutex values_; // held while tensors change, in `step_locally` and `apply`
+  std::uint64_t changes_ = 0; // that the tensors contain; guarded by values_
 };
 
 /// x + mean − snapshot: what was learned since the snapshot remains (INV-5). Exactly the mean if
@@ -170,6 +186,13 @@ inline float changed(float x, float mean, float snapshot, bool square) {
     return x;
   auto y = x == snapshot ? mean : x + (mean - snapshot);
   return square ? std::max(y, std::min(x, mean)) : y;
+}
+
+/// The point at the share `alpha` (0 to 1) of the way from `x` to the mean; exactly `x` if they are
+/// equal.
+inline float moved_towards(float x, float mean, double alpha) {
+  auto from = static_cast<double>(x);
+  return static_cast<float>(from + alpha * (static_cast<double>(mean) - from));
 }
 
 /// The gradient of a peer's last step, after a round has averaged it. If there was no step since

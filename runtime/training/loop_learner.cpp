@@ -6,15 +6,12 @@
 #include <utility>
 
 #include "runtime/core/check.hpp"
-#include "runtime/training/local_learner.hpp"
 
 namespace waggle {
 
 namespace {
 
-/// @tparam Learner learner or local_learner
-template <class Learner>
-class port_learner : public Learner {
+class port_learner : public learner {
 public:
   explicit port_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
 
@@ -48,11 +45,8 @@ public:
   [[nodiscard]] bool passes_beside_updates() const override { return port_->has_master(); }
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    return port_->take_mean_gradient(out).samples;
-  }
-  learner::mean_gradient take_mean_vector(vector_pool& vectors) override {
-    auto out = vectors.take(this->gradient_count());
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    auto out = vectors.take(gradient_count() + room);
     auto taken = port_->take_mean_gradient(*out);
     return {std::move(out), taken.samples, taken.merges};
   }
@@ -73,7 +67,7 @@ private:
 };
 
 /// Steps with each gradient of the loop. `copy_` is the only thing that other threads read.
-class local_loop_learner final : public port_learner<local_learner> {
+class local_loop_learner final : public port_learner {
 public:
   local_loop_learner(std::shared_ptr<loop_port> port,
                      std::shared_ptr<const averaged_tensors> averaged)
@@ -88,6 +82,7 @@ public:
       renew_copy(m);
     });
   }
+  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
     if (drop_gradient() == 0) // the loop has ended
       return;
@@ -422,7 +417,7 @@ std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
                                            std::shared_ptr<const averaged_tensors> averaged) {
   if (averaged)
     return std::make_unique<local_loop_learner>(std::move(port), std::move(averaged));
-  return std::make_unique<port_learner<learner>>(std::move(port));
+  return std::make_unique<port_learner>(std::move(port));
 }
 
 } // namespace waggle

@@ -198,10 +198,10 @@ private:
 };
 
 /// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with
-/// inner_rule::step what its lane averages; the result is then a local_learner. It keeps a copy of
-/// these tensors in host memory and renews it after each step, so that a round never waits for the
-/// loop, and never reads a tensor while the loop may use it.
-/// With `averaged`, call it on the worker's thread. Throws loop_closed.
+/// inner_rule::step what its lane averages; the result then steps locally. It keeps a copy of these
+/// tensors in host memory and renews it after each step, so that a round never waits for the loop,
+/// and never reads a tensor while the loop may use it. With `averaged`, call it on the worker's
+/// thread. Throws loop_closed.
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
                                            std::shared_ptr<const averaged_tensors> averaged = {});
 

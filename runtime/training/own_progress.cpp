@@ -6,6 +6,7 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/learner.hpp"
 
 namespace waggle {
 

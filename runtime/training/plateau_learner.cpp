@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/core/check.hpp"
-#include "runtime/crypto/digest.hpp"
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
+#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
@@ -83,29 +83,21 @@ private:
   std::optional<double> last_;
 };
 
-std::vector<state_tensor> with_own(const state_table& inner) {
-  auto all = inner.tensors();
-  auto buffers = std::find_if(all.begin(), all.end(), [](const state_tensor& t) {
-    return t.what == state_tensor::kind::buffer || t.what == state_tensor::kind::metric;
-  });
-  all.insert(buffers, {"schedule/plateau", {plateau::value_count}, state_tensor::kind::statistic});
-  all.push_back({"schedule/loss", {}, state_tensor::kind::metric});
-  return all;
+/// The numbers of the own tensors.
+enum own_tensor : std::size_t { own_schedule, own_loss };
+
+std::vector<state_tensor> own_tensors() {
+  return {{"schedule/plateau", {plateau::value_count}, state_tensor::kind::statistic},
+          {"schedule/loss", {}, state_tensor::kind::metric}};
 }
 
-class plateau_learner : public forwarding_learner<learner> {
+/// With one below that can resume, the losses of the accumulated gradient are kept with it, behind
+/// its sum.
+class plateau_learner final : public learner_layer, public resumable_learner {
 public:
-  plateau_learner(std::unique_ptr<learner> inner, const plateau_rule& rule)
-    : forwarding_learner(std::move(inner)), schedule_(rule),
-      tensors_(with_own(this->inner().tensors())) {
-    WAGGLE_CHECK(this->inner().tensors().metric_count() == 0, "two learners with metrics");
-    while (tensors_[own_].name != "schedule/plateau")
-      ++own_;
-  }
-
-  [[nodiscard]] const state_table& tensors() const override { return tensors_; }
-  [[nodiscard]] digest schema() const override {
-    return sha256_stream{}.add("waggle plateau 1").add(inner().schema().view()).finish();
+  plateau_learner(std::unique_ptr<learner> below, const plateau_rule& rule)
+    : learner_layer(std::move(below), own_tensors(), "waggle plateau 1"), schedule_(rule) {
+    WAGGLE_CHECK(this->below().tensors().metric_count() == 0, "two learners with metrics");
   }
 
   /// The learner's own vectors are one value shorter than those of the rounds, so the pool is not
@@ -113,8 +105,8 @@ public:
   void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) override {}
 
   micro_step accumulate() override {
-    losses_.begin_pass(inner().accumulated_samples());
-    auto step = inner().accumulate();
+    losses_.begin_pass(below().accumulated_samples());
+    auto step = below().accumulate();
     if (!step.finite && step.lost > 0)
       losses_.drop();
     if (step.finite && step.samples > 0 && step.lost == 0)
@@ -122,35 +114,22 @@ public:
     return step;
   }
 
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    auto samples = inner().take_mean_gradient(out.first(inner().gradient_count()));
-    out.back() = samples > 0 ? losses_.take() : 0;
-    return samples;
-  }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    if (tensors_.buffer_count() == 0)
-      return learner::take_mean_vector(vectors);
-    auto mean = inner().take_mean_vector(*shorter_); // the number of merges belongs to the buffers
-    auto out = vectors.take(gradient_count());
-    std::copy(mean.values->begin(), mean.values->end(), out->begin());
-    out->back() = mean.samples > 0 ? losses_.take() : 0;
-    mean.values = std::move(out);
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    auto mean = below().take_mean_vector(vectors, room + 1);
+    (*mean.values)[gradient_count() - 1] = mean.samples > 0 ? losses_.take() : 0;
     return mean;
   }
   std::uint64_t drop_gradient() override {
     losses_.drop();
-    return inner().drop_gradient();
+    return below().drop_gradient();
   }
 
+  /// Each peer would have a rate of its own.
+  [[nodiscard]] bool steps_locally() const override { return false; }
   [[nodiscard]] bool waits_for_pass() const override {
-    return inner().waits_for_pass() || losses_.is_due(inner().accumulated_samples());
+    return below().waits_for_pass() || losses_.is_due(below().accumulated_samples());
   }
 
-  /// Before the first reduction the rate is that of the schedule, which may warm up.
-  void apply(std::span<const float> gradient, double lr) override {
-    report_.rate_before = schedule_.reductions() > 0 ? schedule_.rate() : lr;
-    inner().apply(gradient, report_.rate_before);
-  }
   void take_metrics(std::span<const float> means, epoch_id epoch) override {
     loss_ = means.back();
     report_.loss = loss_;
@@ -164,71 +143,18 @@ public:
     return report;
   }
 
-  void read_tensor(std::size_t which, std::span<float> out) const override {
-    if (which == own_) {
-      auto values = schedule_.encode();
-      std::copy(values.begin(), values.end(), out.begin());
-    } else if (which == metric()) {
-      out.front() = loss_;
-    } else {
-      inner().read_tensor(at_inner(which), out);
-    }
-  }
-  [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
-    if (which == own_ || which == metric())
-      return {};
-    return inner().values_of(at_inner(which));
-  }
-  void write_tensor(std::size_t which, std::span<const float> values) override {
-    if (which == own_) {
-      auto read = plateau::decode(schedule_.rule(), values);
-      if (!read)
-        throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
-      schedule_ = *read;
-      report_ = {};
-      losses_.forget(); // they are of other parameters
-    } else if (which == metric()) {
-      loss_ = values.front();
-    } else {
-      inner().write_tensor(at_inner(which), values);
-    }
-  }
   status check_values(const byte_source& from, std::uint64_t at) const override {
-    float values[plateau::value_count];
-    auto begin = at + tensors_.header_bytes() + tensors_.offset(own_) * sizeof(float);
-    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
-      return read;
-    if (auto decoded = plateau::decode(schedule_.rule(), values); !decoded)
+    auto values = own_in(from, at, own_schedule);
+    if (!values)
+      return values.error();
+    if (auto decoded = plateau::decode(schedule_.rule(), *values); !decoded)
       return decoded.error();
     return done{};
   }
 
-private:
-  [[nodiscard]] std::size_t metric() const { return tensors_.size() - 1; }
-  [[nodiscard]] std::size_t at_inner(std::size_t which) const {
-    return which < own_ ? which : which - 1;
+  [[nodiscard]] resumable_learner* resumable() override {
+    return below().resumable() != nullptr ? this : nullptr;
   }
-
-protected:
-  loss_mean losses_;
-
-private:
-  std::shared_ptr<vector_pool> shorter_ = vector_pool::make(1);
-  // -- the computing thread
-  plateau schedule_;
-  float loss_ = 0; // of the last update
-  plateau_report report_;
-  // -- constant
-  state_table tensors_;
-  std::size_t own_ = 0; // the index of schedule/plateau
-};
-
-/// On top of a learner that can resume: the losses of the accumulated gradient are kept with it,
-/// behind its sum.
-class resumable_plateau_learner final : public plateau_learner, public resumable_learner {
-public:
-  using plateau_learner::plateau_learner;
-
   [[nodiscard]] std::string position() const override { return resumed().position(); }
   [[nodiscard]] std::string taken_position() const override { return resumed().taken_position(); }
   status load_position(std::string_view position) override {
@@ -264,26 +190,49 @@ public:
     return done{};
   }
 
+protected:
+  /// Before the first reduction the rate is that of the schedule, which may warm up.
+  void before_update(update& next) override {
+    if (schedule_.reductions() > 0)
+      next.lr = schedule_.rate();
+    report_.rate_before = next.lr;
+  }
+  void read_own(std::size_t own, std::span<float> out) const override {
+    auto values = schedule_.encode();
+    if (own == own_loss)
+      out.front() = loss_;
+    else
+      std::copy(values.begin(), values.end(), out.begin());
+  }
+  void write_own(std::size_t own, std::span<const float> values) override {
+    if (own == own_loss) {
+      loss_ = values.front();
+      return;
+    }
+    auto read = plateau::decode(schedule_.rule(), values);
+    if (!read)
+      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
+    schedule_ = *read;
+    report_ = {};
+    losses_.forget(); // they are of other parameters
+  }
+
 private:
   static constexpr std::size_t values_of_losses = sizeof(loss_mean::sums) / sizeof(float);
 
-  [[nodiscard]] resumable_learner& resumed() const { return *resumable_of(wrapped()); }
+  [[nodiscard]] resumable_learner& resumed() const { return *below().resumable(); }
+
+  loss_mean losses_;
+  // -- the computing thread
+  plateau schedule_;
+  float loss_ = 0; // of the last update
+  plateau_report report_;
 };
 
 } // namespace
 
 learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> rule) {
-  if (!rule)
-    return make;
-  return [make = std::move(make), rule = *rule]() -> result<std::unique_ptr<learner>> {
-    auto inner = make();
-    if (!inner)
-      return inner.error();
-    if (resumable_of(**inner) != nullptr)
-      return std::unique_ptr<learner>{
-        std::make_unique<resumable_plateau_learner>(std::move(*inner), rule)};
-    return std::unique_ptr<learner>{std::make_unique<plateau_learner>(std::move(*inner), rule)};
-  };
+  return rule ? layered<plateau_learner>(std::move(make), "", *rule) : make;
 }
 
 } // namespace waggle

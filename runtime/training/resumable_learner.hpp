@@ -7,7 +7,6 @@
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/training/learner.hpp"
 
 namespace waggle {
 
@@ -49,20 +48,5 @@ public:
   /// if it does not fit this learner. REQUIRES: nothing was accumulated.
   virtual status load_gradient(const partial_gradient& partial) = 0;
 };
-
-/// A learner that passes calls on to another one.
-class wraps_learner {
-public:
-  virtual ~wraps_learner() = default;
-  [[nodiscard]] virtual learner& wrapped() const = 0;
-};
-
-/// The resumable half of a learner, or of the one that it wraps; null: there is none.
-inline resumable_learner* resumable_of(learner& model) {
-  if (auto* found = dynamic_cast<resumable_learner*>(&model))
-    return found;
-  auto* wrapper = dynamic_cast<wraps_learner*>(&model);
-  return wrapper == nullptr ? nullptr : resumable_of(wrapper->wrapped());
-}
 
 } // namespace waggle

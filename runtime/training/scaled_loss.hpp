@@ -10,8 +10,7 @@
 
 namespace waggle {
 
-/// The scale of the loss of a user's training loop, which its thread uses, and whose updates and
-/// checkpoints the worker's thread makes. Thread-safe.
+/// The scale of the loss, for passes and updates on different threads. Thread-safe.
 class shared_loss_scale {
 public:
   explicit shared_loss_scale(const loss_scale_rule& rule) : scaler_(rule) {}

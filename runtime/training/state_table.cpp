@@ -30,26 +30,6 @@ failure malformed(const char* why) {
   return {ec::malformed, std::string{"learner state: "} + why};
 }
 
-/// The group of the table to which a tensor belongs; the groups are in this order.
-int group_of(const state_tensor& tensor) {
-  switch (tensor.what) {
-    case state_tensor::kind::parameter:
-      return 0;
-    case state_tensor::kind::outer:
-      return 1;
-    case state_tensor::kind::statistic:
-    case state_tensor::kind::square:
-      return 2;
-    case state_tensor::kind::buffer:
-      return 3;
-    case state_tensor::kind::metric:
-      return 4;
-    case state_tensor::kind::gradient:
-      return 5;
-  }
-  return 6;
-}
-
 /// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
 /// opposite infinities give NaN, and a sum of floats cannot overflow a double.
 status check_values(byte_span bytes, const state_tensor& tensor) {
@@ -74,6 +54,25 @@ status check_values(byte_span bytes, const state_tensor& tensor) {
 
 } // namespace
 
+int state_tensor::group() const {
+  switch (what) {
+    case kind::parameter:
+      return 0;
+    case kind::outer:
+      return 1;
+    case kind::statistic:
+    case kind::square:
+      return 2;
+    case kind::buffer:
+      return 3;
+    case kind::metric:
+      return 4;
+    case kind::gradient:
+      return 5;
+  }
+  return 6;
+}
+
 std::uint64_t state_tensor::elements() const {
   std::uint64_t n = 1;
   for (auto size : shape) {
@@ -93,13 +92,13 @@ state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move
   int group = 0;
   for (const auto& t : tensors_) {
     WAGGLE_CHECK(t.elements() > 0, t.name);
-    WAGGLE_CHECK(group_of(t) >= group, t.name);
-    group = group_of(t);
+    WAGGLE_CHECK(t.group() >= group, t.name);
+    group = t.group();
     offsets_.push_back(values_);
     values_ += t.elements();
     if (t.what == state_tensor::kind::parameter)
       parameters_ = values_;
-    if (group_of(t) <= 1)
+    if (t.group() <= 1)
       shared_ = values_;
     if (t.what == state_tensor::kind::buffer)
       buffers_ += t.elements();
@@ -206,7 +205,7 @@ result<state_table> read_rows(byte_span begin, std::uint64_t values_max) {
       t.shape.push_back(rows.get<std::uint64_t>());
     auto elements = t.elements();
     if (!rows.ok() || elements == 0 || elements > values_max
-        || (!tensors.empty() && group_of(t) < group_of(tensors.back())))
+        || (!tensors.empty() && t.group() < tensors.back().group()))
       return malformed("a row of its table is damaged");
     values += elements;
     if (values > values_max)

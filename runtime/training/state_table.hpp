@@ -31,6 +31,8 @@ struct state_tensor {
   /// Whether negative values are an error: squares, and running variances, which have this name in
   /// LibTorch.
   [[nodiscard]] bool never_negative() const;
+  /// The tensors of a table stand in the order of these numbers.
+  [[nodiscard]] int group() const;
 
   friend bool operator==(const state_tensor&, const state_tensor&) = default;
 };

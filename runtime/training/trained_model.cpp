@@ -1,7 +1,5 @@
 #include "runtime/training/trained_model.hpp"
 
-#include "runtime/core/check.hpp"
-
 namespace waggle {
 
 const digest& trained_model::parameters() {
@@ -26,25 +24,17 @@ void trained_model::step(std::span<const float> mean, double learning_rate, cons
   past_ = after;
 }
 
-local_learner& trained_model::local() const {
-  auto* local = dynamic_cast<local_learner*>(learner_.get());
-  WAGGLE_CHECK(local != nullptr, "the learner cannot step locally");
-  return *local;
-}
-
 void trained_model::add_change(const averaged_tensors& averaged, std::span<const float> mean,
                                std::span<const float> snapshot, const history& after) {
   auto values = averaged.tensor_value_count(); // behind them, step_values may follow
-  local().add_change(averaged.indices(), mean.first(values), snapshot.first(values));
+  learner_->add_change(averaged.indices(), mean.first(values), snapshot.first(values));
   parameters_.reset();
   epoch_ = epoch_.next();
   past_ = after;
 }
 
 void trained_model::step_locally(double learning_rate) {
-  auto* steps = dynamic_cast<stepping_learner*>(learner_.get());
-  WAGGLE_CHECK(steps != nullptr, "the learner cannot step locally");
-  steps->step_locally(learning_rate);
+  learner_->step_locally(learning_rate);
   parameters_.reset();
 }
 

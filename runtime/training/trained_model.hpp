@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/own_progress.hpp"
 #include "runtime/training/training_state.hpp"
 
@@ -50,8 +50,8 @@ public:
   /// peer contributed to the buffers, or empty (learner::merge_buffers).
   void step(std::span<const float> mean, double learning_rate, const history& after,
             std::span<const float> buffers = {});
-  /// Ends the epoch with the mean of the parameters: see local_learner::add_change. REQUIRES, as
-  /// the next one: the learner is a local_learner.
+  /// Ends the epoch with the mean of the parameters: see learner::add_change. REQUIRES:
+  /// learner::copies_during_passes.
   void add_change(const averaged_tensors& averaged, std::span<const float> mean,
                   std::span<const float> snapshot, const history& after);
   /// One optimizer step within the epoch.
@@ -76,8 +76,6 @@ public:
   [[nodiscard]] result<model_copy> copy_state(std::shared_ptr<byte_store> to);
 
 private:
-  [[nodiscard]] local_learner& local() const;
-
   std::shared_ptr<learner> learner_;
   epoch_id epoch_;
   history past_;

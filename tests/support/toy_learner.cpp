@@ -80,7 +80,7 @@ private:
   bool dropped_ = false; // since the running pass began
 };
 
-class toy_learner final : public local_learner, public resumable_learner {
+class toy_learner final : public learner, public resumable_learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), squares_(o.parameters),
@@ -139,18 +139,14 @@ public:
     return step;
   }
 
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    reused_.require_no_pass();
-    for (std::size_t i = 0; i < sums_.size(); ++i)
-      out[i] = samples_ == 0 ? 0 : static_cast<float>(sum(i) / static_cast<double>(samples_));
-    write_buffers(out);
-    return drop_gradient();
-  }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    if (!options_.in_place || samples_ == 0) {
-      auto mean = learner::take_mean_vector(vectors);
-      mean.merges = offered_merges_;
-      return mean;
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    if (!options_.in_place || samples_ == 0 || room > 0) {
+      reused_.require_no_pass();
+      auto out = vectors.take(gradient_count() + room);
+      for (std::size_t i = 0; i < sums_.size(); ++i)
+        (*out)[i] = samples_ == 0 ? 0 : static_cast<float>(sum(i) / static_cast<double>(samples_));
+      write_buffers(*out);
+      return {std::move(out), drop_gradient(), offered_merges_};
     }
     auto mean = reused_.take_mean(samples_);
     write_buffers(*mean);
@@ -180,10 +176,10 @@ public:
     }
   }
 
+  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
-    std::vector<float> mean(gradient_count());
-    if (take_mean_gradient(mean) > 0)
-      apply(std::span{mean}.first(weights_.size()), lr);
+    if (auto mean = take_mean_vector(*vector_pool::make(1), 0); mean.samples > 0)
+      apply(std::span{*mean.values}.first(weights_.size()), lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     const auto& values = this->*tensor(which);
@@ -196,6 +192,7 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
+  [[nodiscard]] resumable_learner* resumable() override { return this; }
   [[nodiscard]] std::string position() const override { return std::to_string(drawn_); }
   [[nodiscard]] std::string taken_position() const override { return std::to_string(taken_); }
   status load_position(std::string_view position) override {
@@ -308,7 +305,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<local_learner> make_toy_learner(const toy_options& options) {
+std::unique_ptr<learner> make_toy_learner(const toy_options& options) {
   return std::make_unique<toy_learner>(options);
 }
 

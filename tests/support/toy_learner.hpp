@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 
 namespace waggle::testing {
 
@@ -27,6 +27,6 @@ struct toy_options {
 /// true weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
 /// deterministic: for tests in which the model does not matter. Ends the process if the gradient is
 /// taken at a moment at which LibTorch's learner could not give it (learner::adds_in_place).
-std::unique_ptr<local_learner> make_toy_learner(const toy_options& options);
+std::unique_ptr<learner> make_toy_learner(const toy_options& options);
 
 } // namespace waggle::testing

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
@@ -30,20 +30,20 @@ struct speed {
 
 /// What a test observes of one peer's learner.
 struct observed_learner {
-  local_learner* model = nullptr;
+  learner* model = nullptr;
   std::uint64_t passes = 0;
   std::map<std::uint64_t, double> rates; // by the number of updates before
 };
 
 /// Its passes take a random time. The trainer asks for one at every tick, and gets an empty one
 /// until the time has passed, because virtual time stands still within a pass.
-class paced_learner final : public forwarding_learner<local_learner> {
+class paced_learner final : public learner_layer {
 public:
-  paced_learner(std::unique_ptr<local_learner> inner, speed how, std::uint64_t seed,
+  paced_learner(std::unique_ptr<learner> inner, speed how, std::uint64_t seed,
                 std::function<double()> seconds, std::shared_ptr<observed_learner> observed)
-    : forwarding_learner(std::move(inner)), how_(how), random_(seed), seconds_(std::move(seconds)),
+    : learner_layer(std::move(inner)), how_(how), random_(seed), seconds_(std::move(seconds)),
       observed_(std::move(observed)) {
-    observed_->model = &this->inner();
+    observed_->model = &this->below();
   }
 
   micro_step accumulate() override {
@@ -51,13 +51,13 @@ public:
       return {last_loss_, 0, true};
     due_ = seconds_() + time_of_pass();
     ++observed_->passes;
-    auto step = inner().accumulate();
+    auto step = below().accumulate();
     last_loss_ = step.loss;
     return step;
   }
   void apply(std::span<const float> gradient, double lr) override {
     observed_->rates[optimizer_steps()] = lr;
-    inner().apply(gradient, lr);
+    below().apply(gradient, lr);
   }
   void step_locally(double) override { ADD_FAILURE() << "the strategy averages gradients"; }
 
@@ -145,7 +145,7 @@ protected:
     return lengths;
   }
   /// Of these weights, for samples that no peer has drawn.
-  static double loss_of(const local_learner& model) {
+  static double loss_of(const learner& model) {
     std::vector<float> weights(parameters);
     model.read_tensor(0, weights);
     auto judge = make_toy_learner({.parameters = parameters, .micro_batch = 4096, .data_seed = 77});

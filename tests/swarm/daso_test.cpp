@@ -18,7 +18,7 @@ protected:
   void train(void (*set)(training_config&), std::uint64_t last) {
     mode how{"", set, true};
     for (std::size_t i = 0; i < peers; ++i) {
-      models_.push_back(std::make_shared<local_learner*>(nullptr));
+      models_.push_back(std::make_shared<learner*>(nullptr));
       auto config = with_mode(how, i + 1, last, nullptr, models_.back());
       config.training->training.min_peers = peers;
       add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
@@ -57,7 +57,7 @@ TEST_F(DasoSwarm, ItsWarmUpIsDataParallelTraining) {
   std::vector<learner_slot> models;
   mode how{"", [](training_config& c) { local(c, "data-parallel"); }, true};
   for (std::size_t i = 0; i < peers; ++i) {
-    models.push_back(std::make_shared<local_learner*>(nullptr));
+    models.push_back(std::make_shared<learner*>(nullptr));
     auto config = with_mode(how, i + 1, updates, nullptr, models.back());
     config.training->training.min_peers = peers;
     same.add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});

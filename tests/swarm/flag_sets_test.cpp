@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
@@ -41,18 +41,18 @@ constexpr flags sets[] = {
   {"TFFFF", true, false, false, false, false},  {"TTFFF", true, true, false, false, false}};
 
 /// Notes the rate of each step.
-class rated_learner final : public forwarding_local_learner<forwarding_learner<local_learner>> {
+class rated_learner final : public learner_layer {
 public:
-  rated_learner(std::unique_ptr<local_learner> inner, std::shared_ptr<std::vector<double>> rates)
-    : forwarding_local_learner(std::move(inner)), rates_(std::move(rates)) {}
+  rated_learner(std::unique_ptr<learner> inner, std::shared_ptr<std::vector<double>> rates)
+    : learner_layer(std::move(inner)), rates_(std::move(rates)) {}
 
   void apply(std::span<const float> gradient, double lr) override {
     rates_->push_back(lr);
-    inner().apply(gradient, lr);
+    below().apply(gradient, lr);
   }
   void step_locally(double lr) override {
     rates_->push_back(lr);
-    inner().step_locally(lr);
+    below().step_locally(lr);
   }
 
 private:

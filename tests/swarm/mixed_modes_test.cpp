@@ -3,7 +3,7 @@
 
 #include "runtime/codec/half.hpp"
 #include "runtime/training/averaged_gradients.hpp"
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
@@ -114,9 +114,9 @@ const mixed_mode mixed_modes[] = {
 
 /// A simulated pass takes no time, so that nothing is copied in the middle of one, buffers
 /// included.
-class simulated_learner final : public forwarding_local_learner<forwarding_learner<local_learner>> {
+class simulated_learner final : public learner_layer {
 public:
-  using forwarding_local_learner::forwarding_local_learner;
+  using learner_layer::learner_layer;
 
   [[nodiscard]] bool copies_during_passes() const override { return true; }
 };
@@ -146,7 +146,7 @@ struct mixed_trainers : trainers {
       groups.min_matchmaking_time = 400ms;
       groups.request_timeout = 300ms;
     }
-    learners_.push_back(std::make_shared<local_learner*>(nullptr));
+    learners_.push_back(std::make_shared<learner*>(nullptr));
     config.training->make_learner = with_averaged_gradients(
       [toy, slot = learners_.back()]() -> result<std::unique_ptr<learner>> {
         auto made = make_toy_learner(toy);
@@ -157,10 +157,10 @@ struct mixed_trainers : trainers {
     return add(std::move(config), through);
   }
   /// REQUIRES: `who` lives.
-  local_learner& learner_of(index who) const { return **learners_[who]; }
+  learner& learner_of(index who) const { return **learners_[who]; }
 
 private:
-  std::vector<std::shared_ptr<local_learner*>> learners_;
+  std::vector<std::shared_ptr<learner*>> learners_;
 };
 
 class MixedModes : public ::testing::TestWithParam<mixed_mode>, protected mixed_trainers {

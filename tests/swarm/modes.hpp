@@ -194,7 +194,7 @@ inline const mode modes[] = {
 };
 
 /// The learner of a peer, once the peer has made it.
-using learner_slot = std::shared_ptr<local_learner*>;
+using learner_slot = std::shared_ptr<learner*>;
 
 /// `during_pass`: see toy_options.
 inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs,

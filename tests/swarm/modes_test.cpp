@@ -46,7 +46,7 @@ TEST_P(Modes, PeersJoinAndReturnInStepAndTheLossFalls) {
   }
 }
 
-std::vector<float> parameters_of(const local_learner& model) {
+std::vector<float> parameters_of(const learner& model) {
   std::vector<float> values(64);
   model.read_tensor(0, values);
   return values;
@@ -73,7 +73,7 @@ void run_faults(const mode& how, std::uint64_t seed) {
   std::vector<learner_slot> models;
   std::optional<index> client;
   auto start = [&](std::uint64_t data_seed, std::vector<index> through, bool dials_only = false) {
-    models.push_back(std::make_shared<local_learner*>(nullptr));
+    models.push_back(std::make_shared<learner*>(nullptr));
     auto config = with_mode(how, data_seed, last, nullptr, models.back());
     config.client_mode = dials_only;
     if (dials_only) {

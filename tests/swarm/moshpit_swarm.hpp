@@ -35,7 +35,7 @@ struct moshpit_swarm : trainers {
     groups.elastic_bits = bits.empty();
     groups.min_matchmaking_time = 1s;
     groups.request_timeout = 500ms;
-    learners_.push_back(std::make_shared<local_learner*>(nullptr));
+    learners_.push_back(std::make_shared<learner*>(nullptr));
     config.training->make_learner = [slot = learners_.back(), frozen = frozen_,
                                      n]() -> result<std::unique_ptr<learner>> {
       auto made = make_toy_learner(
@@ -176,7 +176,7 @@ private:
   std::size_t target_;
   milliseconds grid_;
   std::shared_ptr<bool> frozen_ = std::make_shared<bool>(false);
-  std::vector<std::shared_ptr<local_learner*>> learners_;
+  std::vector<std::shared_ptr<learner*>> learners_;
   std::map<index, std::size_t> seen_;
 };
 

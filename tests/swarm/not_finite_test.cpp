@@ -4,23 +4,23 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
 namespace {
 
 /// Refuses passes whose loss is not finite, as LibTorch's learner does.
-class checked_learner final : public forwarding_learner<learner> {
+class checked_learner final : public learner_layer {
 public:
-  using forwarding_learner::forwarding_learner;
+  using learner_layer::learner_layer;
 
   micro_step accumulate() override {
     std::vector<float> weights(64);
     read_tensor(0, weights);
     bool finite =
       std::all_of(weights.begin(), weights.end(), [](float x) { return std::isfinite(x); });
-    return finite ? inner().accumulate()
+    return finite ? below().accumulate()
                   : micro_step{std::numeric_limits<double>::quiet_NaN(), 4, false};
   }
 };

@@ -5,6 +5,7 @@
 
 #include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
+#include "tests/support/mean_gradient.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle::testing {
@@ -54,7 +55,7 @@ protected:
       model.accumulate();
       if (pass + 1 == last) {
         auto own = std::make_shared<float_vector>(model.parameter_count());
-        what.weight = static_cast<double>(model.take_mean_gradient(*own));
+        what.weight = static_cast<double>(testing::take_mean_gradient(model, *own));
         what.values = own;
       } else if (pass < first || pass >= last) {
         model.drop_gradient();
@@ -75,7 +76,7 @@ TEST_P(AveragedByPeers, FollowOneProcessWithTheWholeBatch) {
     for (int step = 0; step < 5; ++step) {
       single->accumulate();
       std::vector<float> whole(single->parameter_count());
-      single->take_mean_gradient(whole);
+      testing::take_mean_gradient(*single, whole);
       single->apply(whole, rate);
       single->drop_gradient();
       auto one = average(first, contribution(*models[0], 0, share));

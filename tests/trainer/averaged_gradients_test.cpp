@@ -7,7 +7,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/models.hpp"
 #include "trainer/torch_learner.hpp"
@@ -94,7 +94,7 @@ TEST(AveragedGradientsOfTorch, AreThoseOfPlainLoopsThatAddTheChangeToTheirGrad) 
   for (bool offload : {false, true}) {
     std::vector<std::unique_ptr<plain_peer>> plain;
     std::vector<std::unique_ptr<learner>> ours;
-    std::vector<local_learner*> local;
+    std::vector<learner*> local;
     for (std::uint64_t seed : {1, 2}) {
       auto config = small(seed);
       plain.push_back(std::make_unique<plain_peer>(config));
@@ -102,7 +102,7 @@ TEST(AveragedGradientsOfTorch, AreThoseOfPlainLoopsThatAddTheChangeToTheirGrad) 
       auto made = with_averaged_gradients([config] { return make_torch_learner(config); }, true)();
       ASSERT_TRUE(made.ok()) << made.error().detail;
       ours.push_back(std::move(*made));
-      local.push_back(dynamic_cast<local_learner*>(ours.back().get()));
+      local.push_back(ours.back().get());
     }
     auto lane = find_strategy("decentralized")->make({.average_gradients = true}).lanes.front();
     auto averaged = *averaged_tensors::of(ours.front()->tensors(), lane);

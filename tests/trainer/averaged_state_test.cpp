@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
 #include "trainer/torch_learner.hpp"
@@ -61,7 +61,7 @@ protected:
 
   static double step(learner& model) {
     auto loss = model.accumulate().loss;
-    dynamic_cast<local_learner&>(model).step_locally(rate);
+    model.step_locally(rate);
     EXPECT_EQ(model.accumulated_samples(), 0U) << "the gradient has been used";
     return loss;
   }
@@ -101,7 +101,7 @@ TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
       std::vector<float> snapshots[2];
       for (int i = 0; i < 2; ++i) {
         snapshots[i].resize((*averaged)->value_count());
-        dynamic_cast<local_learner&>(*models[i]).copy_tensors(which, snapshots[i]);
+        models[i]->copy_tensors(which, snapshots[i]);
       }
       auto one = average(0, question(snapshots[0]));
       auto two = average(1, question(snapshots[1]));
@@ -120,7 +120,7 @@ TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
           step(*models[i]);
         auto learned = values_of(*models[i], which);
         auto own = values_of(*models[i], first_moments);
-        dynamic_cast<local_learner&>(*models[i]).add_change(which, mean, snapshots[i]);
+        models[i]->add_change(which, mean, snapshots[i]);
         auto merged = values_of(*models[i], which);
         auto parameters = models[i]->parameter_count();
         for (std::size_t v = 0; v < merged.size(); ++v) {

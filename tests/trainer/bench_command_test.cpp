@@ -9,6 +9,7 @@
 
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/trained_model.hpp"
+#include "tests/support/mean_gradient.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -113,7 +114,7 @@ fs::path checkpoint_after(int steps, const run_options& options, const fs::path&
   for (int i = 0; i < steps; ++i) {
     made->accumulate();
     std::vector<float> mean(made->parameter_count());
-    made->take_mean_gradient(mean);
+    testing::take_mean_gradient(*made, mean);
     model.step(mean, 0.01, {});
   }
   auto copy = model.copy_state(make_memory_store());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/resumable_learner.hpp"
+#include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "trainer/held_out_evaluator.hpp"
 #include "trainer/torch_learner.hpp"
@@ -28,7 +29,7 @@ void train(learner& model, int steps) {
   for (int i = 0; i < steps; ++i) {
     auto step = model.accumulate();
     ASSERT_EQ(step.why.code, ec::none) << step.why.detail;
-    ASSERT_EQ(model.take_mean_gradient(mean), step.samples);
+    ASSERT_EQ(testing::take_mean_gradient(model, mean), step.samples);
     model.apply(mean, 1e-2);
   }
 }
@@ -135,8 +136,8 @@ TEST(ImageTraining, ALearnerContinuesInTheImagesWhereItWas) {
   auto second = make_torch_learner(config);
   ASSERT_TRUE(first);
   ASSERT_TRUE(second);
-  auto* resumes = dynamic_cast<resumable_learner*>(first->get());
-  auto* resumed = dynamic_cast<resumable_learner*>(second->get());
+  auto* resumes = (*first)->resumable();
+  auto* resumed = (*second)->resumable();
   ASSERT_NE(resumes, nullptr);
   (*first)->accumulate();
   auto loss = (*first)->accumulate().loss;

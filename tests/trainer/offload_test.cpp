@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/lazy_device.hpp"
 #include "trainer/parameter_copies.hpp"
@@ -56,7 +56,7 @@ TEST(Offload, LocalStepsUseTheOffloadedOptimizerToo) {
   for (auto* model : {plain.get(), offloaded.get()})
     for (int i = 0; i < 4; ++i) {
       model->accumulate();
-      dynamic_cast<local_learner&>(*model).step_locally(1e-2);
+      model->step_locally(1e-2);
     }
   EXPECT_EQ(plain->save_state(0), offloaded->save_state(0));
 }

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "trainer/torch_learner.hpp"
 
@@ -96,7 +96,7 @@ TEST(LossScale, NorInStrategiesThatStepWithEachPass) {
     auto model = make(config);
     for (int i = 0; i < 8; ++i) {
       model->accumulate();
-      dynamic_cast<local_learner&>(*model).step_locally(1e-2);
+      model->step_locally(1e-2);
     }
     return model->parameters_digest();
   };

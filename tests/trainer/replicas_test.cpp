@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "trainer/torch_learner.hpp"
@@ -61,8 +61,7 @@ TEST(Replicas, GiveTheBytesOfOneThatMakesTheirPassesOneAfterAnother) {
         EXPECT_EQ(mean, mean_gradient_of(*single));
         several->apply(mean, 1e-2);
         single->apply(mean, 1e-2);
-        EXPECT_EQ(resumable_of(*several)->taken_position(),
-                  resumable_of(*single)->taken_position());
+        EXPECT_EQ(several->resumable()->taken_position(), single->resumable()->taken_position());
       }
       EXPECT_EQ(several->save_state(0), single->save_state(0));
     }
@@ -74,8 +73,8 @@ TEST(Replicas, StepTogetherWithTheMeanOfAllWhereAPeerStepsByItself) {
   for (int step = 0; step < 3; ++step) {
     several->accumulate();
     passes_in_turn(*single);
-    dynamic_cast<stepping_learner&>(*several).step_locally(1e-2);
-    dynamic_cast<stepping_learner&>(*single).step_locally(1e-2);
+    several->step_locally(1e-2);
+    single->step_locally(1e-2);
   }
   EXPECT_EQ(several->save_state(0), single->save_state(0));
 }

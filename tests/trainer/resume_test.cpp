@@ -55,9 +55,9 @@ protected:
 
   /// What `model` leaves is all that its successor has.
   static std::unique_ptr<learner> successor(learner& model) {
-    auto* left = resumable_of(model);
+    auto* left = model.resumable();
     auto made = make(99);
-    auto* resumes = resumable_of(*made);
+    auto* resumes = made->resumable();
     EXPECT_TRUE(made->load_state(model.save_state(0)));
     EXPECT_TRUE(made->load_own_state(model.own_state()));
     EXPECT_TRUE(resumes->load_position(left->position()));
@@ -80,14 +80,14 @@ TEST_P(ResumedTorchLearner, ContinuesBitForBitAfterEachPass) {
     auto second = successor(*first);
     train(*second, stop, passes);
     ASSERT_EQ(second->save_state(0), whole->save_state(0)) << "ended after " << stop << " passes";
-    EXPECT_EQ(resumable_of(*second)->position(), resumable_of(*whole)->position());
+    EXPECT_EQ(second->resumable()->position(), whole->resumable()->position());
   }
 }
 
 TEST_P(ResumedTorchLearner, APositionInOtherDataIsRefusedAndChangesNothing) {
   auto model = make(1);
   train(*model, 0, 1);
-  auto* resumes = resumable_of(*model);
+  auto* resumes = model->resumable();
   auto before = resumes->position();
   auto other = before;
   other.front() = static_cast<char>(other.front() + 1); // of the fingerprint of the data
@@ -100,10 +100,10 @@ TEST_P(ResumedTorchLearner, AGradientOfAnotherKindIsRefusedAndChangesNothing) {
   auto model = make(1);
   auto expected = make(1);
   train(*model, 0, 1);
-  auto* resumes = resumable_of(*model);
+  auto* resumes = model->resumable();
   auto partial = resumes->copy_gradient();
   auto fresh = make(1);
-  auto* loads = resumable_of(*fresh);
+  auto* loads = fresh->resumable();
   auto shorter = partial;
   shorter.sum = std::make_shared<float_vector>(partial.sum->size() - 1);
   EXPECT_FALSE(loads->load_gradient(shorter));

@@ -5,6 +5,7 @@
 #include <torch/script.h>
 
 #include "runtime/training/training_state.hpp"
+#include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "trainer/held_out_evaluator.hpp"
 
@@ -64,7 +65,7 @@ TEST_F(ScriptModel, TrainsAndIsMeasured) {
   float_vector mean(model.gradient_count());
   for (int i = 0; i < 150; ++i) {
     ASSERT_TRUE(model.accumulate().finite);
-    model.take_mean_gradient(mean);
+    testing::take_mean_gradient(model, mean);
     model.apply(mean, 0.3);
   }
   auto judge = make_evaluator(config());
@@ -83,7 +84,7 @@ TEST_F(ScriptModel, ItsGradientIsThatOfThePlainModule) {
   ASSERT_TRUE(made);
   float_vector mean((*made)->gradient_count());
   auto loss = (*made)->accumulate().loss;
-  (*made)->take_mean_gradient(mean);
+  testing::take_mean_gradient(**made, mean);
   auto data = open_data(config());
   window_sampler sampler{*data, 1, random_source{config().data_seed}};
   auto samples = next_batch(sampler, 20, torch::kCPU);
@@ -117,7 +118,7 @@ TEST_F(ScriptModel, TiedParametersAreTrainedOnceWithTheSumOfTheirGradients) {
   (*made)->read_tensor(0, before);
   (*made)->accumulate();
   float_vector mean((*made)->gradient_count());
-  (*made)->take_mean_gradient(mean);
+  testing::take_mean_gradient(**made, mean);
   (*made)->apply(mean, 1);
   float_vector after(640);
   (*made)->read_tensor(0, after);
@@ -154,7 +155,7 @@ def forward(self, x):
   float_vector mean(model.gradient_count());
   ASSERT_EQ(mean.size(), model.parameter_count() + 128);
   model.accumulate();
-  model.take_mean_gradient(mean);
+  testing::take_mean_gradient(model, mean);
   auto running = mean[model.parameter_count() + 3]; // of value 3, after one pass
   EXPECT_GT(running, 0.005);
   EXPECT_LT(running, 0.1);
@@ -166,7 +167,7 @@ def forward(self, x):
   auto joined = make_torch_learner(config());
   ASSERT_TRUE(joined);
   ASSERT_TRUE((*joined)->load_state(model.save_state(0)));
-  (*joined)->take_mean_gradient(mean);
+  testing::take_mean_gradient(**joined, mean);
   EXPECT_EQ(mean[model.parameter_count() + 3], 0.5F);
   auto other = config();
   other.offload_optimizer = true;

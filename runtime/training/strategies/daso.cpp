@@ -1,3 +1,4 @@
+#include "runtime/crypto/digest.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
 #include "runtime/training/strategies/diloco.hpp"
 #include "runtime/training/strategies/strategies.hpp"
@@ -28,9 +29,9 @@ constexpr outer_rule plain_mean{.rate = 1, .momentum = 0, .nesterov = false, .bl
 /// peers of an epoch share; the losses on which it depends are averaged with the progress.
 class daso_learner : public anchored_learner {
 public:
-  daso_learner(std::unique_ptr<local_learner> inner, const daso_rule& rule)
+  daso_learner(std::unique_ptr<learner> below, const daso_rule& rule)
     : anchored_learner(
-      std::move(inner), plain_mean,
+      std::move(below), plain_mean,
       {{"schedule/daso", {daso_schedule::value_count}, state_tensor::kind::outer}}),
       rule_(rule), schedule_(rule) {}
 
@@ -48,30 +49,26 @@ public:
     return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
   }
   status check_values(const byte_source& from, std::uint64_t at) const override {
-    std::size_t own = 0;
-    while (tensors()[own].name != "schedule/daso")
-      ++own;
-    float values[daso_schedule::value_count];
-    auto begin = at + tensors().header_bytes() + tensors().offset(own) * sizeof(float);
-    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
-      return read;
-    if (auto decoded = daso_schedule::decode(rule_, values); !decoded)
+    auto values = own_in(from, at, first_shared());
+    if (!values)
+      return values.error();
+    if (auto decoded = daso_schedule::decode(rule_, *values); !decoded)
       return decoded.error();
     return done{};
   }
 
 protected:
-  void read_own(std::size_t which, std::span<float> out) const override {
+  void read_shared(std::size_t which, std::span<float> out) const override {
     std::lock_guard lock{deciding_};
     auto values = schedule_.encode();
-    if (tensors()[which].what == state_tensor::kind::metric)
+    if (which == of_metric)
       out.front() = loss_;
     else
       std::copy(values.begin(), values.end(), out.begin());
   }
-  void write_own(std::size_t which, std::span<const float> values) override {
+  void write_shared(std::size_t which, std::span<const float> values) override {
     std::lock_guard lock{deciding_};
-    if (tensors()[which].what == state_tensor::kind::metric) {
+    if (which == of_metric) {
       loss_ = values.front();
       return;
     }
@@ -81,6 +78,8 @@ protected:
   }
 
 private:
+  static constexpr std::size_t of_metric = 1; // behind the only shared tensor
+
   const daso_rule rule_;
   mutable std::mutex deciding_; // guards what follows; a step may hold the other one for long
   daso_schedule schedule_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/mean_gradient.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -28,7 +29,7 @@ struct AveragedGradients : training_world {
     std::vector<vector> all;
     for (std::size_t i = 0; i < passes; ++i) {
       plain->accumulate();
-      plain->take_mean_gradient(all.emplace_back(parameters));
+      testing::take_mean_gradient(*plain, all.emplace_back(parameters));
     }
     return all;
   }

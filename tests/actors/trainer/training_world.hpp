@@ -19,6 +19,7 @@
 #include "actors/training/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/averaged_gradients.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
@@ -43,18 +44,14 @@ struct learner_probe {
 };
 
 /// The toy learner with a probe.
-/// @tparam Also wraps_learner: it can resume an unfinished epoch; nothing: it cannot
-template <class... Also>
-class probed_learner final : public local_learner, public Also... {
+class probed_learner final : public learner_layer {
 public:
-  probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
-    : inner_(make_toy_learner(options)), probe_(std::move(probe)) {}
+  /// `resumes`: it can resume an unfinished epoch.
+  probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe, bool resumes)
+    : learner_layer(make_toy_learner(options)), probe_(std::move(probe)), resumes_(resumes) {}
 
-  [[nodiscard]] learner& wrapped() const { return *inner_; }
-  [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
-  [[nodiscard]] digest schema() const override { return inner_->schema(); }
-  [[nodiscard]] bool passes_beside_updates() const override {
-    return inner_->passes_beside_updates();
+  [[nodiscard]] resumable_learner* resumable() override {
+    return resumes_ ? below().resumable() : nullptr;
   }
   micro_step accumulate() override {
     ++probe_->micro_steps;
@@ -62,33 +59,23 @@ public:
       auto step = probe_->fakes.front();
       probe_->fakes.pop_front();
       if (!step.finite && probe_->adds_in_place)
-        step.lost = inner_->drop_gradient();
+        step.lost = below().drop_gradient();
       return step;
     }
     if (probe_->non_finite_steps > 0) {
       --probe_->non_finite_steps;
       return {std::nan(""), 4, false};
     }
-    return inner_->accumulate();
+    return below().accumulate();
   }
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    auto samples = inner_->take_mean_gradient(out);
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    auto mean = below().take_mean_vector(vectors, room);
     if (probe_->infinite_mean)
-      std::fill(out.begin(), out.end(), INFINITY);
-    return samples;
-  }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    return probe_->infinite_mean ? learner::take_mean_vector(vectors)
-                                 : inner_->take_mean_vector(vectors);
-  }
-  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
-    inner_->merge_buffers(mean, contributed);
-  }
-  std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
-  [[nodiscard]] std::uint64_t accumulated_samples() const override {
-    return inner_->accumulated_samples();
+      std::fill(mean.values->begin(), mean.values->end(), INFINITY);
+    return mean;
   }
   [[nodiscard]] bool adds_in_place() const override { return probe_->adds_in_place; }
+  [[nodiscard]] bool waits_for_pass() const override { return probe_->adds_in_place; }
   [[nodiscard]] std::string own_state() const override { return probe_->own_state; }
   status load_own_state(std::string_view own) override {
     probe_->own_loaded = own;
@@ -97,26 +84,18 @@ public:
   void apply(std::span<const float> gradient, double lr) override {
     probe_->applied.emplace_back(gradient.begin(), gradient.end());
     probe_->rates.push_back(lr);
-    inner_->apply(gradient, lr);
+    below().apply(gradient, lr);
   }
   void step_locally(double lr) override {
     probe_->rates.push_back(lr);
-    inner_->step_locally(lr);
+    below().step_locally(lr);
     probe_->stepped.resize(static_cast<std::size_t>(tensors()[0].elements()));
     read_tensor(0, probe_->stepped);
   }
-  void read_tensor(std::size_t which, std::span<float> out) const override {
-    inner_->read_tensor(which, out);
-  }
-  void write_tensor(std::size_t which, std::span<const float> values) override {
-    inner_->write_tensor(which, values);
-  }
-  [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
-  void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
 
 private:
-  std::unique_ptr<local_learner> inner_;
-  std::shared_ptr<learner_probe> probe_;
+  const std::shared_ptr<learner_probe> probe_;
+  const bool resumes_;
 };
 
 /// Trainers with fakes of the actors that they work with: reports are folded by real ledgers,
@@ -184,10 +163,7 @@ protected:
     m.micro_batch = options.micro_batch;
     learner_factory factory = [options, probe = m.probe,
                                resumes = learners_resume]() -> result<std::unique_ptr<learner>> {
-      if (!resumes)
-        return std::unique_ptr<learner>{std::make_unique<probed_learner<>>(options, probe)};
-      return std::unique_ptr<learner>{
-        std::make_unique<probed_learner<wraps_learner>>(options, probe)};
+      return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe, resumes)};
     };
     auto settings = config.value_or(defaults());
     factory = with_averaged_gradients(std::move(factory), settings.how.average_gradients);

@@ -9,7 +9,7 @@
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/clipping.hpp"
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -29,7 +29,7 @@ struct script {
   std::vector<vector> stepped;
 };
 
-class scripted_learner final : public local_learner {
+class scripted_learner final : public learner {
 public:
   explicit scripted_learner(std::shared_ptr<script> by)
     : by_(std::move(by)), weights_(by_->gradients.front().size()),
@@ -45,11 +45,13 @@ public:
     for (std::size_t i = 0; i < weights_.size(); ++i)
       weights_[i] -= static_cast<float>(lr) * gradient[i];
   }
+  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double) override { FAIL() << "the wrapper steps"; }
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    std::fill(out.begin(), out.end(), 0.0F);
-    std::copy(sum_.begin(), sum_.end(), out.begin());
-    return drop_gradient();
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    auto out = vectors.take(gradient_count() + room);
+    std::fill(out->begin(), out->end(), 0.0F);
+    std::copy(sum_.begin(), sum_.end(), out->begin());
+    return {std::move(out), drop_gradient()};
   }
   std::uint64_t drop_gradient() override {
     auto samples = accumulated_samples();
@@ -89,7 +91,7 @@ struct peer {
     model = std::move(*with_averaged_gradients(clipped(make, norm_max), true)());
     averaged = *averaged_tensors::of(model->tensors(), averaging());
   }
-  [[nodiscard]] local_learner& local() const { return dynamic_cast<local_learner&>(*model); }
+  [[nodiscard]] learner& local() const { return *model; }
   void step() const {
     model->accumulate();
     local().step_locally(0.1);
@@ -231,7 +233,7 @@ TEST(AveragedGradients, APeerAloneHasTheBytesOfAPlainLoop) {
   };
   auto plain = testing::make_toy_learner({});
   auto wrapped = std::move(*with_averaged_gradients(toy, true)());
-  auto& local = dynamic_cast<local_learner&>(*wrapped);
+  auto& local = *wrapped;
   auto averaged = *averaged_tensors::of(wrapped->tensors(), averaging());
   float_vector snapshot(averaged->value_count());
   for (int step = 0; step < 10; ++step) {
@@ -323,7 +325,7 @@ TEST(AveragedGradients, APeerWithThemIsAnotherSchema) {
   EXPECT_EQ(wrapped->tensors()[3].shape, plain->tensors()[0].shape);
   EXPECT_EQ(plain->load_state(wrapped->save_state(0)).error().code, ec::schema_mismatch);
   // Buffers follow the gradient that a pass gives; they are no part of what is averaged behind.
-  auto& local = dynamic_cast<local_learner&>(*wrapped);
+  auto& local = *wrapped;
   local.accumulate();
   local.step_locally(0.1);
   vector gradient(8);
@@ -334,9 +336,13 @@ TEST(AveragedGradients, APeerWithThemIsAnotherSchema) {
 }
 
 TEST(AveragedGradients, OfALearnerThatDoesNotStepLocallyAreRefused) {
+  class waiting_learner final : public learner_layer {
+  public:
+    waiting_learner() : learner_layer(testing::make_toy_learner({})) {}
+    [[nodiscard]] bool steps_locally() const override { return false; }
+  };
   auto other = []() -> result<std::unique_ptr<learner>> {
-    return std::unique_ptr<learner>{
-      std::make_unique<forwarding_learner<learner>>(testing::make_toy_learner({}))};
+    return std::unique_ptr<learner>{std::make_unique<waiting_learner>()};
   };
   auto made = with_averaged_gradients(other, true)();
   ASSERT_FALSE(made.ok());

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/plateau.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
@@ -183,7 +183,7 @@ std::unique_ptr<learner> make(const char* strategy = text) {
 
 void pass(learner& model) {
   ASSERT_TRUE(model.accumulate().finite);
-  dynamic_cast<stepping_learner&>(model).step_locally(0.05);
+  model.step_locally(0.05);
 }
 
 std::vector<float> values_of(const learner& model, std::size_t which = 0) {
@@ -225,7 +225,7 @@ TEST(DasoLearner, AloneIsThePlainLoopAndItsRoundsAreThoseOfTheSchedule) {
     auto mean = std::span<const float>{*taken.values};
     model->apply(mean.first(count), lane.merge.blend_share(1));
     model->take_metrics(mean.subspan(count), epoch_id{});
-    EXPECT_EQ(values_of(dynamic_cast<wraps_learner&>(*model).wrapped()), values_of(*plain));
+    EXPECT_EQ(values_of(dynamic_cast<learner_layer&>(*model).below()), values_of(*plain));
   }
   EXPECT_EQ(rounds, (std::vector<std::uint64_t>{1, 2, 3, 4, 6, 7, 9}));
 }
@@ -233,7 +233,7 @@ TEST(DasoLearner, AloneIsThePlainLoopAndItsRoundsAreThoseOfTheSchedule) {
 TEST(DasoLearner, ALateMeanDrawsItAndAMeanInTimeReplacesIt) {
   auto vectors = vector_pool::make(4);
   auto a = make();
-  auto own = [](learner& m) { return values_of(dynamic_cast<wraps_learner&>(m).wrapped()); };
+  auto own = [](learner& m) { return values_of(dynamic_cast<learner_layer&>(m).below()); };
   auto before = values_of(*a);
   pass(*a);
   (void)a->take_mean_vector(*vectors);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/loop_learner.hpp"
+#include "tests/support/mean_gradient.hpp"
 
 namespace waggle {
 namespace {
@@ -116,7 +117,7 @@ TEST_F(DelayedLoop, ComputesOnWhileAnUpdateIsMade) {
     EXPECT_TRUE(l.passes_beside_updates());
     l.accumulate();
     std::vector<float> mean(2);
-    EXPECT_EQ(l.take_mean_gradient(mean), 4U);
+    EXPECT_EQ(testing::take_mean_gradient(l, mean), 4U);
     updates = run([mean](learner& also) { also.apply(mean, 0.5); });
     began.get_future().wait();
     l.accumulate();

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/strategy.hpp"
 #include "tests/support/toy_learner.hpp"
@@ -28,7 +28,7 @@ std::unique_ptr<learner> anchored(const outer_rule& rule, const toy_options& toy
 
 void pass(learner& model) {
   ASSERT_TRUE(model.accumulate().finite);
-  dynamic_cast<stepping_learner&>(model).step_locally(rate);
+  model.step_locally(rate);
 }
 
 std::vector<float> tensor(const learner& model, std::string_view name) {
@@ -44,7 +44,7 @@ std::vector<float> tensor(const learner& model, std::string_view name) {
 
 /// θ, which the state does not show.
 std::vector<float> own(learner& model) {
-  return tensor(dynamic_cast<wraps_learner&>(model).wrapped(), "weights");
+  return tensor(dynamic_cast<learner_layer&>(model).below(), "weights");
 }
 
 std::vector<float> plain(int passes, const toy_options& toy = {}) {
@@ -169,7 +169,7 @@ TEST_F(AnchoredLearner, DroppedProgressMakesTheParametersTheAnchor) {
 
 TEST_F(AnchoredLearner, ParametersThatAreNotFiniteAreReplacedByTheAnchor) {
   auto model = anchored({});
-  auto& inner = dynamic_cast<wraps_learner&>(*model).wrapped();
+  auto& inner = dynamic_cast<learner_layer&>(*model).below();
   pass(*model);
   inner.write_tensor(0, std::vector<float>(8, std::numeric_limits<float>::infinity()));
   (void)take(*model, *vectors, 4);
@@ -182,7 +182,7 @@ TEST_F(AnchoredLearner, ParametersThatAreNotFiniteAreReplacedByTheAnchor) {
 
 TEST_F(AnchoredLearner, StatisticsThatAreNotFiniteBeginAnewWithTheParameters) {
   auto model = anchored({});
-  auto& inner = dynamic_cast<wraps_learner&>(*model).wrapped();
+  auto& inner = dynamic_cast<learner_layer&>(*model).below();
   pass(*model);
   inner.write_tensor(1, std::vector<float>(8, std::numeric_limits<float>::infinity()));
   pass(*model);
@@ -229,7 +229,7 @@ TEST_F(AnchoredLearner, ARoundThatWasUnderWayAtAStopCanBeTakenBackAfterIt) {
   pass(*first);
   auto second = anchored({});
   ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
-  ASSERT_TRUE(resumable_of(*second)->load_gradient(resumable_of(*first)->copy_gradient()).ok());
+  ASSERT_TRUE(second->resumable()->load_gradient(first->resumable()->copy_gradient()).ok());
   EXPECT_EQ(second->accumulated_samples(), 4U);
   EXPECT_EQ(second->take_back(), 4U);
   EXPECT_EQ(second->accumulated_samples(), 8U);
@@ -296,8 +296,8 @@ TEST_F(AnchoredLearner, StoppedAfterAnyPassItContinuesBitForBit) {
     passes_of(*first, 0, stop);
     auto second = anchored({});
     ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
-    auto& left = *resumable_of(*first);
-    auto& resumes = *resumable_of(*second);
+    auto& left = *first->resumable();
+    auto& resumes = *second->resumable();
     ASSERT_TRUE(resumes.load_position(left.position()).ok());
     if (auto partial = left.copy_gradient(); partial.samples > 0) {
       ASSERT_TRUE(resumes.load_gradient(partial).ok());

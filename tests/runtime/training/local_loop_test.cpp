@@ -8,7 +8,7 @@
 
 #include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/clipping.hpp"
-#include "runtime/training/local_learner.hpp"
+#include "runtime/training/learner.hpp"
 #include "runtime/training/loop_learner.hpp"
 
 namespace waggle {
@@ -59,7 +59,7 @@ protected:
   }
 
   /// Runs `body` as the worker, which makes the learner.
-  void worker(std::function<void(local_learner&)> body) {
+  void worker(std::function<void(learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] {
       auto make = [this]() -> result<std::unique_ptr<learner>> {
         return make_loop_learner(port, averaged);
@@ -73,7 +73,7 @@ protected:
     ASSERT_EQ(work.wait_for(20s), std::future_status::ready);
     work.get();
   }
-  [[nodiscard]] local_learner& local() const { return dynamic_cast<local_learner&>(*learns); }
+  [[nodiscard]] learner& local() const { return *learns; }
   [[nodiscard]] std::vector<float> copy() const {
     std::vector<float> out(3);
     changes = local().copy_tensors(averaged->indices(), out);
@@ -103,7 +103,7 @@ protected:
 };
 
 TEST_F(LocalLoop, StepsWithEachGradientWhereTheLoopLeftIt) {
-  worker([](local_learner& l) {
+  worker([](learner& l) {
     for (int i = 0; i < 2; ++i) {
       l.accumulate();
       l.step_locally(0.5);
@@ -120,7 +120,7 @@ TEST_F(LocalLoop, StepsWithEachGradientWhereTheLoopLeftIt) {
 }
 
 TEST_F(LocalLoop, ARoundReadsTheCopyOfTheLastStepWhateverTheLoopIsDoing) {
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     EXPECT_THAT(copy(), ElementsAre(1, 2, 5)) << "before the first step";
     l.accumulate();
     l.step_locally(0.5);
@@ -133,7 +133,7 @@ TEST_F(LocalLoop, ARoundReadsTheCopyOfTheLastStepWhateverTheLoopIsDoing) {
 }
 
 TEST_F(LocalLoop, AddsAChangeToWhatItHasLearnedMeanwhile) { // INV-5
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     auto snapshot = copy();
     EXPECT_EQ(changes, 0U);
     l.accumulate();
@@ -152,7 +152,7 @@ TEST_F(LocalLoop, AddsAChangeToWhatItHasLearnedMeanwhile) { // INV-5
 // Alone, the mean is the snapshot: nothing that was learned since is lost or counted twice.
 TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { // F5
   model.values = {0, 0};
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     for (int latency = 0; latency < 4; ++latency) {
       std::vector<float> snapshot;
       for (int step = 0; step < 4; ++step) {
@@ -176,7 +176,7 @@ TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { /
 // The other peer is at -3 after its first step, so the mean is one below this peer's snapshot.
 TEST_F(LocalLoop, FourStepsAndTheMeanWithAnotherPeerEndAtMinusFiveHoweverLongTheRoundTakes) { // F5
   model.values = {0, 0};
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     for (int latency = 0; latency < 4; ++latency) {
       std::vector<float> snapshot;
       for (int step = 0; step < 4; ++step) {
@@ -198,7 +198,7 @@ TEST_F(LocalLoop, FourStepsAndTheMeanWithAnotherPeerEndAtMinusFiveHoweverLongThe
 }
 
 TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     l.accumulate();
     l.step_locally(0.5);
     auto snapshot = copy();
@@ -216,7 +216,7 @@ TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
 
 // No step has renewed the copy since the loop changed its tensors.
 TEST_F(LocalLoop, AChangeAfterADroppedGradientIsAddedToWhatTheLoopHolds) {
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     l.accumulate();
     l.step_locally(0.5);
     auto snapshot = copy();
@@ -235,7 +235,7 @@ TEST_F(LocalLoop, AChangeAfterADroppedGradientIsAddedToWhatTheLoopHolds) {
 }
 
 TEST_F(LocalLoop, AStateThatIsLoadedIsInTheCopy) {
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     l.write_tensor(0, std::vector<float>{7, 8});
     l.write_tensor(1, std::vector<float>{9});
     EXPECT_THAT(copy(), ElementsAre(7, 8, 9));
@@ -247,7 +247,7 @@ TEST_F(LocalLoop, AStateThatIsLoadedIsInTheCopy) {
 }
 
 TEST_F(LocalLoop, AGradientThatIsNotFiniteCountsAsDropped) {
-  worker([](local_learner& l) {
+  worker([](learner& l) {
     EXPECT_FALSE(l.accumulate().finite); // the worker makes no step then
     l.accumulate();
   });
@@ -257,7 +257,7 @@ TEST_F(LocalLoop, AGradientThatIsNotFiniteCountsAsDropped) {
 }
 
 TEST_F(LocalLoop, TakesNoStepAfterTheLoopHasEnded) {
-  worker([](local_learner& l) {
+  worker([](learner& l) {
     EXPECT_EQ(l.accumulate().samples, 0U);
     l.step_locally(0.5);
   });
@@ -269,7 +269,7 @@ TEST_F(LocalLoop, TakesNoStepAfterTheLoopHasEnded) {
 
 TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
   norm_max = 1;
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     l.accumulate();
     l.step_locally(1);
     EXPECT_THAT(copy(), ElementsAre(::testing::FloatEq(1 - 0.6F), ::testing::FloatEq(2 - 0.8F), 5));
@@ -285,7 +285,7 @@ TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
 // The other peer's gradient was (4, 8): half of the difference enters the next step, and no other.
 TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
   average_gradients = true;
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     auto both = *averaged_tensors::of(
       l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
     ASSERT_EQ(both->tensor_value_count(), 5U);
@@ -312,7 +312,7 @@ TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
 
 TEST_F(LocalLoop, KeepsAnAveragedGradientForTheNextStepAndDropsItWithItsState) {
   average_gradients = true;
-  worker([this](local_learner& l) {
+  worker([this](learner& l) {
     auto both = *averaged_tensors::of(
       l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
     std::vector<float> mean{1, 2, 5, 8, 8};

@@ -297,7 +297,7 @@ TEST(LoopLearnerWithBuffers, OffersTheirLastValuesAndMergesTheMean) {
     learns->accumulate();
     learns->accumulate();
     std::vector<float> mean(3);
-    EXPECT_EQ(learns->take_mean_gradient(mean), 4U);
+    EXPECT_EQ(testing::take_mean_gradient(*learns, mean), 4U);
     EXPECT_EQ(mean, (std::vector<float>{2, 3, 7})) << "the mean gradient, the newest buffer";
     std::vector<float> round_mean{9};
     std::vector<float> contributed{7};

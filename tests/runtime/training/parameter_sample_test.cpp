@@ -9,16 +9,16 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
 namespace {
 
 /// Three tensors of parameters with 3, 4 and 2 values, and a statistic.
-class nine_values final : public forwarding_learner<learner> {
+class nine_values final : public learner_layer {
 public:
-  nine_values() : forwarding_learner(make_toy_learner({})) {}
+  nine_values() : learner_layer(make_toy_learner({})) {}
 
   [[nodiscard]] const state_table& tensors() const override { return table_; }
   void read_tensor(std::size_t which, std::span<float> out) const override {
@@ -104,9 +104,9 @@ TEST(ParameterSample, OfValuesThatAreNotFiniteIsTheSameWhateverTheOthers) {
 }
 
 TEST(ParameterSample, CopiesNoHugeTensorForAWindow) {
-  class huge final : public forwarding_learner<learner> {
+  class huge final : public learner_layer {
   public:
-    huge() : forwarding_learner(make_toy_learner({})) {}
+    huge() : learner_layer(make_toy_learner({})) {}
     [[nodiscard]] const state_table& tensors() const override { return table_; }
     void read_tensor(std::size_t, std::span<float>) const override { ADD_FAILURE() << "a copy"; }
     [[nodiscard]] std::span<const float> values_of(std::size_t) const override { return {}; }

@@ -9,7 +9,7 @@
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/clipping.hpp"
-#include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/learner_layer.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "tests/support/toy_learner.hpp"
@@ -31,13 +31,13 @@ struct script {
   std::function<void()> summed = [] {}; // called when a pass is in the gradient
 };
 
-class scripted_learner final : public forwarding_learner<learner> {
+class scripted_learner final : public learner_layer {
 public:
   scripted_learner(const toy_options& toy, std::shared_ptr<script> told)
-    : forwarding_learner(make_toy_learner(toy)), told_(std::move(told)) {}
+    : learner_layer(make_toy_learner(toy)), told_(std::move(told)) {}
 
   micro_step accumulate() override {
-    auto step = forwarding_learner::accumulate();
+    auto step = learner_layer::accumulate();
     told_->summed();
     if (!told_->steps.empty()) {
       step = told_->steps.front();
@@ -47,12 +47,12 @@ public:
   }
   void apply(std::span<const float> gradient, double lr) override {
     told_->rates.push_back(lr);
-    forwarding_learner::apply(gradient, lr);
+    learner_layer::apply(gradient, lr);
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     told_->buffer_means = mean.size();
     told_->contributed = contributed.size();
-    forwarding_learner::merge_buffers(mean, contributed);
+    learner_layer::merge_buffers(mean, contributed);
   }
 
 private:
@@ -196,10 +196,10 @@ TEST_F(PlateauLearner, AnUnfinishedEpochWithLossesOfDroppedSamplesIsLoadedWithou
   };
   model->accumulate();
   model->accumulate();
-  auto partial = resumable_of(*model)->copy_gradient();
+  auto partial = model->resumable()->copy_gradient();
   EXPECT_EQ(partial.samples, 4U) << "of the second pass";
   auto next = make();
-  ASSERT_TRUE(resumable_of(*next)->load_gradient(partial)) << "with the losses of 8 samples";
+  ASSERT_TRUE(next->resumable()->load_gradient(partial)) << "with the losses of 8 samples";
   EXPECT_EQ(next->accumulated_samples(), 4U);
   EXPECT_EQ(loss_in(*next), plateau::unknown_loss);
 }

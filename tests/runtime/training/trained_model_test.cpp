@@ -63,7 +63,7 @@ TEST_F(TrainedModel, AChangeIsThatOfTheTensorsAlone) {
   auto lane = find_strategy("decentralized-sgd")->make(how).lanes.front();
   auto averaged = *averaged_tensors::of(model.computes().tensors(), lane);
   ASSERT_EQ(averaged->value_count(), averaged->tensor_value_count() + step_values);
-  auto& local = dynamic_cast<local_learner&>(model.computes());
+  auto& local = model.computes();
   local.accumulate();
   local.step_locally(0.1);
   float_vector snapshot(averaged->value_count());
@@ -160,7 +160,7 @@ TEST_F(TrainedModel, MergesTheMeanOfTheBuffersIntoTheOwnOnes) {
   ASSERT_EQ(shared->gradient_count(), 2 * count);
   shared->accumulate();
   std::vector<float> given(2 * count);
-  shared->take_mean_gradient(given);
+  testing::take_mean_gradient(*shared, given);
   auto contributed = std::span<const float>{given}.subspan(count);
   auto mean = given;
   for (auto& x : std::span{mean}.subspan(count))

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "runtime/core/check.hpp"
+#include "runtime/core/float_vector.hpp"
+#include "runtime/training/resumable_learner.hpp"
+
+namespace waggle {
+
+/// What a peer's parameters θ have learned beyond the run's anchor: its samples and losses, and the
+/// copy of θ that a round averages. None flies, or one:
+///
+///     none ── depart ─► one ── land (merged), take_back (in no update), reload ─► none
+///
+/// `drop` forgets samples. Their steps stay in θ until `undo` says where it goes back to: the copy,
+/// or without one the anchor. Until then nothing departs.
+///
+/// Not thread-safe, but for `samples`.
+class progress_in_flight {
+public:
+  /// θ has so many `parameters`, and a copy `padding` zeros behind them. `with_losses`: a restart
+  /// keeps the losses, too.
+  progress_in_flight(std::size_t parameters, std::size_t padding, bool with_losses)
+    : parameters_(parameters), padding_(padding), with_losses_(with_losses) {}
+
+  struct copy {
+    float_vector theta;
+    std::shared_ptr<const float_vector> sent; // what the round averages; null: not known any more
+    std::uint64_t samples = 0;
+    double losses = 0; // the sum of its samples' losses
+  };
+
+  /// Of the steps that no round has; any thread.
+  [[nodiscard]] std::uint64_t samples() const { return samples_; }
+  [[nodiscard]] bool is_dropped() const { return dropped_; }
+  [[nodiscard]] bool may_depart() const { return samples_ > 0 && !dropped_ && !flying_; }
+  /// That of the data when samples were last taken or dropped (resumable_learner).
+  [[nodiscard]] const std::string& taken_position() const { return taken_position_; }
+
+  /// A step with so many samples, the sum of their losses, and the position behind them.
+  void add(std::uint64_t samples, double losses, std::string position) {
+    samples_ += samples;
+    losses_ += losses;
+    position_ = std::move(position);
+  }
+  const copy& depart(float_vector theta, std::shared_ptr<const float_vector> sent) {
+    WAGGLE_CHECK(may_depart(), std::to_string(samples_));
+    taken_position_ = position_;
+    flying_ =
+      copy{std::move(theta), std::move(sent), samples_.exchange(0), std::exchange(losses_, 0)};
+    return *flying_;
+  }
+  std::optional<copy> land() { return std::exchange(flying_, std::nullopt); }
+  /// Returns the number of samples, which count again.
+  std::uint64_t take_back() {
+    auto back = land();
+    if (!back)
+      return 0;
+    if (dropped_) // only the steps after it are undone
+      back_to_ = std::move(back->theta);
+    samples_ += back->samples;
+    losses_ += back->losses;
+    return back->samples;
+  }
+  /// Returns the number of samples.
+  std::uint64_t drop(std::string position) {
+    dropped_ = dropped_ || samples_ > 0;
+    back_to_.reset();
+    taken_position_ = position_ = std::move(position);
+    losses_ = 0;
+    return samples_.exchange(0);
+  }
+  /// Nothing if nothing was dropped.
+  std::optional<float_vector> undo(const float_vector& anchor) {
+    if (!std::exchange(dropped_, false))
+      return std::nullopt;
+    if (back_to_)
+      return std::exchange(back_to_, std::nullopt);
+    return flying_ ? flying_->theta : anchor;
+  }
+
+  /// A state with another anchor is loaded: what of θ stays, and moves with the anchor.
+  struct kept {
+    bool any = false;                 // otherwise θ becomes the anchor
+    std::optional<float_vector> from; // θ without the steps that were dropped; nothing: as it is
+  };
+  kept reload() {
+    flying_.reset();
+    bool dropped = std::exchange(dropped_, false);
+    auto from = std::exchange(back_to_, std::nullopt);
+    return {from || (samples_ > 0 && !dropped), std::move(from)};
+  }
+
+  // -- over a restart: θ, the copy if one flies, the losses of both if they are kept
+
+  [[nodiscard]] partial_gradient save(std::span<const float> theta) const {
+    if (samples_ == 0)
+      return {};
+    auto sum = std::make_shared<float_vector>((flying_ ? 2 : 1) * parameters_ + loss_values());
+    auto at = std::copy(theta.begin(), theta.end(), sum->begin());
+    if (flying_)
+      std::copy_n(flying_->theta.begin(), parameters_, at);
+    const double losses[2] = {losses_, flying_ ? flying_->losses : 0};
+    if (with_losses_)
+      std::memcpy(sum->data() + sum->size() - loss_values(), losses, sizeof losses);
+    // No loss is scaled here: the place of its scale holds the samples of the copy.
+    return {std::move(sum), samples_, 0, flying_ ? static_cast<double>(flying_->samples) : 1};
+  }
+  /// Returns θ. Fails with ec::malformed, and changes nothing, if it has another length.
+  result<std::span<const float>> load(const partial_gradient& from, std::string position) {
+    auto values = from.sum ? std::span<const float>{*from.sum} : std::span<const float>{};
+    double losses[2] = {0, 0};
+    if (with_losses_ && values.size() > loss_values()) {
+      std::memcpy(losses, values.last(loss_values()).data(), sizeof losses);
+      values = values.first(values.size() - loss_values());
+    }
+    bool flies = values.size() == 2 * parameters_;
+    if (!std::isfinite(losses[0]) || !std::isfinite(losses[1])
+        || (values.size() != parameters_ && !flies))
+      return failure{ec::malformed, "another length"};
+    samples_ = from.samples;
+    losses_ = losses[0];
+    position_ = std::move(position);
+    auto theta = values.first(parameters_);
+    if (flies) {
+      flying_ = copy{{values.begin() + static_cast<std::ptrdiff_t>(parameters_), values.end()},
+                     nullptr,
+                     static_cast<std::uint64_t>(std::clamp(from.scale, 0.0, 0x1p40)),
+                     losses[1]};
+      flying_->theta.resize(parameters_ + padding_);
+    }
+    return theta;
+  }
+
+private:
+  [[nodiscard]] std::size_t loss_values() const {
+    return with_losses_ ? 2 * sizeof(double) / sizeof(float) : 0;
+  }
+
+  const std::size_t parameters_;
+  const std::size_t padding_;
+  const bool with_losses_;
+  std::atomic<std::uint64_t> samples_{0};
+  double losses_ = 0;
+  std::optional<copy> flying_;
+  bool dropped_ = false;
+  std::optional<float_vector> back_to_; // with dropped_: the copy that was taken back since
+  std::string position_;                // after the last step
+  std::string taken_position_;
+};
+
+} // namespace waggle
