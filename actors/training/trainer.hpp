@@ -175,7 +175,7 @@ private:
   /// Whether what this peer has learned moves to the state that replaces its own.
   [[nodiscard]] bool keeps_progress() const { return averages().what == lane_content::progress; }
   [[nodiscard]] bool exact() const { // all peers of an epoch hold the same parameters, or anchor
-    return strategy_.consistency != consistency_rule::approximate;
+    return strategy_.peers_share_state();
   }
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
   [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }

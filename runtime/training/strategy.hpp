@@ -136,19 +136,18 @@ enum class inner_rule : std::uint8_t {
   step, // the optimizer steps with it immediately
 };
 
-/// Which bytes all peers of an epoch share: these are hashed, compared and sent to newcomers.
-enum class consistency_rule : std::uint8_t {
-  exact,       // all parameters
-  anchor,      // the anchor and the outer optimizer's state
-  approximate, // none
-};
-
 /// How a run trains. Equal on all its peers.
 struct strategy {
   inner_rule inner = inner_rule::hold;
   std::vector<lane> lanes;
-  consistency_rule consistency = consistency_rule::exact;
   schedule_clock schedule{}; // what an epoch of the schedule is
+
+  /// Whether all peers of an epoch hold the same bytes of the first tensors
+  /// (state_table::shared_count), which are then hashed, compared, and what a newcomer needs: not
+  /// if each peer's own parameters are averaged.
+  [[nodiscard]] bool peers_share_state() const {
+    return lanes.front().what != lane_content::parameters;
+  }
 
   friend bool operator==(const strategy&, const strategy&) = default;
 };
@@ -198,10 +197,10 @@ struct strategy_row {
   std::string_view name;
   std::string_view help; // one sentence
   strategy (*make)(const strategy_settings& settings);
-  bool averages_parameters;             // and so uses delay_state, statistics and average_gradients
-  bool counts_steps;                    // boundaries follow steps, not the target batch
-  std::string_view optimizer;           // the only one that it is for; empty: any
-  std::string_view averaged_statistics; // unless others are named
+  bool averages_parameters = false; // and so uses delay_state, statistics and average_gradients
+  bool counts_steps = false;        // boundaries follow steps, not the target batch
+  std::string_view optimizer{};     // the only one that it is for; empty: any
+  std::string_view averaged_statistics{}; // unless others are named
   /// The numbers that may stand behind its name: "diloco:steps=50". Each has a default.
   std::span<const named_number> numbers{};
   /// Makes the learners of this strategy from those that step locally; null: they are as they are.

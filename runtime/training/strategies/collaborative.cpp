@@ -8,7 +8,7 @@ strategy collaborative(std::uint64_t target_batch) {
   gradients.due = {lane_clock::unit::swarm_samples, target_batch, 0};
   gradients.merge.how = lane_merge::rule::optimizer_step;
   gradients.on_failure = failure_rule::own_gradient;
-  return {inner_rule::hold, {gradients}, consistency_rule::exact};
+  return {inner_rule::hold, {gradients}};
 }
 
 strategy delayed_gradients(std::uint64_t target_batch) {
@@ -28,12 +28,6 @@ strategy make(const strategy_settings& s) {
 } // namespace
 
 const strategy_row strategies::collaborative{
-  "collaborative",
-  "Gradients are averaged every --target-batch-size samples of the swarm.",
-  make,
-  false,
-  false,
-  "",
-  ""};
+  "collaborative", "Gradients are averaged every --target-batch-size samples of the swarm.", make};
 
 } // namespace waggle

@@ -124,7 +124,7 @@ strategy make(const strategy_settings& s) {
   progress.merge.how = lane_merge::rule::blend;
   progress.on_failure = failure_rule::own_gradient;
   set_lane(progress, daso_schedule{rule_of(s)}, false);
-  return {inner_rule::step, {progress}, consistency_rule::anchor};
+  return {inner_rule::step, {progress}};
 }
 
 strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {
@@ -171,10 +171,7 @@ const strategy_row strategies::daso{
           "every batch of the first and last of `epochs`, and otherwise every few of an epoch's "
           "`batches`, training on meanwhile, more rarely when the loss is stable (HeAT).",
   .make = make,
-  .averages_parameters = false,
   .counts_steps = true,
-  .optimizer = "",
-  .averaged_statistics = "",
   .numbers = numbers,
   .learners = learners,
   .check = check,

@@ -19,12 +19,9 @@ strategy make(const strategy_settings& s) {
 } // namespace
 
 const strategy_row strategies::data_parallel{
-  "data-parallel",
-  "Gradients are averaged after one pass of every peer.",
-  make,
-  false,
-  true,
-  "",
-  ""};
+  .name = "data-parallel",
+  .help = "Gradients are averaged after one pass of every peer.",
+  .make = make,
+  .counts_steps = true};
 
 } // namespace waggle

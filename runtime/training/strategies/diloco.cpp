@@ -26,7 +26,7 @@ strategy make(const strategy_settings& s) {
   progress.coding = s.coding;
   progress.merge = {lane_merge::rule::outer_step, rule.rate, 1};
   progress.on_failure = failure_rule::own_gradient;
-  return {inner_rule::step, {progress}, consistency_rule::anchor};
+  return {inner_rule::step, {progress}};
 }
 
 learner_factory learners(learner_factory make, const strategy_settings& s) {
@@ -55,19 +55,16 @@ learner_factory with_anchor(learner_factory make, const outer_rule& rule) {
   return anchored<anchored_learner>(std::move(make), "diloco", rule);
 }
 
-const strategy_row strategies::diloco{"diloco",
-                                      "Each peer steps at once; when the fastest has made `steps`, "
-                                      "an outer optimizer (SGD with Nesterov "
-                                      "momentum) steps with the mean progress of all, for slow "
-                                      "links; `overlap`: passes go on for so many "
-                                      "steps meanwhile.",
-                                      make,
-                                      false,
-                                      true,
-                                      "",
-                                      "",
-                                      numbers,
-                                      learners,
-                                      check};
+const strategy_row strategies::diloco{
+  .name = "diloco",
+  .help =
+    "Each peer steps at once; when the fastest has made `steps`, an outer optimizer (SGD with "
+    "Nesterov momentum) steps with the mean progress of all, for slow links; `overlap`: "
+    "passes go on for so many steps meanwhile.",
+  .make = make,
+  .counts_steps = true,
+  .numbers = numbers,
+  .learners = learners,
+  .check = check};
 
 } // namespace waggle

@@ -13,7 +13,7 @@ strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool
   // The mean of a single peer's parameters changes nothing, but its epochs have to end, too.
   parameters.quorum = due.makes_boundaries() ? 1 : 2;
   parameters.on_failure = failure_rule::skip;
-  return {inner_rule::step, {parameters}, consistency_rule::approximate};
+  return {inner_rule::step, {parameters}};
 }
 
 namespace {
@@ -41,26 +41,21 @@ strategy make_by_steps(const strategy_settings& s) {
 } // namespace
 
 const strategy_row strategies::local_updates{
-  "local-updates",
-  "Each peer steps at once; parameters are averaged every --target-batch-size samples, or every "
-  "--average-state-every times as many.",
-  make_by_samples,
-  true,
-  false,
-  "",
-  ""};
+  .name = "local-updates",
+  .help = "Each peer steps at once; parameters are averaged every --target-batch-size samples, or "
+          "every --average-state-every times as many.",
+  .make = make_by_samples,
+  .averages_parameters = true};
 
 const strategy_row strategies::decentralized{
-  "decentralized",
-  "Each peer steps at once; parameters are averaged every --averaging-steps-period.",
-  make_by_steps,
-  true,
-  true,
-  "",
-  ""};
+  .name = "decentralized",
+  .help = "Each peer steps at once; parameters are averaged every --averaging-steps-period.",
+  .make = make_by_steps,
+  .averages_parameters = true,
+  .counts_steps = true};
 
 const strategy_row strategies::decentralized_sgd{
-  "decentralized-sgd", "The same with SGD.", make_by_steps, true, true, "sgd", ""};
+  "decentralized-sgd", "The same with SGD.", make_by_steps, true, true, "sgd"};
 
 const strategy_row strategies::decentralized_adam{
   "decentralized-adam",

@@ -213,10 +213,10 @@ TEST(Diloco, WithOuterRateOneTakesTheMeanOfTheWorkers) {
 }
 
 TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
-  EXPECT_EQ(collaborative(64).consistency, consistency_rule::exact);
-  EXPECT_EQ(delayed_gradients(64).consistency, consistency_rule::exact);
-  EXPECT_EQ(local_updates(own_steps(10)).consistency, consistency_rule::approximate);
-  EXPECT_EQ(streaming_diloco({}).consistency, consistency_rule::anchor);
+  EXPECT_TRUE(collaborative(64).peers_share_state());
+  EXPECT_TRUE(delayed_gradients(64).peers_share_state());
+  EXPECT_FALSE(local_updates(own_steps(10)).peers_share_state());
+  EXPECT_TRUE(find_strategy("diloco")->make({}).peers_share_state());
 }
 
 // The trainer carries out a single lane, whose rounds end the epochs.

@@ -19,7 +19,7 @@ struct streaming_options {
 inline strategy streaming_diloco(const streaming_options& options) {
   WAGGLE_CHECK(options.fragments > 0 && options.every % options.fragments == 0, "fragments");
   WAGGLE_CHECK(options.overlap < options.every, "one flight per fragment");
-  strategy result{inner_rule::step, {}, consistency_rule::anchor};
+  strategy result{inner_rule::step, {}};
   auto gap = options.every / options.fragments;
   for (std::uint32_t i = 0; i < options.fragments; ++i) {
     lane fragment;
