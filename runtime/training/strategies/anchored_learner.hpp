@@ -26,6 +26,7 @@ struct outer_rule {
   /// θ may be drawn towards the new anchor instead (lane_merge::rule::blend): by the share that
   /// `apply` gets as its rate, unless that is 0.
   bool blends = false;
+  double alpha = 1; // the share of what θ has learned since its copy that an update keeps
 };
 
 /// A learner of which the run shares an anchor: the parameters after the last outer step. The
@@ -35,7 +36,8 @@ struct outer_rule {
 ///   ("outer/momentum/w" of w). The inner optimizer's statistics are those of the peer that wrote
 ///   the state, and θ itself is in no state.
 /// - The gradient that is taken is the progress anchor − θ, between two steps. θ keeps what it
-///   learns after that: an update moves it by the new anchor minus its own copy (INV-5).
+///   learns after that: an update moves it by the new anchor minus its own copy (INV-5). With an
+///   `alpha` below 1 it becomes the new anchor + alpha · (θ − copy) instead.
 /// - With mean Δ: v ← momentum · v + Δ; anchor ← anchor − rate · (Δ + momentum · v), or − rate · v
 ///   without Nesterov. A peer alone, at rate 1 and without momentum, takes its copy of θ as it is.
 /// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
@@ -85,12 +87,16 @@ public:
   void apply(std::span<const float> mean, double lr) override {
     settle_drop();
     auto before = begin_move(mean);
-    if (rule_.blends && lr > 0) {
-      copy_theta(before);
-      auto blended = before;
-      for (std::size_t i = 0; i < blended.size(); ++i)
-        blended[i] = moved_towards(before[i], anchor_[i], lr);
-      below().add_change(moved_->indices(), blended, before);
+    bool blends = rule_.blends && lr > 0;
+    if (blends || rule_.alpha != 1) {
+      float_vector theta(before.size());
+      copy_theta(theta);
+      auto target = theta;
+      auto alpha = static_cast<float>(rule_.alpha);
+      for (std::size_t i = 0; i < target.size(); ++i)
+        target[i] = blends ? moved_towards(theta[i], anchor_[i], lr)
+                           : anchor_[i] + alpha * (theta[i] - before[i]);
+      below().add_change(moved_->indices(), target, theta);
     } else {
       below().add_change(moved_->indices(), anchor_, before);
     }
