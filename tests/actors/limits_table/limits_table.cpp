@@ -122,11 +122,10 @@ std::vector<limit_row> limits_table() {
     {"members whose faults are remembered", number(faults.peers_max),
      "16 full groups; strangers are never among them", "the oldest is forgotten",
      "`waggle_averaging_excluded_peers`"},
-    {"peers whose progress is remembered; of them, those that only the DHT knows; those that left",
+    {"peers whose progress is remembered; by the DHT only; gone",
      number(ledger.peers_max) + "; " + number(ledger.unconnected_max) + "; "
        + number(ledger.unconnected_max),
-     "a run of a thousand peers",
-     "the host with most gives up its oldest, those without a link first; never a member",
+     "a run of a thousand peers", "the host with most gives up its oldest; never a member",
      overloaded},
     {"peers that asked for a group while we did not search", number(recent_seekers::peers_max),
      "the newcomers of " + seconds(recent_seekers::memory), "not remembered",
@@ -195,9 +194,9 @@ std::vector<limit_row> limits_table() {
 }
 
 std::string to_markdown(const std::vector<limit_row>& rows) {
-  std::string out = "| what | limit | beyond it |\n|---|---|---|\n";
+  std::string out;
   for (const auto& row : rows)
-    out += "| " + row.what + " | " + row.value + " | " + row.beyond + " |\n";
+    out += "- " + row.what + ": **" + row.value + "**; " + row.beyond + "\n";
   return out;
 }
 

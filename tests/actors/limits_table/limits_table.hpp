@@ -14,11 +14,11 @@ struct limit_row {
   std::string metric; // that shows it
 };
 
-/// All of them, with the values that are in force by default. runtime/README.md shows this table; a
+/// All of them, with the values that are in force by default. runtime/README.md shows them; a
 /// test compares the two.
 std::vector<limit_row> limits_table();
 
-/// As lines of Markdown, without `why` and `metric`.
+/// As a list in Markdown, without `why` and `metric`.
 std::string to_markdown(const std::vector<limit_row>& rows);
 
 } // namespace waggle

@@ -14,7 +14,7 @@ TEST(LimitsTable, IsTheOneInTheReadme) {
   text << file.rdbuf();
   auto table = to_markdown(limits_table());
   EXPECT_NE(text.str().find(table), std::string::npos)
-    << "runtime/README.md, section Limits, should have this table:\n"
+    << "runtime/README.md, section Limits, should have this list:\n"
     << table;
 }
 
