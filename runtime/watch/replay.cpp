@@ -165,10 +165,14 @@ void replay::advance(std::int64_t to) {
   }
 }
 
+replay::json& replay::known(const std::string& id) {
+  return known_.try_emplace(id, json::object()).first->second;
+}
+
 void replay::fold(const json& event) {
   auto type = text(event, "type");
   auto writer = text(event, "peer");
-  auto& its = known_[writer];
+  auto& its = known(writer);
   if (type == "start") {
     auto role = text(event, "role");
     its["role"] = role == "node" ? "auxiliary" : role == "client" ? role : "node";
@@ -198,7 +202,7 @@ void replay::fold_own(const json& event, const std::string& type) {
     notice_.clear();
   } else if (type == "peer_joined" && !other.empty()) {
     here_.insert(other);
-    auto& its = known_[other];
+    auto& its = known(other);
     if (!its.contains("role"))
       copy(its, "role", event, "role");
     copy(its, "link", event, "link");
@@ -210,9 +214,10 @@ void replay::fold_own(const json& event, const std::string& type) {
     if (left_.size() > left_max)
       left_.pop_back();
   } else if (type == "slow") {
-    known_[other].erase("slow");
+    auto& its = known(other);
+    its.erase("slow");
     if (event.contains("cause"))
-      known_[other]["slow"] = {{"cause", event["cause"]}, {"text", text(event, "text")}};
+      its["slow"] = {{"cause", event["cause"]}, {"text", text(event, "text")}};
   } else if (type == "notice") {
     notice_ = text(event, "text");
   }

@@ -79,6 +79,7 @@ public:
 private:
   using json = nlohmann::ordered_json;
   void advance(std::int64_t to);
+  json& known(const std::string& id);
   void fold(const json& event);
   void fold_own(const json& event, const std::string& type);
   [[nodiscard]] json status() const;

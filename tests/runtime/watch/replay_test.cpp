@@ -181,6 +181,19 @@ TEST_F(Replay, AStartForgetsWhoWasThere) {
   EXPECT_EQ(seen["self"]["version"], "0.2");
 }
 
+TEST_F(Replay, ALogThatBeginsInTheMiddleIsShown) {
+  log_writer rolled{4, 0};
+  rolled.add(0, watch::slow{peer(5), "far", "80 ms away", 80});
+  rolled.round(10, 1);
+  rolled.add(20, watch::peer_left{peer(6), "timeout", 1});
+  auto again = recorded({rolled.text});
+  replay watched{again, {std::nullopt, t0 + 20, 0}};
+  auto seen = at(watched, 0ms)[0].data;
+  EXPECT_EQ(seen["peers"]["peers"].size(), 1U);
+  EXPECT_EQ(seen["rounds"].size(), 1U);
+  EXPECT_EQ(seen["self"]["run"], "");
+}
+
 TEST(ReplayRequest, ReadsItsQueryAndRefusesNonsense) {
   auto id = to_string(peer(7));
   auto good = replay_request::parse("speed=0&at=-5&peer=" + id);
