@@ -147,9 +147,11 @@ void group_averager::between_rounds() {
   for (const auto& peer : faults_.excluded(group_size(), now()))
     group_->withdraw(peer);
   (void)group_->admit();
+  (void)group_->on_one_host(ctx_.links->are_neighbours(group_->next(), ctx_.record.id));
   const auto& plan = group_->next();
   if (plan.id == replaced)
     return;
+  group_->seal(replaced);
   welcome_back(plan);
   announce(before, replaced, plan);
   notify_listener();
@@ -208,11 +210,14 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ctx_.metrics->count_refused_input(why.code);
     decline(from.id, message);
   };
-  if (message.plan.id != id_of_change(message.replaces, message.plan)) {
-    failure forged{ec::protocol_violation, "plan: its id is that of another plan"};
-    refuse(forged);
+  bool forged = message.plan.id != id_of_change(message.replaces, message.plan);
+  if (forged || !ctx_.links->may_believe(message.plan, from.id)) {
+    failure why{ec::protocol_violation,
+                forged ? "plan: its id is that of another plan"
+                       : "plan: it says that all members are of one user on one host"};
+    refuse(why);
     if (entry_ && entry_->search.expects(from.id))
-      on_refusal(forged);
+      on_refusal(why);
     return;
   }
   bool entering = entry_ && entry_->search.expects(from.id);

@@ -303,6 +303,7 @@ void matchmaker::operator()(const group_search::begin& a) {
     (*this)(message);
     return end(made.error());
   }
+  made->plan.one_host = ctx_.links->are_neighbours(made->plan, ctx_.record.id);
   for (const auto& follower : a.followers)
     send(switchboard_, notify_peer{follower.record, wire::begin_group{made->plan}, {}});
   announce_load();

@@ -86,6 +86,9 @@ void matchmaker::on_event(const inbound_event& msg) {
 
 void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
   auto valid = validate_plan(plan);
+  if (valid && !ctx_.links->may_believe(plan, from.id))
+    valid =
+      failure{ec::protocol_violation, "plan: it says that all members are of one user on one host"};
   if (valid && !current_)
     valid = failure{ec::not_looking, "no search is going on"};
   else if (valid)

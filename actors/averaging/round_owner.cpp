@@ -34,6 +34,10 @@ void round_owner::start(caf::scheduled_actor& self, round_request what, millisec
   settings.deadline = std::min(settings.deadline, std::max(time_left, milliseconds{1}));
   ctx_.log->debug("round {} begins with {} members", short_name(what.plan.id),
                   what.plan.members.size());
+  auto why = why_unchecked(what.plan);
+  if (!why.empty() && std::exchange(unchecked_, why) != why)
+    ctx_.log->info("the members of the group check nothing that they say in {} rounds: they are {}",
+                   config_.kind, why);
   auto listener = caf::actor_cast<round_listener_actor>(&self);
   round_ = self.spawn<allreduce_round, caf::monitored>(
     ctx_, settings, std::move(what), round_handles{switchboard, listener, workers_});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -59,7 +60,8 @@ private:
   const averaging_config& config_;
   std::vector<part_worker_actor> workers_;
   allreduce_round_actor round_;
-  bool ticking_ = false; // a check_rounds is scheduled
+  std::string_view unchecked_; // why the last such group checked nothing; logged
+  bool ticking_ = false;       // a check_rounds is scheduled
 };
 
 } // namespace waggle

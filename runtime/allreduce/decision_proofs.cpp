@@ -8,6 +8,8 @@ namespace waggle {
 
 void decision_proofs::sign(const round_protocol::action& action, wire::event& message) {
   const auto& plan = round_.plan();
+  if (!is_checked(plan))
+    return;
   if (const auto* ours = std::get_if<round_protocol::send_prepared>(&action)) {
     auto& prepared = std::get<wire::round_prepared>(message);
     prepared.by = round_.port->sign(prepared_statement(plan.id, ours->view));
@@ -61,7 +63,7 @@ bool decision_proofs::is_proven(std::size_t from, const round_view& decided,
 /// links with each other. For all other members, checking signatures in every round would cost more
 /// than it gives: a bad one delays only those whose link to the liar is broken.
 bool decision_proofs::is_heard_by_all(std::size_t member) const {
-  if (!round_.is_client(member))
+  if (!round_.is_client(member) || !is_checked(round_.plan()))
     return true;
   bool by_all = true;
   round_.view().participant_set().for_each(

@@ -21,6 +21,8 @@ namespace waggle {
 ///   takeover ─► our promise, signed ─► leader ─ signed? ─► round_protocol
 ///   proposal ─► round_protocol ─ does it follow from the promises that it shows? ─ signed? ─► enter
 ///
+/// Nothing is signed in a round whose members believe each other (why_unchecked).
+///
 /// Not thread-safe.
 class decision_proofs {
 public:

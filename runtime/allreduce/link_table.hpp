@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 
+#include "runtime/averaging/round_plan.hpp"
 #include "runtime/net/transport.hpp"
 #include "runtime/wire/convert.hpp"
 
@@ -49,6 +51,24 @@ public:
       else
         without_link(*peer);
     }
+  }
+
+  /// Whether the peer is a process of our user on this host with which we share memory.
+  /// `answered`: and knows it.
+  [[nodiscard]] bool is_neighbour(const peer_id& peer, bool answered) const {
+    auto link = find(peer);
+    auto facts = link ? link->facts() : net::link_facts{};
+    return facts.shares_memory && facts.same_user && (facts.answered || !answered);
+  }
+  /// As the leader: whether all members of `plan` but `self` are.
+  [[nodiscard]] bool are_neighbours(const round_plan& plan, const peer_id& self) const {
+    return std::all_of(plan.members.begin(), plan.members.end(), [&](const round_member& m) {
+      return m.peer.id == self || is_neighbour(m.peer.id, true);
+    });
+  }
+  /// As another member: whether what `leader` says in its plan can be seen from here.
+  [[nodiscard]] bool may_believe(const round_plan& plan, const peer_id& leader) const {
+    return !plan.one_host || is_neighbour(leader, false);
   }
 
 private:

@@ -6,13 +6,15 @@
 namespace waggle {
 
 result_settlement::result_settlement(round_state& round) : round_(round), groups_(round.parts()) {
-  if (round.plan().reduce_by.check_share > 0)
+  if (is_checked(round.plan()) && round.plan().reduce_by.check_share > 0)
     audit_.emplace(round_, shares_,
                    sum_audit::events{[this] { prepare(); }, [this] { own_groups_.clear(); }});
 }
 
 bool result_settlement::is_keyed(const round_plan& plan, const round_config& config) {
-  return plan.reduce_by.check_share > 0 || plan.elements * sizeof(float) > config.keyless_bytes_max;
+  return is_checked(plan)
+         && (plan.reduce_by.check_share > 0
+             || plan.elements * sizeof(float) > config.keyless_bytes_max);
 }
 
 result_terms result_settlement::terms() const {
@@ -26,14 +28,10 @@ part_values result_settlement::values() const {
 }
 
 const std::vector<digest>& result_settlement::own_groups() {
-  if (own_groups_.empty())
+  if (own_groups_.empty() && is_checked(round_.plan()))
     for (std::size_t group = 0; group < groups_.size(); ++group)
       own_groups_.push_back(group_digest(terms(), groups_[group], values()));
   return own_groups_;
-}
-
-digest result_settlement::plain() {
-  return result_digest(terms(), own_groups());
 }
 
 member_set result_settlement::awaited() const {
@@ -184,11 +182,11 @@ void result_settlement::compare() {
   if (round_.over || !digest_)
     return;
   const auto& view = round_.view();
-  if (view.adopted) { // its digest is settled: whoever reports another one lies
-    auto adopted = view;
-    adopted.participant_set().for_each([&](std::size_t member) {
+  if (view.adopted || !is_checked(round_.plan())) { // whoever reports another digest lies
+    auto right = view.adopted ? view.result : *digest_;
+    view.participant_set().for_each([&](std::size_t member) {
       auto said = round_.protocol.reported(member);
-      if (!round_.over && said && *said != adopted.result)
+      if (!round_.over && said && *said != right)
         round_.refuse(member, ec::protocol_violation);
     });
     return;
@@ -205,7 +203,8 @@ void result_settlement::compare() {
 }
 
 void result_settlement::on_digests(std::size_t from, const wire::round_digests& what) {
-  if (what.groups.size() != groups_.size() || what.view > view_number_max)
+  if (what.groups.size() != groups_.size() || what.view > view_number_max
+      || !is_checked(round_.plan()))
     return round_.refuse(from, ec::protocol_violation);
   lists_.add(from, what.view, what.groups);
   const auto& view = round_.view();

@@ -42,8 +42,9 @@ public:
   [[nodiscard]] bool is_settled() const {
     return round_.protocol.rules().faulty > 0 && round_.view().adopted;
   }
-  /// The digest without a key of the result that we hold.
-  [[nodiscard]] digest plain();
+  /// The digest without a key of the result that we hold; of its contributors alone if nothing is
+  /// checked (why_unchecked).
+  [[nodiscard]] digest plain() { return result_digest(terms(), own_groups()); }
   /// The members whose messages are awaited before the round can end. REQUIRES: our result is
   /// complete, or settled.
   [[nodiscard]] member_set awaited() const;

@@ -93,7 +93,8 @@ round_id id_of_change(const round_id& replaced, const round_plan& plan) {
   stream.add(little_endian(plan.epoch.value()))
     .add(little_endian(plan.elements))
     .add(little_endian(plan.part_elements))
-    .add(little_endian(plan.min_contributors));
+    .add(little_endian(plan.min_contributors))
+    .add(little_endian(std::uint32_t{plan.one_host}));
   stream.add(little_endian(std::uint64_t{plan.members.size()}));
   for (const auto& member : plan.members)
     stream.add(member.peer.id.view()).add(little_endian(static_cast<std::uint32_t>(member.mode)));
@@ -187,6 +188,8 @@ bool open_group::advance(member_set stayed) {
   }
   for (auto& text : plan.gathered)
     text.clear();
+  // Another leader has to see for itself.
+  plan.one_host = plan.one_host && stayed.contains(0);
   if (plan.members.size() == 1)
     plan.shares = {plan.elements};
   bool alone = plan.members.size() == 1; // does not depend on links to others
@@ -303,6 +306,16 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   auto plan = *next_;
   plan.shares = std::move(better->shares);
   plan.part_elements = better->part_elements;
+  plan.id = id_of_change(next_->id, plan);
+  replace(plan);
+  return plan;
+}
+
+std::optional<round_plan> open_group::on_one_host(bool one_host) {
+  if (!may_change_plan() || next_->one_host == one_host)
+    return std::nullopt;
+  auto plan = *next_;
+  plan.one_host = one_host;
   plan.id = id_of_change(next_->id, plan);
   replace(plan);
   return plan;

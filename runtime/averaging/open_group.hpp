@@ -11,6 +11,9 @@
 
 namespace waggle {
 
+/// The id of a plan that replaces the one with id `replaced`: a hash over both.
+[[nodiscard]] round_id id_of_change(const round_id& replaced, const round_plan& plan);
+
 /// A group that averages round after round without matchmaking, and that peers enter and leave
 /// between rounds.
 ///
@@ -108,6 +111,14 @@ public:
   [[nodiscard]] std::optional<round_plan> on_bandwidth(const peer_id& who,
                                                        std::optional<double> bandwidth);
 
+  /// Whether all members are on our host (round_plan::one_host). Returns a plan if that has
+  /// changed, as on_bandwidth does.
+  [[nodiscard]] std::optional<round_plan> on_one_host(bool one_host);
+
+  /// To be called after several changes: next() becomes one change of the plan `replaced`, which
+  /// the other members know.
+  void seal(const round_id& replaced) { next_->id = id_of_change(replaced, *next_); }
+
   // -- as a member --------------------------------------------------------------------------------
 
   /// The leader `from` replaces the plan whose id is `replaces` by `plan`. If the round of the
@@ -150,8 +161,6 @@ private:
   std::vector<early_plan> early_;        // in order of arrival
 };
 
-/// The id of a plan that replaces the one with id `replaced`: a hash over both.
-[[nodiscard]] round_id id_of_change(const round_id& replaced, const round_plan& plan);
 /// Whether `from` may send this plan to its members: it leads it, or gives up the lead with it, as
 /// a client does that was alone.
 [[nodiscard]] bool may_send(const peer_id& from, const round_plan& plan);

@@ -12,7 +12,7 @@ bool is_quorum(member_set participants, std::size_t members) {
 
 round_rules::round_rules(const round_plan& plan)
   : members(plan.members.size()), min_contributors(plan.min_contributors) {
-  std::size_t liars = plan.reduce_by.faulty_max;
+  std::size_t liars = is_checked(plan) ? plan.reduce_by.faulty_max : 0;
   faulty = liars < members && 3 * liars < members ? liars : 0;
   for (std::size_t i = 0; i < members; ++i)
     if (plan.members[i].mode != member_mode::auxiliary)

@@ -67,6 +67,15 @@ status validate_plan(const round_plan& plan) {
   return done{};
 }
 
+std::string_view why_unchecked(const round_plan& plan) {
+  // A liar says that it holds what it sent.
+  if (plan.members.size() <= 2)
+    return "two, and a digest proves nothing in a pair";
+  if (plan.one_host)
+    return "processes of one user on one host, which can read each other's keys";
+  return {};
+}
+
 std::size_t position_of(const peer_id& peer, const round_plan& plan) {
   auto found = std::find_if(plan.members.begin(), plan.members.end(),
                             [&](const round_member& m) { return m.peer.id == peer; });

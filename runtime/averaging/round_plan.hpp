@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/averaging/aggregation.hpp"
@@ -42,6 +43,9 @@ struct round_plan {
   std::vector<std::uint64_t> shares; // elements reduced by each member; sums to `elements`
   /// The round fails with fewer. Open groups may have fewer members: see fewest_contributors.
   std::uint32_t min_contributors = 1;
+  /// The leader shares memory with all others, which are processes of its user that it can see.
+  /// Each of them could read the keys of the others, so nothing is checked (why_unchecked).
+  bool one_host = false;
   /// Opaque data that each member published in matchmaking for the others, in the order of
   /// `members`. At most gather_bytes_max each.
   std::vector<std::string> gathered;
@@ -66,6 +70,13 @@ constexpr std::uint64_t checked_parts_max = 1U << 16U;
 /// What a member checks before it accepts a plan: limits, distinct members, shares that cover the
 /// vector, a reachable leader. Fails with ec::protocol_violation and the reason.
 status validate_plan(const round_plan& plan);
+
+/// Why the members of a round believe each other: they exchange no digest, key, signature, pledge
+/// or check, and agree on the contributors alone. Empty if they do check each other.
+std::string_view why_unchecked(const round_plan& plan);
+inline bool is_checked(const round_plan& plan) {
+  return why_unchecked(plan).empty();
+}
 
 /// The index of `peer` among the members; their number if it is not one of them.
 std::size_t position_of(const peer_id& peer, const round_plan& plan);

@@ -51,7 +51,8 @@ private:
 
 /// True if all participants of `decided`, who are a quorum, signed that they prepared it. Those
 /// from which this member received it (`heard`) need no signature: a member that signs wrongly
-/// cannot keep the others from a proof. Costs one verification for each other participant.
+/// cannot keep the others from a proof. Costs one verification for each other participant; none if
+/// the members do not check each other (is_checked).
 bool proves(const round_plan& plan, const round_view& decided, const round_proof::signatures& proof,
             member_set heard, const round_proof::verify& verify);
 

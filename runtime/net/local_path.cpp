@@ -44,11 +44,16 @@ struct abstract_address {
   socklen_t size = 0;
 };
 
-/// The process at the other end runs as the same user, which may read our memory anyway.
-bool is_ours(int socket) {
+/// The process at the other end, if it runs as the same user, which may read our memory anyway.
+/// Its id is 0 if we cannot see it.
+std::optional<pid_t> our_process_at(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
+  bool known = ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
+  return known && who.uid == ::geteuid() ? std::optional{who.pid} : std::nullopt;
+}
+bool is_ours(int socket) {
+  return our_process_at(socket).has_value();
 }
 
 unique_fd make_socket() {
@@ -66,6 +71,15 @@ std::string host_token() {
   auto text = "waggle/host/1 " + boot + " " + std::to_string(network.st_dev) + " "
               + std::to_string(network.st_ino) + " " + std::to_string(::geteuid());
   return std::string{sha256(text).raw()};
+}
+
+bool is_same_user(int socket) {
+  auto process = our_process_at(socket);
+  struct stat ours {};
+  struct stat theirs {};
+  return process && *process > 0 && ::stat("/proc/self/ns/pid", &ours) == 0
+         && ::stat(("/proc/" + std::to_string(*process) + "/ns/pid").c_str(), &theirs) == 0
+         && ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
 // -- lending -------------------------------------------------------------------------------------
@@ -104,6 +118,7 @@ local_path::local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<a
 
 void local_path::open() {
   announce();
+  (void)tell({word::mapped, 0, 0}, -1); // nothing yet, but we are here
   listen();
 }
 
@@ -201,7 +216,9 @@ bool local_path::read_note() {
         return true;
       }
       mapped_ = what.count;
-      if (usable_ && !std::exchange(announced_usable_, true))
+      if (!std::exchange(answered_, true) && told_.answered)
+        told_.answered();
+      if (mapped_ > 0 && usable_ && !std::exchange(announced_usable_, true))
         told_.state(ec::none);
       return true;
   }

@@ -7,7 +7,7 @@
 //      │ ── offer ────────► │            TCP: name of an abstract socket, nonce
 //      │ ◄──────── nonce ── │            that socket; the kernel reports the other process's user
 //      │ ◄── segments ────► │            that socket: descriptors of memory files, both ways
-//      │ ◄── mapped ──────► │            that socket: how many of them can be referred to
+//      │ ◄── mapped ──────► │            that socket: how many of them can be referred to; first 0
 //      │ ◄── reference ───► │            TCP, instead of a body
 //      │ ◄── release ─────► │            TCP: the body's memory is no longer read
 //
@@ -40,6 +40,11 @@ namespace asio = boost::asio;
 /// for all others. Empty: could not be determined.
 std::string host_token();
 
+/// The process at the other end of a connected local socket runs as our user, in our namespace of
+/// processes: each of the two could read the other's files. False for containers apart, even if
+/// they share their network.
+bool is_same_user(int socket);
+
 /// Lends bodies from the arena. A body that is not in the arena is copied there once, for any
 /// number of peers. I/O thread only.
 class arena_lender {
@@ -71,6 +76,7 @@ class local_path : public std::enable_shared_from_this<local_path> {
 public:
   struct events {
     std::function<void()> returned; // any thread: `take_returned` has ids
+    std::function<void()> answered; // the peer has opened its end
     std::function<void(ec)> state;  // ec::none: usable from now on; else: why it no longer is
   };
   local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<arena_lender> lender,
@@ -111,6 +117,7 @@ private:
   std::shared_ptr<peer_memory> theirs_;
   events told_;
   bool usable_ = true;
+  bool answered_ = false;
   bool announced_usable_ = false;
   std::size_t announced_ = 0; // how many of our segments were sent to the peer
   std::size_t mapped_ = 0;    // how many of those the peer has mapped

@@ -148,6 +148,8 @@ private:
     std::atomic<std::uint64_t> bytes_out{0};
     std::atomic<std::uint64_t> bytes_shared{0};
     std::atomic<bool> shares_memory{false};
+    std::atomic<bool> same_user{false};
+    std::atomic<bool> answered{false};
   } facts_;
   std::uint32_t until_measured_ = 0; // reads until the round trip is looked up again
 

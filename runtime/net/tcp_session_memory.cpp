@@ -27,10 +27,15 @@ void tcp_session::open_path(unique_fd socket) {
     if (me && !me->closed_)
       asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
   };
+  told.answered = [weak = weak_from_this()] {
+    if (auto me = weak.lock())
+      me->facts_.answered = true;
+  };
   told.state = [events = events_](ec why) {
     if (events->shared_memory)
       events->shared_memory(why);
   };
+  facts_.same_user = is_same_user(socket.get());
   path_ = host_->make_path(std::move(socket), std::move(told));
   facts_.shares_memory = path_ != nullptr;
 }

@@ -129,6 +129,7 @@ bool read_plan(const proto::Plan& from, round_plan& out) {
   }
   out.shares.assign(from.shares().begin(), from.shares().end());
   out.min_contributors = from.min_contributors();
+  out.one_host = from.one_host();
   return validate_plan(out).ok();
 }
 
@@ -152,6 +153,7 @@ void write_plan(const round_plan& from, proto::Plan& out) {
   for (auto share : from.shares)
     out.add_shares(share);
   out.set_min_contributors(from.min_contributors);
+  out.set_one_host(from.one_host);
 }
 
 } // namespace waggle::wire

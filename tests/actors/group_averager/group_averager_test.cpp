@@ -106,6 +106,34 @@ TEST_F(GroupAverager, AnEntryEndsWithAPlanThatIsRefused) {
   EXPECT_EQ(asked.size(), 1U);
 }
 
+// Otherwise a leader could have all believe it.
+TEST_F(GroupAverager, APlanThatClaimsOneHostIsRefusedByWhoCannotSeeIt) {
+  auto& a = add();
+  auto& b = add();
+  auto& c = add();
+  std::optional<wire::next_plan> sent;
+  lets_through = [&](std::size_t, const notify_peer& msg) {
+    if (const auto* plan = std::get_if<wire::next_plan>(&msg.what))
+      sent = *plan;
+    return true;
+  };
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  ASSERT_TRUE(sent && sent->plan.members.size() == 3);
+  auto lie = *sent;
+  lie.replaces = sent->plan.id;
+  lie.plan.one_host = true;
+  lie.plan.id = id_of_change(lie.replaces, lie.plan);
+  tell(b.actor, inbound_event{a.ctx.record, lie, {}, nullptr});
+  auto all = {average(a, 1, 3), average(b, 2, 3, false), average(c, 3, 3, false)};
+  pass(1s);
+  for (const auto& one : all) {
+    ASSERT_TRUE(one.answered());
+    EXPECT_EQ(one.get()->report.outcome, round_outcome::complete) << "under the plan before";
+  }
+}
+
 TEST_F(GroupAverager, SurvivorsGoOnAndKeepTheNameAsLongAsTheyAreMost) {
   auto& a = add();
   auto& b = add();

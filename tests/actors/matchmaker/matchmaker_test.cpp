@@ -432,6 +432,11 @@ TEST_F(Follower, RefusesAPlanWithoutIt) {
   expect_refused(plan, ec::protocol_violation);
 }
 
+TEST_F(Follower, RefusesAPlanThatClaimsOneHostWhichItCannotSee) {
+  plan.one_host = true;
+  expect_refused(plan, ec::protocol_violation);
+}
+
 TEST_F(Follower, RefusesAPlanThatGivesItAnotherMode) {
   plan.members[1].mode = member_mode::client;
   plan.shares = {100, 0};

@@ -7,7 +7,8 @@ namespace {
 
 class DecisionProofs : public testing::round_fixture {
 protected:
-  DecisionProofs() {
+  DecisionProofs() { start(); }
+  void start() {
     begin();
     proofs_.emplace(*round_);
     decided_view_ = round_->view();
@@ -48,6 +49,16 @@ TEST_F(DecisionProofs, NeedNoSignatureOfAMemberThatToldUsItself) {
   auto half = signatures();
   half[0] = half[2] = {};
   proofs_->on_commit(0, {plan_.id, decided_view_, half});
+  EXPECT_EQ(decided<round_protocol::fail>(), 1U);
+}
+
+TEST_F(DecisionProofs, AreNeitherMadeNorNeededInARoundThatIsNotChecked) {
+  plan_.one_host = true;
+  start();
+  wire::event message = wire::round_prepared{plan_.id, 0, decided_view_.result, {}};
+  proofs_->sign(round_protocol::send_prepared{{}, decided_view_}, message);
+  EXPECT_EQ(std::get<wire::round_prepared>(message).by, signature{});
+  proofs_->on_commit(0, {plan_.id, decided_view_, {}});
   EXPECT_EQ(decided<round_protocol::fail>(), 1U);
 }
 

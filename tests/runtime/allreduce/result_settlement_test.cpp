@@ -69,6 +69,19 @@ TEST_F(ResultSettlement, BlamesNobodyIfOneHoldsWhatItsReducerSentNobodyElse) {
   EXPECT_TRUE(round_->seen.empty());
 }
 
+TEST_F(ResultSettlement, HashesNothingAmongProcessesOfOneUserOnOneHost) {
+  plan_.one_host = true;
+  plan_.reduce_by.check_share = 1;
+  config_.keyless_bytes_max = 0;
+  settle();
+  EXPECT_EQ(settlement_->audit(), nullptr);
+  EXPECT_EQ(decided<round_protocol::send_prepared>(), 1U) << "at once, without a key";
+  EXPECT_TRUE(port_->sent.empty());
+  EXPECT_EQ(settlement_->plain(),
+            result_digest({plan_.id, round_->view().contributors, 0}, std::vector<digest>{}))
+    << "of the contributors alone";
+}
+
 TEST_F(ResultSettlement, WaitsForTheLeaderOrIfItLeadsForAll) {
   config_.keyless_bytes_max = 0;
   settle();

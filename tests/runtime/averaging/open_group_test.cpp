@@ -357,6 +357,7 @@ TEST_F(OpenGroup, TheIdOfAPlanIsAHashOfAllOfIt) {
     [](round_plan& p) { p.reduce_by.check_share = 0.5; },
     [](round_plan& p) { ++p.shares[0]; },
     [](round_plan& p) { ++p.min_contributors; },
+    [](round_plan& p) { p.one_host = true; },
     [](round_plan& p) { p.gathered[3].clear(); }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     auto other = plan;
@@ -593,6 +594,36 @@ TEST_F(OpenGroup, WorkIsRepartitionedWhenABandwidthChanges) {
   ASSERT_TRUE(plan);
   EXPECT_GT(plan->shares[0], plan->shares[2]);
   EXPECT_FALSE(all[1].on_bandwidth(records[0].peer.id, 1e6)) << "only the leader partitions";
+}
+
+TEST_F(OpenGroup, ItsLeaderSaysWhetherAllAreOnOneHostAndAnotherOneHasToLookItself) {
+  form(3);
+  EXPECT_FALSE(all[0].on_one_host(false)) << "as before";
+  EXPECT_FALSE(all[1].on_one_host(true)) << "only the leader says it";
+  auto replaced = all[0].next().id;
+  auto plan = all[0].on_one_host(true);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->id, id_of_change(replaced, *plan));
+  for (std::size_t i : {1U, 2U})
+    ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, *plan).ok());
+  for (auto& group : {&all[0], &all[1], &all[2]})
+    ASSERT_TRUE(group->advance(member_set::first(3)));
+  expect_same_plan({0, 1, 2});
+  EXPECT_TRUE(all[1].next().one_host);
+  for (std::size_t i : {1U, 2U})
+    ASSERT_TRUE(all[i].advance(members_of({1, 2})));
+  EXPECT_FALSE(all[1].next().one_host);
+}
+
+TEST_F(OpenGroup, SeveralChangesAreOneToTheMembers) {
+  form(3);
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  auto replaced = all[0].next().id;
+  ASSERT_TRUE(all[0].admit());
+  ASSERT_TRUE(all[0].on_one_host(true));
+  EXPECT_NE(all[0].next().id, id_of_change(replaced, all[0].next()));
+  all[0].seal(replaced);
+  EXPECT_EQ(all[0].next().id, id_of_change(replaced, all[0].next()));
 }
 
 /// A group whose epochs have two rounds, the second of a longer vector.

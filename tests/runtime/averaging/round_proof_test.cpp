@@ -50,6 +50,16 @@ TEST_F(RoundProof, IsWhatAllParticipantsSigned) {
   EXPECT_TRUE(proven(view, reports.of(view)));
 }
 
+TEST_F(RoundProof, IsNotNeededByMembersThatCanReadEachOthersKeys) {
+  plan.one_host = true;
+  EXPECT_FALSE(is_checked(plan));
+  EXPECT_TRUE(proven(view, {}));
+  view.participants = 0b0001;
+  EXPECT_FALSE(proven(view, {})) << "no quorum can have decided that";
+  EXPECT_FALSE(is_checked(plan_for(2)));
+  EXPECT_TRUE(is_checked(plan_for(3)));
+}
+
 TEST_F(RoundProof, HoldsForOneViewOfOneRound) {
   for (std::size_t i = 0; i < 4; ++i)
     report(i, view);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/handshake.hpp"
@@ -80,6 +81,24 @@ TEST(SharedMemory, LargeBodiesToAPeerOnThisHostAreNotOnTheWire) {
   EXPECT_EQ(c.next_at_bob().body.size, 1_KiB);
   EXPECT_EQ(c.ann.shared_out, 1_MiB) << "small bodies go over TCP";
   EXPECT_TRUE(comes_back(c)) << "Ann's copy is no longer read";
+}
+
+TEST(SharedMemory, BothEndsSeeThatTheyBelongToOneUser) {
+  couple c;
+  c.round_trip();
+  for (const auto& link : {c.link, c.bob.links[0]}) {
+    EXPECT_TRUE(link->facts().shares_memory);
+    EXPECT_TRUE(link->facts().same_user);
+    EXPECT_TRUE(link->facts().answered);
+  }
+}
+
+TEST(SharedMemory, ASocketOfAnotherKindBelongsToNobodyWeSee) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_FALSE(is_same_user(ends[0]));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(SharedMemory, AWindowFullOfReferencesStopsTheSender) {

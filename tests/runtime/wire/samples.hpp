@@ -83,6 +83,9 @@ inline std::vector<sample> samples() {
   answer_of("state_chunk", state_chunk{4}, 65'536);
   event_of("goodbye", goodbye{});
   event_of("begin_group", begin_group{plan_for(4)});
+  auto one_host = plan_for(3);
+  one_host.one_host = true;
+  event_of("begin_group_on_one_host", begin_group{one_host});
   event_of("disband_group", disband_group{"demo_grad", {sample_peer(4)}});
   event_of("leave_group", leave_group{"demo_grad"});
   event_of("progress_push", progress_push{sample_record()});
