@@ -72,6 +72,16 @@ metric_families& families() {
   all.set_training(1, 0.1, 2);
   all.set_evaluation(1, 0.5, 1);
   all.set_drift(1);
+  all.set_effective_batch(1);
+  all.set_differing_peers(1);
+  all.set_disbelieved_peers(1);
+  all.set_first_round(1);
+  all.set_updates_waiting(1);
+  all.set_rate_reductions(1);
+  all.set_loss_scale(1);
+  all.set_excluded_peers("silent", 1);
+  all.count_join_refused(ec::too_few);
+  all.count_actor_restart("trainer");
   all.count_checkpoint_saved(0.1, 1e9);
   all.show_rounds("gradients");
   return all;
@@ -87,23 +97,37 @@ names exported() {
 }
 
 std::vector<nlohmann::json> panels() {
-  auto board = nlohmann::json::parse(content("swarm.json"));
   std::vector<nlohmann::json> found;
-  for (const auto& panel : board["panels"])
-    if (panel["type"] != "row")
-      found.push_back(panel);
+  for (const auto* file : {"swarm.json", "peer.json"}) {
+    auto board = nlohmann::json::parse(content(file));
+    for (const auto& panel : board["panels"])
+      if (panel["type"] != "row")
+        found.push_back(panel);
+  }
   return found;
 }
 
-TEST(Dashboards, NameOnlyMetricsThatArePartOfEveryPeer) {
+std::string panel_queries() {
   std::string queries;
   for (const auto& panel : panels())
     for (const auto& target : panel["targets"])
       queries += target["expr"].get<std::string>() + "\n";
-  auto named = named_in(queries);
+  return queries;
+}
+
+TEST(Dashboards, NameOnlyMetricsThatArePartOfEveryPeer) {
+  auto named = named_in(panel_queries());
   ASSERT_GT(named.size(), 30U);
   for (const auto& name : named)
-    EXPECT_THAT(exported(), testing::Contains(name)) << "in dashboards/swarm.json";
+    EXPECT_THAT(exported(), testing::Contains(name)) << "in a panel";
+}
+
+TEST(Dashboards, EveryMetricIsInAPanelOrAnAlert) {
+  auto declared = matches(code_under(root / "runtime" / "metrics"), "\"(waggle_[a-z_]+)\"");
+  ASSERT_GT(declared.size(), 60U);
+  auto read = named_in(panel_queries() + content("alerts.yml"));
+  for (const auto& name : declared)
+    EXPECT_THAT(read, testing::Contains(name)) << "nobody reads it: show it, or delete it";
 }
 
 TEST(Dashboards, AlertsNameOnlyMetricsThatArePartOfEveryPeer) {
