@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// What the members of a round say about decisions is signed, and checked where others cannot hear
-/// it themselves:
+/// What the members of a round report about decisions is signed, and checked where others cannot
+/// receive it themselves:
 ///
 ///   we prepare ─ signature ─► participants
 ///   a participant prepared ─► its signature is kept; checked if it is a client and not the only one
@@ -29,7 +29,7 @@ public:
   /// `round` must outlive this.
   explicit decision_proofs(round_state& round) : round_(round) {}
 
-  /// Signs the message of an action of the protocol, and adds the proof of what it says.
+  /// Signs the message of an action of the protocol, and adds the proof of its content.
   void sign(const round_protocol::action& action, wire::event& message);
   [[nodiscard]] round_proof::signatures of(const round_view& decided) const {
     return kept_.of(decided);
@@ -55,7 +55,7 @@ private:
   round_state& round_;
   round_proof kept_;
   std::map<std::size_t, wire::round_prepared> early_; // the last one of each member
-  member_set unproven_;  // members that said what they could not prove: checking takes long
+  member_set unproven_;  // members that sent what they could not prove: checking takes long
   member_set missigned_; // members whose reports are not signed by them
 };
 

@@ -17,7 +17,7 @@ namespace waggle {
 ///
 ///   our parts are sent ─► pledge ─► participants
 ///   result and all pledges here, contributions to our parts agree with them ─► share of the key
-///   shares of all ─ one is not as pledged ─► ask whoever leads for it
+///   shares of all ─ one is not as pledged ─► ask the leader for it
 ///                 └ members were sent different pledges ─► compare ─► who sent them is suspected
 ///
 /// Not thread-safe.
@@ -39,7 +39,7 @@ public:
 
   /// A member's pledge. False: it was refused. Releases the event.
   bool on_pledge(std::size_t from, const inbound_event& event, const wire::round_pledge& what);
-  /// The digest of all pledges that `member` told us with its share of the key.
+  /// The digest of all pledges that `member` sent us with its share of the key.
   void on_share(std::size_t member, std::uint32_t view, const digest& pledges);
   /// The list of pledges that `from` was sent. `shared`: we have revealed our share.
   void on_digests(std::size_t from, const wire::round_pledge_digests& what, bool shared);

@@ -16,7 +16,7 @@ namespace waggle {
 ///
 ///   small result ─ digest ──────────────────────────────────────► round_protocol ─► prepared
 ///   large result ─ our share of the key ─► shares of all ─ digest ┘
-///   digests differ ─► compare: all tell what they hold ─► judge ─► a reducer is at fault: suspect it
+///   digests differ ─► compare: all list what they hold ─► judge ─► a reducer is at fault: suspect it
 ///                                                    └► most agree: the leader proposes that
 ///   adopted, and we hold something else ─► repair ─► who holds it sends what differs ─► prepared
 ///
@@ -55,7 +55,7 @@ public:
   void on_pledge_digests(std::size_t from, const wire::round_pledge_digests& what);
   void on_checked(std::size_t from, std::uint32_t view);
 
-  /// The members hold different results: all tell what they hold.
+  /// The members hold different results: all list what they hold.
   void compare();
   void on_digests(std::size_t from, const wire::round_digests& what);
   /// The adopted result is another one than ours.

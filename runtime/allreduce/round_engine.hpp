@@ -102,7 +102,7 @@ private:
   std::deque<transfer_state::outgoing_part> outgoing_;
   std::map<std::size_t, ec> cut_off_; // members whose link was lost in this round, and why
   member_set heard_;                  // members that have begun to send a part
-  member_set left_;                   // of an open group: members that do not take part, they said
+  member_set left_; // of an open group: members that do not take part, as reported
 };
 
 } // namespace waggle

@@ -82,8 +82,8 @@ struct round_state {
     return ++parked_from[from] <= most;
   }
 
-  /// Whether `from` may pass on what `of` says of the view. Clients have no links with each other:
-  /// the leader passes on what they say before the round is decided.
+  /// Whether `from` may pass on what `of` reports of the view. Clients have no links with each
+  /// other: the leader passes on what they report before the round is decided.
   [[nodiscard]] bool may_say(std::size_t from, std::size_t of, std::uint32_t view) const;
   [[nodiscard]] member_set clients_besides(std::size_t member) const;
 

@@ -9,15 +9,15 @@
 
 namespace waggle {
 
-/// The weights of a round's contributors: those that they told us, and those that the reducers say
-/// that they summed with. All parts must be sums over the same weights. Not thread-safe.
+/// The weights of a round's contributors: those that they sent us, and those that the reducers
+/// report to have summed with. All parts must be sums over the same weights. Not thread-safe.
 class round_weights {
 public:
   /// @param own this member's weight.
   round_weights(std::size_t members, std::size_t self, double own)
     : self_(self), own_(own), told_(members) {}
 
-  /// The weight that `member` told us with its contribution to a part of ours.
+  /// The weight that `member` sent us with its contribution to a part of ours.
   [[nodiscard]] const std::optional<double>& told(std::size_t member) const {
     return told_[member];
   }
@@ -35,7 +35,7 @@ public:
   void enter(bool other_contributors, member_set participants);
 
   /// The members at fault where the lists differ. If reducers report another weight of one member,
-  /// that member told them another; if of several or of us, the reducer lies. Sets `sum`.
+  /// that member sent them another; if of several or of us, the reducer lies. Sets `sum`.
   [[nodiscard]] member_set judge(member_set contributors);
   /// Of the contributors. Nothing: not judged.
   std::optional<double> sum;

@@ -45,11 +45,11 @@ public:
   /// Draws the checks, once the key of the view is known. True: the sums are right, as far as they
   /// are checked. False: something has to be awaited first, or is wrong.
   [[nodiscard]] bool sums_are_right();
-  /// The members that have not said yet that the sums that they check are right. If only they
+  /// The members that have not reported yet that the sums that they check are right. If only they
   /// waited and others prepared, a wrong result would count as one that may have been committed.
   [[nodiscard]] member_set unchecked() const;
 
-  /// `from` says that all sums that it checks in the view are right. False: it was refused.
+  /// `from` reports that all sums that it checks in the view are right. False: it was refused.
   bool on_checked(std::size_t from, std::uint32_t view);
   void on_challenge(std::size_t from, const wire::round_challenge& what);
   /// A contribution that the owner of a part shows. Releases the event, now or later.
