@@ -8,9 +8,9 @@
 
 #include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/round_report.hpp"
+#include "runtime/averaging/round_proof.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/endpoint.hpp"
-#include "runtime/crypto/identity.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
