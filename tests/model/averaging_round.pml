@@ -1,8 +1,9 @@
 /*
  * How the members of an averaging round agree on the contributors: a model of
  * runtime/averaging/round_protocol for Spin. Each handler below has the name of the function that it
- * models. `scripts/model.sh --help` explains how to run it; runtime/averaging/README.md, "The models",
- * lists what the model covers and what it leaves out.
+ * models. `scripts/model.sh --help` explains how to run it. Left out: repeated loss reports, lies about
+ * anything else than results and decisions, changes of the view that are proven (lying_leader.pml),
+ * signatures, how the faulty reducer is found, auxiliaries, min_contributors, deadlines, data.
  *
  * N          members (3 … 5)
  * CRASHES    members that die, at any moment; their last messages on each link may be lost

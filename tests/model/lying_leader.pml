@@ -6,6 +6,7 @@
  * member may be sent any view that follows from promises. It is shown those of any members that gave
  * theirs, and for the liar anything. So whatever a leader does, be it honest or not, happens in some
  * schedule. The liar reports to each member that it has prepared whatever that member holds.
+ * Left out: losses and timeouts.
  *
  * N, F       members; the last F lie, and N > 3 F
  * TERMS      views above 0, each the first one of a term
