@@ -85,10 +85,9 @@ std::string type_name(const torch::Tensor& tensor) {
 
 } // namespace
 
-module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer,
-                           rate_owner owner,
-                           const std::vector<std::pair<std::string, torch::Tensor>>& extra,
-                           update_place place)
+module_state::module_state(const loop_parameters& trained,
+                           std::unique_ptr<optim::Optimizer> optimizer, rate_owner owner,
+                           const named_tensors& extra, update_place place)
   : optimizer_(std::move(optimizer)), owner_(owner), place_(place) {
   if (!optimizer_)
     throw std::invalid_argument{"there is no optimizer"};
@@ -96,8 +95,8 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
     throw std::invalid_argument{"the optimizer has no parameters"};
   kind_ = &torch_optimizer_of(*optimizer_);
   identity_ = common_identity(*kind_, *optimizer_);
-  take_parameters(module);
-  take_buffers(module, extra);
+  take_parameters(trained);
+  take_buffers(trained, extra);
   match_optimizer();
   groups_ = groups_now();
   auto rows = [](const std::vector<parameter>& tensors, state_tensor::kind what) {
@@ -108,7 +107,9 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   };
   table_ = table_of(rows(parameters_, state_tensor::kind::parameter), identity_,
                     rows(buffers_, state_tensor::kind::buffer));
-  gradient_.resize(table_.parameter_count() + table_.buffer_count());
+  offered_.resize(parameters_.size() + buffers_.size());
+  copied_.resize(parameters_.size());
+  finite_buffers_.resize(table_.buffer_count());
   read_buffers();
   std::vector<torch::Tensor> tensors;
   for (const auto& p : parameters_)
@@ -123,40 +124,41 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   updated_ = place_ == update_place::module ? in_module_ : updated_tensors::master_of(*in_module_);
 }
 
-void module_state::take_parameters(const torch::nn::Module& module) {
+void module_state::take_parameters(const loop_parameters& trained) {
   std::set<const void*> seen;
-  for (const auto& item : module.named_parameters()) {
-    const auto& p = item.value();
+  std::set<std::string> names;
+  for (const auto& [name, p] : trained.parameters()) {
+    if (!p.defined() || !names.insert(name).second)
+      throw std::invalid_argument{"parameter " + name
+                                  + (p.defined() ? " is there twice" : " is no tensor")};
     if (!p.requires_grad() || p.numel() == 0)
       continue;
     if (p.dtype() != torch::kFloat32)
       throw std::invalid_argument{
-        "parameter " + item.key() + " is of type " + type_name(p)
+        "parameter " + name + " is of type " + type_name(p)
         + ", and only float32 parameters can take part: call "
           "to(torch::kFloat32) on the module before the optimizer is "
           "constructed; passes may compute in another format by autocast"};
     if (seen.insert(p.data_ptr()).second)
-      parameters_.push_back({item.key(), p, p.device(), p.sizes().vec()});
+      parameters_.push_back({name, p, p.device(), p.sizes().vec()});
   }
   if (parameters_.empty())
-    throw std::invalid_argument{"the module has no parameters to train"};
+    throw std::invalid_argument{"there are no parameters to train"};
 }
 
-void module_state::take_buffers(const torch::nn::Module& module,
-                                const std::vector<std::pair<std::string, torch::Tensor>>& extra) {
+void module_state::take_buffers(const loop_parameters& trained, const named_tensors& extra) {
   std::set<std::string> names;
   std::set<const void*> seen;
   for (const auto& p : parameters_) {
     names.insert(p.name);
     seen.insert(p.tensor.data_ptr());
   }
-  for (const auto& item : module.named_buffers()) {
-    std::string_view name{item.key()};
-    const auto& b = item.value();
+  for (const auto& [key, b] : trained.buffers()) {
+    std::string_view name{key};
     if ((name.ends_with("running_mean") || name.ends_with("running_var")) && b.defined()
         && b.numel() > 0 && b.dtype() == torch::kFloat32 && seen.insert(b.data_ptr()).second) {
-      names.insert(item.key());
-      buffers_.push_back({item.key(), b, b.device(), b.sizes().vec()});
+      names.insert(key);
+      buffers_.push_back({key, b, b.device(), b.sizes().vec()});
     }
   }
   auto refuse = [](const std::string& name, const std::string& why) {
@@ -182,23 +184,20 @@ void module_state::take_buffers(const torch::nn::Module& module,
   }
 }
 
-/// Reads the buffers into the end of `gradient_`. Those that a pass has made not finite get their
-/// last values back: otherwise one such batch would spoil all later ones.
+/// Reads the buffers. Those that a pass has made not finite get their last values back: otherwise
+/// one such batch would spoil all later ones.
 void module_state::read_buffers() {
-  finite_buffers_.resize(table_.buffer_count());
-  for (std::size_t i = table_.size() - buffers_.size(); i < table_.size(); ++i) {
-    auto count = static_cast<std::size_t>(table_[i].elements());
-    auto at = static_cast<std::size_t>(table_.offset(i) - first_buffer_value());
-    std::span<float> values{gradient_.data() + table_.parameter_count() + at, count};
-    std::span<float> last{finite_buffers_.data() + at, count};
+  std::vector<float> values;
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    auto i = table_.size() - buffers_.size() + b;
+    values.resize(table_[i].elements());
+    auto* last = finite_buffers_.data() + (table_.offset(i) - first_buffer_value());
     read_tensor(i, values);
-    bool finite =
-      std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-    if (!finite) {
-      std::copy(last.begin(), last.end(), values.begin());
-      write_tensor(i, values);
-    }
-    std::copy(values.begin(), values.end(), last.begin());
+    offered_[parameters_.size() + b] = {last, values.size()};
+    if (offered_tensor now{values.data(), values.size()}; all_finite({&now, 1}))
+      std::copy(values.begin(), values.end(), last);
+    else
+      write_tensor(i, std::vector<float>(last, last + values.size()));
   }
 }
 
@@ -296,7 +295,7 @@ void module_state::check_optimizer_unchanged() const {
   }
 }
 
-void module_state::check_unchanged(const torch::nn::Module& module) const {
+void module_state::check_unchanged(const loop_parameters& trained) const {
   check_optimizer_unchanged();
   auto changed = [](const std::string& name, const std::string& how) {
     throw std::runtime_error{"parameter " + name + " " + how
@@ -305,23 +304,22 @@ void module_state::check_unchanged(const torch::nn::Module& module) const {
   };
   std::set<const void*> seen;
   std::size_t next = 0;
-  for (const auto& item : module.named_parameters()) {
-    const auto& p = item.value();
+  for (const auto& [name, p] : trained.parameters()) {
     if (!p.requires_grad() || p.numel() == 0 || !seen.insert(p.data_ptr()).second)
       continue;
     if (next == parameters_.size())
-      changed(item.key(), "was added");
+      changed(name, "was added");
     const auto& ours = parameters_[next++];
-    if (item.key() != ours.name)
-      changed(item.key(), "took the place of " + ours.name);
+    if (name != ours.name)
+      changed(name, "took the place of " + ours.name);
     if (p.unsafeGetTensorImpl() != ours.tensor.unsafeGetTensorImpl())
-      changed(item.key(), "was replaced by another tensor");
+      changed(name, "was replaced by another tensor");
     if (p.dtype() != torch::kFloat32)
-      changed(item.key(), "became " + type_name(p));
+      changed(name, "became " + type_name(p));
     if (p.device() != ours.device)
-      changed(item.key(), "was moved to " + p.device().str());
+      changed(name, "was moved to " + p.device().str());
     if (p.sizes() != torch::IntArrayRef{ours.sizes})
-      changed(item.key(), "changed its shape");
+      changed(name, "changed its shape");
   }
   if (next < parameters_.size())
     changed(parameters_[next].name, "was removed, frozen or tied to another");
@@ -333,20 +331,26 @@ void module_state::check_unchanged(const torch::nn::Module& module) const {
                                  "was constructed: change its values in place"};
 }
 
-std::span<const float> module_state::gradient() {
+std::span<const offered_tensor> module_state::gradient() {
   torch::NoGradGuard guard;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& p = parameters_[i];
-    std::span<float> to{gradient_.data() + table_.offset(i),
-                        static_cast<std::size_t>(table_[i].elements())};
-    const auto& grad = p.tensor.grad();
-    if (grad.defined())
-      view_of(to, p.sizes).copy_(grad.is_sparse() ? grad.to_dense() : grad);
-    else
-      std::fill(to.begin(), to.end(), 0.0F);
+    auto grad = parameters_[i].tensor.grad();
+    if (grad.defined()
+        && (grad.is_sparse() || !grad.is_cpu() || grad.dtype() != torch::kFloat32
+            || !grad.is_contiguous())) {
+      auto& copy = copied_[i];
+      if (!copy.defined())
+        copy =
+          torch::empty(parameters_[i].sizes,
+                       torch::TensorOptions{}.dtype(torch::kFloat32).pinned_memory(grad.is_cuda()));
+      copy.copy_(grad.is_sparse() ? grad.to_dense() : grad);
+      grad = copy;
+    }
+    offered_[i] = {grad.defined() ? grad.data_ptr<float>() : nullptr,
+                   static_cast<std::size_t>(table_[i].elements())};
   }
   read_buffers();
-  return gradient_;
+  return offered_;
 }
 
 void module_state::unscale_gradients(double scale) {
@@ -357,28 +361,37 @@ void module_state::unscale_gradients(double scale) {
 }
 
 bool module_state::gradient_is_finite() const {
-  // The sum is finite only if every value is finite (opposite infinities give NaN).
-  double sum = 0;
-  for (float v : gradient_)
-    sum += static_cast<double>(v);
-  return std::isfinite(sum);
+  return all_finite(offered_);
 }
 
 void module_state::apply(std::span<const float> gradient, double lr) {
-  prepare_master();
+  prepare_rates();
   updated_->apply(gradient, lr);
   refresh();
 }
 
 void module_state::step(double lr) {
-  prepare_master();
+  prepare_rates();
   if (updated_ != in_module_)
     updated_->take_gradients(*in_module_);
   updated_->step(lr);
   refresh();
 }
 
-void module_state::prepare_master() {
+void module_state::follow(scheduler_maker make, std::function<std::uint64_t()> epoch) {
+  if (owner_ == rate_owner::run)
+    throw std::invalid_argument{"with rate_owner::run, the run owns the rate: use its schedule, or "
+                                "leave the rate to the optimizer"};
+  if (place_ == update_place::beside_passes)
+    throw std::invalid_argument{"with delay-optimizer-step updates are made beside the loop: use a "
+                                "schedule of the run, or leave the option out"};
+  scheduler_.emplace(*optimizer_, std::move(make));
+  epoch_ = std::move(epoch);
+}
+
+void module_state::prepare_rates() {
+  if (scheduler_)
+    scheduler_->move_to(epoch_ ? epoch_() : optimizer_steps());
   if (updated_ != in_module_)
     updated_->take_rates(*optimizer_);
 }

@@ -2,7 +2,9 @@
 
 // Internal to trainer/: includes LibTorch.
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@
 #include "actors/loop/swarm.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "runtime/training/state_schema.hpp"
+#include "trainer/followed_scheduler.hpp"
+#include "trainer/optimizer.hpp"
 #include "trainer/optimizers.hpp"
 #include "trainer/updated_tensors.hpp"
 
@@ -36,9 +40,8 @@ public:
   /// If the optimizer contains a tied parameter several times, removes all but the first, because
   /// the optimizer would update the parameter once for each. Throws std::invalid_argument with a
   /// sentence if an optimizer, a parameter, or a buffer beside passes is not supported.
-  module_state(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> optimizer,
-               rate_owner owner,
-               const std::vector<std::pair<std::string, torch::Tensor>>& extra = {},
+  module_state(const loop_parameters& trained, std::unique_ptr<torch::optim::Optimizer> optimizer,
+               rate_owner owner, const named_tensors& extra = {},
                update_place place = update_place::module);
 
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
@@ -50,14 +53,17 @@ public:
   [[nodiscard]] const state_table& table() const { return table_; }
   [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
 
-  /// Throws std::runtime_error if a parameter of `module` was added, removed, replaced, cast or
+  /// See optimizer::follow. `epoch`: none: the number of updates.
+  void follow(scheduler_maker make, std::function<std::uint64_t()> epoch);
+
+  /// Throws std::runtime_error if a parameter of `trained` was added, removed, replaced, cast or
   /// moved since the constructor, or if the optimizer's parameter groups have other tensors or
   /// options. The learning rate may change, except beside passes if the optimizer owns it. The
   /// message names the first change and says what to do.
-  void check_unchanged(const torch::nn::Module& module) const;
-  /// Copies the .grad of all parameters, with zeros where a parameter has none, and the buffers.
-  /// The result is valid until the next call.
-  std::span<const float> gradient();
+  void check_unchanged(const loop_parameters& trained) const;
+  /// The .grad of all parameters, where it is, and behind it the buffers. What is not float32
+  /// values one after another in host memory is copied. Valid until .grad changes or the next call.
+  std::span<const offered_tensor> gradient();
   /// Divides the .grad of all parameters, where they are, by `scale`, a power of two.
   void unscale_gradients(double scale);
   /// Whether all values of the last `gradient()` are finite.
@@ -93,15 +99,14 @@ private:
     double learning_rate = 0;
   };
 
-  void take_parameters(const torch::nn::Module& module);
-  void take_buffers(const torch::nn::Module& module,
-                    const std::vector<std::pair<std::string, torch::Tensor>>& extra);
+  void take_parameters(const loop_parameters& trained);
+  void take_buffers(const loop_parameters& trained, const named_tensors& extra);
   [[nodiscard]] std::vector<group> groups_now() const;
   void check_optimizer_unchanged() const;
   void read_buffers();
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
-  void prepare_master();
+  void prepare_rates();
   [[nodiscard]] const parameter* buffer(std::size_t which) const;
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_; // the user's
@@ -113,8 +118,11 @@ private:
   std::vector<parameter> parameters_;
   std::vector<parameter> buffers_;
   state_table table_;
-  std::vector<float> gradient_;                // and behind it the buffers
-  std::vector<float> finite_buffers_;          // their last values that were finite
+  std::optional<followed_scheduler> scheduler_;
+  std::function<std::uint64_t()> epoch_;       // of scheduler_; none: the number of updates
+  std::vector<offered_tensor> offered_;        // the last `gradient()`
+  std::vector<torch::Tensor> copied_;          // gradients that are not in host memory
+  std::vector<float> finite_buffers_;          // the last values of the buffers that were finite
   std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
   std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same
 };

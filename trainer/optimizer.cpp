@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/loop/swarm_session.hpp"
+#include "runtime/training/strategy.hpp"
 #include "trainer/module_state.hpp"
 
 namespace waggle {
@@ -20,23 +21,32 @@ const swarm& usable(const result<swarm>& joined) {
 
 } // namespace
 
-optimizer::optimizer(const swarm& in, torch::nn::Module& module,
+named_tensors loop_parameters::parameters() const {
+  return module_ != nullptr ? module_->named_parameters().pairs() : tensors_;
+}
+
+named_tensors loop_parameters::buffers() const {
+  return module_ != nullptr ? module_->named_buffers().pairs() : named_tensors{};
+}
+
+optimizer::optimizer(const swarm& in, loop_parameters trained,
                      std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
-  : session_(in.shared_session()), module_(module),
-    state_(std::make_unique<module_state>(module, std::move(inner), session_->given().learning_rate,
-                                          extra, session_->place())),
+  : session_(in.shared_session()), trained_(std::move(trained)),
+    state_(std::make_unique<module_state>(
+      trained_, std::move(inner), session_->given().learning_rate, extra, session_->place())),
     exceptions_(std::uncaught_exceptions()) {
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
-  port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master());
+  port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master(),
+                                      session_->use_of_gradients());
   if (auto started =
         session_->start(port_, state_->identity(), state_->learning_rate(), state_->rate_ratios());
       !started)
     throw std::runtime_error{started.error().detail};
 }
 
-optimizer::optimizer(const result<swarm>& joined, torch::nn::Module& module,
+optimizer::optimizer(const result<swarm>& joined, loop_parameters trained,
                      std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
-  : optimizer(usable(joined), module, std::move(inner), extra) {}
+  : optimizer(usable(joined), std::move(trained), std::move(inner), extra) {}
 
 optimizer::~optimizer() {
   session_->stop(*state_, std::uncaught_exceptions() > exceptions_);
@@ -49,17 +59,21 @@ step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
 step_outcome optimizer::step(std::uint64_t samples, double loss) {
   if (auto usable = session_->check_samples(samples); !usable)
     throw std::invalid_argument{usable.error().detail};
-  state_->check_unchanged(module_);
+  state_->check_unchanged(trained_);
   if (session_->was_over())
     return last_ = step_outcome::finished;
   micro_step pass{loss, samples};
   pass.scale = unscale();
   auto gradient = state_->gradient();
-  pass.finite = std::isfinite(loss) && state_->gradient_is_finite();
-  bool too_large = !pass.finite && std::isfinite(loss) && pass.scale > loss_scaler::scale_min;
-  pass.overflow = too_large && session_->loss_scale()->on_overflow(pass.scale);
+  pass.finite = std::isfinite(loss);
+  if (pass.scale > 0 && pass.finite && !state_->gradient_is_finite()) { // as is usual then
+    pass.finite = false;
+    pass.overflow =
+      pass.scale > loss_scaler::scale_min && session_->loss_scale()->on_overflow(pass.scale);
+  }
   auto before = port_->samples().outdated;
-  last_ = port_->offer(*state_, gradient, pass, [this] { return session_->over(); });
+  last_ = port_->offer(
+    *state_, gradient, pass, [this] { return session_->over(); }, ++passes_);
   session_->count_outdated(port_->samples().outdated - before);
   return last_;
 }
@@ -87,7 +101,19 @@ double optimizer::unscale() {
 }
 
 void optimizer::zero_grad() {
+  if (port_->adds_up())
+    return;
+  passes_ = 0;
   state_->inner().zero_grad();
+}
+
+void optimizer::follow(scheduler_maker make) {
+  const auto* strategy = find_strategy(session_->given().strategy);
+  // Peers that step on their own are about an epoch apart anyway.
+  std::function<std::uint64_t()> epoch;
+  if (strategy != nullptr && strategy->steps_each_pass())
+    epoch = [session = session_.get()] { return session->status_now().epoch; };
+  state_->follow(std::move(make), std::move(epoch));
 }
 
 torch::optim::Optimizer& optimizer::inner() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,26 @@ class module_state;
 
 /// Tensors by name.
 using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// Makes a scheduler of an optimizer, such as a torch::optim::StepLR.
+using scheduler_maker =
+  std::function<std::unique_ptr<torch::optim::LRScheduler>(torch::optim::Optimizer&)>;
+
+/// What a loop trains: a module, or parameters by name that are not in one.
+class loop_parameters {
+public:
+  /// REQUIRES: `module` outlives this object.
+  loop_parameters(torch::nn::Module& module) : module_(&module) {}
+  loop_parameters(named_tensors tensors) : tensors_(std::move(tensors)) {}
+
+  /// As they are now.
+  [[nodiscard]] named_tensors parameters() const;
+  [[nodiscard]] named_tensors buffers() const;
+
+private:
+  torch::nn::Module* module_ = nullptr;
+  named_tensors tensors_; // without a module
+};
 
 /// Makes your own training loop, module and optimizer a peer of a run:
 ///
@@ -57,7 +78,7 @@ using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// and RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
 /// vectors (biases, weights of norms) decay.
 ///
-/// Not thread-safe. REQUIRES: the module outlives this object.
+/// Not thread-safe.
 class optimizer {
 public:
   /// Starts to listen and to look for the run. Does not change the module: the first `step` loads
@@ -66,10 +87,11 @@ public:
   /// `extra`: float32 tensors by name that the loop changes itself, such as the averages of a
   /// teacher network, in place: a tensor that takes their name later is not known here. All peers
   /// must name the same ones.
-  optimizer(const swarm& in, torch::nn::Module& module,
+  /// `trained`: the module, or named_tensors.
+  optimizer(const swarm& in, loop_parameters trained,
             std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// The same; throws std::runtime_error if `joined` is a failure.
-  optimizer(const result<swarm>& joined, torch::nn::Module& module,
+  optimizer(const result<swarm>& joined, loop_parameters trained,
             std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// Leaves the run. Waits up to 5 s for a running round and for peers that need the last state,
   /// then writes a checkpoint and notifies the other peers. During stack unwinding it notifies them
@@ -109,25 +131,34 @@ public:
   requires(!std::is_arithmetic_v<Batch>) step_outcome step(const Batch& batch, double loss) {
     return step(batch_size_of(batch), loss);
   }
-  /// Calls zero_grad of the torch optimizer. Allowed at any time.
+  /// Calls zero_grad of the torch optimizer. Allowed at any time. With "reuse-grad-buffers" it does
+  /// nothing between two updates, so that the backward passes add up in .grad; do not clear .grad
+  /// in another way then, and pass equally many samples to each `step`. A gradient that is not
+  /// finite is found when the sum is sent, and costs the sum.
   void zero_grad();
+
+  /// Before each update, sets the rates to those that a scheduler has after as many steps as the
+  /// run has made updates before it: so all peers use one rate, also those that join later. With
+  /// strategies that average parameters: after as many as the run has made averages. Name it in
+  /// swarm_options::schedule, which peers compare. Throws std::invalid_argument if the run owns the
+  /// rate, or with "delay-optimizer-step".
+  void follow(scheduler_maker make);
 
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
-  /// For schedulers of torch::optim, if the optimizer owns the learning rate and the strategy
-  /// averages parameters (examples/README.md shows how; with `collaborative`, a peer that joins
-  /// would apply several updates with one rate: use rate_owner::run). Change nothing else of it,
-  /// and do not call its `step`: this class does. With a master copy it has no statistics.
+  /// Change nothing of it but the rates, and do not call its `step`: this class does. With a master
+  /// copy it has no statistics.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:
   double unscale();
 
   std::shared_ptr<swarm_session> session_;
-  torch::nn::Module& module_;
+  loop_parameters trained_;
   std::unique_ptr<module_state> state_;
   std::shared_ptr<loop_port> port_;
   step_outcome last_ = step_outcome::held;
+  std::uint64_t passes_ = 0;    // since the .grad was cleared
   std::optional<double> scale_; // of the backward passes since the last step; none: no such pass
   int exceptions_;              // std::uncaught_exceptions() at construction
 };

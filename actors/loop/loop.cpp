@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "actors/loop/swarm_session.hpp"
@@ -125,6 +124,9 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   optimizer_identity optimizer;
   optimizer.kind = options.optimizer;
   auto schema = schema_of(table, optimizer, session->model_function());
+  if (session->use_of_gradients() == gradient_use::in_place)
+    return bad(
+      "reuse-grad-buffers is for waggle::optimizer, which knows when a gradient is cleared");
   auto port = std::make_shared<loop_port>(std::move(table), schema);
   auto made = std::make_unique<impl>(session, port,
                                      array_model{std::move(tensors), std::move(options.update)});
@@ -143,10 +145,8 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
     throw std::invalid_argument{usable.error().detail};
   if (m.session->was_over())
     return step_outcome::finished;
-  // The sum is finite only if every value is finite (opposite infinities give NaN).
-  double sum = std::accumulate(gradient.begin(), gradient.end(), 0.0);
   micro_step pass{loss, samples};
-  pass.finite = std::isfinite(sum) && !std::isinf(loss);
+  pass.finite = !std::isinf(loss);
   m.model.offer(gradient);
   auto before = m.port->samples().outdated;
   auto outcome = m.port->offer(m.model, gradient, pass, [&m] { return m.session->over(); });

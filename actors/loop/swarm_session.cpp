@@ -113,9 +113,6 @@ const std::map<std::string, std::string>& options_not_for_loops() {
       {"replicas", "the loop's own: wrap the module in torch's data parallelism"},
       {"devices", "the loop's own: wrap the module in torch's data parallelism"},
       {"precision", "the loop's own: compute the loss in the autocast of torch"},
-      {"reuse-grad-buffers",
-       "not for a loop, whose zero_grad clears the gradient: let several backward passes add up "
-       "before one optimizer::step, or use `waggle train --reuse-grad-buffers true`"},
       {"threads", "the process's own: call torch::set_num_threads"},
       {"duration", "the loop's own: end the loop, and then destroy the waggle::optimizer"},
       {"auxiliary",
@@ -163,11 +160,14 @@ status swarm_session::configure(const swarm_options& options) {
     return resolved.error();
   if (auto usable = check_training_options(*resolved); !usable)
     return usable;
+  auto rule = loss_scale_of(*resolved);
+  if (rule && resolved->reuse_grad_buffers)
+    return bad("swarm_options::more: loss-scale and reuse-grad-buffers exclude each other in a "
+               "loop, whose step "
+               "would divide the sum by the scale of each pass: leave one out");
   given_ = options;
   options_ = std::move(*resolved);
-  scale_.reset();
-  if (auto rule = loss_scale_of(options_))
-    scale_ = std::make_shared<shared_loss_scale>(*rule);
+  scale_ = rule ? std::make_shared<shared_loss_scale>(*rule) : nullptr;
   if (process_)
     process_->set_options(options_);
   return done{};
@@ -286,10 +286,21 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   return done{};
 }
 
+gradient_use swarm_session::use_of_gradients() const {
+  return options_.reuse_grad_buffers ? gradient_use::in_place : gradient_use::summed;
+}
+
 /// As `waggle train` checks --micro-batch.
 status swarm_session::check_samples(std::uint64_t samples) const {
   if (samples == 0)
     return bad("the gradient must be over at least one sample");
+  if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
+    return bad("the gradient is over " + std::to_string(samples)
+               + " samples, and the one before it "
+                 "over "
+               + std::to_string(each)
+               + ": with swarm_options::more: reuse-grad-buffers, both have equally many, "
+                 "because autograd adds them up without a weight");
   const auto* strategy = find_strategy(given_.strategy);
   if (samples > given_.target_batch_size && strategy != nullptr && !strategy->counts_steps)
     return bad("the gradient is over " + std::to_string(samples)

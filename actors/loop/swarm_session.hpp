@@ -45,6 +45,7 @@ public:
   /// `function_of` the model that the options name.
   [[nodiscard]] std::string model_function() const;
   [[nodiscard]] update_place place() const;
+  [[nodiscard]] gradient_use use_of_gradients() const;
   /// Null without "loss-scale".
   [[nodiscard]] const std::shared_ptr<shared_loss_scale>& loss_scale() const { return scale_; }
 

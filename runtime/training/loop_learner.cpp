@@ -47,12 +47,15 @@ public:
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
     auto out = vectors.take(gradient_count() + room);
-    auto taken = port_->take_mean_gradient(*out);
+    auto taken = port_->gradients().take_mean(std::span{*out}.first(gradient_count()));
     return {std::move(out), taken.samples, taken.merges};
   }
-  std::uint64_t drop_gradient() override { return port_->drop_gradient(); }
+  std::uint64_t drop_gradient() override { return port_->gradients().drop(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
-    return port_->accumulated_samples();
+    return port_->gradients().samples();
+  }
+  [[nodiscard]] bool adds_in_place() const override {
+    return port_->gradients().use() == gradient_use::in_place;
   }
 
 protected:
@@ -171,9 +174,11 @@ std::string_view to_string(step_outcome x) {
 
 loop_closed::loop_closed() : std::runtime_error("the training loop has ended") {}
 
-loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master)
+loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master,
+                     gradient_use use)
   : tensors_(std::move(tensors)), schema_(schema), master_(std::move(master)),
-    last_loss_(std::numeric_limits<double>::quiet_NaN()) {
+    last_loss_(std::numeric_limits<double>::quiet_NaN()),
+    gradients_(tensors_.parameter_count(), tensors_.buffer_count(), use) {
   WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
                "passes would change the buffers while updates do");
 }
@@ -184,6 +189,18 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
                               const micro_step& step, const is_over& over) {
   WAGGLE_CHECK(gradient.size() == tensors_.parameter_count() + tensors_.buffer_count(),
                std::to_string(gradient.size()));
+  const offered_tensor both[]{
+    {gradient.data(), tensors_.parameter_count()},
+    {gradient.data() + tensors_.parameter_count(), tensors_.buffer_count()}};
+  return offer(model, both, step, over);
+}
+
+step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor> gradient,
+                              micro_step step, const is_over& over, std::uint64_t passes) {
+  struct end {
+    offered_gradients& gradients;
+    ~end() { gradients.take_away(); }
+  } const at_end{gradients_};
   guard lock{mutex_};
   account_.offered += step.samples;
   account_.outdated += step.samples; // unless it is given below; also if this throws
@@ -197,10 +214,17 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
     return in_module_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
   account_.outdated -= step.samples;
   account_.given += step.samples;
+  bool counts = false;
   if (step.finite) {
-    accumulate(gradient, step.samples);
-    last_loss_ = step.loss;
+    auto added = gradients_.add(gradient, step.samples, passes, changes_.merged);
+    counts = added.counts;
+    step.finite = added.finite;
+    step.lost = added.lost;
+  } else if (gradients_.use() == gradient_use::in_place) {
+    step.lost = gradients_.drop(); // it is in the same buffers
   }
+  if (step.finite)
+    last_loss_ = step.loss;
   pass_wanted_ = pass_began_ = false;
   handed_ = step;
   worker_.notify_one();
@@ -208,7 +232,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
     return step_outcome::finished;
   if (in_module_.loaded != before.loaded)
     return step_outcome::synced;
-  if (!step.finite)
+  if (!counts || gradients_.was_not_finite())
     return step_outcome::dropped;
   return in_module_ != before ? step_outcome::stepped : step_outcome::held;
 }
@@ -369,54 +393,12 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
     throw std::runtime_error{*own.failed};
 }
 
-// -- the accumulated gradient ---------------------------------------------------------------------
-
-/// A single gradient is kept unscaled: multiplying and dividing it would change its bits. REQUIRES:
-/// mutex_ is held.
-void loop_port::accumulate(std::span<const float> gradient, std::uint64_t samples) {
-  std::lock_guard lock{accumulators_};
-  auto buffers = gradient.subspan(tensors_.parameter_count());
-  buffers_.assign(buffers.begin(), buffers.end());
-  buffer_merges_ = changes_.merged;
-  gradient = gradient.first(tensors_.parameter_count());
-  auto before = accumulated_samples_.load();
-  if (before == 0) {
-    sum_.assign(gradient.begin(), gradient.end());
-    single_ = true;
-  } else {
-    if (std::exchange(single_, false))
-      for (auto& v : sum_)
-        v *= static_cast<float>(before);
-    for (std::size_t i = 0; i < sum_.size(); ++i)
-      sum_[i] += gradient[i] * static_cast<float>(samples);
-  }
-  accumulated_samples_.store(before + samples);
-}
-
-loop_port::taken loop_port::take_mean_gradient(std::span<float> out) {
-  std::lock_guard lock{accumulators_};
-  auto samples = accumulated_samples_.exchange(0);
-  if (samples == 0) {
-    std::fill(out.begin(), out.end(), 0.0F);
-    return {};
-  }
-  auto divisor = single_ ? 1.0F : static_cast<float>(samples);
-  for (std::size_t i = 0; i < sum_.size(); ++i)
-    out[i] = sum_[i] / divisor;
-  std::copy(buffers_.begin(), buffers_.end(),
-            out.begin() + static_cast<std::ptrdiff_t>(sum_.size()));
-  return {samples, buffer_merges_};
-}
-
-std::uint64_t loop_port::drop_gradient() {
-  std::lock_guard lock{accumulators_};
-  return accumulated_samples_.exchange(0);
-}
-
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
                                            std::shared_ptr<const averaged_tensors> averaged) {
-  if (averaged)
+  if (averaged) {
+    port->gradients().lend();
     return std::make_unique<local_loop_learner>(std::move(port), std::move(averaged));
+  }
   return std::make_unique<port_learner>(std::move(port));
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/offered_gradients.hpp"
 #include "runtime/training/step_outcome.hpp"
 
 namespace waggle {
@@ -86,7 +86,8 @@ public:
   static constexpr std::chrono::milliseconds empty_pass_pause{20};
 
   /// `master`: null, or the master copy; REQUIRES: then there are no buffers in `tensors`.
-  loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master = {});
+  loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master = {},
+            gradient_use use = gradient_use::summed);
 
   [[nodiscard]] bool has_master() const { return master_ != nullptr; }
   [[nodiscard]] const state_table& tensors() const { return tensors_; }
@@ -99,11 +100,21 @@ public:
   using is_over = std::function<bool()>;
 
   /// Offers the mean gradient over `step.samples` samples, in the order of the table, followed by
-  /// the buffers, computed from the parameters as the last call left them. Returns when the next
-  /// gradient is wanted, so that this one is computed from the newest parameters. An exception that
-  /// `model` throws reaches the loop and, as an error, the worker.
+  /// the buffers, computed from the parameters as the last call left them. `step.finite`: whether
+  /// the loss is finite; whether the gradient is, is found here. Returns when the next gradient is
+  /// wanted, so that this one is computed from the newest parameters. An exception that `model`
+  /// throws reaches the loop and, as an error, the worker. `passes`: see offered_gradients::add.
+  step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
+                     const is_over& over, std::uint64_t passes = 1);
+  /// The same, of values that stand one after another.
   step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
                      const is_over& over);
+  /// With gradient_use::in_place: whether the next backward pass must add to the gradient that was
+  /// offered, instead of beginning with zeros.
+  [[nodiscard]] bool adds_up() const {
+    return gradients_.use() == gradient_use::in_place && gradients_.samples() > 0;
+  }
+  [[nodiscard]] std::uint64_t samples_each() const { return gradients_.samples_each(); }
   /// Executes the worker's calls until `over`. From the first such call on, passes return without a
   /// gradient: the loop has ended. At the end the module has the parameters of the master copy.
   void serve(loop_model& model, std::chrono::milliseconds look_every, const is_over& over);
@@ -137,13 +148,7 @@ public:
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  struct taken {
-    std::uint64_t samples = 0;
-    std::uint64_t merges = 0; // learner::mean_gradient::merges
-  };
-  taken take_mean_gradient(std::span<float> out);
-  std::uint64_t drop_gradient();
-  [[nodiscard]] std::uint64_t accumulated_samples() const { return accumulated_samples_.load(); }
+  [[nodiscard]] offered_gradients& gradients() { return gradients_; }
 
 private:
   using guard = std::unique_lock<std::mutex>;
@@ -167,14 +172,13 @@ private:
   void change_master(effect what, const std::function<void(loop_model&)>& work);
   void count(effect what);
   void carry_out(guard& lock, loop_model& model);
-  void accumulate(std::span<const float> gradient, std::uint64_t samples);
 
   const state_table tensors_;
   const digest schema_;
   const std::shared_ptr<loop_model> master_;
   std::mutex changing_; // held while master_ changes or is copied; locked before mutex_
 
-  mutable std::mutex mutex_; // guards everything up to the accumulators
+  mutable std::mutex mutex_; // guards everything up to gradients_
   std::condition_variable loop_;
   std::condition_variable worker_;
   task* task_ = nullptr; // the worker's call that has not been started
@@ -189,12 +193,7 @@ private:
   account account_;
   double last_loss_; // NaN before the first
 
-  std::mutex accumulators_;         // may be locked while holding mutex_, not the other way round
-  std::vector<float> sum_;          // Σ b·∇; while `single_`, the one gradient, unscaled
-  std::vector<float> buffers_;      // of the last gradient
-  std::uint64_t buffer_merges_ = 0; // which they contain
-  bool single_ = false;
-  std::atomic<std::uint64_t> accumulated_samples_{0};
+  offered_gradients gradients_; // never waits for mutex_
 };
 
 /// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with

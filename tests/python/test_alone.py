@@ -166,35 +166,64 @@ def test_accumulates_until_the_target(tmp_path):
                 torch.testing.assert_close(a, b)
 
 
-def test_call_sequences_of_frameworks(tmp_path):
-    model = net()
-    with waggle.Optimizer(torch.optim.AdamW(model.parameters(), 1e-2), join(tmp_path), model, target_batch_size=4,
-                          samples=4) as opt:
-        # Accelerate 0.19, AcceleratedOptimizer: reads and loads the state, then step(None).
-        opt.load_state_dict(opt.state_dict())
-        loss_of(model, 0).backward()
-        assert opt.step(None) is None and opt.last == "stepped"
-
-        # Lightning 2.0, automatic optimization: the closure does the pass.
-        def closure():
-            opt.zero_grad()
-            loss = loss_of(model, 1)
-            loss.backward()
-            return loss.detach()
-
-        with torch.no_grad():
-            assert opt.step(closure=closure).item() > 0
-        assert opt.last == "stepped"
-
-        # GradScaler, which is switched off without CUDA, hands the arguments on.
-        scaler = torch.cuda.amp.GradScaler(enabled=False)
+def test_gradients_add_up_where_they_are(tmp_path):
+    ours, plain = net(norm=True), net(norm=True)
+    own = torch.optim.SGD(plain.parameters(), 0.1)
+    with waggle.Optimizer(torch.optim.SGD(ours.parameters(), 0.1), join(tmp_path), ours, target_batch_size=8,
+                          reuse_grad_buffers=True, samples=4) as opt:
+        for i in range(0, 20, 2):
+            own.zero_grad()
+            for k in (i, i + 1):
+                loss_of(plain, k).backward()
+                opt.zero_grad()
+                loss_of(ours, k).backward()
+                opt.step()
+                assert opt.last == ("held" if k == i else "stepped"), k
+            for p in plain.parameters():
+                p.grad *= 0.5
+            own.step()
+            assert equal(ours, plain), i
         opt.zero_grad()
-        scaler.scale(loss_of(model, 2)).backward()
-        scaler.step(opt, samples=3)
-        scaler.update()
-        assert opt.swarm.status().samples_offered == 11
-        assert opt.param_groups is opt._inner.param_groups and opt.defaults["lr"] == 1e-2
-        assert isinstance(opt, torch.optim.Optimizer) and opt.state[model[0].weight]["exp_avg"].shape == (5, 6)
+        loss_of(ours, 0).backward()
+        opt.step()
+        assert opt.last == "held"
+        with pytest.raises(ValueError, match="over 3 samples, and the one before it over 4: with reuse_grad_buffers"):
+            opt.step(samples=3)
+
+
+def test_a_sum_that_is_not_finite_is_dropped_when_it_is_sent(tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=8,
+                          reuse_grad_buffers=True, samples=4) as opt:
+        outcomes = []
+        for i in range(8):
+            opt.zero_grad()
+            loss_of(model, i).backward()
+            if i == 2:
+                model[0].weight.grad[0, 0] = float("inf")
+            opt.step()
+            outcomes.append(opt.last)
+        assert outcomes[:4] == ["held", "stepped", "held", "dropped"] and "stepped" in outcomes[4:]
+        assert all(torch.isfinite(p).all() for p in model.parameters())
+        status = opt.swarm.status()
+        assert status.samples_dropped >= 8
+
+
+@pytest.mark.parametrize("strategy", ["collaborative", "local-updates"])
+def test_gradients_that_are_missing_or_not_contiguous(strategy, tmp_path):
+    ours, plain = net(), net()
+    own = torch.optim.SGD(plain.parameters(), 0.1)
+    with waggle.Optimizer(torch.optim.SGD(ours.parameters(), 0.1), join(tmp_path), ours, target_batch_size=4,
+                          strategy=strategy, max_gradient_norm=1e9, samples=4) as opt:
+        for i in range(4):
+            for model, optimizer in ((plain, own), (ours, opt)):
+                optimizer.zero_grad(set_to_none=True)
+                loss_of(model, i).backward()
+                model[0].bias.grad = None
+                weight = model[0].weight.grad
+                model[0].weight.grad = weight.t().contiguous().t()
+                optimizer.step()
+            assert equal(ours, plain), i
 
 
 def test_a_loop_of_arrays(tmp_path):

@@ -244,6 +244,72 @@ TEST_F(LoopOptions, AGradientOfALossThatWasNotScaledIsRefused) {
   EXPECT_EQ(swarm->status().samples_offered, 0U);
 }
 
+TEST_F(LoopOptions, NamedTensorsAndAFollowedSchedulerAreThePlainLoop) {
+  for (const char* strategy : {"collaborative", "local-updates"}) {
+    auto o = options();
+    o.strategy = strategy;
+    o.data_dir += strategy;
+    auto plain = line();
+    auto own = adam(plain);
+    torch::optim::StepLR own_rates{*own, 3, 0.5};
+    auto ours = line();
+    optimizer with{join(o), named_tensors{{"w", ours->weight}, {"b", ours->bias}}, adam(ours)};
+    with.follow([](auto& of) { return std::make_unique<torch::optim::StepLR>(of, 3, 0.5); });
+    for (std::uint64_t i = 0; i < 10; ++i) {
+      own->zero_grad();
+      loss_of(plain, i).backward();
+      own->step();
+      own_rates.step();
+      ASSERT_EQ(train(ours, with, i), step_outcome::stepped);
+      if (o.strategy == "collaborative") {
+        ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
+        ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
+      }
+    }
+    EXPECT_EQ(with.inner().param_groups().front().options().get_lr(), 1e-2 / 8) << strategy;
+  }
+  auto m = line();
+  EXPECT_THAT(thrown_by([&] {
+                named_tensors twice{{"w", m->weight}, {"w", m->bias}};
+                optimizer with{join(options()), twice, adam(m)};
+              }),
+              HasSubstr("parameter w is there twice"));
+  auto of_run = with({{"lr", "0.1"}});
+  of_run.learning_rate = rate_owner::run;
+  EXPECT_THAT(thrown_by([&] {
+                optimizer with{join(of_run), *m, adam(m)};
+                with.follow(
+                  [](auto& of) { return std::make_unique<torch::optim::StepLR>(of, 3, 0.5); });
+              }),
+              HasSubstr("the run owns the rate"));
+}
+
+TEST_F(LoopOptions, GradientsAddUpInTheModuleBetweenTwoUpdates) {
+  auto o = with({{"reuse-grad-buffers", "true"}});
+  o.target_batch_size = 8;
+  auto plain = line();
+  auto own = adam(plain);
+  auto ours = line();
+  optimizer reuses{join(o), *ours, adam(ours)};
+  for (std::uint64_t i = 0; i < 10; i += 2) {
+    own->zero_grad();
+    loss_of(plain, i).backward();
+    loss_of(plain, i + 1).backward();
+    for (auto& p : plain->parameters())
+      p.mutable_grad().mul_(0.5);
+    own->step();
+    EXPECT_EQ(train(ours, reuses, i), step_outcome::held);
+    EXPECT_EQ(train(ours, reuses, i + 1), step_outcome::stepped);
+    ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
+    ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
+  }
+  EXPECT_EQ(train(ours, reuses, 10), step_outcome::held);
+  EXPECT_THAT(thrown_by([&] { reuses.step(3, 0.0); }),
+              HasSubstr("over 3 samples, and the one before it over 4"));
+  EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"loss-scale", "dynamic"}})),
+              HasSubstr("exclude each other in a loop"));
+}
+
 TEST_F(LoopOptions, WhatADelayedLoopCannotDoIsRefusedWithWhatToDoInstead) {
   auto o = with({{"delay-optimizer-step", "true"}});
   {

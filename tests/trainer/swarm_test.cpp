@@ -339,7 +339,6 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"replicas", "torch's data parallelism"},
     {"from", "load the parameters before"},
     {"precision", "autocast"},
-    {"reuse-grad-buffers", "`waggle train --reuse-grad-buffers true`"},
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},
     {"auxiliary", "only groups in which no trainer accepts connections"}};

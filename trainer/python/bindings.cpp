@@ -154,7 +154,8 @@ PYBIND11_MODULE(_waggle, m) {
     "peer has left or ended), schema_mismatch (a parameter was added, moved or cast), not_owner "
     "(another thread or a forked process), not_ready.",
     PyExc_RuntimeError, nullptr));
-  error_type.inc_ref(); // the module may be destroyed after the interpreter's types
+  error_type.attr("code") = ""; // each error has its own
+  error_type.inc_ref();         // the module may be destroyed after the interpreter's types
   m.attr("Error") = error_type;
   py::register_exception_translator(translate);
   m.attr("__version__") = version;
@@ -174,16 +175,17 @@ PYBIND11_MODULE(_waggle, m) {
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
          py::arg("learning_rate"), py::arg("rate_ratios"))
     .def("gradient", &python_loop::gradient, py::keep_alive<0, 1>())
-    .def("gather", &python_loop::gather, py::arg("addresses"), py::arg("counts"))
     .def(
       "offer",
-      [](python_loop& loop, std::uint64_t samples, std::optional<double> loss) {
-        return std::string{to_string(loop.offer(samples, loss))};
+      [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,
+         const std::optional<py::list>& addresses, std::uint64_t passes) {
+        return std::string{to_string(loop.offer(samples, loss, addresses, passes))};
       },
-      py::arg("samples"), py::arg("loss"))
+      py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })
     .def("leave", &python_loop::leave, py::arg("in_a_hurry"))
     .def_property_readonly("left", &python_loop::left)
+    .def_property_readonly("adds_up", &python_loop::adds_up)
     .def_property_readonly("address", [](const python_loop& loop) { return loop.where().address; })
     .def_property_readonly("addresses",
                            [](const python_loop& loop) { return loop.where().addresses; })

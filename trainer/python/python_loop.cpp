@@ -1,10 +1,7 @@
 #include "trainer/python/python_loop.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -188,8 +185,12 @@ void python_loop::start(py::object model, const loop_description& description,
   if (auto fits = session_->configure(options); !fits)
     throw std::invalid_argument{fits.error().detail};
   auto schema = schema_of(table, description.optimizer, session_->model_function());
-  gradient_.assign(table.parameter_count() + table.buffer_count(), 0.0F);
-  auto port = std::make_shared<loop_port>(std::move(table), schema);
+  std::vector<offered_tensor> offered;
+  for (const auto& tensor : table.tensors())
+    if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer)
+      offered.push_back({nullptr, static_cast<std::size_t>(tensor.elements())});
+  auto port =
+    std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
   auto made = std::make_unique<python_model>(std::move(model));
   auto started = [&] {
     py::gil_scoped_release free;
@@ -205,31 +206,37 @@ void python_loop::start(py::object model, const loop_description& description,
   thread_ = std::this_thread::get_id();
   model_ = std::move(made);
   port_ = std::move(port);
+  offered_ = std::move(offered);
 }
 
 py::memoryview python_loop::gradient() {
   require_loop();
+  if (gradient_.empty() && port_)
+    gradient_.resize(port_->tensors().parameter_count() + port_->tensors().buffer_count());
   return lent{gradient_}.view();
 }
 
-void python_loop::gather(const py::list& addresses, const py::list& counts) {
-  require_loop();
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    auto count = counts[i].cast<std::size_t>();
-    if (count > gradient_.size() - at)
-      throw std::invalid_argument{"there are more values than the loop has"};
-    // 0: a parameter without a gradient.
-    if (auto from = addresses[i].cast<std::uintptr_t>(); from != 0)
-      std::memcpy(gradient_.data() + at, reinterpret_cast<const float*>(from),
-                  count * sizeof(float));
-    else
-      std::fill_n(gradient_.begin() + static_cast<std::ptrdiff_t>(at), count, 0.0F);
-    at += count;
+void python_loop::point_to(const std::optional<py::list>& addresses) {
+  if (!addresses) {
+    (void)gradient();
+    auto* next = gradient_.data();
+    for (auto& tensor : offered_) {
+      tensor.values = next;
+      next += tensor.count;
+    }
+    return;
   }
+  if (addresses->size() != offered_.size())
+    throw std::invalid_argument{"there must be an address for each parameter and each buffer"};
+  for (std::size_t i = 0; i < offered_.size(); ++i)
+    offered_[i].values = static_cast<const float*>(
+      PyLong_AsVoidPtr(PyList_GET_ITEM(addresses->ptr(), static_cast<py::ssize_t>(i))));
+  if (PyErr_Occurred() != nullptr)
+    throw py::error_already_set{};
 }
 
-step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss) {
+step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
+                                const std::optional<py::list>& addresses, std::uint64_t passes) {
   require_loop();
   if (!port_)
     throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
@@ -237,21 +244,21 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
     throw std::invalid_argument{usable.error().detail};
   if (session_->was_over())
     return step_outcome::finished;
+  point_to(addresses);
   busy_while here{busy_};
   py::gil_scoped_release free;
-  // The sum is finite only if every value is finite (opposite infinities give NaN).
-  double sum = std::accumulate(gradient_.begin(), gradient_.end(), 0.0);
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
-  pass.finite = std::isfinite(sum) && std::isfinite(loss.value_or(0));
+  pass.finite = std::isfinite(loss.value_or(0));
   auto before = port_->samples().outdated;
-  auto outcome = port_->offer(*model_, gradient_, pass, [this] {
+  auto is_over = [this] {
     run_signal_handlers();
     bool is = session_->over();
     auto now = session_->status_now();
     py::gil_scoped_acquire gil;
     status_ = std::move(now);
     return is;
-  });
+  };
+  auto outcome = port_->offer(*model_, offered_, pass, is_over, passes);
   session_->count_outdated(port_->samples().outdated - before);
   return outcome;
 }

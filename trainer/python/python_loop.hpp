@@ -41,10 +41,14 @@ public:
   void start(py::object model, const loop_description& description, const swarm_options& options);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
-  /// Copies `count` float32 values at each address of a list into `gradient`, one after another.
-  void gather(const py::list& addresses, const py::list& counts);
-  /// Returns the outcome. No loss: it is not known.
-  [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss);
+  /// Returns the outcome. No loss: it is not known. `addresses`: of the gradient of each parameter
+  /// (0: zeros) and of each buffer, float32 values one after another, which stay as they are
+  /// meanwhile; without them, what is in `gradient` is offered. `passes`: see
+  /// offered_gradients::add.
+  [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
+                                   const std::optional<py::list>& addresses, std::uint64_t passes);
+  /// See loop_port::adds_up.
+  [[nodiscard]] bool adds_up() const { return port_ && port_->adds_up(); }
   /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`
   /// it looks every 100 ms.
   [[nodiscard]] swarm_status status();
@@ -64,11 +68,13 @@ public:
 private:
   void require_process() const;
   void require_loop() const;
+  void point_to(const std::optional<py::list>& addresses);
 
   std::shared_ptr<swarm_session> session_; // null: it has left
   std::unique_ptr<loop_model> model_;
   std::shared_ptr<loop_port> port_;
-  std::vector<float> gradient_;
+  std::vector<float> gradient_; // empty: nobody asked for it
+  std::vector<offered_tensor> offered_;
   swarm_status status_; // the last one
   place where_;
   const int process_;

@@ -232,10 +232,10 @@ TEST_F(DelayedLoop, TheFirstGradientIsDroppedIfAStateWasLoadedBefore) {
     EXPECT_THAT(model.values, ElementsAre(x, 8));
     EXPECT_EQ(model.refreshes, 1) << "not with half of the state";
     EXPECT_EQ(port->samples().outdated, 4U);
-    EXPECT_EQ(port->accumulated_samples(), 0U);
+    EXPECT_EQ(port->gradients().samples(), 0U);
     if (attempt + 1 == attempts) {
       end(); // of the new state: it counts
-      EXPECT_EQ(port->accumulated_samples(), 4U);
+      EXPECT_EQ(port->gradients().samples(), 4U);
     }
     port->close();
     await(passes);

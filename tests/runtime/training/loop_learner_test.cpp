@@ -118,7 +118,7 @@ TEST_F(LoopLearner, TheFirstGradientIsDroppedIfTheRunsStateIsLoaded) {
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::synced);
   EXPECT_EQ(model.values, (std::vector<float>{7, 8}));
-  EXPECT_EQ(port->accumulated_samples(), 0u);
+  EXPECT_EQ(port->gradients().samples(), 0u);
   EXPECT_EQ(port->samples().outdated, 4u);
   over = true;
   EXPECT_EQ(offer({1, 1}), step_outcome::finished); // computed from the new state: it counts

@@ -1,7 +1,11 @@
 """What peers compare of a torch optimizer, and what they exchange of it."""
 
+from __future__ import annotations
+
 import collections
 import hashlib
+from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from typing import Any
 
 import torch
 
@@ -19,9 +23,9 @@ class Statistic:
     Tensors of float32 are copied. All other numbers become the sum of three float32 numbers each,
     which is exact for a float64, so that a peer that joins continues with the same bits."""
 
-    def __init__(self, name, value):
+    def __init__(self, name: str, value: Any) -> None:
         self.name = name
-        self.number = None
+        self.number: type[bool | int | float] | None = None
         if isinstance(value, (bool, int, float)):
             self.number = type(value)
             value = torch.tensor(float(value), dtype=torch.float64)
@@ -35,11 +39,9 @@ class Statistic:
         self.shape = tuple(value.shape)
         self.exact = value.dtype == torch.float32
         self.sent_shape = list(self.shape) if self.exact else [3, *self.shape]
+        self.never_negative = self.exact and name in _squares
 
-    def key(self):
-        return (self.name, self.number, self.dtype, self.shape)
-
-    def read(self, state, into):
+    def read(self, state: Mapping[str, Any], into: torch.Tensor) -> None:
         value = state.get(self.name)
         if value is None:
             into.zero_()
@@ -51,13 +53,13 @@ class Statistic:
                 part.copy_(rest)
                 rest = rest - part.to(torch.float64)
 
-    def make(self, state):
+    def make(self, state: MutableMapping[str, Any]) -> None:
         """Adds the value to a state that does not have it."""
         if state.get(self.name) is None:
             state[self.name] = (torch.zeros(self.shape, dtype=self.dtype, device=self.device)
                                 if self.number is None else self.number(0))
 
-    def write(self, state, values):
+    def write(self, state: MutableMapping[str, Any], values: torch.Tensor) -> None:
         if self.exact:
             self.make(state)
             state[self.name].copy_(values.view(self.shape))
@@ -70,7 +72,7 @@ class Statistic:
             state[self.name].copy_(exact.view(self.shape))  # rounds back to what was read
 
 
-def _probe(inner, group, parameter):
+def _probe(inner: torch.optim.Optimizer, group: Mapping[str, Any], parameter: torch.Tensor) -> dict[str, Any]:
     """The state that one step with a zero gradient leaves for a zero parameter of the same shape."""
     probe = object.__new__(type(inner))
     probe.__dict__.update(inner.__dict__)
@@ -87,10 +89,11 @@ def _probe(inner, group, parameter):
     except Exception as e:
         raise ValueError(f"{type(inner).__name__} is not supported: a step with a zero gradient, which shows "
                          f"what it keeps, fails ({e})") from e
-    return probe.state.get(zero, {})
+    kept: dict[str, Any] = probe.state.get(zero, {})
+    return kept
 
 
-def _number_text(value):
+def _number_text(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -100,12 +103,12 @@ def _number_text(value):
     return type(value).__name__
 
 
-def compared(group):
+def compared(group: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a parameter group that must be equal on all peers."""
     return {name: value for name, value in group.items() if name not in _not_compared}
 
 
-def _own_text(inner):
+def _own_text(inner: torch.optim.Optimizer) -> str:
     groups = inner.param_groups
     first = compared(groups[0])
     text = type(inner).__name__ + "(" + ", ".join(f"{n}={_number_text(v)}" for n, v in sorted(first.items())) + ")"
@@ -120,35 +123,40 @@ def _own_text(inner):
     return text
 
 
-def _sgd(o):
+_Numbers = dict[str, Any]
+
+
+def _sgd(o: Mapping[str, Any]) -> _Numbers | None:
     return None if o["dampening"] else {"momentum": o["momentum"], "nesterov": o["nesterov"]}
 
 
-def _adam(o):
+def _adam(o: Mapping[str, Any]) -> _Numbers | None:
     return {"beta1": o["betas"][0], "beta2": o["betas"][1], "epsilon": o["eps"], "amsgrad": o["amsgrad"]}
 
 
-def _adagrad(o):
+def _adagrad(o: Mapping[str, Any]) -> _Numbers | None:
     return None if o["lr_decay"] or o["initial_accumulator_value"] else {"epsilon": o["eps"]}
 
 
-def _rmsprop(o):
+def _rmsprop(o: Mapping[str, Any]) -> _Numbers | None:
     return {"smoothing": o["alpha"], "epsilon": o["eps"], "momentum": o["momentum"], "centered": o["centered"]}
 
 
 # Those that C++ and `waggle train` know: with the same numbers, their peers can be in one run.
-_known = {torch.optim.SGD: ("sgd", _sgd), torch.optim.Adam: ("adam", _adam),
+_known: dict[type, tuple[str, Callable[[Mapping[str, Any]], _Numbers | None]]] = {
+          torch.optim.SGD: ("sgd", _sgd), torch.optim.Adam: ("adam", _adam),
           torch.optim.AdamW: ("adamw", _adam), torch.optim.Adagrad: ("adagrad", _adagrad),
           torch.optim.RMSprop: ("rmsprop", _rmsprop)}
 
 
-def _known_identity(inner, trained):
+def _known_identity(inner: torch.optim.Optimizer, trained: Set[int]) -> tuple[str, _Numbers] | None:
     """The name and the numbers of an optimizer of `waggle train`, or None."""
     if type(inner) not in _known:
         return None
     kind, read = _known[type(inner)]
-    common = None
-    matrices, vectors = set(), set()
+    common: _Numbers | None = None
+    matrices: set[float] = set()
+    vectors: set[float] = set()
     for group in inner.param_groups:
         if group.get("maximize") or group.get("decoupled_weight_decay", False):
             return None
@@ -163,10 +171,10 @@ def _known_identity(inner, trained):
     decays_vectors = not matrices or not vectors or vectors == matrices
     if len(decays) > 1 or len(vectors) > 1 or (not decays_vectors and vectors != {0}):
         return None
-    numbers = {name: float(value) for name, value in common.items()}
-    numbers["weight_decay"] = float(next(iter(decays)))
-    numbers["decay_vectors"] = decays_vectors
-    return kind, numbers
+    identity: _Numbers = {name: float(value) for name, value in (common or {}).items()}
+    identity["weight_decay"] = float(next(iter(decays)))
+    identity["decay_vectors"] = decays_vectors
+    return kind, identity
 
 
 class Description:
@@ -174,9 +182,9 @@ class Description:
     `parameters`. counter: None, or the Statistic "step" that is not sent, because it is the number of
     the run's updates."""
 
-    def __init__(self, inner, parameters):
+    def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> None:
         groups = {id(p): group for group in inner.param_groups for p in group["params"]}
-        found = {}
+        found: dict[Any, list[Statistic]] = {}
         rows = []
         for p in parameters:
             group = groups[id(p)]
@@ -185,14 +193,15 @@ class Description:
                 state = _probe(inner, group, p)
                 found[key] = [Statistic(name, value) for name, value in state.items() if value is not None]
             rows.append(found[key])
-        self.counter = None
-        self.kind, self.numbers = _own_text(inner), {}
+        self.counter: Statistic | None = None
+        self.kind = _own_text(inner)
+        self.numbers: _Numbers = {}
         self.statistics = rows
         known = _known_identity(inner, {id(p) for p in parameters})
         if known:
             self._take_known(known, parameters)
 
-    def _take_known(self, known, parameters):
+    def _take_known(self, known: tuple[str, _Numbers], parameters: Sequence[torch.Tensor]) -> None:
         kind, numbers = known
         rows = []
         for p, row in zip(parameters, self.statistics):
@@ -207,18 +216,17 @@ class Description:
             for s in row:
                 s.never_negative = s.name in _squares or s.name == "sum"
 
-    def rows(self):
-        return [[(s.name, s.sent_shape, getattr(s, "never_negative", s.exact and s.name in _squares)) for s in row]
-                for row in self.statistics]
+    def rows(self) -> list[list[tuple[str, list[int], bool]]]:
+        return [[(s.name, s.sent_shape, s.never_negative) for s in row] for row in self.statistics]
 
 
-def rate_ratios(inner, parameters):
+def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:
     """A text about the rates of parameters relative to the first group's; empty if all are equal."""
     groups = {id(p): group.get("lr", 0.0) for group in inner.param_groups for p in group["params"]}
     first = inner.param_groups[0].get("lr", 0.0)
     if all(group.get("lr", 0.0) == first for group in inner.param_groups):
         return ""
-    runs = []
+    runs: list[list[Any]] = []
     for p in parameters:
         rate = groups[id(p)]
         if not runs or runs[-1][0] != rate:

@@ -1,5 +1,11 @@
 """A loop over any arrays."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
 from . import _options
 from ._swarm import Swarm, refusing
 
@@ -9,29 +15,31 @@ class LoopModel:
     is a memoryview of float32 that is valid during the call only. All methods are called on the
     thread that calls `Loop.offer`, inside that call, or in `leave`."""
 
-    def apply(self, gradient, lr):
+    _clears_gradients = False  # and so counts the passes that add up
+
+    def apply(self, gradient: memoryview, lr: float) -> None:
         """One optimizer step with `gradient`, the values of all parameters in order (and behind
         them nothing). `lr`: the rate of the run, of use only if the loop was given `lr`."""
         raise NotImplementedError
 
-    def step(self, lr):
+    def step(self, lr: float) -> None:
         """The same with the gradient that the loop has just offered."""
         raise NotImplementedError
 
-    def read(self, which, into):
+    def read(self, which: int, into: memoryview) -> None:
         """Writes tensor number `which` into the buffer: the parameters, then each statistic of all
         parameters that have it, in the order of its first appearance, then the buffers."""
         raise NotImplementedError
 
-    def write(self, which, values):
+    def write(self, which: int, values: memoryview) -> None:
         """Takes the values of tensor number `which` from the buffer."""
         raise NotImplementedError
 
-    def steps(self):
+    def steps(self) -> int:
         """The number of optimizer steps so far."""
         raise NotImplementedError
 
-    def set_steps(self, steps):
+    def set_steps(self, steps: int) -> None:
         """The last thing of a state that is loaded: the number of steps of its optimizer."""
         raise NotImplementedError
 
@@ -48,30 +56,36 @@ class Loop:
     Other arguments: as of `Optimizer`.
     """
 
-    def __init__(self, swarm, model, parameters, /, *, statistics=None, buffers=(), optimizer="own",
-                 numbers=None, learning_rate=0.0, rate_ratios="", **options):
+    def __init__(self, swarm: Swarm, model: LoopModel, parameters: Iterable[tuple[str, Sequence[int]]], /, *,
+                 statistics: Sequence[Sequence[tuple[str, Sequence[int], bool]]] | None = None,
+                 buffers: Iterable[tuple[str, Sequence[int]]] = (), optimizer: str = "own",
+                 numbers: Mapping[str, float] | None = None, learning_rate: float = 0.0, rate_ratios: str = "",
+                 **options: Any) -> None:
         if not isinstance(swarm, Swarm):
             raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
+        if options.get("reuse_grad_buffers") and not model._clears_gradients:
+            raise TypeError("waggle.Loop takes no reuse_grad_buffers: add up in arrays of your own, and offer their "
+                            "mean")
         training = _options.of_training(options)
         merged = {**swarm._given, **training,
                   "more": {**swarm._given.get("more", {}), **training["more"]}}
         self.swarm = swarm
         self._peer = swarm._peer
-        parameters = [(name, list(shape)) for name, shape in parameters]
+        named = [(name, list(shape)) for name, shape in parameters]
         if statistics is None:
-            statistics = [[] for _ in parameters]
-        refusing(self._peer.start, model, merged, parameters, statistics,
-                 [(name, list(shape)) for name, shape in buffers], optimizer, numbers or {},
+            statistics = [[] for _ in named]
+        refusing(self._peer.start, model, merged, named, statistics,
+                 [(name, list(shape)) for name, shape in buffers], optimizer, dict(numbers or {}),
                  float(learning_rate), rate_ratios)
 
     @property
-    def gradient(self):
+    def gradient(self) -> memoryview:
         """A writable buffer of float32, the same at each call: the gradients of all parameters, in
         order, and behind them the values of the buffers. Fill it before `offer`. Do not use it
         after `leave`."""
         return self._peer.gradient()
 
-    def offer(self, samples, loss=None):
+    def offer(self, samples: int, loss: float | None = None) -> str:
         """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of
         the same samples, for the status. Returns when the next gradient can be computed:
 
@@ -85,12 +99,13 @@ class Loop:
         if this peer has ended, or in another thread or process."""
         return refusing(self._peer.offer, samples, loss)
 
-    def leave(self, *, in_a_hurry=False):
+    def leave(self, *, in_a_hurry: bool = False) -> None:
         """As `Swarm.leave`."""
         self.swarm.leave(in_a_hurry=in_a_hurry)
 
-    def __enter__(self):
+    def __enter__(self) -> Loop:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.leave(in_a_hurry=kind is not None)

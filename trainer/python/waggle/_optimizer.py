@@ -1,20 +1,27 @@
 """An optimizer of torch that trains with other peers."""
 
+from __future__ import annotations
+
 import copy
-import itertools
 import operator
 import warnings
 import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
 
 import torch
 
 from . import _waggle
-from ._describe import Description, compared, rate_ratios
+from ._describe import Description, Statistic, compared, rate_ratios
 from ._loop import Loop, LoopModel
-from ._swarm import Swarm
+from ._swarm import Swarm, refusing
 
 
-def _error(code, text):
+_Named = list[tuple[str, torch.Tensor]]
+
+
+def _error(code: str, text: str) -> _waggle.Error:
     error = _waggle.Error(text)
     error.code = code
     return error
@@ -23,7 +30,7 @@ def _error(code, text):
 class _Followed:
     """A scheduler of torch that stands at the number of updates of the run."""
 
-    def __init__(self, scheduler, inner):
+    def __init__(self, scheduler: Any, inner: torch.optim.Optimizer) -> None:
         self.scheduler = scheduler
         self._step = type(scheduler).step
         self._inner = inner
@@ -31,7 +38,7 @@ class _Followed:
         self._options = [dict(group) for group in inner.param_groups]
         self._first = scheduler.last_epoch
 
-    def move_to(self, position):
+    def move_to(self, position: int) -> None:
         if position < self.scheduler.last_epoch and self._first <= position:
             # The run's state is older than ours was.
             for group, options in zip(self._inner.param_groups, self._options):
@@ -47,32 +54,36 @@ class _Model(LoopModel):
     """The parameters, statistics and buffers of a torch module and optimizer. Refers to no peer, which
     refers to it."""
 
-    def __init__(self, inner, parameters, buffers):
+    _clears_gradients = True
+
+    def __init__(self, inner: torch.optim.Optimizer, parameters: _Named, buffers: _Named) -> None:
         self.inner = inner
         self.parameters = parameters  # [(name, tensor)]
         self.buffers = buffers
         self.description = Description(inner, [p for _, p in parameters])
         # Tensor number `which` of the state: (parameter, None), (parameter, statistic) or (buffer, None).
-        self.tensors = [(p, None) for _, p in parameters]
+        self.tensors: list[tuple[torch.Tensor, Statistic | None]] = [(p, None) for _, p in parameters]
         names = list(dict.fromkeys(s.name for row in self.description.statistics for s in row))
         for name in names:
             for (_, p), row in zip(parameters, self.description.statistics):
                 self.tensors += [(p, s) for s in row if s.name == name]
         self.first_buffer = len(self.tensors)
         self.tensors += [(b, None) for _, b in buffers]
-        self.finite_buffers = [b.detach().clone() for _, b in buffers]
-        self.ratios = None  # of the groups' rates, if the run owns the rate
-        self.followed = None
-        self.swarm = None
+        self.finite_buffers = [b.detach().cpu().clone(memory_format=torch.contiguous_format) for _, b in buffers]
+        self.passes = 0  # since the gradients were cleared
+        self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
+        self.followed: _Followed | None = None
+        self.by_epoch = False  # it stands at the run's epoch, not at the number of steps
+        self.swarm: Callable[[], Swarm | None] = lambda: None  # a weak reference
         self.count_steps()
 
-    def count_steps(self):
+    def count_steps(self) -> None:
         """Of an optimizer that has stepped, or loaded a state, before."""
         states = [self.inner.state[p] for _, p in self.parameters if p in self.inner.state]
         counts = [int(state["step"]) for state in states if state.get("step") is not None]
         self.steps_made = max(counts, default=int(any(states)))
 
-    def own_rates(self):
+    def own_rates(self) -> None:
         rates = [float(group.get("lr", 0)) for group in self.inner.param_groups]
         if rates[0] == 0 and any(rates):
             raise ValueError("the learning rate of the optimizer's first parameter group is 0, and that of another "
@@ -80,16 +91,18 @@ class _Model(LoopModel):
                              "is trained first")
         self.ratios = [rate / rates[0] if rates[0] else 1.0 for rate in rates]
 
-    def _inner_step(self, position, lr):
+    def _inner_step(self, lr: float) -> None:
         if self.followed is not None:
-            self.followed.move_to(position)
+            # Peers that step on their own are about an epoch apart anyway.
+            swarm = self.swarm() if self.by_epoch else None
+            self.followed.move_to(self.steps_made if swarm is None else swarm.epoch)
         if self.ratios is not None:
             for group, ratio in zip(self.inner.param_groups, self.ratios):
                 group["lr"] = lr * ratio
         self.inner.step()
         self.steps_made += 1
 
-    def apply(self, gradient, lr):
+    def apply(self, gradient: memoryview, lr: float) -> None:
         values = torch.frombuffer(gradient, dtype=torch.float32)
         at = 0
         with torch.no_grad():
@@ -99,13 +112,12 @@ class _Model(LoopModel):
                 if p.grad is None or p.grad.layout != torch.strided:
                     p.grad = torch.empty_like(p)
                 p.grad.copy_(part)
-        self._inner_step(self.steps_made, lr)
+        self._inner_step(lr)
 
-    def step(self, lr):
-        # The peers step on their own, and are about an epoch apart anyway.
-        self._inner_step(self.swarm().epoch if self.followed is not None else 0, lr)
+    def step(self, lr: float) -> None:
+        self._inner_step(lr)
 
-    def read(self, which, into):
+    def read(self, which: int, into: memoryview) -> None:
         tensor, statistic = self.tensors[which]
         values = torch.frombuffer(into, dtype=torch.float32)
         with torch.no_grad():
@@ -114,21 +126,21 @@ class _Model(LoopModel):
             else:
                 values.copy_(tensor.detach().reshape(-1))
 
-    def write(self, which, values):
+    def write(self, which: int, values: memoryview) -> None:
         tensor, statistic = self.tensors[which]
-        values = torch.frombuffer(values, dtype=torch.float32)
+        new = torch.frombuffer(values, dtype=torch.float32)
         with torch.no_grad():
             if statistic is not None:
-                statistic.write(self.inner.state[tensor], values)
+                statistic.write(self.inner.state[tensor], new)
                 return
-            tensor.copy_(values.view(tensor.shape))
+            tensor.copy_(new.view(tensor.shape))
             if which >= self.first_buffer:
                 self.finite_buffers[which - self.first_buffer].copy_(tensor)
 
-    def steps(self):
+    def steps(self) -> int:
         return self.steps_made
 
-    def set_steps(self, steps):
+    def set_steps(self, steps: int) -> None:
         self.steps_made = steps
         for (_, p), row in zip(self.parameters, self.description.statistics):
             if steps == 0:
@@ -160,6 +172,9 @@ class Optimizer(torch.optim.Optimizer):
     model, data: names that peers compare. schedule: a name for the schedule of the rate, which they
         compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
     samples: of each `step` that does not say it.
+    reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
+        it. `zero_grad` then does nothing between two updates: clear .grad in no other way, and pass equally
+        many samples to each step. A gradient that is not finite is found when the sum is sent, and costs the sum.
     Any other option of `waggle train` by name, with _ for -.
 
     It has param_groups, state and defaults of `optimizer`, so schedulers, GradScaler, Accelerate and
@@ -171,8 +186,9 @@ class Optimizer(torch.optim.Optimizer):
 
     _step_supports_amp_scaling = False  # for GradScaler: unscale before step
 
-    def __init__(self, optimizer, swarm, module=None, *, target_batch_size=256, strategy="collaborative",
-                 samples=None, **options):
+    def __init__(self, optimizer: torch.optim.Optimizer, swarm: Swarm, module: torch.nn.Module | None = None, *,
+                 target_batch_size: int = 256, strategy: str = "collaborative", samples: int | None = None,
+                 **options: Any) -> None:
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer is of type {type(optimizer).__name__}, and must be an optimizer of torch")
         if not isinstance(swarm, Swarm):
@@ -187,10 +203,11 @@ class Optimizer(torch.optim.Optimizer):
         self._swarm = swarm
         self._samples = samples
         self._needs_loss = str(options.get("schedule", "")).startswith("plateau") and "lr" in options
-        self._last = None
+        self._last: str | None = None
         parameters, buffers = _tensors_of(module, optimizer)
         self._model = model = _Model(optimizer, parameters, buffers)
         model.swarm = weakref.ref(swarm)
+        model.by_epoch = strategy != "collaborative"
         if options.get("lr") is not None:
             model.own_rates()
         d = model.description
@@ -198,10 +215,9 @@ class Optimizer(torch.optim.Optimizer):
                           buffers=[(name, b.shape) for name, b in buffers], optimizer=d.kind, numbers=d.numbers,
                           learning_rate=float(optimizer.param_groups[0].get("lr", 0)),
                           rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]), **options)
-        self._gradient = torch.frombuffer(self._loop.gradient, dtype=torch.float32)
         self._tensors = [p for _, p in parameters]
-        self._counts = [p.numel() for p in self._tensors]
-        self._offsets = [0, *itertools.accumulate(self._counts)]
+        self._offered: list[torch.Tensor | None] = []
+        self._copied: dict[int, torch.Tensor] = {}  # gradients that are not in host memory
         self._devices = [p.device for p in self._tensors]
         self._remember_structure()
         if module is None:
@@ -210,7 +226,8 @@ class Optimizer(torch.optim.Optimizer):
 
     # -- the loop
 
-    def step(self, closure=None, *, samples=None, loss=None):
+    def step(self, closure: Callable[[], Any] | None = None, *, samples: int | None = None,
+             loss: float | torch.Tensor | None = None) -> Any:
         """Contributes the parameters' .grad: the mean over `samples` samples, whose mean loss is `loss`
         (a number or a tensor of one; for the status, may be left out). `closure`, if given, computes
         the gradient and returns the loss. Returns what the closure returns; `last` is the outcome.
@@ -245,26 +262,31 @@ class Optimizer(torch.optim.Optimizer):
         if loss is None and self._needs_loss:
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
-        self._collect()
-        self._last = self._loop.offer(samples, None if loss is None else float(loss))
+        passes = self._model.passes + 1
+        self._last = refusing(self._loop._peer.offer, samples, None if loss is None else float(loss),
+                              self._addresses(), passes)
+        self._model.passes = passes
         return result
 
     @property
-    def last(self):
+    def last(self) -> str | None:
         """The outcome of the last step: "held", "stepped", "synced", "dropped" or "finished" (see
         `Loop.offer`); None before the first."""
         return self._last
 
     @property
-    def swarm(self):
+    def swarm(self) -> Swarm:
         """The peer."""
         return self._swarm
 
-    def zero_grad(self, *arguments, **named):
-        """As of the inner optimizer. Allowed at any time."""
-        self._inner.zero_grad(*arguments, **named)
+    def zero_grad(self, *arguments: Any, **named: Any) -> None:
+        """As of the inner optimizer. Allowed at any time. With `reuse_grad_buffers`, it does nothing between
+        two updates."""
+        if not self._loop._peer.adds_up:
+            self._inner.zero_grad(*arguments, **named)
+            self._model.passes = 0
 
-    def follow(self, scheduler):
+    def follow(self, scheduler: Any) -> Any:
         """Takes over a scheduler of torch: its own step() does nothing from now on. Before each update
         it is moved to the number of updates of the run before it, so all peers use one rate, also
         those that join later. With strategies that average parameters: to the run's epoch.
@@ -274,7 +296,8 @@ class Optimizer(torch.optim.Optimizer):
         if not isinstance(scheduler, base) or isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise TypeError(f"follow takes a scheduler of torch that depends on the number of steps only, not a "
                             f"{type(scheduler).__name__}; for a plateau: lr=…, schedule='plateau'")
-        if scheduler.optimizer is not self and scheduler.optimizer is not self._inner:
+        of: object = scheduler.optimizer
+        if of is not self and of is not self._inner:
             raise ValueError("the scheduler belongs to another optimizer")
         if self._model.ratios is not None:
             raise ValueError("with lr, the run owns the rate: use schedule=…, or leave lr out")
@@ -285,39 +308,40 @@ class Optimizer(torch.optim.Optimizer):
         self._remember_structure()
         return scheduler
 
-    def leave(self, *, in_a_hurry=False):
+    def leave(self, *, in_a_hurry: bool = False) -> None:
         """As `Swarm.leave`."""
         self._swarm.leave(in_a_hurry=in_a_hurry)
 
-    def __enter__(self):
+    def __enter__(self) -> Optimizer:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.leave(in_a_hurry=kind is not None)
 
     # -- an optimizer of torch
 
     @property
-    def param_groups(self):
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
         return self._inner.param_groups
 
     @property
-    def state(self):
+    def state(self) -> Any:  # type: ignore[override]
         return self._inner.state
 
     @property
-    def defaults(self):
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
         return self._inner.defaults
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # before the constructor
             raise AttributeError(name)
         return getattr(self._inner, name)
 
-    def state_dict(self, *arguments, **named):
+    def state_dict(self, *arguments: Any, **named: Any) -> dict[str, Any]:
         return self._inner.state_dict(*arguments, **named)
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Before the first step: what a run starts from. Later the state is the run's."""
         if self._last is not None:
             raise _error("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
@@ -333,38 +357,39 @@ class Optimizer(torch.optim.Optimizer):
         self._model.count_steps()
         self._remember_structure()
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: object) -> NoReturn:
         raise _error("schema_mismatch", "a parameter group cannot be added: peers must have the same optimizer, so "
                                         "add it before the waggle.Optimizer is constructed, on all peers")
 
-    def __getstate__(self):
+    def __getstate__(self) -> NoReturn:
         raise TypeError("a waggle.Optimizer is part of a running peer, which cannot be copied or pickled: use "
                         "state_dict")
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: object) -> NoReturn:
         self.__getstate__()
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         self.__getstate__()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<waggle.Optimizer of {self._inner!r} in {self._swarm!r}>"
 
     # -- what must not change
 
-    def _remember_structure(self):
+    def _remember_structure(self) -> None:
         self._groups = [compared(group) for group in self._inner.param_groups]
         self._lists = [list(group["params"]) for group in self._inner.param_groups]
+        self._sizes: list[tuple[torch.nn.Module, int, int]] = []
+        self._places: list[tuple[dict[str, Any], str, torch.Tensor, str]] = []
         if self._module is None:
-            self._sizes, self._places = [], []
             return
         trained = {id(p): name for name, p in self._model.parameters}
         self._sizes = [(m, len(m._parameters), len(m._modules)) for m in self._module.modules()]
         self._places = [(m._parameters, name, p, trained[id(p)]) for m in self._module.modules()
-                        for name, p in m._parameters.items() if id(p) in trained]
+                        for name, p in m._parameters.items() if p is not None and id(p) in trained]
 
-    def _check_structure(self):
-        def changed(name, how):
+    def _check_structure(self) -> None:
+        def changed(name: str, how: str) -> NoReturn:
             raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
                                             "state of the run cannot change, so change the module before, on all peers")
 
@@ -374,7 +399,8 @@ class Optimizer(torch.optim.Optimizer):
         for module, parameters, modules in self._sizes:
             if len(module._parameters) != parameters or len(module._modules) != modules:
                 known = {name for name, _ in self._model.parameters}
-                added = [name for name, p in self._module.named_parameters()
+                named = () if self._module is None else self._module.named_parameters()
+                added = [name for name, p in named
                          if name not in known and p.requires_grad and id(p) not in map(id, self._tensors)]
                 if added:
                     changed(added[0], "was added")
@@ -394,7 +420,7 @@ class Optimizer(torch.optim.Optimizer):
                                                     f"{value} to {group.get(name)}: peers must have the same optimizer; "
                                                     "only the learning rate may change")
 
-    def _check_tensor(self, i):
+    def _check_tensor(self, i: int) -> None:
         name, p = self._model.parameters[i]
         how = (f"became {p.dtype}" if p.dtype is not torch.float32 else
                f"was moved to {p.device}" if p.device != self._devices[i] else
@@ -406,37 +432,37 @@ class Optimizer(torch.optim.Optimizer):
             raise _error("schema_mismatch", f"the gradient of parameter {name} is sparse, and peers average dense ones: "
                                             "construct its layer with sparse=False")
 
-    def _collect(self):
-        """Copies the gradients, with zeros where there is none, and the buffers."""
+    def _addresses(self) -> list[int]:
+        """Where the gradients are (0: there is none) and the buffers. Keeps what is there alive."""
         addresses = []
         others = []
+        self._offered = offered = [p.grad for p in self._tensors]
         float32, strided = torch.float32, torch.strided
-        for p in self._tensors:
-            g = p.grad
+        for p, g in zip(self._tensors, offered):
             # A gradient has the type and the device of its parameter.
-            if g is not None and g.is_cpu and g.dtype is float32 and g.layout is strided and g.is_contiguous() \
-                    and p.requires_grad:
+            if (g is not None and g.is_cpu  # type: ignore[attr-defined]
+                    and g.dtype is float32 and g.layout is strided and g.is_contiguous() and p.requires_grad):
                 addresses.append(g.data_ptr())
             else:
                 others.append(len(addresses))
                 addresses.append(0)
         for i in others:
             self._check_tensor(i)
-        self._loop._peer.gather(addresses, self._counts)
+            if (gradient := offered[i]) is not None:
+                if i not in self._copied:
+                    self._copied[i] = torch.empty(gradient.shape, pin_memory=gradient.is_cuda)
+                addresses[i] = self._copied[i].copy_(gradient).data_ptr()
         with torch.no_grad():
-            for i in others:
-                if (g := self._tensors[i].grad) is not None:
-                    self._gradient[self._offsets[i]:self._offsets[i + 1]].copy_(g.reshape(-1))
-            at = self._offsets[-1]
             for (_, b), last in zip(self._model.buffers, self._model.finite_buffers):
-                if not torch.isfinite(b).all():
+                if torch.isfinite(b).all():
+                    last.copy_(b)
+                else:
                     b.copy_(last)  # otherwise one such batch would spoil all later ones
-                last.copy_(b)
-                self._gradient[at:at + b.numel()].copy_(b.reshape(-1))
-                at += b.numel()
+                addresses.append(last.data_ptr())
+        return addresses
 
 
-def _tensors_of(module, optimizer):
+def _tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer) -> tuple[_Named, _Named]:
     """The trained parameters and the running statistics, by name."""
     held = [p for group in optimizer.param_groups for p in group["params"]]
     known = {id(p) for p in held}

@@ -1,14 +1,19 @@
 """Keyword arguments as options of `waggle train`."""
 
+from __future__ import annotations
+
 import datetime
 import os
 import re
+from collections.abc import Mapping, Set
+from typing import Any
 
 from . import _waggle
 
 # Options that are members of swarm_options (actors/loop/swarm.hpp), by their names in Python.
 _of_the_peer = {"initial_peers", "listen", "announce", "data_dir", "log_level", "join_timeout",
                 "start_alone", "resume"}
+of_join = _of_the_peer | {"client_mode"}  # the arguments of waggle.join
 _of_the_training = {"strategy", "target_batch_size", "epochs", "model", "data", "schedule"}
 _rates = ("lr", "warmup_epochs", "total_steps_in_epoch")
 
@@ -27,7 +32,6 @@ _not_for_loops = {
     "devices": "use torch's data parallelism in the loop",
     "precision": "compute the loss in torch.autocast",
     "loss_scale": "use torch's GradScaler, as in a plain loop",
-    "reuse_grad_buffers": "let several backward passes add up before one step",
     "threads": "call torch.set_num_threads",
     "duration": "end the loop",
     "linger": "keep the loop running, or call leave",
@@ -43,14 +47,14 @@ _hyper = {"momentum", "dampening", "nesterov", "beta1", "beta2", "epsilon", "ams
           "centered", "trust"}
 
 
-def in_python(sentence):
+def in_python(sentence: str) -> str:
     """A sentence that names options of the command line, with the names of arguments."""
     sentence = re.sub(r"swarm_options::more: ([a-z0-9-]+)", lambda m: m[1].replace("-", "_"), sentence)
     sentence = re.sub(r"swarm_options::(\w+)", r"\1", sentence).replace("max_epochs", "epochs")
     return re.sub(r"--([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), sentence)
 
 
-def _text(name, value):
+def _text(name: str, value: Any) -> str:
     kind = _table[name][1]
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -67,26 +71,22 @@ def _text(name, value):
                     "True or False, or a time as datetime.timedelta")
 
 
-def _typed(name, value, kinds, what):
+def _typed(name: str, value: Any, kinds: tuple[type, ...], what: str) -> Any:
     if isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds):
         return value
     raise TypeError(f"{name} is of type {type(value).__name__}, and must be {what}")
 
 
-def _peer_groups():
-    return ("run", "peer")
-
-
-def _refuse_unknown(where, name, known):
+def _refuse_unknown(where: str, name: str, known: Set[str]) -> None:
     if name in _not_for_loops or name in _hyper:
         raise TypeError(f"{where} takes no {name}: {_not_for_loops.get(name, _in_torch)}")
     raise TypeError(f"{where} takes no {name}; the nearest is {_waggle.nearest(name, sorted(known))}")
 
 
-def of_peer(given):
+def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of swarm_options that waggle.join was called with."""
-    known = _of_the_peer | {"client_mode"}
-    out = {}
+    known = of_join
+    out: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
             training = name in _of_the_training or _table.get(name, ("",))[0] in ("training", "averaging")
@@ -118,16 +118,16 @@ def of_peer(given):
     return out
 
 
-def of_training(given):
+def of_training(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for the keyword arguments of waggle.Optimizer."""
     known = {name for name, (group, _) in _table.items() if group in ("training", "averaging")}
     known -= set(_not_for_loops) | _hyper | _of_the_peer
-    out = {}
-    more = {}
+    out: dict[str, Any] = {}
+    more: dict[str, str] = {}
     of_run = given.get("lr") is not None
     for name, value in given.items():
         if name not in known:
-            if name in _of_the_peer or name == "client_mode":
+            if name in of_join:
                 raise TypeError(f"waggle.Optimizer takes no {name}: pass it to waggle.join")
             _refuse_unknown("waggle.Optimizer", name, known)
         if value is None:

@@ -1,12 +1,21 @@
 """The handle of a peer."""
 
+from __future__ import annotations
+
 import atexit
 import dataclasses
+import os
 import weakref
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
 
 from . import _options, _waggle
 
-_alive = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
+_R = TypeVar("_R")
+
+_alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +35,7 @@ class Status:
     parameters: str  # a digest of the parameters after the last update, in hexadecimal
 
 
-def refusing(call, *arguments):
+def refusing(call: Callable[..., _R], *arguments: Any) -> _R:
     """Calls the extension; its sentences then name arguments instead of options."""
     try:
         return call(*arguments)
@@ -47,78 +56,82 @@ class Swarm:
     process (a worker of a DataLoader) every call raises `waggle.Error`.
     """
 
-    def __init__(self, run, given):
-        self._given = {"run": run, **_options.of_peer(given)}
+    def __init__(self, run: str, given: dict[str, Any]) -> None:
+        self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
         self._peer = refusing(_waggle.Peer, self._given)
         _alive.add(self._peer)
 
     @property
-    def run(self):
+    def run(self) -> str:
         """The name of the run."""
-        return self._given["run"]
+        return str(self._given["run"])
 
     @property
-    def id(self):
+    def id(self) -> str:
         """The identity of this peer: the public part of the key in its data_dir, in hexadecimal."""
         return self._peer.id
 
     @property
-    def data_dir(self):
+    def data_dir(self) -> str:
         """The folder with the identity and the checkpoints."""
         return self._peer.data_dir
 
     @property
-    def address(self):
+    def address(self) -> str | None:
         """The "HOST:PORT" that this peer listens on. None before the optimizer is constructed, and
         in client_mode."""
         return self._peer.address
 
     @property
-    def addresses(self):
+    def addresses(self) -> list[str]:
         """All "HOST:PORT" at which other machines can reach this peer."""
         return self._peer.addresses or ([self._peer.address] if self._peer.address else [])
 
     @property
-    def join_line(self):
+    def join_line(self) -> str | None:
         """The statement with which a loop joins this run; None if nobody can join through this peer."""
         return f"waggle.join({self.run!r}, initial_peers={self.addresses!r})" if self.addresses else None
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The number of updates (or averages) of the run so far, as this peer knows it."""
         return self.status().epoch
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         """Whether the last update of the run is applied, so that nothing is left to compute."""
         return self.status().finished
 
-    def status(self):
+    def status(self) -> Status:
         """Asks this process only, never the network; takes some ten microseconds. From another
         thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
         return Status(**self._peer.status())
 
-    def leave(self, *, in_a_hurry=False):
+    def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
         state, then writes a checkpoint and says goodbye. `in_a_hurry`: says goodbye within a second.
         A second call does nothing."""
         refusing(self._peer.leave, in_a_hurry)
 
-    def __enter__(self):
+    def __enter__(self) -> Swarm:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.leave(in_a_hurry=kind is not None)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<waggle.Swarm {self.run!r} at {self.address or 'no address yet'}>"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a waggle.Swarm is a running peer, which cannot be copied or pickled")
 
 
-def join(run, *, initial_peers=None, listen=None, announce=None, data_dir=None, client_mode=None,
-         log_level=None, join_timeout=None, start_alone=None, resume=None, **unknown):
+def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
+         announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
+         client_mode: bool | None = None, log_level: str | None = None,
+         join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
+         resume: bool | None = None, **unknown: Any) -> Swarm:
     """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
     creates the identity.
 
@@ -145,7 +158,7 @@ def join(run, *, initial_peers=None, listen=None, announce=None, data_dir=None, 
 
 
 @atexit.register
-def _leave_in_a_hurry():
+def _leave_in_a_hurry() -> None:
     for peer in list(_alive):
         try:
             peer.leave(True)

@@ -1,0 +1,215 @@
+#include "runtime/training/offered_gradients.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "runtime/core/check.hpp"
+#include "runtime/core/vectorized.hpp"
+
+namespace waggle {
+
+namespace {
+
+// Values between two looks at whether all were finite.
+constexpr std::size_t block = 1U << 12U;
+constexpr std::uint32_t infinity_bits = 0x7f800000U;
+
+WAGGLE_VECTORIZED
+bool is_finite(const float* values, std::size_t n) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    bad += static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i]) & infinity_bits)
+                                      == infinity_bits);
+  return bad == 0;
+}
+
+/// Returns whether the values are finite; adds them in any case. One loop: memory is the limit.
+WAGGLE_VECTORIZED
+bool add_scaled(float* __restrict sum, float sum_scale, const float* __restrict values, float scale,
+                std::size_t n) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    bad += static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i]) & infinity_bits)
+                                      == infinity_bits);
+    sum[i] = sum[i] * sum_scale + values[i] * scale;
+  }
+  return bad == 0;
+}
+
+/// Calls f(values, offset, n) for each block; null values for zeros. Stops, and returns the offset,
+/// where it returns false; otherwise returns the number of values.
+template <class F>
+std::size_t for_blocks(std::span<const offered_tensor> tensors, F f) {
+  std::size_t offset = 0;
+  for (const auto& tensor : tensors)
+    for (std::size_t i = 0; i < tensor.count;) {
+      auto n = std::min(block, tensor.count - i);
+      if (!f(tensor.values == nullptr ? nullptr : tensor.values + i, offset, n))
+        return offset;
+      i += n;
+      offset += n;
+    }
+  return offset;
+}
+
+/// Copies the values and multiplies them.
+void copy_scaled(std::span<const offered_tensor> tensors, float scale, float* out) {
+  for_blocks(tensors, [&](const float* values, std::size_t at, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i)
+      out[at + i] = values == nullptr ? 0.0F : values[i] * scale;
+    return true;
+  });
+}
+
+} // namespace
+
+bool all_finite(std::span<const offered_tensor> tensors) {
+  std::size_t count = 0;
+  for (const auto& tensor : tensors)
+    count += tensor.count;
+  return for_blocks(tensors,
+                    [](const float* values, std::size_t, std::size_t n) {
+                      return values == nullptr || is_finite(values, n);
+                    })
+         == count;
+}
+
+offered_gradients::offered_gradients(std::size_t parameters, std::size_t buffers, gradient_use use)
+  : parameters_(parameters), buffer_values_(buffers), use_(use) {}
+
+/// Without the buffers.
+std::span<const offered_tensor>
+offered_gradients::gradient(std::span<const offered_tensor> all) const {
+  std::size_t count = 0;
+  std::size_t tensors = 0;
+  while (count < parameters_)
+    count += all[tensors++].count;
+  WAGGLE_CHECK(count == parameters_, std::to_string(count));
+  return all.first(tensors);
+}
+
+offered_gradients::added offered_gradients::add(std::span<const offered_tensor> tensors,
+                                                std::uint64_t samples, std::uint64_t passes,
+                                                std::uint64_t merges) {
+  std::lock_guard lock{mutex_};
+  auto own = gradient(tensors);
+  auto buffers = tensors.subspan(own.size());
+  added result{true, true, std::exchange(poisoned_, 0)};
+  if (use_ == gradient_use::in_place && passes != passes_ + 1) {
+    passes_ = 0;
+    return {false, true, result.lost + samples + samples_.exchange(0)};
+  }
+  if (!all_finite(buffers))
+    return {false, false, result.lost};
+  if (use_ == gradient_use::summed) {
+    auto sum = add_to_sum(own, samples);
+    result.finite = sum.finite;
+    result.lost += sum.lost;
+    if (sum.finite) {
+      buffers_.resize(buffer_values_);
+      copy_scaled(buffers, 1, buffers_.data());
+    }
+  } else {
+    result.finite = use_ == gradient_use::in_place || all_finite(own);
+    lent_.assign(tensors.begin(), tensors.end());
+  }
+  merges_ = merges;
+  result.counts = result.finite;
+  if (result.counts) {
+    samples_ += samples;
+    ++passes_;
+  }
+  return result;
+}
+
+offered_gradients::added offered_gradients::add_to_sum(std::span<const offered_tensor> gradient,
+                                                       std::uint64_t samples) {
+  auto before = samples_.load();
+  auto end = parameters_;
+  if (before == 0) {
+    sum_.resize(parameters_);
+    single_ = true;
+    auto copied = for_blocks(gradient, [this](const float* values, std::size_t at, std::size_t n) {
+      auto to = sum_.begin() + static_cast<std::ptrdiff_t>(at);
+      if (values == nullptr)
+        std::fill_n(to, n, 0.0F);
+      else
+        std::copy_n(values, n, to);
+      return values == nullptr || is_finite(values, n);
+    });
+    return {copied == end, copied == end, 0};
+  }
+  auto scale_before = single_ ? static_cast<float>(before) : 1.0F;
+  auto done = for_blocks(gradient, [&](const float* values, std::size_t at, std::size_t n) {
+    static constexpr float zeros[block]{};
+    // All values depend on each other, so what is not finite is usually found here, in time.
+    if (at == 0 && values != nullptr && !is_finite(values, n))
+      return false;
+    return add_scaled(sum_.data() + at, scale_before, values == nullptr ? zeros : values,
+                      static_cast<float>(samples), n);
+  });
+  if (done == 0)
+    return {false, false, 0}; // `single_` stays
+  single_ = false;
+  if (done == end)
+    return {true, true, 0};
+  samples_ = 0;
+  return {false, false, before};
+}
+
+void offered_gradients::take_away() {
+  std::lock_guard lock{mutex_};
+  lent_.clear();
+}
+
+offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
+  std::lock_guard lock{mutex_};
+  auto samples = samples_.load();
+  bool gone = use_ != gradient_use::summed && lent_.empty(); // taken away: there is no gradient
+  if (samples == 0 || gone) {
+    std::fill(out.begin(), out.end(), 0.0F);
+    return {};
+  }
+  samples_ = 0;
+  auto passes = std::exchange(passes_, 0);
+  if (use_ == gradient_use::summed) {
+    auto divisor = single_ ? 1.0F : static_cast<float>(samples);
+    for (std::size_t i = 0; i < sum_.size(); ++i)
+      out[i] = sum_[i] / divisor;
+    std::copy(buffers_.begin(), buffers_.end(),
+              out.begin() + static_cast<std::ptrdiff_t>(parameters_));
+    return {samples, merges_};
+  }
+  auto own = gradient(lent_);
+  copy_scaled(own, use_ == gradient_use::in_place ? 1 / static_cast<float>(passes) : 1.0F,
+              out.data());
+  copy_scaled(std::span{lent_}.subspan(own.size()), 1, out.data() + parameters_);
+  offered_tensor mean{out.data(), out.size()};
+  if (use_ == gradient_use::in_place && !all_finite({&mean, 1})) {
+    std::fill(out.begin(), out.end(), 0.0F);
+    poisoned_ = samples;
+    not_finite_ = true;
+    return {};
+  }
+  return {samples, merges_};
+}
+
+std::uint64_t offered_gradients::drop() {
+  std::lock_guard lock{mutex_};
+  passes_ = 0;
+  return samples_.exchange(0);
+}
+
+std::uint64_t offered_gradients::samples_each() const {
+  std::lock_guard lock{mutex_};
+  return use_ == gradient_use::in_place && passes_ > 0 ? samples_.load() / passes_ : 0;
+}
+
+bool offered_gradients::was_not_finite() {
+  std::lock_guard lock{mutex_};
+  return std::exchange(not_finite_, false);
+}
+
+} // namespace waggle

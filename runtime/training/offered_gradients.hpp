@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/core/float_vector.hpp"
+
+namespace waggle {
+
+/// The values of a tensor of a loop, where they are. Null: zeros.
+struct offered_tensor {
+  const float* values = nullptr;
+  std::size_t count = 0;
+};
+
+/// Whether all values are finite.
+bool all_finite(std::span<const offered_tensor> tensors);
+
+/// What happens to the gradients that a loop offers until they are taken.
+enum class gradient_use : std::uint8_t {
+  summed = 0, // they are added up in a vector of ours
+  in_place,   // the loop adds up in its own buffers (--reuse-grad-buffers); taken during an offer
+  lent        // each is taken during its offer, or where it is: strategies that step locally
+};
+
+/// The mean gradient, over all samples, of what a loop has offered since it was last taken or
+/// dropped. Thread-safe.
+class offered_gradients {
+public:
+  /// `parameters`, `buffers`: the numbers of values.
+  offered_gradients(std::size_t parameters, std::size_t buffers, gradient_use use);
+
+  [[nodiscard]] gradient_use use() const { return use_.load(); }
+  /// Lends them from now on. REQUIRES: nothing was offered yet.
+  void lend() { use_ = gradient_use::lent; }
+
+  struct added {
+    bool counts = true; // it was added
+    bool finite = true;
+    std::uint64_t lost = 0; // micro_step::lost
+  };
+  /// Adds the mean gradient over `samples` samples, which is followed by the buffers: `tensors` has
+  /// as many values as both together. Each value is read once. If one is not finite, nothing is
+  /// added; unless it is found after a part was added to earlier gradients, which then are lost,
+  /// too. With `in_place`, looks at no value, and `passes` is the number of gradients that add up
+  /// in `tensors`: exactly those that were neither taken nor dropped, otherwise all are lost. The
+  /// values stay as they are until `take_away`.
+  /// `merges`: learner::mean_gradient::merges of the buffers.
+  added add(std::span<const offered_tensor> tensors, std::uint64_t samples, std::uint64_t passes,
+            std::uint64_t merges);
+  /// The loop goes on, and changes what it has offered.
+  void take_away();
+
+  struct taken {
+    std::uint64_t samples = 0;
+    std::uint64_t merges = 0;
+  };
+  /// Writes the mean and the newest buffers to `out`, and forgets the gradients. Zeros, and no
+  /// samples: there are none, or with `in_place` their sum is not finite.
+  taken take_mean(std::span<float> out);
+  /// Returns the number of samples that are forgotten.
+  std::uint64_t drop();
+  [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
+  /// With `in_place`: of how many samples each gradient must be; 0: there is none yet.
+  [[nodiscard]] std::uint64_t samples_each() const;
+  /// With `in_place`: whether the last sum that was taken was not finite. Asked once.
+  [[nodiscard]] bool was_not_finite();
+
+private:
+  [[nodiscard]] added add_to_sum(std::span<const offered_tensor> gradient, std::uint64_t samples);
+  [[nodiscard]] std::span<const offered_tensor> gradient(std::span<const offered_tensor> all) const;
+
+  const std::size_t parameters_;
+  const std::size_t buffer_values_;
+  std::atomic<gradient_use> use_;
+  mutable std::mutex mutex_;         // guards everything below
+  std::vector<float> sum_;           // Σ b·∇; while `single_`, the one gradient, unscaled
+  bool single_ = false;              // multiplying and dividing it would change its bits
+  std::vector<float> buffers_;       // of the last gradient
+  std::uint64_t merges_ = 0;         // which they contain
+  std::vector<offered_tensor> lent_; // until `take_away`
+  std::uint64_t passes_ = 0;         // whose gradients add up in place
+  std::uint64_t poisoned_ = 0; // samples of a sum that was not finite, until they are reported
+  bool not_finite_ = false;
+  std::atomic<std::uint64_t> samples_{0};
+};
+
+} // namespace waggle
