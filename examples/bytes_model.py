@@ -1,6 +1,7 @@
 """Shared by plain.py and swarm.py: a model, its data, and the command line."""
 
 import argparse
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -13,34 +14,34 @@ class NextByte(torch.nn.Module):
     """Predicts the last byte of a window from the concatenated embeddings of the other bytes. The same
     model, with the same tensor names, as `waggle train --model mlp --layers 1 --width 32 --context 16`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.bytes = torch.nn.Embedding(256, 8)
         self.hidden0 = torch.nn.Linear(CONTEXT * 8, WIDTH)
         self.head = torch.nn.Linear(WIDTH, 256)
 
-    def loss(self, windows):
+    def loss(self, windows: torch.Tensor) -> torch.Tensor:
         x = self.bytes(windows[:, :CONTEXT]).flatten(1)
         return F.cross_entropy(self.head(torch.relu(self.hidden0(x))), windows[:, CONTEXT])
 
 
-def windows(seed):
+def windows(seed: int) -> Iterator[torch.Tensor]:
     """Endless int64 [batch, context + 1] of a text in which each letter is followed by one of four."""
     chain = torch.Generator().manual_seed(20_260_101)
     followers = torch.randint(64, (64, 4), generator=chain).tolist()
     choices = torch.randint(4, (1 << 16,), generator=chain).tolist()
-    text, now = [], 0
+    letters, now = [], 0
     for choice in choices:
         now = followers[now][choice]
-        text.append(32 + now)
-    text = torch.tensor(text)
+        letters.append(32 + now)
+    text = torch.tensor(letters)
     own = torch.Generator().manual_seed(seed)
     while True:
         begin = torch.randint(len(text) - CONTEXT, (ARGS.batch, 1), generator=own)
         yield text[begin + torch.arange(CONTEXT + 1)]
 
 
-def _arguments():
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=8, help="samples per step")

@@ -4,7 +4,7 @@ import torch
 from bytes_model import ARGS, NextByte, windows
 
 model = NextByte()
-optimizer = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
+optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
 for step, batch in zip(range(ARGS.steps), windows(ARGS.seed)):
     optimizer.zero_grad()
     loss = model.loss(batch)

@@ -5,7 +5,7 @@ import waggle
 from bytes_model import ARGS, NextByte, windows
 
 model = NextByte()
-optimizer = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
+optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
 swarm = waggle.join(ARGS.run, initial_peers=ARGS.peer, listen=ARGS.listen, data_dir=ARGS.data_dir)
 optimizer = waggle.Optimizer(optimizer, swarm, model, target_batch_size=ARGS.target, strategy=ARGS.strategy,
                              min_peers=ARGS.min_peers, model="mlp", data="synthetic",

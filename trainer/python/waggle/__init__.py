@@ -13,16 +13,21 @@
 Importing this module does not import torch: `Loop`, which `Optimizer` uses, trains any arrays.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
 from ._swarm import Status, Swarm, join
 from ._waggle import Error, __version__
 
+if TYPE_CHECKING:
+    from ._optimizer import Optimizer
+
 __all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "Status", "Swarm", "join", "load_checkpoint",
            "__version__"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "Optimizer":  # needs torch
         from ._optimizer import Optimizer
 

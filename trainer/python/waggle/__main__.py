@@ -10,9 +10,12 @@ of samples is the first dimension of the first tensor that the outermost forward
 what backward was called on. Schedulers follow the updates of the run.
 """
 
+from __future__ import annotations
+
 import pathlib
 import runpy
 import sys
+from typing import Any
 
 from . import _options
 
@@ -21,7 +24,7 @@ class Usage(Exception):
     """What the script must do instead, in one sentence."""
 
 
-def _value(name, text):
+def _value(name: str, text: str) -> Any:
     """As the keyword argument takes it."""
     if name in ("target_batch_size", "epochs", "samples"):
         try:
@@ -43,11 +46,11 @@ def _value(name, text):
     return text
 
 
-def _arguments(words):
+def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], list[str]]:
     """The run, the arguments of waggle.join and of waggle.Optimizer, the script and its arguments."""
-    run, of_peer, of_training = "waggle", {}, {}
-    of_join = {"initial_peers", "listen", "announce", "data_dir", "log_level", "client_mode", "join_timeout",
-               "start_alone", "resume"}
+    run = "waggle"
+    of_peer: dict[str, Any] = {}
+    of_training: dict[str, Any] = {}
     while words and words[0].startswith("-"):
         word = words.pop(0)
         if word in ("-h", "--help"):
@@ -65,13 +68,13 @@ def _arguments(words):
         if name == "run_id":
             run = text
         else:
-            (of_peer if name in of_join else of_training)[name] = _value(name, text)
+            (of_peer if name in _options.of_join else of_training)[name] = _value(name, text)
     if not words:
         raise Usage("no script is named: python3 -m waggle --run-id NAME [OPTIONS] script.py [ARGS]")
     return run, of_peer, of_training, words
 
 
-def main():
+def main() -> int:
     try:
         run, of_peer, of_training, script = _arguments(sys.argv[1:])
         _options.of_peer(of_peer)  # before the script does anything

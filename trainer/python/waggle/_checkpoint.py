@@ -37,7 +37,7 @@ class Checkpoint:
 
         both = {**self.parameters, **self.buffers}
         return {name: torch.tensor(values.tolist(), dtype=torch.float32) if values.ndim == 0
-                else torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape)
+                else torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape or ())
                 for name, values in both.items()}
 
 

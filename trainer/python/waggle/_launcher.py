@@ -1,9 +1,13 @@
 """What `python3 -m waggle` does inside a script of torch."""
 
+from __future__ import annotations
+
 import gc
 import sys
 import threading
 import types
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -14,16 +18,16 @@ class _Passes(threading.local):
     """What the forward and backward passes since the last step show."""
 
     depth = 0
-    batch = None  # of the outermost forward passes since the last backward
+    batch: int | None = None  # of the outermost forward passes since the last backward
     samples = 0
-    loss = None
+    loss: float | None = None
     without_dimension = False
 
 
 _passes = _Passes()
 
 
-def _first_tensor(values):
+def _first_tensor(values: Iterable[Any]) -> torch.Tensor | None:
     for value in values:
         if isinstance(value, torch.Tensor):
             return value
@@ -38,11 +42,11 @@ def _first_tensor(values):
     return None
 
 
-def _watch_passes():
-    call = torch.nn.Module.__call__
-    backward = torch.Tensor.backward
+def _watch_passes() -> None:
+    call: Any = torch.nn.Module.__call__
+    backward: Any = torch.Tensor.backward
 
-    def watched_call(self, *arguments, **named):
+    def watched_call(self: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
         if _passes.depth == 0 and torch.is_grad_enabled() and next(self.parameters(), None) is not None:
             tensor = _first_tensor((*arguments, *named.values()))
             if tensor is not None and tensor.dim() == 0:
@@ -55,7 +59,7 @@ def _watch_passes():
         finally:
             _passes.depth -= 1
 
-    def watched_backward(self, *arguments, **named):
+    def watched_backward(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         if self.numel() == 1:
             _passes.loss = (_passes.loss or 0.0) + self.item()
         _passes.samples += _passes.batch or 0
@@ -63,10 +67,10 @@ def _watch_passes():
         return backward(self, *arguments, **named)
 
     torch.nn.Module.__call__ = watched_call
-    torch.Tensor.backward = watched_backward
+    torch.Tensor.backward = watched_backward  # type: ignore
 
 
-def _module_of(optimizer):
+def _module_of(optimizer: torch.optim.Optimizer) -> torch.nn.Module | None:
     """The smallest module with all parameters of the optimizer; None if there is none."""
     ours = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
     found = []
@@ -82,34 +86,36 @@ class Launcher:
     """Joins the run at the first step of the script's optimizer. `usage`: raised with what the script must
     do instead."""
 
-    def __init__(self, run, of_peer, of_training, usage):
+    def __init__(self, run: str, of_peer: dict[str, Any], of_training: dict[str, Any],
+                 usage: type[Exception]) -> None:
         self.usage = usage
         self.run, self.of_peer, self.of_training = run, of_peer, of_training
-        self.optimizer = None
-        self.inner = None
+        self.optimizer: waggle.Optimizer | None = None
+        self.inner: torch.optim.Optimizer | None = None
         self.inside = False
         self.said_finished = False
-        self.schedulers = []
+        self.schedulers: list[Any] = []
 
-    def watch(self):
+    def watch(self) -> None:
         _watch_passes()
         launcher = self
         construct = torch.optim.Optimizer.__init__
-        base = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
+        base: Any = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
         schedule = base.__init__
 
-        def constructed(self, *arguments, **named):
+        def constructed(self: torch.optim.Optimizer, *arguments: Any, **named: Any) -> None:
             construct(self, *arguments, **named)
-            self.step = types.MethodType(lambda self, *a, **n: launcher.step(self, *a, **n), self)
+            self.step = types.MethodType(  # type: ignore
+                lambda self, *a, **n: launcher.step(self, *a, **n), self)
 
-        def scheduled(self, *arguments, **named):
+        def scheduled(self: Any, *arguments: Any, **named: Any) -> None:
             schedule(self, *arguments, **named)
             launcher.schedulers.append(self)
 
-        torch.optim.Optimizer.__init__ = constructed
+        torch.optim.Optimizer.__init__ = constructed  # type: ignore
         base.__init__ = scheduled
 
-    def join(self, optimizer):
+    def join(self, optimizer: torch.optim.Optimizer) -> waggle.Optimizer:
         module = _module_of(optimizer)
         if module is None:
             raise self.usage("no module has exactly the parameters of the optimizer: write opt = waggle.Optimizer(opt, "
@@ -120,8 +126,9 @@ class Launcher:
         print(f"waggle: {type(optimizer).__name__} of {type(module).__name__} "
               f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
               f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)
+        return self.optimizer
 
-    def step(self, optimizer, closure=None, **named):
+    def step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None, **named: Any) -> Any:
         if self.inside:  # the run's update
             return type(optimizer).step(optimizer)
         if self.inner not in (None, optimizer):
@@ -138,15 +145,14 @@ class Launcher:
                        "no forward and backward pass of a torch.nn.Module came before step")
                 raise self.usage(f"the number of samples is not known, because {why}: write opt.step(samples=…) with "
                              "opt = waggle.Optimizer(opt, waggle.join(…), …) into the script instead")
-            if self.optimizer is None:
-                self.join(optimizer)
+            joined = self.optimizer or self.join(optimizer)
             while self.schedulers:
                 scheduler = self.schedulers.pop(0)
                 if scheduler.optimizer is optimizer:
-                    self.optimizer.follow(scheduler)
-            self.optimizer.step(samples=_passes.samples, loss=_passes.loss)
+                    joined.follow(scheduler)
+            joined.step(samples=_passes.samples, loss=_passes.loss)
             _passes.samples, _passes.loss = 0, None
-            if self.optimizer.last == "finished" and not self.said_finished:
+            if joined.last == "finished" and not self.said_finished:
                 self.said_finished = True
                 print("waggle: the run has finished; the script goes on without training", file=sys.stderr, flush=True)
             return result

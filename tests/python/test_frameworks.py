@@ -1,0 +1,134 @@
+"""The call sequences of frameworks that Debian does not have."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from support import batch, equal, join, loss_of, net
+
+import waggle
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "stand_ins"))
+
+
+def test_importing_waggle_imports_no_framework():
+    loaded = subprocess.run([sys.executable, "-c", "import sys, waggle; print(*sys.modules)"], check=True,
+                            capture_output=True, text=True).stdout.split()
+    assert "waggle" in loaded
+    assert not {"torch", "numpy", "lightning", "pytorch_lightning", "accelerate"} & set(loaded)
+
+
+def test_accelerate(tmp_path):
+    """Accelerate 0.19: AcceleratedOptimizer moves the state to the device by loading it, then calls step(None)."""
+    model = net()
+    with waggle.Optimizer(torch.optim.AdamW(model.parameters(), 1e-2), join(tmp_path), model, target_batch_size=4,
+                          samples=4) as opt:
+        opt.load_state_dict(opt.state_dict())
+        loss_of(model, 0).backward()
+        assert opt.step(None) is None and opt.last == "stepped"
+        assert opt.param_groups is opt._inner.param_groups and opt.defaults["lr"] == 1e-2
+        assert isinstance(opt, torch.optim.Optimizer) and opt.state[model[0].weight]["exp_avg"].shape == (5, 6)
+
+
+def test_the_trainer_of_transformers(tmp_path):
+    """transformers 4.26: Trainer(optimizers=(optimizer, scheduler)) calls optimizer.step() and lr_scheduler.step()
+    after each batch, then model.zero_grad(). Samples are those of the constructor."""
+    ours, plain = net(), net()
+    own = torch.optim.AdamW(plain.parameters(), 1e-2)
+    own_rates = torch.optim.lr_scheduler.LambdaLR(own, lambda step: 1 / (1 + step))
+    inner = torch.optim.AdamW(ours.parameters(), 1e-2)
+    with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+        rates = opt.follow(torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 / (1 + step)))
+        for i in range(5):
+            for model, optimizer, scheduler in ((plain, own, own_rates), (ours, opt, rates)):
+                loss_of(model, i).backward()
+                optimizer.step()
+                scheduler.step()
+                model.zero_grad()
+            assert equal(ours, plain), i
+
+
+def test_grad_scaler(tmp_path):
+    """GradScaler, which is switched off without CUDA, hands the arguments on."""
+    model = net()
+    with waggle.Optimizer(torch.optim.AdamW(model.parameters(), 1e-2), join(tmp_path), model, target_batch_size=4) as opt:
+        scaler = torch.cuda.amp.GradScaler(enabled=False)
+        scaler.scale(loss_of(model, 2)).backward()
+        scaler.step(opt, samples=3)
+        scaler.update()
+        assert opt.last == "held" and opt.swarm.status().samples_offered == 3
+
+
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def training_step(self, batch, i):
+        x, y = batch["in"], batch["out"]
+        return torch.nn.functional.mse_loss(self.net(x), y)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)]
+
+
+def batches(count, size=4):
+    for i in range(count):
+        x, y = batch(i, size)
+        yield {"in": x, "out": y}
+
+
+def strategy(folder, target, **more):
+    from waggle.lightning import SwarmStrategy
+
+    return SwarmStrategy(target, "tests", data_dir=folder / "peer", log_level="warn", host_maddrs=["/ip4/127.0.0.1/tcp/0"],
+                         **more)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lightning_alone_is_the_plain_loop(accumulate, tmp_path, caplog):
+    from lightning.pytorch.strategies import Trainer
+
+    caplog.set_level("INFO")
+    ours, plain = Module(), Module()
+    made = strategy(tmp_path, 4 * accumulate)
+    Trainer(made, accumulate).fit(ours, batches(10))
+    assert made.torn_down
+    assert "the batch has 4 samples" in caplog.text
+    status = made.swarm.status()
+    assert status.samples_offered == 40 and status.epoch == 10 // accumulate and made.num_peers >= 1
+    (optimizer,), (scheduler,) = plain.configure_optimizers()
+    for i, each in enumerate(batches(10)):
+        if i % accumulate == 0:
+            optimizer.zero_grad()
+        (plain.training_step(each, i) / accumulate).backward()
+        if i % accumulate == accumulate - 1:
+            optimizer.step()
+            scheduler.step()
+    assert equal(ours, plain)
+
+
+def test_lightning_stops_with_the_run(tmp_path):
+    from lightning.pytorch.strategies import Trainer
+
+    made = strategy(tmp_path, 4, batch_size=2, epochs=3)
+    trainer = Trainer(made)
+    trainer.fit(Module(), batches(100))
+    assert trainer.should_stop and made.swarm.status().epoch == 3
+
+
+def test_lightning_refuses(tmp_path):
+    from lightning.pytorch.strategies import Trainer
+    from waggle.lightning import SwarmStrategy
+
+    with pytest.raises(ValueError, match="host_maddrs: /ip4/0.0.0.0/udp/0/quic is no address of TCP"):
+        SwarmStrategy(4, host_maddrs=["/ip4/0.0.0.0/udp/0/quic"])
+    with pytest.raises(TypeError, match="takes no offload_optimizer: the optimizer steps where its parameters are"):
+        strategy(tmp_path, 4, offload_optimizer=True)
+    with pytest.raises(TypeError, match="the nearest is target_batch_size"):
+        strategy(tmp_path, 4, target_bach_size=3)
+    with pytest.raises(ValueError, match="pass it as SwarmStrategy"):
+        Trainer(strategy(tmp_path, 4)).fit(Module(), [{"words": "none"}])

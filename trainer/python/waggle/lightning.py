@@ -1,0 +1,171 @@
+"""A strategy of Lightning that makes its Trainer a peer of a run.
+
+    trainer = lightning.Trainer(strategy=waggle.lightning.SwarmStrategy(target_batch_size=256, run_id="birds"))
+
+The arguments are those of Lightning's HivemindStrategy. Needs lightning (or pytorch_lightning) 2.0 or later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from . import _options
+from ._optimizer import Optimizer
+from ._swarm import Swarm, join
+
+try:
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+except ImportError:
+    from pytorch_lightning.strategies import SingleDeviceStrategy
+
+_log = logging.getLogger(__name__)
+
+
+def _lengths(batch: Any) -> Iterator[int]:
+    """The first dimension of each tensor in a batch."""
+    if isinstance(batch, torch.Tensor):
+        yield batch.shape[0] if batch.dim() > 0 else 1
+    elif isinstance(batch, Mapping):
+        yield from _lengths(list(batch.values()))
+    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        yield from _lengths([getattr(batch, field.name) for field in dataclasses.fields(batch)])
+    elif isinstance(batch, Iterable) and not isinstance(batch, (str, bytes)):
+        for part in batch:
+            yield from _lengths(part)
+
+
+def _listen(host_maddrs: Sequence[str]) -> str:
+    """Addresses as of libp2p, or HOST:PORT, as waggle.join takes them."""
+    addresses = []
+    for each in host_maddrs:
+        known = re.fullmatch(r"/(ip[46]|dns[46]?)/([^/]+)/tcp/(\d+)", each)
+        if known is None and each.startswith("/"):
+            raise ValueError(f"host_maddrs: {each} is no address of TCP, such as /ip4/0.0.0.0/tcp/7700")
+        addresses.append(each if known is None else
+                         f"[{known[2]}]:{known[3]}" if known[1] == "ip6" else f"{known[2]}:{known[3]}")
+    return ",".join(addresses)
+
+
+class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning need not be installed
+    """Trains with all peers of the run, on one device of this machine.
+
+    target_batch_size: samples of the whole swarm for one update.
+    run_id: the name of the run.
+    batch_size: samples of each batch of this peer; None: the first dimension of the first tensor in the
+        batch, at each batch. With accumulate_grad_batches, batches add up.
+    scheduler_fn: makes the scheduler of an optimizer. The schedulers that `configure_optimizers` returns
+        need no such function. Either is moved to the number of updates of the run, whatever its interval is.
+    averaging_timeout, matchmaking_time: seconds; None: the defaults of waggle.
+    verbose: log at level debug.
+    averager_opts: more options of the group "averaging" of `waggle train`.
+    host_maddrs: the addresses to listen on, as "/ip4/0.0.0.0/tcp/7700" or "HOST:PORT".
+    initial_peers: "HOST:PORT" of peers, in a list or separated by commas. None: the environment's
+        INITIAL_PEERS or PL_INITIAL_PEERS.
+    more: other arguments of `waggle.join` and `waggle.Optimizer`.
+
+    delay_optimizer_step and offload_optimizer are refused if they are true, as by `waggle.Optimizer`. The peer
+    listens from the first batch on. When the run has ended, the Trainer stops. Raises TypeError or ValueError
+    with a sentence.
+    """
+
+    strategy_name = "waggle"
+    optimizers: Any  # of the base class
+
+    def __init__(self, target_batch_size: int, run_id: str = "lightning_run", batch_size: int | None = None,
+                 delay_state_averaging: bool | None = None, delay_optimizer_step: bool | None = None,
+                 delay_grad_averaging: bool | None = None, offload_optimizer: bool | None = None,
+                 reuse_grad_buffers: bool = False, scheduler_fn: Callable[[torch.optim.Optimizer], Any] | None = None,
+                 matchmaking_time: float | None = None, averaging_timeout: float | None = None, verbose: bool = False,
+                 averager_opts: Mapping[str, Any] | None = None, host_maddrs: Sequence[str] | None = None,
+                 initial_peers: str | Sequence[str] | None = None, **more: Any) -> None:
+        super().__init__()
+        peer = {name: more.pop(name) for name in list(more) if name in _options.of_join}
+        if host_maddrs is not None:
+            peer["listen"] = _listen(host_maddrs)
+        if verbose:
+            peer["log_level"] = "debug"
+        delayed = {"delay_state_averaging": delay_state_averaging, "delay_optimizer_step": delay_optimizer_step,
+                   "delay_grad_averaging": delay_grad_averaging, "offload_optimizer": offload_optimizer,
+                   "reuse_grad_buffers": reuse_grad_buffers}
+        self._training: dict[str, Any] = {"target_batch_size": target_batch_size, "matchmaking_time": matchmaking_time,
+                          "averaging_timeout": averaging_timeout, **{name: True for name in delayed if delayed[name]},
+                          **(averager_opts or {}), **more}
+        _options.of_training({name: value for name, value in self._training.items() if name != "samples"})
+        self._batch_size = batch_size
+        self._scheduler_fn = scheduler_fn
+        self._samples = 0  # of the batches since the last step
+        self._optimizer: Optimizer | None = None
+        self._failed = False
+        self._swarm = join(run_id, initial_peers=initial_peers, **peer)
+
+    @property
+    def swarm(self) -> Swarm:
+        """The peer."""
+        return self._swarm
+
+    @property
+    def num_peers(self) -> int:
+        """The peers that average with this one, itself included."""
+        return max(1, self._swarm.status().group_size)
+
+    @property
+    def root_device(self) -> torch.device:
+        kind = type(self.accelerator).__name__
+        if kind == "CUDAAccelerator":
+            return torch.device("cuda", torch.cuda.current_device())
+        if kind == "CPUAccelerator":
+            return torch.device("cpu")
+        raise ValueError(f"SwarmStrategy trains on a CPU or a CUDA device, not with {kind}")
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        samples = next(_lengths(batch), None) if self._batch_size is None else self._batch_size
+        if samples is None:
+            raise ValueError("the batch has no tensor that shows its number of samples: pass it as "
+                             "SwarmStrategy(batch_size=…)")
+        if self._optimizer is None:
+            if self._batch_size is None:
+                _log.info("the batch has %d samples, by the first dimension of its first tensor", samples)
+            self._join()
+        self._samples += samples
+
+    def _join(self) -> None:
+        if len(self.optimizers) != 1:
+            raise ValueError(f"SwarmStrategy trains with one optimizer, and configure_optimizers returned "
+                             f"{len(self.optimizers)}")
+        optimizer = Optimizer(self.optimizers[0], self._swarm, self.lightning_module, **self._training)
+        schedulers = [config.scheduler for config in self.lr_scheduler_configs]
+        if self._scheduler_fn is not None:
+            schedulers = [self._scheduler_fn(optimizer)]
+        if len(schedulers) > 1:
+            raise ValueError("SwarmStrategy follows one scheduler: chain them by torch.optim.lr_scheduler")
+        for scheduler in schedulers:
+            optimizer.follow(scheduler)
+        self.optimizers = [optimizer]
+        self._optimizer = optimizer
+        if not os.environ.get("PL_INITIAL_PEERS") and self._swarm.addresses:
+            _log.info("other machines join by the environment INITIAL_PEERS=%s", ",".join(self._swarm.addresses))
+
+    def optimizer_step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any], model: Any = None,
+                       **named: Any) -> Any:
+        if optimizer is self._optimizer:
+            named.setdefault("samples", self._samples)
+        self._samples = 0
+        result = super().optimizer_step(optimizer, closure, model, **named)
+        if self._optimizer is not None and self._optimizer.last == "finished":
+            self.lightning_module.trainer.should_stop = True
+        return result
+
+    def on_exception(self, exception: BaseException) -> None:
+        self._failed = True
+        super().on_exception(exception)
+
+    def teardown(self) -> None:
+        self._swarm.leave(in_a_hurry=self._failed)
+        super().teardown()
