@@ -43,8 +43,9 @@ struct outer_rule {
 /// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
 ///   gradient that is dropped makes θ the anchor.
 ///
-/// A strategy may derive from it and add tensors of its own: `shared`, which all peers of an epoch
-/// hold equally, and a metric at the end, the mean loss of the samples in the progress.
+/// A strategy without momentum may derive from it and add tensors of its own: `shared`, which all
+/// peers of an epoch hold equally, and a metric at the end, the mean loss of the samples in the
+/// progress.
 ///
 /// Vectors have the values of `moved_`: the parameters, and behind them, where they are of no use,
 /// zeros for the buffers.
@@ -58,6 +59,7 @@ public:
       parameters_(count_of(tensors(), kind::parameter)), anchor_(moved_->tensor_value_count()),
       momentum_(rule.momentum != 0 ? parameter_count() : 0),
       progress_(parameter_count(), anchor_.size() - parameter_count(), !shared.empty()) {
+    WAGGLE_CHECK(shared.empty() || momentum_.empty(), "own tensors of two kinds");
     copy_theta(anchor_);
   }
 
@@ -213,25 +215,13 @@ public:
   }
 
 protected:
-  // -- own tensors: the outer momentum of each parameter, `shared`, the metric
+  // -- own tensors: the outer momentum of each parameter, or `shared` and then the metric, which
+  // the derived learner reads and writes
 
-  /// The number among `shared`, or their number for the metric.
-  virtual void read_shared(std::size_t /*which*/, std::span<float> /*out*/) const {}
-  virtual void write_shared(std::size_t /*which*/, std::span<const float> /*values*/) {}
-  /// The number of `shared` tensor 0 among the own ones.
-  [[nodiscard]] std::size_t first_shared() const { return momentum_.empty() ? 0 : parameters_; }
-
-  void read_own(std::size_t own, std::span<float> out) const override {
-    return own < first_shared() ? learner_layer::read_own(own, out)
-                                : read_shared(own - first_shared(), out);
-  }
   [[nodiscard]] std::span<const float> values_of_own(std::size_t own) const override {
-    return own < first_shared() ? part_of(momentum_, own) : std::span<const float>{};
+    return momentum_.empty() ? std::span<const float>{} : part_of(momentum_, own);
   }
-
   void write_own(std::size_t own, std::span<const float> values) override {
-    if (own >= first_shared())
-      return write_shared(own - first_shared(), values);
     std::lock_guard lock{mutex_};
     moves_ = true;
     std::copy(values.begin(), values.end(), part_of(momentum_, own).begin());

@@ -49,7 +49,7 @@ public:
     return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
   }
   status check_values(const byte_source& from, std::uint64_t at) const override {
-    auto values = own_in(from, at, first_shared());
+    auto values = own_in(from, at, own_schedule);
     if (!values)
       return values.error();
     if (auto decoded = daso_schedule::decode(rule_, *values); !decoded)
@@ -58,17 +58,17 @@ public:
   }
 
 protected:
-  void read_shared(std::size_t which, std::span<float> out) const override {
+  void read_own(std::size_t own, std::span<float> out) const override {
     std::lock_guard lock{deciding_};
     auto values = schedule_.encode();
-    if (which == of_metric)
+    if (own == own_loss)
       out.front() = loss_;
     else
       std::copy(values.begin(), values.end(), out.begin());
   }
-  void write_shared(std::size_t which, std::span<const float> values) override {
+  void write_own(std::size_t own, std::span<const float> values) override {
     std::lock_guard lock{deciding_};
-    if (which == of_metric) {
+    if (own == own_loss) {
       loss_ = values.front();
       return;
     }
@@ -78,7 +78,7 @@ protected:
   }
 
 private:
-  static constexpr std::size_t of_metric = 1; // behind the only shared tensor
+  enum own_tensor : std::size_t { own_schedule, own_loss };
 
   const daso_rule rule_;
   mutable std::mutex deciding_; // guards what follows; a step may hold the other one for long
