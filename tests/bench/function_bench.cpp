@@ -1,14 +1,19 @@
 // Measures the functions on which a round spends its processor time.
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/averaging/result_digest.hpp"
+#include "runtime/averaging/round_proof.hpp"
 #include "runtime/codec/codec.hpp"
 #include "runtime/core/random.hpp"
+#include "runtime/crypto/identity.hpp"
 #include "runtime/wire/convert.hpp"
 
 namespace {
@@ -90,5 +95,78 @@ void part_header_there_and_back(benchmark::State& state) {
   }
 }
 BENCHMARK(part_header_there_and_back);
+
+/// A result of so many bytes, cut as a round of four members cuts it.
+struct result_of_four {
+  explicit result_of_four(std::uint64_t bytes) {
+    plan.elements = bytes / sizeof(float);
+    plan.part_elements = part_elements;
+    plan.members.resize(4);
+    plan.shares.assign(4, plan.elements / 4);
+    plan.codecs = {{plan.elements, codec_id::none}};
+    values = random_values(plan.elements, 1);
+  }
+  part_values parts(const part_table& table) const {
+    return [this, &table](std::uint32_t part) {
+      return std::span{*values}.subspan(table[part].offset, table[part].count);
+    };
+  }
+
+  round_plan plan;
+  std::shared_ptr<const std::vector<float>> values;
+};
+
+/// What each member computes of the whole result: up to 1 MiB without a key.
+void digest_of_a_result(benchmark::State& state, bool keyed) {
+  result_of_four result{static_cast<std::uint64_t>(state.range(0))};
+  part_table table{result.plan};
+  part_groups groups{table};
+  result_terms terms{{}, 15, 4};
+  for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
+    if (keyed) {
+      benchmark::DoNotOptimize(keyed_result_digest(terms, {}, groups, result.parts(table)));
+      continue;
+    }
+    std::vector<digest> all;
+    for (std::size_t group = 0; group < groups.size(); ++group)
+      all.push_back(group_digest(terms, groups[group], result.parts(table)));
+    benchmark::DoNotOptimize(result_digest(terms, all));
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0));
+}
+BENCHMARK_CAPTURE(digest_of_a_result, sha256, false)->Arg(64 << 10)->Arg(1 << 20);
+BENCHMARK_CAPTURE(digest_of_a_result, poly1305, true)->Arg(64 << 20);
+
+void sign_what_is_prepared(benchmark::State& state) {
+  auto self = identity::from_seed(1);
+  for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
+    benchmark::DoNotOptimize(self->sign(prepared_statement({}, {})));
+}
+BENCHMARK(sign_what_is_prepared);
+
+void verify_what_was_prepared(benchmark::State& state) {
+  auto self = identity::from_seed(1);
+  std::vector<std::pair<std::string, signature>> prepared; // more than the verifier remembers
+  for (std::uint32_t view = 0; view < 64; ++view) {
+    auto statement = prepared_statement({}, {view});
+    prepared.emplace_back(statement, self->sign(statement));
+  }
+  auto verifier = make_caching_verifier(1);
+  std::size_t next = 0;
+  for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
+    const auto& [statement, by] = prepared[next++ % prepared.size()];
+    benchmark::DoNotOptimize(verifier->verify(self->key(), as_byte_span(statement), by));
+  }
+}
+BENCHMARK(verify_what_was_prepared);
+
+void lock_without_rivals(benchmark::State& state) {
+  std::mutex mutex;
+  for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
+    std::lock_guard guard{mutex};
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(lock_without_rivals);
 
 } // namespace
