@@ -21,6 +21,7 @@
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/dial_policy.hpp"
+#include "runtime/net/kept_clock.hpp"
 #include "runtime/net/local_addresses.hpp"
 #include "runtime/net/name_resolver.hpp"
 
@@ -150,21 +151,26 @@ void log_disagreements(const node_context& ctx, const std::vector<endpoint>& ini
   };
 }
 
-/// Tells the operator of clocks that are off, and exports the offset of ours.
+/// Tells the operator of clocks that are off, and exports the offset of this machine's.
 std::function<void(const peer_id&, swarm_clock::duration)>
-watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock& clock) {
+watch_clocks(const node_context& ctx, std::shared_ptr<net::kept_clock> kept,
+             net::clock_limits limits, caf::actor_clock& clock) {
   struct watching {
     std::mutex mutex;
     net::clock_watch watch;
   };
   auto state = std::make_shared<watching>();
   state->watch = net::clock_watch{{.limits = limits}};
-  return [state, ctx, &clock](const peer_id& peer, swarm_clock::duration offset) {
+  return [state, ctx, kept = std::move(kept), &clock](const peer_id& peer,
+                                                      swarm_clock::duration offset) {
     std::optional<std::string> sentence;
     {
       std::lock_guard guard{state->mutex};
-      sentence = state->watch.compared(peer, offset, clock.now());
-      ctx.metrics->set_clock_skew(seconds_of(state->watch.median()));
+      auto moved = kept->compared(offset);
+      state->watch.moved(moved);
+      sentence = state->watch.compared(peer, offset - moved, clock.now());
+      ctx.metrics->set_clock_skew(seconds_of(state->watch.median())
+                                  - seconds_of(kept->machine_ahead()));
     }
     if (!sentence)
       return;
@@ -324,7 +330,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.run_id = config.run_id;
   ctx.self = dependencies.self;
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
-  ctx.wall = dependencies.wall;
+  auto steady = dependencies.steady;
+  if (!steady)
+    steady = [&clock = system.clock()] { return clock.now(); };
+  auto kept = std::make_shared<net::kept_clock>(dependencies.wall, std::move(steady));
+  ctx.wall = kept;
   ctx.verifier = dependencies.verifier;
   ctx.metrics = *metrics;
   ctx.log = dependencies.log;
@@ -332,7 +342,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   // The name of this start: the numbers of its events mean nothing after the next one.
   ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
-  ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
+  ctx.clock_compared = watch_clocks(ctx, kept, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers);

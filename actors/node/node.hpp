@@ -87,7 +87,8 @@ struct transport_request {
 /// Everything outside the actors that one peer depends on: time, network, disk, identity, log.
 struct node_dependencies {
   std::shared_ptr<const identity> self;
-  std::shared_ptr<const wall_clock> wall;
+  std::shared_ptr<const wall_clock> wall; // the machine's
+  std::function<steady_time()> steady;    // empty: the clock of the actors
   std::shared_ptr<const signature_verifier> verifier;
   /// For the metrics, whose series have the labels `run` (run_tag) and `peer`. Peers may share it;
   /// each removes its series when it ends.

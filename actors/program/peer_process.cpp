@@ -244,8 +244,8 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   while (!*ended) {
     if (auto by = jumps.look(std::chrono::steady_clock::now(), system_wall_clock{}.now()))
       p.log->warn("this machine's clock has moved by {:+.0f} s at once: it was set, or the machine "
-                  "slept. Until it agrees with the others', peers may refuse this one, and count "
-                  "it wrongly",
+                  "slept. This peer goes on with the time as it was, until peers' clocks agree "
+                  "with this one; set it right before the next start",
                   seconds_of(*by));
     if (auto signal = wait_for_signal(100ms)) {
       auto asked = request_of(*signal);

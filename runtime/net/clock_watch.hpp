@@ -31,6 +31,13 @@ public:
   std::optional<std::string> compared(const peer_id& peer, swarm_clock::duration offset,
                                       steady_time now);
 
+  /// Our clock has moved.
+  void moved(swarm_clock::duration by) {
+    for (auto& [id, of] : peers_)
+      of.offset =
+        std::max(difference(swarm_time{of.offset}, swarm_time{by}), -swarm_clock::duration::max());
+  }
+
   /// The median of all peers' offsets from our clock; zero if none is known.
   [[nodiscard]] swarm_clock::duration median() const;
 

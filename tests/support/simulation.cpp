@@ -13,11 +13,12 @@ namespace waggle::testing {
 /// Wall time that advances with the network's virtual time.
 class simulation::clock final : public wall_clock {
 public:
-  clock(const net::sim_network& network, steady_time start, swarm_clock::duration offset = {})
+  clock(const net::sim_network& network, steady_time start, swarm_clock::duration offset)
     : network_(network), start_(start), offset_(offset) {}
   [[nodiscard]] swarm_time now() const override {
     return swarm_time{std::chrono::hours{24 * 365 * 50}} + (network_.now() - start_) + offset_;
   }
+  void set(swarm_clock::duration by) { offset_ += by; }
 
 private:
   const net::sim_network& network_;
@@ -76,8 +77,7 @@ simulation::simulation(std::uint64_t seed, net::sim_network::options options)
   : config_(std::make_unique<system_config>()),
     system_(std::make_unique<caf::actor_system>(*config_)), coordinator_(coordinator_of(*system_)),
     start_(coordinator_.clock().now()), network_(seeded(options, seed), start_),
-    wall_(std::make_shared<clock>(network_, start_)), verifier_(make_caching_verifier(1U << 16U)),
-    log_(make_log()), seed_(seed) {}
+    verifier_(make_caching_verifier(1U << 16U)), log_(make_log()), seed_(seed) {}
 
 simulation::~simulation() {
   if (const char* file = std::getenv("WAGGLE_TRACES"))
@@ -114,8 +114,9 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     };
   node_dependencies dependencies;
   dependencies.self = made->self;
-  dependencies.wall =
-    clock_offset == 0s ? wall_ : std::make_shared<clock>(network_, start_, clock_offset);
+  made->machine = std::make_shared<clock>(network_, start_, clock_offset);
+  dependencies.wall = made->machine;
+  dependencies.steady = [this] { return network_.now(); };
   dependencies.verifier = verifier_;
   dependencies.registry = std::make_shared<prometheus::Registry>();
   dependencies.log = log_->clone(short_name(made->self->id()));
@@ -138,6 +139,10 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   made->node = *started;
   settle();
   return who;
+}
+
+void simulation::set_clock(index who, swarm_clock::duration by) {
+  peers_[who]->machine->set(by);
 }
 
 void simulation::crash(index who, bool silently) {

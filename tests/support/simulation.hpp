@@ -29,10 +29,12 @@ public:
   simulation(const simulation&) = delete;
   simulation& operator=(const simulation&) = delete;
 
+  class clock;
   struct peer {
     std::shared_ptr<const identity> self;
     started_node node;
     bool alive = true;
+    std::shared_ptr<clock> machine;
     std::vector<round_report> rounds; // with values
     /// What it logged, if keep_log_lines was called before its start: "level text".
     std::shared_ptr<std::vector<std::string>> lines = std::make_shared<std::vector<std::string>>();
@@ -48,6 +50,8 @@ public:
   }
   /// Of the peers that are started from now on.
   void keep_log_lines() { keeps_lines_ = true; }
+  /// Sets the clock of the peer's machine ahead, or back.
+  void set_clock(index who, swarm_clock::duration by);
   /// Kills the peer: its connections are reset, or (`silently`) just stop.
   void crash(index who, bool silently);
   /// Shuts the peer down in good order.
@@ -91,7 +95,6 @@ public:
   [[nodiscard]] double seconds() const;
 
 private:
-  class clock;
   struct system_config;
 
   void settle();
@@ -107,7 +110,6 @@ private:
   caf::scheduler::test_coordinator& coordinator_;
   steady_time start_;
   net::sim_network network_;
-  std::shared_ptr<clock> wall_;
   std::shared_ptr<const signature_verifier> verifier_;
   std::shared_ptr<spdlog::logger> log_;
   std::vector<std::unique_ptr<peer>> peers_;

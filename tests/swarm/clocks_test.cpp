@@ -1,4 +1,4 @@
-// Peers whose clocks differ: they are told so, and refused beyond the limit.
+// Peers whose clocks differ: they are told so, and refused beyond the limit. Clocks that are set.
 
 #include <gmock/gmock.h>
 
@@ -18,6 +18,13 @@ struct Clocks : ::testing::Test {
   std::vector<std::string> refusals_at(index i) {
     auto status = swarm.sim.ask<dht_status>(swarm.sim[i].node.parts.dht, get_dht_status{});
     return status ? status->bootstrap_failures : std::vector<std::string>{};
+  }
+
+  /// The peers that train, as `i` counts them.
+  std::uint32_t counted_at(index i) {
+    auto seen =
+      swarm.sim.ask<swarm_progress>(swarm.sim[i].node.parts.tracker, get_swarm_progress{});
+    return seen ? seen->num_peers : 0;
   }
 
   trainers swarm{7};
@@ -52,6 +59,47 @@ TEST_F(Clocks, APeerWhoseClockIsASecondOffTrainsWithTheOthers) {
     60s))
     << picture(swarm.sim);
   EXPECT_NEAR(offset_of(odd), -1, 0.1);
+}
+
+TEST_F(Clocks, PeersGoOnAndCountRightWhenAClockIsSet) {
+  ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.together(honest); }, 60s));
+  auto downloads = swarm.status_of(1).state_downloads;
+  for (auto by : {120s, -3'720s, 7'200s}) { // from right to 120 s ahead, an hour behind, ahead
+    swarm.sim.set_clock(1, by);
+    auto before = swarm.status_of(1).epoch;
+    for (int i = 0; i < 35; ++i) { // for longer than reports count
+      swarm.sim.run_for(2s);
+      for (auto peer : honest)
+        ASSERT_EQ(counted_at(peer), 3U) << peer << ", " << 2 * i << " s after " << by.count();
+    }
+    EXPECT_TRUE(swarm.together(honest)) << picture(swarm.sim);
+    EXPECT_GT(swarm.status_of(1).epoch.value(), before.value() + 100);
+  }
+  EXPECT_EQ(swarm.status_of(1).state_downloads, downloads);
+  auto late = swarm.add(trainers::endless(4), {1});
+  EXPECT_TRUE(swarm.sim.run_until(
+    [&] {
+      return swarm.together({0, 1, 2, late});
+    },
+    60s))
+    << picture(swarm.sim);
+  EXPECT_NEAR(offset_of(1), -3'600, 1) << "of the machine's clock, so that somebody sets it";
+}
+
+TEST_F(Clocks, AClockThatIsSetRightIsFollowed) {
+  ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.together(honest); }, 60s));
+  auto late = trainers::endless(4);
+  late.training->training.join_timeout = 600s;
+  auto odd = swarm.sim.start(late, honest, nullptr, -60s);
+  swarm.sim.run_for(20s);
+  ASSERT_FALSE(swarm.together({0, 1, 2, odd}));
+  swarm.sim.set_clock(odd, 60s);
+  EXPECT_TRUE(swarm.sim.run_until(
+    [&] {
+      return swarm.together({0, 1, 2, odd});
+    },
+    90s))
+    << picture(swarm.sim);
 }
 
 } // namespace
