@@ -1,6 +1,7 @@
 #include "actors/averaging/fault_watch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/averaging/group_majority.hpp"
 
@@ -11,11 +12,33 @@ void fault_watch::begin_round(const round_plan& plan, bool open_group) {
   members_.clear();
   leads_ = plan.members.front().peer.id == ctx_.record.id;
   newcomers_.clear();
+  slow_.clear();
+  if (open_group)
+    for (const auto& peer : patience_.slow())
+      if (peer != ctx_.record.id)
+        slow_.insert(peer);
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     members_.emplace(plan.members[i].peer.id, plan.members[i]);
     if (open_group && plan.gathered[i] == newcomer_mark)
       newcomers_.insert(plan.members[i].peer.id);
   }
+}
+
+member_set fault_watch::slow_in(const round_plan& plan) const {
+  member_set out;
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    if (slow_.contains(plan.members[i].peer.id))
+      out.insert(i);
+  return out;
+}
+
+void fault_watch::learn_patience(const round_report& report) {
+  auto waits = waits_in(report);
+  if (waits.empty())
+    return;
+  auto before = std::exchange(began_, report.marks->began);
+  if (before)
+    patience_.add(waits, seconds_of(*began_ - *before));
 }
 
 void fault_watch::on_disconnected(const peer_disconnected& msg, steady_time now) {
@@ -36,6 +59,7 @@ bool fault_watch::may_blame_silence(const round_report& report) const {
 
 void fault_watch::on_round(const round_report& report, steady_time now) {
   tell_unlinked(report);
+  learn_patience(report);
   bool failed = report.outcome == round_outcome::failed;
   bool blames_silence = may_blame_silence(report);
   const auto& stayed = report.participants;
@@ -43,6 +67,8 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
     bool departed = left && !failed; // if the round failed here, others end it, too
     auto kind = departed ? fault_kind::left : kind_of(reason);
     bool silent = kind == fault_kind::silent;
+    if (silent && slow_.contains(peer))
+      kind = fault_kind::slow;
     if ((!seen && !departed) || (silent && (!blames_silence || lost_.contains(peer)))
         || std::find(stayed.begin(), stayed.end(), peer) != stayed.end())
       continue;
@@ -54,7 +80,10 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
     ctx_.log_caused("excluded members", now, spdlog::level::warn,
                     fmt::format("peer {} stays out of our groups for {:.0f} s: {} in round {}",
                                 short_name(peer), seconds_of(excluded->lasts),
-                                departed ? "it left again" : to_string(reason),
+                                departed ? "it left again"
+                                : kind == fault_kind::slow
+                                  ? "it kept most rounds waiting, and was late again"
+                                  : to_string(reason),
                                 short_name(report.round)));
   }
   if (!failed)

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "actors/node_context.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/averaging/fault_memory.hpp"
+#include "runtime/averaging/patience.hpp"
 #include "runtime/averaging/round_plan.hpp"
 
 namespace waggle {
@@ -32,9 +35,13 @@ public:
   /// Members without a link are told to node_context::unlinked.
   void on_round(const round_report& report, steady_time now);
 
-  /// See fault_memory::excludes.
-  [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
-    return memory_.excludes(peer, group_size, now);
+  /// Which members the round that has begun does not wait for (patience). Of open groups only.
+  [[nodiscard]] member_set slow_in(const round_plan& plan) const;
+
+  /// See fault_memory.
+  [[nodiscard]] fault_kind excluded_for(const peer_id& peer, std::size_t group_size,
+                                        steady_time now) const {
+    return memory_.excluded_for(peer, group_size, now);
   }
   [[nodiscard]] std::vector<peer_id> excluded(std::size_t group_size, steady_time now) const {
     return memory_.excluded(group_size, now);
@@ -43,12 +50,16 @@ public:
   void show(std::size_t group_size, steady_time now) const;
 
 private:
+  void learn_patience(const round_report& report);
   [[nodiscard]] bool may_blame_silence(const round_report& report) const;
   void tell_unlinked(const round_report& report) const;
 
   const node_context& ctx_;
   const std::string& kind_;
   fault_memory memory_;
+  patience patience_;
+  std::set<peer_id> slow_;                  // in the round that runs, or the last one
+  std::optional<steady_time> began_;        // the last complete round, here
   std::map<peer_id, round_member> members_; // of the round that runs, or of the last one
   bool leads_ = false;                      // this peer leads it
   /// Those that have not finished a round of their open group. They can be made up, so it says

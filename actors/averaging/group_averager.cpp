@@ -350,6 +350,7 @@ void group_averager::start_round(bool call) {
   round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
   wanted.plan.min_contributors = fewest_contributors(plan);
   faults_.begin_round(plan, true);
+  wanted.slow = faults_.slow_in(plan);
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))

@@ -12,8 +12,10 @@ ec group_averager::judge_application(const inbound_call& call, const wire::enter
   if (!group_)
     return ec::not_ready;
   // Only the leader admits. Other members refer to it, whatever they remember themselves.
-  if (group_->leads() && faults_.excludes(call.from.id, group_size(), now()))
-    return ec::excluded;
+  auto fault =
+    group_->leads() ? faults_.excluded_for(call.from.id, group_size(), now()) : fault_kind::none;
+  if (fault != fault_kind::none)
+    return fault == fault_kind::slow ? ec::stalled : ec::excluded;
   bool known = ctx_.rounds->has_averaged_with(call.from.id);
   if (group_->leads() && !known && !hosts_.admits(call.host, now()))
     return ec::excluded;
@@ -44,7 +46,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
     ctx_.metrics->count_join_refused(reply.code);
   auto promise = make_response_promise<outbound_answer>();
   promise.deliver(outbound_answer{reply, {}});
-  if (reply.code != ec::none && reply.code != ec::excluded)
+  if (reply.code != ec::none && !is_exclusion(reply.code))
     return promise;
   if (!round_runs() && reply.code == ec::none) {
     between_rounds();

@@ -10,6 +10,7 @@
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
 #include "actors/training/trainer.hpp"
+#include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/founding.hpp"
@@ -264,15 +265,9 @@ void trainer::enter(const history_choice& choice) {
             }
             place_ = place::outside;
             enter_after_ =
-              now() + (reason.code == ec::excluded ? pause_if_excluded : milliseconds{entry_pause});
-            if (reason.code == ec::group_full)
-              wait_for("room in the run's group: " + to_string(reason));
-            else if (reason.code == ec::excluded)
-              wait_for("the run's group, which does not admit this peer for a while because it was "
-                       "silent or wrong in its rounds, or left them: "
-                       + to_string(reason));
-            else if (reason.code == ec::schema_mismatch)
-              wait_for("a group that averages what we do: " + to_string(reason));
+              now() + (is_exclusion(reason.code) ? pause_if_excluded : milliseconds{entry_pause});
+            if (auto what = awaited_after(reason); !what.empty())
+              wait_for(what);
             react();
           });
 }

@@ -92,6 +92,7 @@ void decision_proofs::on_prepared(std::size_t from, const wire::round_prepared& 
     }
   }
   kept_.add(from, prepared, what.by);
+  round_.marks.confirmed(from, round_.now());
   pass_on(from, what);
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/group_majority.hpp"
+#include "runtime/averaging/patience.hpp"
 
 namespace waggle {
 
@@ -118,7 +119,10 @@ void round_engine::check() {
     return;
   }
   round_watch::agreement known{
-    settlement_.awaited(), round_.self(), round_.view().participant_set().size(),
+    settlement_.awaited(),
+    round_.request.slow,
+    round_.self(),
+    round_.view().participant_set().size(),
     round_.protocol.coordinator() == round_.self(),
     [this](std::size_t i) { return round_.port->body_bytes_written(plan().members[i].peer.id); }};
   round_.watch.stalled(known, now).for_each([&](std::size_t member) {
@@ -147,9 +151,15 @@ void round_engine::give_up_stalled(steady_time now) {
     });
   auto given_up = round_.transfers.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
   auto too_long = round_.transfers.stalled(now, longer, 2 * longer);
-  auto newcomers =
-    round_.transfers.late(silent_newcomers(), now, patience_with_newcomers(round_.config)) & stayed;
-  ((given_up - (holders - too_long)) | newcomers).for_each([&](std::size_t member) {
+  auto newcomers = silent_newcomers();
+  auto late = round_.transfers.late(newcomers, now, patience_with_newcomers(round_.config));
+  // One to whom another member contributes late has given that one up before we give it up.
+  const auto& slow = round_.request.slow;
+  given_up = given_up
+             | ((round_.transfers.late(newcomers | slow, now, patience_with_slow)
+                 | round_.transfers.late_results(slow, now, 2 * patience_with_slow))
+                & slow & stayed);
+  ((given_up - (holders - too_long)) | (late & stayed)).for_each([&](std::size_t member) {
     if (!round_.over)
       round_.suspect(member, ec::stalled);
   });
@@ -224,6 +234,8 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
+    if (std::holds_alternative<round_protocol::send_prepared>(action))
+      round_.marks.confirmed(round_.self(), round_.now());
     if (auto message = message_of(plan().id, action)) {
       proofs_.sign(action, message->what);
       round_.send_to(message->to, message->what);

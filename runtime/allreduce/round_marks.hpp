@@ -34,6 +34,8 @@ struct round_marks {
     span contributions;
     /// Parts of the result that came from it; our own: when we had summed them.
     span results;
+    /// When it said that it holds the result of the view that was decided; our own: when we did.
+    time confirmed = never;
     std::uint64_t bytes_in = 0;  // bodies that it sent us
     std::uint64_t bytes_out = 0; // bodies that we sent it
   };
@@ -46,6 +48,7 @@ struct round_marks {
     members[from].contributions.mark(now - began);
     members[from].bytes_in += bytes;
   }
+  void confirmed(std::size_t from, steady_time now) { members[from].confirmed = now - began; }
   void result(std::size_t from, steady_time now, std::size_t bytes) {
     members[from].results.mark(now - began);
     members[from].bytes_in += bytes;

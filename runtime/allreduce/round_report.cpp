@@ -1,8 +1,39 @@
 #include "runtime/allreduce/round_report.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace waggle {
+
+namespace {
+
+/// Seconds of one step of a round, by member; nothing: not seen.
+using step_times = std::vector<std::optional<double>>;
+
+double median_of_others(const step_times& all, std::size_t but) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != but && all[i])
+      values.push_back(*all[i]);
+  if (values.empty())
+    return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// From `since` on; what came before took no time.
+step_times times_since(round_marks::time since, const round_marks& marks,
+                       round_marks::time (*of)(const round_marks::member&)) {
+  step_times out;
+  for (const auto& m : marks.members)
+    out.push_back(of(m) == round_marks::never
+                    ? std::nullopt
+                    : std::optional{std::max(0.0, seconds_of(of(m) - since))});
+  return out;
+}
+
+} // namespace
 
 member_set stayed_of(const round_plan& plan, const round_report& report) {
   member_set stayed;
@@ -14,6 +45,39 @@ member_set stayed_of(const round_plan& plan, const round_report& report) {
       stayed.insert(i);
   }
   return stayed;
+}
+
+std::vector<member_wait> waits_in(const round_report& report) {
+  std::vector<member_wait> out;
+  if (!report.marks || report.outcome != round_outcome::complete)
+    return out;
+  const auto& marks = *report.marks;
+  if (!marks.members[marks.self].reduces)
+    return out;
+  auto own_weight = report.weight_sum; // nobody tells itself
+  for (const auto& m : marks.members)
+    own_weight -= m.weight;
+  auto contributed = round_marks::time{0}; // by all
+  for (const auto& m : marks.members)
+    contributed = std::max(contributed, m.contributions.last);
+  auto held = std::max(contributed, marks.members[marks.self].confirmed); // the result, by us
+  using member = round_marks::member;
+  const step_times steps[] = {
+    times_since(round_marks::time{0}, marks, [](const member& m) { return m.contributions.last; }),
+    times_since(contributed, marks, [](const member& m) { return m.results.last; }),
+    times_since(held, marks, [](const member& m) { return m.confirmed; }),
+  };
+  for (std::size_t i = 0; i < marks.members.size(); ++i) {
+    member_wait wait{marks.members[i].peer, 0, 0,
+                     i == marks.self ? std::max(0.0, own_weight) : marks.members[i].weight};
+    for (const auto& step : steps) {
+      auto others = median_of_others(step, i);
+      wait.others += others;
+      wait.seconds += std::max(0.0, step[i].value_or(0) - others);
+    }
+    out.push_back(wait);
+  }
+  return out;
 }
 
 round_report report_of_one(const round_plan& plan, double weight,

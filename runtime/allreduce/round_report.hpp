@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/allreduce/round_marks.hpp"
+#include "runtime/averaging/patience.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/float_vector.hpp"
@@ -78,6 +79,11 @@ struct round_finished {
 /// The members of the round's plan that are in the next one: those whose vectors counted, and the
 /// auxiliaries that were not lost.
 member_set stayed_of(const round_plan& plan, const round_report& report);
+
+/// For how long a complete round waited for each of its members, ourselves included, in the order
+/// of the plan: for its contributions, its results, and its confirmation. Empty for other rounds,
+/// and if this peer reduces nothing: then it does not see when the others contribute.
+std::vector<member_wait> waits_in(const round_report& report);
 
 /// The report of the round of a group of one: its mean is its only vector.
 round_report report_of_one(const round_plan& plan, double weight,

@@ -32,6 +32,7 @@ struct round_request {
   std::shared_ptr<const float_vector> values;
   double weight = 1;
   bool open_group = false; // plan.gathered holds the marks of group_majority.hpp
+  member_set slow{};       // members that are not awaited for long (patience)
 };
 
 /// Memory for a round's result and for encoded parts. Neither is null.

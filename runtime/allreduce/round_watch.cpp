@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/averaging/patience.hpp"
+
 namespace waggle {
 
 member_set round_watch::stalled(const agreement& known, steady_time now) {
@@ -20,7 +22,8 @@ member_set round_watch::stalled(const agreement& known, steady_time now) {
   member_set found;
   known.awaited.for_each([&](std::size_t member) {
     auto since = std::max(completed_, deliveries_[member].when);
-    bool silent = now - since >= (known.leads ? 3 : 5) * config_.stall_timeout;
+    auto patience = known.slow.contains(member) ? patience_with_slow : config_.stall_timeout;
+    bool silent = now - since >= (known.leads ? 3 : 5) * patience;
     if (member != known.self && (silent || overdue))
       found.insert(member);
   });

@@ -17,6 +17,7 @@ public:
   /// What is known about a round whose result is complete here.
   struct agreement {
     member_set awaited; // have not confirmed that they hold the result
+    member_set slow;    // are not awaited for long (patience)
     std::size_t self = 0;
     std::size_t participants = 0;
     bool leads = false; // this member leads the view

@@ -39,7 +39,7 @@ bool entry_search::look_further() {
 
 void entry_search::refused(failure why, const std::vector<peer_record>& suggested) {
   bool refers = why.code == ec::not_a_leader;
-  if (!refers || why_.code != ec::excluded) // others only refer us to the leader that excludes us
+  if (!refers || !is_exclusion(why_.code)) // others only refer us to the leader that excludes us
     why_ = std::move(why);
   if (refers && !suggested.empty()) {
     auto named = std::find_if(accepted_by_.begin(), accepted_by_.end(),
@@ -55,6 +55,24 @@ void entry_search::refused(failure why, const std::vector<peer_record>& suggeste
     return;
   ++suggestions_;
   waiting_.push_front(suggested.front());
+}
+
+std::string awaited_after(const failure& refusal) {
+  std::string what;
+  if (refusal.code == ec::group_full)
+    what = "room in the run's group";
+  else if (refusal.code == ec::excluded)
+    what = "the run's group, which does not admit this peer for a while because it was silent or "
+           "wrong in its rounds, or left them";
+  else if (refusal.code == ec::stalled)
+    what = "the run's group, which goes on without this peer for a while because it kept most "
+           "rounds waiting, for longer than its samples are worth; a larger --target-batch-size "
+           "makes rounds rarer";
+  else if (refusal.code == ec::schema_mismatch)
+    what = "a group that averages what we do";
+  else
+    return what;
+  return what + ": " + to_string(refusal);
 }
 
 } // namespace waggle

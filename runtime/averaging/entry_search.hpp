@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "runtime/core/endpoint.hpp"
@@ -51,5 +52,13 @@ private:
   std::size_t suggestions_ = 0;
   failure why_{ec::no_donor, "no peer was named"};
 };
+
+/// Whether a leader that answers so keeps this peer out for a while: ec::stalled, if it was slow
+/// (patience), otherwise ec::excluded.
+inline bool is_exclusion(ec answer) {
+  return answer == ec::excluded || answer == ec::stalled;
+}
+/// What a peer waits for that a group did not admit, for its operator; empty: it only tries again.
+std::string awaited_after(const failure& refusal);
 
 } // namespace waggle

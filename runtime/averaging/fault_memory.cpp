@@ -1,6 +1,7 @@
 #include "runtime/averaging/fault_memory.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace waggle {
 
@@ -32,16 +33,21 @@ std::optional<fault_memory::exclusion> fault_memory::add(const peer_id& peer, fa
   if (kind == fault_kind::none)
     return std::nullopt;
   auto& known = entry_of(peer);
-  bool wrong = kind == fault_kind::wrong;
+  bool lasting = kind == fault_kind::wrong || kind == fault_kind::slow;
   if (kind == fault_kind::silent)
     known.silent_before = known.silent;
-  auto& fault = wrong ? known.wrong : kind == fault_kind::left ? known.left : known.silent;
-  const auto& range = wrong ? limits_.wrong : limits_.silent;
-  auto forgotten_after = wrong ? limits_.wrong.longest : limits_.silence_forgotten_after;
+  auto& fault = kind == fault_kind::wrong  ? known.wrong
+                : kind == fault_kind::slow ? known.slow
+                : kind == fault_kind::left ? known.left
+                                           : known.silent;
+  const auto& range = kind == fault_kind::wrong  ? limits_.wrong
+                      : kind == fault_kind::slow ? limits_.slow
+                                                 : limits_.silent;
+  auto forgotten_after = lasting ? range.longest : limits_.silence_forgotten_after;
   if (fault.steps > 0 && now - std::max(fault.last, fault.until) >= forgotten_after)
     fault.steps = 0;
   fault.last = fault.reduced = now;
-  std::uint32_t tolerated = wrong ? 0 : 1;
+  std::uint32_t tolerated = lasting ? 0 : 1;
   if (fault.steps < tolerated) {
     ++fault.steps;
     return std::nullopt;
@@ -82,17 +88,22 @@ bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const 
   return static_cast<std::size_t>(count) >= group_size;
 }
 
-bool fault_memory::holds(const entry& known, bool most, steady_time now) const {
-  for (const auto* fault : {&known.silent, &known.wrong, &known.left})
+fault_kind fault_memory::holds(const entry& known, bool most, steady_time now) const {
+  const std::pair<fault_kind, const record*> faults[] = {{fault_kind::silent, &known.silent},
+                                                         {fault_kind::wrong, &known.wrong},
+                                                         {fault_kind::left, &known.left},
+                                                         {fault_kind::slow, &known.slow}};
+  for (const auto& [kind, fault] : faults)
     if (now < (most ? std::min(fault->until, fault->last + limits_.longest_if_most) : fault->until))
-      return true;
-  return false;
+      return kind;
+  return fault_kind::none;
 }
 
-bool fault_memory::excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
+fault_kind fault_memory::excluded_for(const peer_id& peer, std::size_t group_size,
+                                      steady_time now) const {
   auto found = entries_.find(peer);
   if (found == entries_.end() || now >= found->second.until())
-    return false;
+    return fault_kind::none;
   return holds(found->second, most_excluded(group_size, now), now);
 }
 
@@ -100,7 +111,7 @@ std::vector<peer_id> fault_memory::excluded(std::size_t group_size, steady_time 
   std::vector<peer_id> out;
   bool most = most_excluded(group_size, now);
   for (const auto& [peer, known] : entries_)
-    if (holds(known, most, now))
+    if (holds(known, most, now) != fault_kind::none)
       out.push_back(peer);
   return out;
 }

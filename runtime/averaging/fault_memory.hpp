@@ -19,6 +19,7 @@ enum class fault_kind : std::uint8_t {
   silent = 1, // it was connected and sent nothing
   wrong = 2,  // it sent what no correct member sends
   left = 3,   // it reported that it does not take part in the round of its group
+  slow = 4,   // it was late again, after it had kept most rounds waiting (patience)
 };
 constexpr std::string_view to_string(fault_kind x) {
   switch (x) {
@@ -30,6 +31,8 @@ constexpr std::string_view to_string(fault_kind x) {
       return "wrong";
     case fault_kind::left:
       return "left";
+    case fault_kind::slow:
+      return "slow";
   }
   return "unknown";
 }
@@ -55,6 +58,9 @@ fault_kind kind_of(ec reason);
 ///
 /// **Wrong.** Excludes at once, for 30 s, 60 s, … up to an hour. Completed rounds do not shorten
 /// that, because a liar completes rounds whenever it likes. An hour without one does.
+///
+/// **Slow.** Excludes at once, because it takes several late rounds to be slow (patience): for 60
+/// s, 120 s, … up to an hour, and is forgotten like a wrong value.
 ///
 /// **Forgetting a silence.** A completed round takes one step of silence back, but at most one per
 /// minute, never the first one, and not the exclusion that runs. So a peer that was slow for a
@@ -85,6 +91,7 @@ public:
   struct limits {
     duration_range silent{milliseconds{5'000}, milliseconds{600'000}};
     duration_range wrong{milliseconds{30'000}, milliseconds{3'600'000}};
+    duration_range slow{milliseconds{60'000}, milliseconds{3'600'000}};
     milliseconds silence_forgotten_after{600'000};
     milliseconds step_forgotten_after{60'000};
     milliseconds longest_if_most{30'000};
@@ -113,7 +120,12 @@ public:
   void retract_silence(const peer_id& peer, steady_time now);
 
   /// Whether `peer` stays out. `group_size`: the members of our group, ourselves included.
-  [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const;
+  [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
+    return excluded_for(peer, group_size, now) != fault_kind::none;
+  }
+  /// Why it stays out; none: it does not.
+  [[nodiscard]] fault_kind excluded_for(const peer_id& peer, std::size_t group_size,
+                                        steady_time now) const;
   /// All peers that stay out, in ascending order.
   [[nodiscard]] std::vector<peer_id> excluded(std::size_t group_size, steady_time now) const;
   /// Peers that are remembered, those included that do not stay out now.
@@ -130,19 +142,21 @@ private:
     record silent;
     record wrong;
     record left;
+    record slow;
     record silent_before; // before the last silence
 
     [[nodiscard]] steady_time until() const {
-      return std::max({silent.until, wrong.until, left.until});
+      return std::max({silent.until, wrong.until, left.until, slow.until});
     }
     [[nodiscard]] steady_time touched() const {
-      return std::max({until(), silent.last, wrong.last, left.last});
+      return std::max({until(), silent.last, wrong.last, left.last, slow.last});
     }
   };
 
   entry& entry_of(const peer_id& peer);
   [[nodiscard]] bool most_excluded(std::size_t group_size, steady_time now) const;
-  [[nodiscard]] bool holds(const entry& known, bool most, steady_time now) const;
+  /// The kind of the fault for which it stays out now; none: it does not.
+  [[nodiscard]] fault_kind holds(const entry& known, bool most, steady_time now) const;
 
   limits limits_;
   std::map<peer_id, entry> entries_; // bounded by peers_max

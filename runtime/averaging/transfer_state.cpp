@@ -189,4 +189,20 @@ member_set transfer_state::late(member_set newcomers, steady_time now,
   return out;
 }
 
+member_set transfer_state::late_results(member_set slow, steady_time now,
+                                        milliseconds patience) const {
+  auto complete = entered_; // without the slow ones
+  member_set out;
+  for (std::size_t i = 0; i < members_; ++i) {
+    const auto& member = member_states_[i];
+    bool awaited = slow.contains(i) && i != self_ && member.missing_results > 0;
+    if (member.missing_contributions > 0 || (member.missing_results > 0 && !awaited))
+      return {};
+    complete = std::max(complete, member.progress);
+    if (awaited)
+      out.insert(i);
+  }
+  return now - complete >= patience ? out : member_set{};
+}
+
 } // namespace waggle

@@ -81,6 +81,10 @@ public:
   /// `newcomers` that keep us waiting for contributions, while those of all others are here: for
   /// `patience`, and for as long as these took.
   [[nodiscard]] member_set late(member_set newcomers, steady_time now, milliseconds patience) const;
+  /// Of `slow`, those that keep us waiting for results, while all contributions and the results of
+  /// all others are here: for `patience`.
+  [[nodiscard]] member_set late_results(member_set slow, steady_time now,
+                                        milliseconds patience) const;
 
 private:
   struct part_state {

@@ -91,7 +91,7 @@ private:
                             label{"outcome", {"right", "wrong"}}};
   counter<1> exclusions_{in_, "waggle_averaging_exclusions_total",
                          "Times that a member was kept out of later groups, by its fault.",
-                         label{"fault", {"silent", "wrong", "left"}}};
+                         label{"fault", {"silent", "wrong", "left", "slow"}}};
   gauge<1> excluded_peers_{in_, "waggle_averaging_excluded_peers",
                            "Peers that are kept out of this peer's groups now.", label{"kind"}};
   gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",

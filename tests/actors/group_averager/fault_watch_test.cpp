@@ -70,6 +70,40 @@ TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
   EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_exclusions_total{fault=\"left\""), 1.0);
 }
 
+TEST_F(FaultWatch, WhoKeptMostRoundsWaitingStaysOutTheNextTimeThatItIsLate) {
+  plan.gathered.resize(4);
+  watch.begin_round(plan, true);
+  for (std::size_t i = 0; i <= patience::late_rounds_min; ++i) {
+    auto late = blaming({}, ec::none);
+    late.outcome = round_outcome::complete;
+    late.weight_sum = 4;
+    round_marks marks;
+    marks.began = t0 + i * 2s;
+    for (std::size_t m = 0; m < 4; ++m) {
+      auto& its = marks.members.emplace_back();
+      its.peer = member(m);
+      its.reduces = true;
+      its.weight = m == 0 ? 0 : 1; // nobody tells itself
+      its.contributions.mark(m == 2 ? 1s : 1ms);
+    }
+    late.marks = std::make_shared<const round_marks>(marks);
+    EXPECT_EQ(watch.slow_in(plan), member_set{});
+    watch.on_round(late, t0);
+    watch.begin_round(plan, true);
+  }
+  member_set slow;
+  slow.insert(2);
+  EXPECT_EQ(watch.slow_in(plan), slow);
+  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::none);
+  watch.on_round(blaming({1, 2}, ec::stalled), t0);
+  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::none) << "half of them";
+  watch.begin_round(plan, true);
+  watch.on_round(blaming({2}, ec::stalled), t0);
+  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::slow);
+  watch.begin_round(plan); // not of an open group
+  EXPECT_EQ(watch.slow_in(plan), member_set{});
+}
+
 TEST_F(FaultWatch, TellsWhoIsSilentBecauseThereIsNoLink) {
   std::vector<std::pair<peer_id, bool>> told;
   ctx.unlinked = [&](const peer_record& peer, bool stalled) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/averaging/patience.hpp"
+
 namespace waggle {
 namespace {
 
@@ -41,6 +43,17 @@ TEST_F(RoundWatch, ALeaderGivesAMemberUpBeforeItsFollowersDo) {
   EXPECT_EQ(stalled(t0 + 3s, {2}, true), only(2));
   EXPECT_TRUE(stalled(t0 + 4999ms, {2}, false).empty());
   EXPECT_EQ(stalled(t0 + 5s, {2}, false), only(2));
+}
+
+TEST_F(RoundWatch, ASlowMemberIsAwaitedForItsOwnPatience) {
+  round_watch::agreement known;
+  known.awaited = known.slow = only(2);
+  known.awaited.insert(1);
+  known.participants = 4;
+  known.leads = true;
+  known.written = [](std::size_t) { return std::uint64_t{0}; };
+  EXPECT_TRUE(watch.stalled(known, t0 + 3 * patience_with_slow - 1ms).empty());
+  EXPECT_EQ(watch.stalled(known, t0 + 3 * patience_with_slow), only(2));
 }
 
 TEST_F(RoundWatch, AMemberThatStillReceivesOurResultsIsNotStalled) {

@@ -65,6 +65,19 @@ TEST_F(FaultMemory, LeavingAgainAndAgainExcludesLikeSilence) {
   EXPECT_EQ(leave(t0 + 20min), 0ms) << "long after the last time";
 }
 
+TEST_F(FaultMemory, ASlowMemberStaysOutAtOnceAndForLongerEachTime) {
+  auto slow = [&](steady_time now) {
+    auto excluded = memory.add(eve, fault_kind::slow, now);
+    return excluded ? excluded->lasts : 0ms;
+  };
+  EXPECT_EQ(slow(t0), 60s);
+  EXPECT_EQ(memory.excluded_for(eve, many, t0), fault_kind::slow);
+  EXPECT_EQ(memory.excluded_for(eve, many, t0 + 60s), fault_kind::none);
+  memory.completed_with(eve, t0 + 10min);
+  EXPECT_EQ(slow(t0 + 10min), 120s);
+  EXPECT_EQ(slow(t0 + 80min), 60s) << "long after the last time";
+}
+
 TEST_F(FaultMemory, ASilenceLongAfterTheLastOneIsTheFirstAgain) {
   silence(t0);
   EXPECT_EQ(silence(t0 + 10min), 0ms);

@@ -128,6 +128,23 @@ TEST(TransferState, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) 
   EXPECT_EQ(b.stalled(t0 + 2s, 1s, 2s), members_of({2})) << "progress counts";
 }
 
+TEST(TransferState, AResultIsLateWhenAllElseHasBeenHereForAWhile) {
+  auto b = books(0);
+  auto slow = members_of({2});
+  EXPECT_TRUE(b.late_results(slow, t0 + 1h, 1s).empty()) << "contributions are missing";
+  for (std::uint32_t part = 0; part < 3; ++part)
+    for (std::size_t member : {0, 1, 2})
+      EXPECT_EQ(b.contribution(part, member, 0, t0 + 1s), verdict::accept);
+  for (std::uint32_t part = 0; part < 3; ++part)
+    EXPECT_EQ(b.result(part, 0, all3, 0, t0 + 1s), verdict::accept);
+  EXPECT_TRUE(b.late_results(slow, t0 + 1h, 1s).empty()) << "as are the other's results";
+  for (std::uint32_t part = 3; part < 6; ++part)
+    EXPECT_EQ(b.result(part, 1, all3, 0, t0 + 2s), verdict::accept);
+  EXPECT_TRUE(b.late_results(slow, t0 + 3s - 1ms, 1s).empty());
+  EXPECT_EQ(b.late_results(slow, t0 + 3s, 1s), slow);
+  EXPECT_TRUE(b.late_results({}, t0 + 3s, 1s).empty());
+}
+
 TEST(TransferState, NobodyWaitsForItself) {
   auto b = books(0);
   EXPECT_EQ(b.stalled(t0 + 1h, 1s, 2s), members_of({1, 2}));
