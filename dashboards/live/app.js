@@ -93,11 +93,12 @@ function showLink() {
 }
 
 let next; // of a replay: where it goes on
+let waits;
 const begin = follow(() => address(state, next?.at, next?.peer), {
   frame(kind, data) {
     const first = !state.replay;
     draw(apply(state, kind, data));
-    next = undefined;
+    if (kind === 'snapshot') next = undefined;
     if (!first || !state.replay) return;
     showLink();
     keys.push(...replayKeys);
@@ -116,9 +117,11 @@ showLink();
 function go(at, peer) {
   draw(['replay'], true);
   if (at === undefined) return;
-  next = {at, peer};
+  next = {at, peer: peer ?? next?.peer};
+  state.now = at; // a key that is held down goes on from here
   roundView.key = undefined;
-  begin();
+  clearTimeout(waits);
+  waits = setTimeout(begin, 100);
 }
 setInterval(() => { if (link.up) draw(['overview', 'peers']); }, 1000);
 

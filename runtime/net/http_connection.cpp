@@ -7,6 +7,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <sys/socket.h>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/http_hosts.hpp"
@@ -261,9 +262,15 @@ private:
     stream_.expires_never();
     pause_.expires_after(between_frames);
     pause_.async_wait([me = shared_from_this()](beast::error_code error) {
-      if (!error && me->stream_.socket().is_open())
+      if (!error && me->stream_.socket().is_open() && !me->client_has_left())
         me->send_more();
     });
+  }
+
+  /// Otherwise, a stream that has nothing to send keeps its place.
+  bool client_has_left() {
+    char next = 0;
+    return ::recv(stream_.socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
 
   void upgrade() {

@@ -374,6 +374,8 @@ def replays(page, options, folders, rounds):
     try:
         url = re.search(r"http://\S+", server.stdout.readline()).group()
         page.open(url)
+        for kind in ("browser", "performance"):
+            page.driver.get_log(kind)  # of the pages before
         page.wait("it is a replay", lambda: page.text("#link").endswith("replay") and page.count("#time") == 1)
         lowest, highest = (int(page.js(f"return document.getElementById('time').{end}")) for end in ("min", "max"))
         now = lambda: int(page.js("return document.getElementById('time').value"))
@@ -387,8 +389,8 @@ def replays(page, options, folders, rounds):
         shown = lambda: page.js("return document.querySelector('[data-round]')?.dataset.round")
         seek(highest)
         at = lambda t: abs(now() - t) <= 100  # a step of the slider
-        page.wait("the end is shown", lambda: at(highest) and shown())
-        last = shown()
+        last = replayed(url, page.js("return document.querySelector('#replay select').value"), highest)["rounds"][-1]["round"]
+        page.wait("the end is shown", lambda: at(highest) and shown() == last)
         page.js("document.activeElement.blur()")
         page.press(",")
         page.wait("ten seconds back", lambda: at(max(lowest, highest - 10_000)))
