@@ -26,7 +26,9 @@ struct outer_rule {
   /// θ may be drawn towards the new anchor instead (lane_merge::rule::blend): by the share that
   /// `apply` gets as its rate, unless that is 0.
   bool blends = false;
-  double alpha = 1; // the share of what θ has learned since its copy that an update keeps
+  /// Above 0, an update makes θ alpha · θ + (1 − alpha) · anchor (Streaming DiLoCo, 2501.18512),
+  /// instead of adding to it what the anchor has moved by.
+  double alpha = 0;
 };
 
 /// A learner of which the run shares an anchor: the parameters after the last outer step. The
@@ -36,8 +38,8 @@ struct outer_rule {
 ///   ("outer/momentum/w" of w). The inner optimizer's statistics are those of the peer that wrote
 ///   the state, and θ itself is in no state.
 /// - The gradient that is taken is the progress anchor − θ, between two steps. θ keeps what it
-///   learns after that: an update moves it by the new anchor minus its own copy (INV-5). With an
-///   `alpha` below 1 it becomes the new anchor + alpha · (θ − copy) instead.
+///   learns after that: an update moves it by the new anchor minus its own copy (INV-5), unless
+///   `alpha` is above 0.
 /// - With mean Δ: v ← momentum · v + Δ; anchor ← anchor − rate · (Δ + momentum · v), or − rate · v
 ///   without Nesterov. A peer alone, at rate 1 and without momentum, takes its copy of θ as it is.
 /// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
@@ -89,15 +91,13 @@ public:
   void apply(std::span<const float> mean, double lr) override {
     settle_drop();
     auto before = begin_move(mean);
-    bool blends = rule_.blends && lr > 0;
-    if (blends || rule_.alpha != 1) {
+    auto share = rule_.alpha > 0 ? 1 - rule_.alpha : rule_.blends ? lr : 0; // of the anchor in θ
+    if (share > 0) {
       float_vector theta(before.size());
       copy_theta(theta);
       auto target = theta;
-      auto alpha = static_cast<float>(rule_.alpha);
       for (std::size_t i = 0; i < target.size(); ++i)
-        target[i] = blends ? moved_towards(theta[i], anchor_[i], lr)
-                           : anchor_[i] + alpha * (theta[i] - before[i]);
+        target[i] = moved_towards(theta[i], anchor_[i], share);
       below().add_change(moved_->indices(), target, theta);
     } else {
       below().add_change(moved_->indices(), anchor_, before);

@@ -14,8 +14,8 @@ outer_rule rule_of(const strategy_settings& s) {
 
 /// The anchor and the outer momentum are equal on all peers; a peer keeps those two vectors more
 /// than its own parameters, and during a round its progress and a copy. A round sends one vector of
-/// parameters every `steps` passes. With `alpha` below 1, what is learned during a round is lost in
-/// part, against INV-5, and the peers stay closer together.
+/// parameters every `steps` passes. With `alpha`, against INV-5, a part of what a peer has learned
+/// of its samples is lost or counts twice; the peers stay closer together.
 strategy make(const strategy_settings& s) {
   auto number = [&](std::string_view of) {
     return static_cast<std::uint64_t>(strategies::diloco.number(s, of));
@@ -48,7 +48,7 @@ using form = named_number::form;
 constexpr named_number numbers[] = {
   {"steps", form::whole, 1, 0x1p30, 100.0},       {"outer-rate", form::real, 0, 100, 0.7},
   {"outer-momentum", form::real, 0, 0.9999, 0.9}, {"nesterov", form::whole, 0, 1, 1.0},
-  {"overlap", form::whole, 0, 0x1p30, 0.0},       {"alpha", form::real, 0, 1, 1.0}};
+  {"overlap", form::whole, 0, 0x1p30, 0.0},       {"alpha", form::real, 0, 0.9999, 0.0}};
 
 } // namespace
 
@@ -61,7 +61,9 @@ const strategy_row strategies::diloco{
   .help =
     "Each peer steps at once; when the fastest has made `steps`, an outer optimizer (SGD with "
     "Nesterov momentum) steps with the mean progress of all, for slow links; `overlap`: "
-    "passes go on for so many steps meanwhile, of which a peer keeps the share `alpha`.",
+    "passes go on for so many steps meanwhile; `alpha`: the share of its own parameters that a "
+    "peer keeps when it gets "
+    "the mean, 0: all that it has learned since the round began.",
   .make = make,
   .counts_steps = true,
   .numbers = numbers,

@@ -263,7 +263,7 @@ TEST(Strategies, StandWithTheirNumbers) {
   EXPECT_THAT(text("diloco:steps=0"),
               AllOf(HasSubstr("between 1 and"), HasSubstr("the default is 100")));
   EXPECT_THAT(text("diloco:outer-momentum=1"), HasSubstr("between 0 and 0.9999"));
-  EXPECT_THAT(text("diloco:alpha=1.5"), HasSubstr("between 0 and 1"));
+  EXPECT_THAT(text("diloco:alpha=1.5"), HasSubstr("between 0 and 0.9999"));
   EXPECT_THAT(text("diloco:outer-rate=nan"), HasSubstr("no finite number"));
   EXPECT_THAT(text("diloco:step=5"), HasSubstr("the nearest is steps"));
   EXPECT_THAT(text("collaborative:steps=5"), HasSubstr("it takes none"));
