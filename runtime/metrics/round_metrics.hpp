@@ -59,7 +59,7 @@ private:
   counter<1> searches_{in_, "waggle_matchmaking_rounds_total", "Searches for a group by outcome.",
                        label{"outcome", {"formed", ec::too_few, ec::timeout, ec::nobody_declared}}};
   histogram<> search_seconds_{in_, "waggle_matchmaking_duration_seconds",
-                              "Time until the group was complete.", round_seconds};
+                              "Time until the group was complete.", short_round_seconds};
   histogram<> group_size_{in_, "waggle_matchmaking_group_size",
                           "Members of the groups that formed.", small_counts};
   counter<1> joins_refused_{in_, "waggle_matchmaking_joins_refused_total",
@@ -69,7 +69,7 @@ private:
                      label{"outcome"}};
   histogram<1> seconds_{in_, "waggle_averaging_round_duration_seconds",
                         "Time of an all-reduce that did not fail, without matchmaking.",
-                        round_seconds, kind_};
+                        short_round_seconds, kind_};
   gauge<1> contributors_{in_, "waggle_averaging_contributors", "Contributors of the last round.",
                          kind_};
   counter<1> phase_seconds_{

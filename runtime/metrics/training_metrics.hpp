@@ -56,8 +56,8 @@ public:
 
 private:
   metric_registry& in_;
-  gauge<> epoch_{in_, "waggle_training_epoch", "This peer's epoch."};
-  gauge<> global_epoch_{in_, "waggle_training_global_epoch", "The swarm's epoch."};
+  late_gauge epoch_{in_, "waggle_training_epoch", "This peer's epoch."};
+  late_gauge global_epoch_{in_, "waggle_training_global_epoch", "The swarm's epoch."};
   counter<1> samples_{in_, "waggle_training_samples_total",
                       "Samples that entered an update, or were dropped.",
                       label{"outcome", {"used", "dropped"}}};

@@ -71,6 +71,7 @@ metric_families& families() {
   all.set_config_info("1", "2", "collaborative");
   all.set_training(1, 0.1, 2);
   all.set_evaluation(1, 0.5, 1);
+  all.set_epochs(1, 1);
   all.set_drift(1);
   all.set_effective_batch(1);
   all.set_differing_peers(1);
@@ -181,6 +182,12 @@ TEST(Metrics, OfANewPeerLeaveRoomInTheBudgetOf400Series) {
     series += !line.empty() && line.front() != '#';
   EXPECT_GT(series, 300);
   EXPECT_LE(series, 375);
+}
+
+TEST(Metrics, OfAPeerWithoutAModelHaveNoEpoch) {
+  metric_families node{std::make_shared<prometheus::Registry>(), "test", "ann"};
+  EXPECT_THAT(node.text(), testing::Not(testing::HasSubstr("\nwaggle_training_epoch{")));
+  EXPECT_THAT(node.text(), testing::Not(testing::HasSubstr("\nwaggle_training_global_epoch{")));
 }
 
 TEST(Metrics, AreAllSetSomewhere) {
