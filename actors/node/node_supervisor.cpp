@@ -10,6 +10,12 @@
 
 namespace waggle {
 
+namespace {
+
+constexpr auto end_time = 1s; // an actor that computes or writes at this moment ends after that
+
+} // namespace
+
 node_supervisor::node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config,
                                  node_parts parts, std::shared_ptr<net::transport> transport,
                                  std::shared_ptr<status_board> board)
@@ -54,6 +60,8 @@ caf::result<training_status> node_supervisor::shut_down_all(const shut_down& msg
 void node_supervisor::on_down(const caf::down_msg& down) {
   auto why = from_caf(down.reason);
   auto is = [&](const auto& handle) { return handle && handle.address() == down.source; };
+  if (ending_.erase(down.source) > 0 && ending_.empty())
+    return answer();
   if (stopping_)
     return;
   if (is(parts_.exporter) || is(parts_.donor)) {
@@ -120,22 +128,33 @@ void node_supervisor::advance(int stage) {
   } else if (stage == 2) {
     send(parts_.switchboard, hang_up{});
     delayed_send(this, config_.goodbye_time, continue_shutdown{3});
-  } else {
+  } else if (stage == 3) {
     end();
+  } else {
+    ctx_.log->warn("{} actors of this peer have not ended yet", ending_.size());
+    answer();
   }
 }
 
 void node_supervisor::end() {
-  auto reason = ended_because_.code == ec::none ? caf::make_error(caf::exit_reason::user_shutdown)
-                                                : to_caf(ended_because_);
-  for (const auto& part : everybody(parts_))
-    caf::anon_send_exit(caf::actor_cast<caf::actor>(part), caf::exit_reason::user_shutdown);
+  for (const auto& part : everybody(parts_)) {
+    auto actor = caf::actor_cast<caf::actor>(part);
+    ending_.insert(actor.address());
+    monitor(actor); // again: one that has died before sends another message then
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  }
   transport_->stop();
-  ctx_.metrics->withdraw(); // first, so that whoever is answered may start this peer again
+  ctx_.metrics->withdraw();
+  delayed_send(this, end_time, continue_shutdown{4});
+}
+
+/// Whoever is answered may start this peer again.
+void node_supervisor::answer() {
   for (auto& promise : waiting_)
     promise.deliver(last_status_);
   parts_ = {};
-  quit(reason);
+  quit(ended_because_.code == ec::none ? caf::make_error(caf::exit_reason::user_shutdown)
+                                       : to_caf(ended_because_));
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -24,7 +25,7 @@ using node_supervisor_base =
 /// Supervises a peer's actors. The metrics exporter and the state donor hold no state that is lost
 /// with them, so they are started again. If any other actor dies, the peer shuts down and reports
 /// the reason. Shutdown order: the trainer (which writes a checkpoint), the goodbyes, the links,
-/// then all other actors and the peer's metrics.
+/// then all other actors and the peer's metrics. A shut_down is answered once they have ended.
 class node_supervisor final : public node_supervisor_base {
 public:
   node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config, node_parts parts,
@@ -43,6 +44,7 @@ private:
   void begin_shutdown();
   void advance(int stage);
   void end();
+  void answer();
 
   const node_context ctx_;
   const node_config config_;
@@ -50,7 +52,8 @@ private:
   const std::shared_ptr<status_board> board_;
   node_parts parts_;
   bool stopping_ = false;
-  failure ended_because_; // its code is not none: an actor died that the peer needs
+  std::set<caf::actor_addr> ending_; // actors that `end` has told to end, and that have not yet
+  failure ended_because_;            // its code is not none: an actor died that the peer needs
   training_status last_status_;
   std::vector<caf::typed_response_promise<training_status>> waiting_;
   unsigned restarts_ = 0;

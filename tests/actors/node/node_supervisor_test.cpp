@@ -14,6 +14,7 @@ namespace {
 struct shutdown_log {
   std::vector<std::string> asked;
   bool trainer_answers = true;
+  bool trainer_ends = true;
 };
 using log_of_shutdown = std::shared_ptr<shutdown_log>;
 
@@ -40,6 +41,8 @@ public:
 };
 
 trainer_actor::behavior_type fake_trainer(trainer_actor::pointer self, log_of_shutdown log) {
+  if (!log->trainer_ends) // as one that computes
+    self->set_exit_handler([](const caf::exit_msg&) {});
   return {
     [](start_training) {},
     [self, log](stop_training) -> caf::result<training_status> {
@@ -151,6 +154,27 @@ TEST_F(NodeSupervisor, ATrainerThatDoesNotStopDelaysTheEndNoLongerThanAllowed) {
     EXPECT_TRUE(ended.get());
     EXPECT_THAT(log->asked, ElementsAre("trainer", "tracker", "switchboard", "transport"));
     expect_all_ended();
+  }
+}
+
+TEST_F(NodeSupervisor, AnswersOnceItsActorsHaveEndedOrASecondLater) {
+  log->trainer_ends = false;
+  for (bool ends : {true, false}) {
+    start(30s);
+    auto ended = stop();
+    pass(2 * goodbye_time);
+    EXPECT_EQ(log->asked.back(), "transport");
+    EXPECT_FALSE(alive(parts.tracker));
+    EXPECT_FALSE(ended.answered());
+    if (ends)
+      caf::anon_send_exit(caf::actor_cast<caf::actor>(parts.trainer), caf::exit_reason::kill);
+    pass(ends ? 1ms : 999ms);
+    EXPECT_EQ(ended.answered(), ends);
+    pass(1ms);
+    EXPECT_TRUE(ended.get());
+    EXPECT_FALSE(alive(node));
+    caf::anon_send_exit(caf::actor_cast<caf::actor>(parts.trainer), caf::exit_reason::kill);
+    pass(1ms);
   }
 }
 
