@@ -38,7 +38,7 @@ using service_actor = caf::typed_actor<
 struct serve {
   service_topic topic = service_topic::dht;
   service_actor service;
-  /// Not empty: only messages about matchmaking that name this prefix.
+  /// Not empty: only messages about a group that name this prefix.
   std::string prefix{};
 };
 /// Command: notify `listener` when peers connect and disconnect; of those already connected at
@@ -74,8 +74,7 @@ using switchboard_actor = caf::typed_actor<
   caf::replies_to<call_peer>::with<peer_answer>,
   caf::reacts_to<notify_peer>,
   // Fails with the reason of the dial.
-  caf::replies_to<connect_address>::with<peer_connected>,
-  caf::replies_to<get_connected_peers>::with<connected_peers>>;
+  caf::replies_to<connect_address>::with<peer_connected>>;
 
 using wired_switchboard_actor = switchboard_actor::extend<
   caf::reacts_to<serve>,
@@ -92,9 +91,7 @@ using dht_listener_actor = caf::typed_actor<
 using dht_router_actor = service_actor::extend<
   caf::replies_to<store_record>::with<store_report>,
   caf::replies_to<find_records>::with<found_records>,
-  caf::replies_to<find_peer>::with<found_peer>,
-  caf::reacts_to<bootstrap_from>,
-  caf::replies_to<get_dht_status>::with<dht_status>>::extend_with<link_listener_actor>;
+  caf::reacts_to<bootstrap_from>>::extend_with<link_listener_actor>;
 
 /// Command: send `listener` the dht_status now and whenever its fields about joining change.
 struct subscribe_dht_status {
@@ -110,8 +107,6 @@ using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>
 /// Tracks the progress of every peer, and so of the swarm.
 using progress_tracker_actor = service_actor::extend<
   caf::reacts_to<report_progress>,
-  // Answers from memory, never from the network.
-  caf::replies_to<get_swarm_progress>::with<swarm_progress>,
   caf::reacts_to<announce_departure>>::extend_with<link_listener_actor>;
 
 /// Command: send `listener` the view of the run now and whenever it changes.
@@ -123,10 +118,7 @@ using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_
 /// Leads or joins a group for one round (runtime/matchmaking/group_search.hpp).
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
-  caf::replies_to<get_seekers>::with<seekers>,
-  caf::replies_to<get_group_bits>::with<group_bits>,
-  // Fails with ec::bad_config unless the bits are 0 and 1. Answered as get_group_bits is.
-  caf::replies_to<set_group_bits>::with<group_bits>,
+  caf::reacts_to<set_open_group>,
   caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
@@ -149,7 +141,8 @@ using allreduce_round_actor = caf::typed_actor<
   // A member's last link is down: the messages under way on it are lost.
   caf::reacts_to<peer_disconnected>>;
 
-/// Averages a vector with the peers that it finds: matchmaking, then one all-reduce round.
+/// Averages a vector with the peers that it finds: matchmaking, then one all-reduce round, which a
+/// group_averager runs if there is one.
 using averager_actor = caf::typed_actor<
   caf::replies_to<average_vector>::with<round_report>,
   // Control of the current step. Ignored if they name another step.
@@ -173,6 +166,9 @@ using group_averager_actor = service_actor::extend<
   caf::reacts_to<quit_group>,
   caf::replies_to<find_members>::with<members_found>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
+
+/// The group_averager of an averager: goes on with the groups that matchmaking forms.
+using kept_group_actor = group_averager_actor::extend<caf::reacts_to<adopt_group>>;
 
 /// Computes vectors of a two_round_coding, which are too large for the group_averager's thread.
 using coding_worker_actor = caf::typed_actor<caf::replies_to<code_vector>::with<coded_vector>>;

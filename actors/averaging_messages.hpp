@@ -23,9 +23,9 @@ class two_round_coding; // runtime/codec/two_round_coding.hpp
 // -- averaging -----------------------------------------------------------------------------------
 
 /// Query: find a group (or keep the last one) and average once. Answered with round_report, also
-/// when the round failed. A caller error (bad weight, contradicting times, values that are not
-/// finite) fails with its code and starts nothing; values that are not finite may also be found in
-/// the round of a persistent group.
+/// when the round failed. A caller error (bad weight, values that are not finite) fails with its
+/// code and starts nothing; values that are not finite may also be found in the round of a group
+/// that was kept.
 struct average_vector {
   /// Immutable from now on. Null if they come with the trigger, and for an auxiliary.
   std::shared_ptr<const float_vector> values;
@@ -33,7 +33,8 @@ struct average_vector {
   epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
-  /// Start at once with the members of the last complete round, if all agree.
+  /// Start at once with the members of the last round that are left, and those that have entered
+  /// since. Not with `gather`, because matchmaking exchanges the texts. Needs a group_averager.
   bool reuse_group = false;
 
   std::uint64_t elements = 0; // the vector's length, if `values` is null
@@ -46,8 +47,6 @@ struct average_vector {
   /// own rounding error is kept. Peers then differ by these errors; if all vectors are equal,
   /// nothing changes, whatever the codec. For parameters, which are averaged repeatedly.
   bool deltas = false;
-  /// The group is to begin no earlier than this; matchmaking takes at least its own minimum time.
-  milliseconds scheduled_in{0};
   bool allow_retries = true;
   /// Once a group is found, wait for trigger_step before the all-reduce begins.
   bool require_trigger = false;
@@ -107,12 +106,19 @@ struct reduce_for_round {
 
 // -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
 
-/// Command: describes the vector that will be averaged. Sent once, before anything else.
+/// Command: describes the vectors that will be averaged. Sent before anything else, and again,
+/// outside of a group, only before adopt_group or enter_group.
 struct describe_vector {
   std::uint64_t elements = 0;
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
   /// Not null: each vector is averaged in two rounds of this coding. Used by the receiver alone.
   std::shared_ptr<two_round_coding> coding = nullptr;
+};
+/// Command: matchmaking has formed this group, whose members all do this. `plan` is that of its
+/// first round; its branch is zero, which no round changes.
+struct adopt_group {
+  round_plan plan;
+  partition_terms terms; // see group_formed
 };
 /// Query: found a group of one at this epoch of this branch, which others may enter. Answered with
 /// group_view.
@@ -169,6 +175,8 @@ struct group_round {
   bool keeps_majority = true;
   digest branch;    // of the epoch that begins: a new branch if the majority was not kept
   group_view group; // after the round
+  /// Silent or wrong in our rounds: no group admits them now. Ascending.
+  std::vector<peer_id> avoided{};
 };
 struct members_found {
   std::optional<group_round> ended; // the round is over: nobody was found, or see moshpit_averager
@@ -202,6 +210,7 @@ WAGGLE_LOCAL(group_message)
 WAGGLE_LOCAL(reduce_for_round)
 WAGGLE_LOCAL(reduced_part)
 WAGGLE_LOCAL(describe_vector)
+WAGGLE_LOCAL(adopt_group)
 WAGGLE_LOCAL(found_group)
 WAGGLE_LOCAL(enter_group)
 WAGGLE_LOCAL(quit_group)

@@ -15,6 +15,7 @@
 #include <caf/allowed_unsafe_message_type.hpp>
 
 #include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/averaging/partition.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
@@ -73,11 +74,6 @@ struct member_unlinked {
 struct peer_disconnected {
   peer_id peer;
   failure why; // ec::peer_lost, timeout (silent), shutting_down (said goodbye), …
-};
-/// Query: which peers are connected? Answered with connected_peers.
-struct get_connected_peers {};
-struct connected_peers {
-  std::vector<peer_record> peers; // ascending id
 };
 /// Query to a peer_link: send a request to the peer at the other end. Fails as call_peer does.
 struct call_over_link {
@@ -154,18 +150,6 @@ struct bootstrap_from {
   std::vector<endpoint> addresses;
   std::vector<known_peer> known{}; // newest first
 };
-/// Query: the record, with addresses, of this peer id. Answered with found_peer. Fails with
-/// ec::not_found.
-struct find_peer {
-  peer_id peer;
-  milliseconds timeout{5'000};
-};
-struct found_peer {
-  peer_record peer;
-};
-/// Query: answered with dht_status. Listeners also receive dht_status when its fields about joining
-/// change.
-struct get_dht_status {};
 
 // -- progress ------------------------------------------------------------------------------------
 
@@ -179,9 +163,6 @@ struct report_progress {
   double samples_per_second = 0; // while computing; 0: measured from the reports
   peer_vitals vitals{};
 };
-/// Query: the current view of the run. Answered with swarm_progress (runtime/progress), which is
-/// also sent to subscribers when it changed.
-struct get_swarm_progress {};
 /// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
 struct announce_departure {};
 
@@ -195,37 +176,28 @@ struct find_group {
   epoch_id epoch;
   codec_plan codecs;                // the vector's length, and how it is encoded
   std::string gather;               // sent to the whole group; at most gather_bytes_max
-  milliseconds scheduled_in{0};     // the round is declared to begin no earlier than this
   milliseconds deadline{30'000};    // give up after this long
   std::uint32_t expected_peers = 0; // a leader begins with so many; 0: when full, or it expires
   std::vector<peer_id> avoided{};   // neither admitted nor asked; ascending
+  bool open_groups = false;         // the answer may be a group that peers enter between rounds
 };
 struct group_formed {
   round_plan plan; // complete and verified; this peer is one of its members
   /// The members have moved to different buckets and should not form the next group together.
   bool regrouped = false;
   partition_terms terms; // with the members' bandwidths, if this peer leads the group
+  /// Peers that are not in it searched for the same group.
+  bool left_out = false;
+  /// The leader of an open group, to be entered instead; `plan` is empty.
+  std::optional<peer_record> open_group{};
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
-/// Query: the peers that a persistent group would leave out: those whose requests this peer refused
-/// lately, and those that were searching when its group formed. Answered with seekers.
-struct get_seekers {
-  codec_plan codecs;
-};
-struct seekers {
-  std::vector<peer_id> peers; // ascending
-};
-/// Query: the bucket in which the next search looks for partners. It changes when a group forms,
-/// before find_group is answered. Answered with group_bits.
-struct get_group_bits {};
-struct group_bits {
-  std::string bits; // a string of 0 and 1, without the prefix; empty: one bucket for all
-};
-/// Query: look for partners in this bucket from the next search on. A running search keeps its own
-/// bucket, and the group that it finds does not change these bits. Answered with group_bits.
-struct set_group_bits {
-  std::string bits;
+/// Command: this peer is in an open group for vectors that are encoded by `codecs`. While it does
+/// not search, peers that ask it for a group are referred to the leader.
+struct set_open_group {
+  std::optional<peer_id> leader; // none: it is in no group that others may enter
+  codec_plan codecs{};
 };
 /// Command: this peer's measured bandwidth. Used from the next search on, unless the configuration
 /// declares a bandwidth.
@@ -251,8 +223,6 @@ WAGGLE_LOCAL(connect_address)
 WAGGLE_LOCAL(peer_connected)
 WAGGLE_LOCAL(peer_disconnected)
 WAGGLE_LOCAL(member_unlinked)
-WAGGLE_LOCAL(get_connected_peers)
-WAGGLE_LOCAL(connected_peers)
 WAGGLE_LOCAL(call_over_link)
 WAGGLE_LOCAL(notify_over_link)
 WAGGLE_LOCAL(close_link)
@@ -266,21 +236,13 @@ WAGGLE_LOCAL(store_report)
 WAGGLE_LOCAL(find_records)
 WAGGLE_LOCAL(found_records)
 WAGGLE_LOCAL(bootstrap_from)
-WAGGLE_LOCAL(find_peer)
-WAGGLE_LOCAL(found_peer)
-WAGGLE_LOCAL(get_dht_status)
 WAGGLE_LOCAL(dht_status)
 WAGGLE_LOCAL(report_progress)
 WAGGLE_LOCAL(swarm_progress)
-WAGGLE_LOCAL(get_swarm_progress)
 WAGGLE_LOCAL(announce_departure)
 WAGGLE_LOCAL(find_group)
 WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)
-WAGGLE_LOCAL(get_seekers)
-WAGGLE_LOCAL(seekers)
-WAGGLE_LOCAL(get_group_bits)
-WAGGLE_LOCAL(group_bits)
-WAGGLE_LOCAL(set_group_bits)
+WAGGLE_LOCAL(set_open_group)
 WAGGLE_LOCAL(set_bandwidth)
 WAGGLE_LOCAL(shut_down)

@@ -1,7 +1,7 @@
-// average_vector ─► persistent group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
-//                        └ no ─► matchmaker ─► group_formed ┘       │
-//                    ▲                                              └ failed, and time is left ─┐
-//                    └──────────────────────────────────────────────────────────────────────────┘
+// average_vector ─► open group? ─ yes ───────────────────┬─► group_averager ─► group_round ──┬─► report
+//                     └ no ─► matchmaker ─► group_formed ─┴ or allreduce_round ─► finished ──┤
+//                 ▲                                                                          │
+//                 └──────────────────────────────────────────────── failed, and time is left ┘
 
 #include "actors/averaging/averager.hpp"
 
@@ -14,6 +14,9 @@
 namespace waggle {
 
 namespace {
+
+/// After so many open groups did not admit us, a step searches for peers that search, too.
+constexpr int groups_tried_max = 3;
 
 /// Whether another attempt with another group may help.
 bool may_retry(ec why) {
@@ -34,11 +37,12 @@ failure not_finite() {
 } // namespace
 
 averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
-                   switchboard_actor switchboard, matchmaker_actor matchmaker)
+                   switchboard_actor switchboard, matchmaker_actor matchmaker,
+                   kept_group_actor group)
   : averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), matchmaker_(std::move(matchmaker)),
-    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
-    faults_(ctx_, config_.kind) {
+    group_(std::move(group)), bandwidth_(ctx_.bandwidth, config_.measures_bandwidth),
+    round_(ctx_, config_), faults_(ctx_, config_.kind) {
   end_on_exception(this, ctx_);
 }
 
@@ -46,6 +50,7 @@ void averager::on_exit() {
   current_.reset();
   switchboard_ = nullptr;
   matchmaker_ = nullptr;
+  group_ = nullptr;
   round_.end();
 }
 
@@ -55,7 +60,8 @@ averager::behavior_type averager::make_behavior() {
     quit(to_caf(valid.error()));
     return behavior_type::make_empty_behavior();
   }
-  round_.begin(*this);
+  if (!group_)
+    round_.begin(*this);
   set_down_handler([this](const caf::down_msg& down) {
     if (round_.is_round(down.source))
       on_round_down(down.reason);
@@ -81,7 +87,7 @@ averager::behavior_type averager::make_behavior() {
     },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const round_finished& msg) { on_finished(msg); },
-    [this](const group_message& msg) { on_group_message(msg); },
+    [](const group_message&) { /* these groups have one round */ },
     [this](forget_old) {
       round_.on_forget_old(*this);
       faults_.show(company_, now());
@@ -108,18 +114,18 @@ caf::result<round_report> averager::begin(average_vector& msg) {
     return to_caf(wrong);
   if (current_)
     return to_caf(ec::overloaded, "one vector at a time");
-  // For a persistent group the values are not checked first: that would cost a small round a tenth
-  // of its time, and the reducers check them anyway, except at weight 0. Before a search they are
-  // checked: other peers must not form a group for values that cannot be averaged.
-  bool known_finite = !msg.values || !(msg.reuse_group && msg.weight > 0 && group_.last());
-  if (known_finite && msg.values && !all_finite(*msg.values))
-    return to_caf(not_finite());
   auto elements = msg.values ? msg.values->size() : msg.elements;
   auto codecs = codecs_of(msg, elements);
   if (!codecs)
     return to_caf(codecs.error());
   if (elements_of(*codecs) != elements)
     return to_caf(ec::wrong_shape, "the tensors do not add up to the vector");
+  // For a group that is kept the values are not checked first: that would cost a small round a
+  // tenth of its time, and the reducers check them anyway, except at weight 0. Before a search they
+  // are checked: other peers must not form a group for values that cannot be averaged.
+  bool known_finite = !msg.values || msg.weight == 0 || !keeps_group(msg, *codecs);
+  if (known_finite && msg.values && !all_finite(*msg.values))
+    return to_caf(not_finite());
   ++steps_;
   auto& step = current_.emplace();
   step.promise = make_response_promise<round_report>();
@@ -140,65 +146,38 @@ void averager::attempt() {
   auto& step = *current_;
   round_.forget();
   step.begin_attempt(now());
-  auto plan = persistent_plan();
-  if (!plan)
+  step.kept_group = keeps_group(step.what, step.codecs);
+  if (!step.kept_group)
     return search();
-  if (step.what.expected_peers != 0)
-    return keep_group(*plan);
-  // The caller named no number of peers: the group must not go on alone while others look for one.
-  request(matchmaker_, 1s, get_seekers{step.codecs})
-    .then(while_searching<seekers>([this](const seekers& found) {
-            auto plan = persistent_plan(); // the group may be dissolved by now
-            auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
-            if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
-              keep_group(*plan);
-            else
-              search();
-          }),
-          while_searching<caf::error>([this](const caf::error&) { search(); }));
-}
-
-std::optional<round_plan> averager::persistent_plan() const {
-  const auto& step = *current_;
-  return step.what.reuse_group ? group_.next(step.what.epoch, step.codecs, step.what.expected_peers)
-                               : std::nullopt;
-}
-
-void averager::keep_group(const round_plan& plan) {
-  current_->follows = group_.last()->id;
-  // A member that began it has not received the new partition yet: see persistent_group.
-  if (auto replaced = group_.replaced(plan.epoch))
-    will_not_begin(*replaced);
-  on_group(plan);
+  step.stage = step_stage::awaiting_trigger;
+  if (step.triggered)
+    start_round();
 }
 
 void averager::search() {
   auto& step = *current_;
-  leave_persistent_group();
+  leave_open_group();
   if (!step.is_finite())
     return deliver_failure(not_finite());
   if (bandwidth_.update(now()))
-    report_to_matchmaker();
+    send(matchmaker_, set_bandwidth{bandwidth_.reported()});
   auto left = time_left();
-  find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
-                      step.what.expected_peers};
-  // In a retry, the wait would only delay the group.
-  if (step.failures == 0)
-    question.scheduled_in = step.what.scheduled_in;
-  question.avoided = faults_.excluded(company_, now());
+  find_group question{
+    step.what.epoch, step.codecs, step.what.gather, left, step.what.expected_peers, {}, false};
+  question.avoided = group_ ? avoided_ : faults_.excluded(company_, now());
+  question.open_groups = admits(step.what) && step.not_admitted < groups_tried_max;
   request(matchmaker_, left + 2s, question)
     .then(
       [this, generation = steps_](const group_formed& formed) {
-        if (!is_searching(generation))
-          return decline(formed.plan);
-        on_search_over();
-        current_->regrouped = formed.regrouped;
-        group_.agree_on(formed.plan, formed.terms);
-        on_group(formed.plan);
+        if (is_searching(generation))
+          on_found(formed);
+        else if (!formed.open_group)
+          decline(formed.plan);
       },
       while_searching<caf::error>([this](const caf::error& why) {
         on_search_over();
         company_ = 1; // fewer are excluded in the next search
+        avoided_.clear();
         deliver_failure(from_caf(why));
       }));
 }
@@ -214,11 +193,17 @@ void averager::on_search_over() {
   step.matchmaking_seconds += seconds_of(now() - step.attempt_began);
 }
 
-void averager::on_group(const round_plan& plan) {
+void averager::on_found(const group_formed& formed) {
+  if (formed.open_group)
+    return enter(*formed.open_group);
+  on_search_over();
   auto& step = *current_;
+  const auto& plan = formed.plan;
   if (!is_member(ctx_.record.id, plan) || plan.elements != step.elements)
     return deliver_failure({ec::internal, "matchmaking made a plan that does not fit"});
   step.plan = plan;
+  step.terms = formed.terms;
+  step.others_left = formed.regrouped || (formed.left_out && step.what.expected_peers == 0);
   step.stage = step_stage::awaiting_trigger;
   step.tell_stage();
   if (step.triggered)
@@ -229,8 +214,13 @@ void averager::on_group(const round_plan& plan) {
 
 void averager::start_round() {
   auto& step = *current_;
-  const auto& plan = *step.plan;
   step.stage = step_stage::running_allreduce;
+  if (group_) {
+    if (!step.kept_group)
+      adopt();
+    return run_in_group();
+  }
+  const auto& plan = *step.plan;
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, position_of(ctx_.record.id, plan), step.sent, step.what.weight};
   faults_.begin_round(plan);
@@ -239,45 +229,35 @@ void averager::start_round() {
     faults_.on_disconnected(how, now());
     round_.report_lost(how);
   }
-  if (step.what.reuse_group && !step.regrouped && bandwidth_.update(now())) {
-    report_to_matchmaker();
-    report_to_leader(plan);
-  }
 }
 
 void averager::on_finished(const round_finished& msg) {
   if (!current_ || !current_->plan || current_->plan->id != msg.report.round)
     return;
-  auto& step = *current_;
-  bool failed = msg.report.outcome == round_outcome::failed;
-  if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
-    return attempt(); // with the partition that the leader announced
-  abandoned_.reset();
-  if (msg.all_took_part && !step.regrouped) {
-    group_.establish(*step.plan);
-  } else {
-    group_.dissolve();
-    if (msg.report.outcome == round_outcome::complete && !step.regrouped)
-      abandoned_ = *step.plan;
-  }
   round_.count(msg.report);
   faults_.on_round(msg.report, now());
+  on_report(msg.report);
+}
+
+/// The round has ended: the step, too, or it tries again.
+void averager::on_report(round_report report) {
+  auto& step = *current_;
+  bool failed = report.outcome == round_outcome::failed;
   if (!failed)
-    company_ = std::max<std::size_t>(msg.report.participants.size(), 1);
+    company_ = std::max<std::size_t>(report.participants.size(), 1);
   // A member that excludes us because of our values cannot tell us; we check them ourselves.
   if (failed && !step.is_finite())
     return deliver_failure(not_finite());
-  // A persistent group's round that a member did not join took almost no time: it is not counted
-  // as a failure.
-  if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
+  // The next attempt finds a group, so this was not one of the attempts that are counted.
+  if (failed && !step.kept_group)
     ++step.failures;
-  if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
+  if (failed && !step.cancelled && step.what.allow_retries && may_retry(report.why.code)
       && step.failures <= config_.retries_max && time_left() > 0ms) {
-    ctx_.log->info("round {} failed, trying again: {}", short_name(msg.report.round),
-                   to_string(msg.report.why));
+    ctx_.log->info("round {} failed, trying again: {}", short_name(report.round),
+                   to_string(report.why));
     return attempt();
   }
-  deliver(msg.report);
+  deliver(std::move(report));
 }
 
 void averager::deliver(round_report report) {
@@ -303,7 +283,6 @@ void averager::deliver_failure(failure why) {
 
 /// The round ended without a report.
 void averager::on_round_down(const caf::error& why) {
-  group_.dissolve();
   round_report report;
   report.round = current_->plan->id;
   report.why = from_caf(why);
@@ -355,6 +334,7 @@ void averager::trigger(const trigger_step& msg) {
 void averager::cancel(const failure& why) {
   auto& step = *current_;
   step.cancelled = true;
+  leave_open_group();
   switch (step.stage) {
     case step_stage::looking_for_group:
       send(matchmaker_, cancel_search{});
@@ -392,14 +372,9 @@ void averager::notify_members(const round_plan& plan, ec why) {
 }
 
 void averager::on_disconnected(const peer_disconnected& msg) {
-  if (group_.contains(msg.peer)) {
-    if (!round_.runs())
-      abandoned_ = group_.last();
-    group_.dissolve();
-  }
   faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
-  if (current_ && current_->stage == step_stage::awaiting_trigger
+  if (current_ && current_->stage == step_stage::awaiting_trigger && current_->plan
       && is_member(msg.peer, *current_->plan))
     current_->lost.push_back(msg);
 }

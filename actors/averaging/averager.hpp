@@ -11,7 +11,7 @@
 #include "actors/averaging/fault_watch.hpp"
 #include "actors/averaging/round_owner.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/averaging/persistent_group.hpp"
+#include "runtime/averaging/group_bandwidths.hpp"
 #include "runtime/codec/error_feedback.hpp"
 
 namespace waggle {
@@ -25,25 +25,25 @@ using averager_base = averager_actor::extend<caf::reacts_to<step_expired>>::exte
   round_listener_actor>::extend_with<round_owner::self_messages>::base;
 
 /// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger if
-/// one is required, runs an allreduce_round, and tries again while there is time.
+/// one is required, runs a round, and tries again while there is time.
+///
+/// With a group_averager, each group that is found begins an open group, which runs the round. With
+/// `reuse_group` the next step stays in it, if it has as many members as are expected. If no number
+/// is expected, peers that search later are referred to the group, and enter it. A step that needs
+/// another group leaves it; the other members go on without this peer. Without a group_averager,
+/// every step finds a group, and runs its round itself.
 ///
 /// | stage             | transitions                                                           |
 /// |-------------------|-----------------------------------------------------------------------|
 /// | looking_for_group | group_formed → awaiting_trigger, or running; failed → finished        |
 /// | awaiting_trigger  | trigger_step → running; cancel_step, the deadline → finished          |
-/// | running_allreduce | round_finished → finished, or looking again                           |
+/// | running_allreduce | round_finished, group_round → finished, or looking again              |
 /// | finished          | the next average_vector                                               |
-///
-/// A member of a persistent group that needs another group, because a new peer is waiting, notifies
-/// the other members under the id of their last round, so that none of them waits for it.
-///
-/// A member whose measured bandwidth changes reports it to the group's leader while a round runs.
-/// If another partition is worth it, the leader sends it to all members, and the next round begins
-/// with it: no data waits for that, and no member searches for a group.
 class averager final : public averager_base {
 public:
+  /// @param group null: none. Used by this averager alone.
   averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
-           switchboard_actor switchboard, matchmaker_actor matchmaker);
+           switchboard_actor switchboard, matchmaker_actor matchmaker, kept_group_actor group);
 
   const char* name() const override { return "averager"; }
   void on_exit() override;
@@ -60,8 +60,6 @@ private:
   // One step.
   caf::result<round_report> begin(average_vector& msg);
   void attempt();
-  [[nodiscard]] std::optional<round_plan> persistent_plan() const;
-  void keep_group(const round_plan& plan);
   void search();
   [[nodiscard]] bool is_searching(std::uint64_t generation) const {
     return current_ && steps_ == generation && !current_->plan;
@@ -77,10 +75,11 @@ private:
   }
   void on_search_over();
   void decline(const round_plan& plan);
-  void on_group(const round_plan& plan);
+  void on_found(const group_formed& formed);
   void start_round();
   void on_finished(const round_finished& msg);
   void on_round_down(const caf::error& why);
+  void on_report(round_report report);
   void deliver(round_report report);
   void deliver_failure(failure why);
 
@@ -93,31 +92,33 @@ private:
   void will_not_begin(const round_id& round);
   void notify_members(const round_plan& plan, ec why);
 
-  // The persistent group.
-  void leave_persistent_group();
-  void on_group_message(const group_message& msg);
-  void on_departed(const peer_record& who, const round_id& round);
   void on_disconnected(const peer_disconnected& msg);
 
-  // Bandwidths that change.
-  [[nodiscard]] const round_plan* latest_plan() const;
-  void report_to_matchmaker();
-  void report_to_leader(const round_plan& plan);
-  void on_bandwidth(const peer_record& who, const wire::bandwidth_report& report);
-  void on_new_partition(const peer_record& who, const wire::new_partition& announced);
+  // The open group (averager_group.cpp).
+  [[nodiscard]] static bool admits(const average_vector& what);
+  [[nodiscard]] bool keeps_group(const average_vector& what, const codec_plan& codecs) const;
+  void adopt();
+  void enter(const peer_record& leader);
+  void run_in_group();
+  void on_group_round(group_round ended);
+  void set_group(group_view now);
+  void leave_open_group();
 
   const node_context ctx_;
   const averaging_config config_;
   switchboard_actor switchboard_;
   matchmaker_actor matchmaker_;
 
+  kept_group_actor group_; // null: rounds are run here
+
   std::optional<averaging_step> current_;
   std::uint64_t steps_ = 0; // generation of `current_`
-  persistent_group group_;
-  /// The last round of a group that was dissolved here because a member was lost, until we search
-  /// for another group.
-  std::optional<round_plan> abandoned_;
-  own_bandwidth bandwidth_; // as matchmaking and the group's leader know it
+  group_view kept_;         // the open group
+  codec_plan kept_codecs_;
+  bool may_keep_ = false;              // its members are those that the next step wants
+  std::optional<peer_id> referred_to_; // by our matchmaker
+  std::vector<peer_id> avoided_;       // see group_round
+  own_bandwidth bandwidth_;            // as matchmaking knows it
   error_feedback feedback_;
   round_owner round_;
   fault_watch faults_;

@@ -1,106 +1,106 @@
-// The averager keeps its group from one round to the next, and follows its members' bandwidths.
+// With a group_averager: the groups that the averager finds go on as open groups.
 
 #include "actors/averaging/averager.hpp"
+#include "actors/caf_error.hpp"
 
 namespace waggle {
 
-/// A member that has not noticed the loss that dissolved the group here may have begun the group's
-/// next round, and would wait for us: it is notified, too.
-void averager::leave_persistent_group() {
-  auto plan = group_.last() ? group_.last() : std::exchange(abandoned_, std::nullopt);
-  group_.dissolve();
-  if (plan)
-    notify_members(*plan, ec::not_looking);
+/// Whether the group of a step with this request may grow.
+bool averager::admits(const average_vector& what) {
+  return what.reuse_group && what.expected_peers == 0 && what.gather.empty();
 }
 
-void averager::on_group_message(const group_message& msg) {
-  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
-    on_bandwidth(msg.who, *report);
-  else if (const auto* announced = std::get_if<wire::new_partition>(&msg.what))
-    on_new_partition(msg.who, *announced);
-  else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
-    on_departed(msg.who, left->round);
+bool averager::keeps_group(const average_vector& what, const codec_plan& codecs) const {
+  auto members = kept_.members.size();
+  bool enough = what.expected_peers == 0 ? members > 1 : members == what.expected_peers;
+  return kept_.member && may_keep_ && enough && what.reuse_group && what.gather.empty()
+         && codecs == kept_codecs_;
 }
 
-/// A member of our persistent group, or of the round that follows it, wants another group.
-void averager::on_departed(const peer_record& who, const round_id& round) {
-  if (group_.last() && group_.last()->id == round && group_.contains(who.id))
-    group_.dissolve();
-  auto& step = current_;
-  if (!step || !step->plan || step->follows != round || !is_member(who.id, *step->plan))
+/// The group that matchmaking formed.
+void averager::adopt() {
+  const auto& step = *current_;
+  send(group_, adopt_group{*step.plan, step.terms});
+  may_keep_ = !step.others_left;
+  kept_codecs_ = step.codecs;
+  group_view begun{true, step.plan->epoch, {}, {}, step.elements};
+  for (const auto& member : step.plan->members)
+    begun.members.push_back(member.peer.id);
+  set_group(std::move(begun));
+}
+
+/// The group of other peers that matchmaking found.
+void averager::enter(const peer_record& leader) {
+  auto& step = *current_;
+  if (!config_.auxiliary) // an auxiliary takes the vector of any group
+    send(group_, describe_vector{step.elements, step.what.tensors});
+  auto left = time_left();
+  request(group_, left + 2s, enter_group{{leader}, {}, left})
+    .then(while_searching<group_view>([this](const group_view& entered) {
+            on_search_over();
+            may_keep_ = current_->kept_group = true;
+            kept_codecs_ = current_->codecs;
+            set_group(entered);
+            current_->stage = step_stage::awaiting_trigger;
+            current_->tell_stage();
+            if (current_->triggered)
+              start_round();
+          }),
+          while_searching<caf::error>([this](const caf::error&) {
+            ++current_->not_admitted;
+            search();
+          }));
+}
+
+void averager::run_in_group() {
+  const auto& step = *current_;
+  auto left = time_left();
+  average_in_group what{step.what.values, step.what.weight, kept_.epoch, false, left,
+                        step.what.deltas};
+  auto is_ours = [this, generation = steps_] { return current_ && steps_ == generation; };
+  request(group_, left + 10s, std::move(what))
+    .then(
+      [this, is_ours](const group_round& ended) {
+        if (is_ours())
+          on_group_round(ended);
+      },
+      [this, is_ours](const caf::error& why) {
+        if (!is_ours())
+          return;
+        leave_open_group();
+        group_round ended;
+        ended.report.why = from_caf(why);
+        on_group_round(std::move(ended));
+      });
+}
+
+void averager::on_group_round(group_round ended) {
+  set_group(std::move(ended.group));
+  avoided_ = std::move(ended.avoided);
+  auto& report = ended.report;
+  if (const auto& plan = current_->plan; plan && plan->id == report.round)
+    for (auto& [peer, text] : report.gathered)
+      if (auto at = position_of(peer, *plan); at < plan->members.size())
+        text = plan->gathered[at];
+  on_report(std::move(report));
+}
+
+/// Lets the matchmaker refer peers that search to the group's leader.
+void averager::set_group(group_view now) {
+  kept_ = std::move(now);
+  set_open_group open;
+  if (kept_.member && may_keep_ && current_ && admits(current_->what))
+    open = {kept_.members.front(), kept_codecs_};
+  if (std::exchange(referred_to_, open.leader) != open.leader)
+    send(matchmaker_, std::move(open));
+}
+
+/// Also stops entering one.
+void averager::leave_open_group() {
+  if (!group_)
     return;
-  failure why{ec::not_looking, "a member looks for another group"};
-  if (round_.runs()) {
-    round_.cancel(why);
-  } else {
-    leave_group(ec::not_looking);
-    attempt();
-  }
-}
-
-// -- bandwidths that change ---------------------------------------------------------------------
-
-/// The plan of the round that runs, or of the last one.
-const round_plan* averager::latest_plan() const {
-  if (current_ && current_->plan)
-    return &*current_->plan;
-  return group_.last() ? &*group_.last() : nullptr;
-}
-
-void averager::report_to_matchmaker() {
-  send(matchmaker_, set_bandwidth{bandwidth_.reported()});
-}
-
-void averager::report_to_leader(const round_plan& plan) {
-  const auto& leader = plan.members.front().peer;
-  wire::bandwidth_report report{plan.id, bandwidth_.reported()};
-  if (leader.id == ctx_.record.id)
-    on_bandwidth(leader, report);
-  else
-    send(switchboard_, notify_peer{leader, report, {}});
-}
-
-/// If we lead the group of `report.round`: repartitions the next rounds if that pays off.
-void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report& report) {
-  const auto* plan = latest_plan();
-  bool known = plan != nullptr
-               && (plan->id == report.round || (current_ && current_->follows == report.round));
-  if (!known || plan->members.front().peer.id != ctx_.record.id)
-    return;
-  auto better = group_.on_bandwidth(*plan, who.id, report.bandwidth);
-  if (!better)
-    return;
-  ctx_.log->debug("rounds after {} are repartitioned", short_name(plan->id));
-  for (const auto& other : plan->members)
-    if (other.peer.id != ctx_.record.id)
-      send(switchboard_, notify_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
-}
-
-/// The leader of our group repartitions the rounds after this one.
-void averager::on_new_partition(const peer_record& who, const wire::new_partition& announced) {
-  auto& step = current_;
-  bool late = step && step->plan && step->follows == announced.round;
-  const auto* plan = late ? &*step->plan : latest_plan();
-  if (plan == nullptr || (!late && plan->id != announced.round)
-      || plan->members.front().peer.id != who.id)
-    return;
-  auto valid =
-    group_.on_partition(announced.round, *plan, announced.how, position_of(ctx_.record.id, *plan));
-  if (!valid) {
-    ctx_.log_caused("refused partitions", clock().now(), spdlog::level::warn,
-                    "peer " + short_name(who.id) + " repartitions rounds in a way that we refuse: "
-                      + to_string(valid.error()));
-    ctx_.metrics->count_refused_input(valid.error().code);
-  }
-  if (!late)
-    return;
-  if (round_.runs()) {
-    step->replaced = true;
-    round_.cancel({ec::not_looking, "the work is repartitioned"});
-  } else {
-    will_not_begin(step->plan->id);
-    attempt();
-  }
+  send(group_, quit_group{});
+  set_group({});
 }
 
 } // namespace waggle

@@ -33,8 +33,6 @@ failure check_request(const average_vector& what, bool auxiliary) {
     return {ec::bad_config, "alpha must be finite"};
   if (what.gather.size() > gather_bytes_max)
     return {ec::oversize, "gather may have at most " + std::to_string(gather_bytes_max) + " bytes"};
-  if (what.scheduled_in >= what.deadline)
-    return {ec::bad_config, "the round would be scheduled after the step's deadline"};
   return {};
 }
 
@@ -42,9 +40,8 @@ void averaging_step::begin_attempt(steady_time now) {
   stage = step_stage::looking_for_group;
   attempt_began = now;
   plan.reset();
-  regrouped = false;
-  replaced = false;
-  follows = {};
+  others_left = false;
+  kept_group = false;
   lost.clear();
 }
 
@@ -92,11 +89,12 @@ void averaging_step::settle(error_feedback& feedback, const round_report& report
 std::shared_ptr<const float_vector> averaging_step::result(std::shared_ptr<const float_vector> mean,
                                                            double weight_sum,
                                                            vector_pool& vectors) const {
-  if (!mean || !what.values || weight_sum <= 0 || (what.alpha == 1 && !what.deltas))
+  bool deltas = what.deltas && sent; // else the group_averager has added them
+  if (!mean || !what.values || weight_sum <= 0 || (what.alpha == 1 && !deltas))
     return mean;
   const auto& own = *what.values;
   auto out = vectors.take(own.size());
-  if (what.deltas && sent && plan)
+  if (deltas && plan)
     write_carried(*sent, coded_parts_of(*plan), *out);
   else
     std::copy(own.begin(), own.end(), out->begin());

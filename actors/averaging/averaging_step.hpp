@@ -35,16 +35,17 @@ struct averaging_step {
   steady_time began;
   std::uint32_t failures = 0;
   double matchmaking_seconds = 0;
+  int not_admitted = 0; // so many open groups that were found did not admit us
   /// Of the caller that wants to know how the search ends.
   std::optional<caf::typed_response_promise<step_stage>> await_group;
 
   // Of the current attempt.
   step_stage stage = step_stage::looking_for_group;
   steady_time attempt_began;
-  std::optional<round_plan> plan; // of the group that was found
-  bool regrouped = false;         // the members have moved to different buckets
-  bool replaced = false;          // a new partition replaced `plan` while its round was running
-  round_id follows;               // the persistent group's last round; zero: found by matchmaking
+  std::optional<round_plan> plan;      // of the group that was found
+  partition_terms terms;               // that go with it
+  bool others_left = false;            // the next round is to have other members
+  bool kept_group = false;             // the group was not found by this step
   std::vector<peer_disconnected> lost; // members whose links were lost before the trigger
 
   void begin_attempt(steady_time now);

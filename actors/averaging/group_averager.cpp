@@ -57,6 +57,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const inbound_call& msg) { return on_application(msg); },
     [this](const inbound_event& msg) { on_event(msg); },
     [this](const describe_vector& msg) { describe(msg); },
+    [this](const adopt_group& msg) { adopt(msg); },
     [this](const found_group& msg) { return found(msg); },
     [this](enter_group& msg) { return enter(msg); },
     [this](quit_group) {
@@ -105,6 +106,7 @@ void group_averager::describe(const describe_vector& what) {
   }
   described_ = true;
   elements_ = what.elements;
+  feedback_ = {};
   use(what.coding);
   use(terms_of(members_, *codecs, *second));
   auto sent = elements_of(*codecs) + elements_of(*second);
@@ -293,7 +295,6 @@ void group_averager::decline(const peer_id& from, const wire::next_plan& message
 
 /// Tells the members of a plan that we do not take part, so that their round does not wait for us.
 void group_averager::stay_out_of(const round_plan& plan) {
-  // Not ec::not_looking, which dissolves a group that was found by matchmaking.
   if (auto message = refusal_of(plan, ctx_.record.id, ec::cancelled))
     // Only over links that are up: a forged plan must not make us dial the addresses in it.
     for (const auto& m : plan.members)
@@ -427,6 +428,7 @@ void group_averager::deliver(round_report report) {
   ended.report = std::move(report);
   ended.report.kind = config_.kind;
   ended.group = view();
+  ended.avoided = faults_.excluded(group_size(), now());
   run.promise.deliver(std::move(ended));
   if (group_->is_member() && called_ == group_->next().id)
     on_call(called_);

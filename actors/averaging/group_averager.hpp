@@ -32,8 +32,9 @@ struct ask_again {
 };
 
 using group_averager_base =
-  wired_group_averager_actor::extend<caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::
-    extend_with<round_listener_actor>::extend_with<round_owner::self_messages>::base;
+  wired_group_averager_actor::extend<caf::reacts_to<adopt_group>, caf::reacts_to<entry_expired>,
+                                     caf::reacts_to<ask_again>>::extend_with<round_listener_actor>::
+    extend_with<round_owner::self_messages>::base;
 
 /// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
 /// Other peers ask it to be admitted; the leader sends it the plan of the next round.
@@ -44,9 +45,11 @@ using group_averager_base =
 /// An auxiliary needs no vector: without describe_vector it takes part in rounds without values,
 /// and adopts the group's terms from the plan that admits it. It cannot found a group.
 ///
+/// A group that matchmaking formed (adopt_group) has no history: see open_group::adopt.
+///
 /// | state    | transitions                                                                       |
 /// |----------|-----------------------------------------------------------------------------------|
-/// | outside  | found_group → member; enter_group → entering                                      |
+/// | outside  | found_group, adopt_group → member; enter_group → entering                         |
 /// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
 /// | member   | average_in_group → running; quit_group → outside                                  |
 /// | running  | the epoch's first of two rounds committed → running; its last one committed →     |
@@ -99,6 +102,7 @@ private:
   void on_call(const round_id& upcoming);
   void welcome_back(const round_plan& plan);
 
+  void adopt(const adopt_group& msg);
   caf::result<group_view> found(const found_group& msg);
   caf::result<group_view> enter(enter_group& msg);
   void ask_next();

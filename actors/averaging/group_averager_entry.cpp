@@ -16,6 +16,19 @@ constexpr int acceptances_max = 3;
 
 } // namespace
 
+void group_averager::adopt(const adopt_group& msg) {
+  quit_from({ec::cancelled, {}});
+  if (!group_ || group_->shared().codecs != msg.plan.codecs) {
+    described_ = !config_.auxiliary;
+    elements_ = msg.plan.elements;
+    feedback_ = {};
+  }
+  use(terms_of(members_, msg.plan.codecs, {}));
+  group_->adopt(msg.plan, msg.terms);
+  gone_.clear();
+  ctx_.rounds->expect(msg.plan);
+}
+
 caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!described_)
     return to_caf(ec::not_ready, "the vector has not been described yet");

@@ -55,9 +55,10 @@ matchmaker::behavior_type matchmaker::make_behavior() {
       on_event(msg);
     },
     [this](const find_group& msg) { return begin(msg); },
-    [this](const get_seekers& msg) { return who_seeks(msg.codecs); },
-    [this](get_group_bits) { return group_bits{key_->bits()}; },
-    [this](const set_group_bits& msg) { return set_bits(msg); },
+    [this](const set_open_group& msg) {
+      open_leader_ = msg.leader;
+      open_schema_ = msg.leader ? group_schema(config_, msg.codecs) : digest{};
+    },
     [this](const set_bandwidth& msg) { set_measured(msg); },
     [this](cancel_search) { cancel(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
@@ -84,7 +85,7 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
                                   + " are allowed");
   ++searches_;
   auto promise = make_response_promise<group_formed>();
-  waiting wanted{msg, promise, clock().now(), *key_};
+  waiting wanted{msg, promise, clock().now()};
   if (loads_)
     look_at_loads(std::move(wanted));
   else
@@ -94,7 +95,6 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
 
 void matchmaker::start(waiting wanted) {
   config_.mode = ctx_.mode(mode_);
-  unmatched_.clear();
   group_search::options opts;
   opts.min_group_size = min_size();
   opts.target_group_size = target_size();
@@ -107,9 +107,7 @@ void matchmaker::start(waiting wanted) {
       if (opts.expected_peers > opts.min_group_size && connected_.contains(peer)
           && !auxiliaries_.contains(peer)) // it was not expected
         --opts.expected_peers;
-  auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - wanted.began);
-  opts.min_matchmaking_time =
-    std::max(config_.min_matchmaking_time, wanted.what.scheduled_in - waited);
+  opts.min_matchmaking_time = config_.min_matchmaking_time;
   opts.request_timeout = config_.request_timeout;
   opts.alone_after = config_.alone_after;
   if (config_.extra)
@@ -125,7 +123,7 @@ void matchmaker::start(waiting wanted) {
   auto number = searches_;
   current_.emplace(group_search{std::move(me), opts, wanted.began + wanted.what.deadline,
                                 random_.fork(std::to_string(number))},
-                   wanted.key);
+                   *key_);
   auto& run = *current_;
   run.what = std::move(wanted.what);
   run.bandwidth = bandwidth;
@@ -275,6 +273,10 @@ void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
   std::optional<peer_record> hint;
   if (!suggested.empty() && !avoids(suggested.front().id))
     hint = suggested.front();
+  if (code == ec::not_looking && hint && hint->id != ctx_.record.id && current_->what.open_groups) {
+    current_->open_group = std::move(hint);
+    return perform(current_->search.cancel({ec::cancelled, {}}));
+  }
   perform(current_->search.on_answer(to.id, code, hint, now()));
 }
 
@@ -317,22 +319,21 @@ void matchmaker::operator()(const group_search::failed& a) {
 void matchmaker::form(const round_plan& plan, partition_terms terms) {
   auto run = std::move(*current_);
   current_.reset();
-  unmatched_ = std::move(run.compatible);
   for (const auto& member : plan.members)
-    unmatched_.erase(member.peer.id);
+    run.compatible.erase(member.peer.id);
   // Before the caller receives the group, and whatever the outcome of its round: the next search
   // must not begin in the old bucket.
   bool regrouped = config_.extra || !run.key.bits().empty();
   auto members = std::min(plan.members.size(), target_size());
   auto place = bucket_place(position_of(ctx_.record.id, plan), plan);
-  if (run.key == *key_ && place < members && !config_.extra)
+  if (place < members && !config_.extra)
     key_->move_on(plan.id, place, members, target_size());
   note_auxiliaries(plan);
   auto size = static_cast<double>(plan.members.size());
   ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
   ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                   short_name(plan.id), run.key.text());
-  run.promise.deliver(group_formed{plan, regrouped, std::move(terms)});
+  run.promise.deliver(group_formed{plan, regrouped, std::move(terms), !run.compatible.empty()});
 }
 
 void matchmaker::note_auxiliaries(const round_plan& plan) {
@@ -350,7 +351,15 @@ void matchmaker::end(const failure& why) {
     announce_load();
   auto run = std::move(*current_);
   current_.reset();
-  if (run.seen.empty() && run.key == *key_)
+  if (run.open_group) {
+    ctx_.log->debug("matchmaking found the open group that {} leads",
+                    short_name(run.open_group->id));
+    group_formed found;
+    found.open_group = std::move(run.open_group);
+    run.promise.deliver(std::move(found));
+    return;
+  }
+  if (run.seen.empty())
     leave_empty_bucket();
   if (!config_.extra)
     ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);

@@ -65,8 +65,9 @@ private:
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen;       // others that search for a group in this bucket
-    std::set<peer_id> compatible; // of those: known to be compatible and reachable
+    std::optional<peer_record> open_group; // the leader of one that we are to enter
+    std::set<peer_id> seen;                // others that search for a group in this bucket
+    std::set<peer_id> compatible;          // of those: known to be compatible and reachable
 
     [[nodiscard]] group_purpose purpose() const {
       return {what.epoch, what.codecs, what.gather, bandwidth};
@@ -87,7 +88,6 @@ private:
     find_group what;
     caf::typed_response_promise<group_formed> promise;
     steady_time began;
-    group_key key;
   };
 
   [[nodiscard]] group_search::moment now() const { return {clock().now(), ctx_.wall->now()}; }
@@ -115,20 +115,19 @@ private:
   // How many buckets.
   void look_at_loads(waiting wanted);
   void on_loads(std::uint64_t search, const std::vector<record>& reported);
-  void follow(const std::vector<bucket_load>& loads, group_key& key);
+  void follow(const std::vector<bucket_load>& loads);
   void announce_load();
   void leave_empty_bucket();
 
   // What peers send.
   caf::result<outbound_answer> answer(const inbound_call& msg);
-  [[nodiscard]] seekers who_seeks(const codec_plan& codecs) const;
+  void refer(wire::join_reply& reply) const;
   void on_event(const inbound_event& msg);
   void on_begin(const peer_record& from, const round_plan& plan);
   void decline(const peer_record& from, const round_plan& plan);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_id& peer);
 
-  caf::result<group_bits> set_bits(const set_group_bits& msg);
   void set_measured(const set_bandwidth& msg);
 
   const node_context ctx_;
@@ -146,12 +145,11 @@ private:
   std::pair<std::uint64_t, peer_id>
     led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;
-  recent_seekers seekers_;        // peers that asked us while we were not searching
-  recent_seekers extra_;          // extra auxiliaries that asked us
-  std::set<peer_id> auxiliaries_; // of the groups that we were in; bounded by seen_max
-  /// Peers that searched in our bucket when we found our group, and are not in it: the swarm has
-  /// more peers than a group. Cleared by the next search.
-  std::set<peer_id> unmatched_;
+  recent_seekers seekers_;             // peers that asked us while we were not searching
+  recent_seekers extra_;               // extra auxiliaries that asked us
+  std::set<peer_id> auxiliaries_;      // of the groups that we were in; bounded by seen_max
+  std::optional<peer_id> open_leader_; // of the open group that we are in
+  digest open_schema_;                 // of its vectors
   group_declaration declaration_;
   std::optional<bucket_watch> loads_; // none: the number of bits is fixed
 };

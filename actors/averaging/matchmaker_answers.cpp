@@ -19,7 +19,9 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
     extra_.remember(msg.from.id, join->schema, config_.prefix, join->expiration, now().steady);
   if (!current_) {
     reply.code = ec::not_looking;
-    if (!extra)
+    if (open_leader_ && join->schema == open_schema_ && !extra)
+      refer(reply);
+    else if (!extra)
       seekers_.remember(msg.from.id, join->schema, join->group_key, join->expiration, now().steady);
   } else if (config_.mode == member_mode::client) {
     reply.code = ec::protocol_violation;
@@ -61,12 +63,12 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
   return promise;
 }
 
-/// The peers that would be left out if the group that was found here stayed together.
-seekers matchmaker::who_seeks(const codec_plan& codecs) const {
-  auto found = seekers_.wanting(group_schema(config_, codecs), key_->text(), now().steady);
-  std::set<peer_id> all{found.begin(), found.end()};
-  all.insert(unmatched_.begin(), unmatched_.end());
-  return {{all.begin(), all.end()}};
+/// To the leader of the open group that we are in.
+void matchmaker::refer(wire::join_reply& reply) const {
+  if (open_leader_ == ctx_.record.id)
+    reply.suggested.push_back(ctx_.own_record());
+  else if (auto leader = connected_.find(*open_leader_); leader != connected_.end())
+    reply.suggested.push_back(leader->second);
 }
 
 void matchmaker::on_event(const inbound_event& msg) {

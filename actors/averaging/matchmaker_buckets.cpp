@@ -25,19 +25,16 @@ void matchmaker::on_loads(std::uint64_t search, const std::vector<record>& repor
   if (!next_ || searches_ != search)
     return;
   auto wanted = *std::exchange(next_, std::nullopt);
-  follow(loads_->known(reported), wanted.key);
+  follow(loads_->known(reported));
   start(std::move(wanted));
 }
 
-/// Gives `key`, of the search that begins, as many bits as the keys of the other peers have.
-void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
+/// Gives our key as many bits as the keys of the other peers have.
+void matchmaker::follow(const std::vector<bucket_load>& loads) {
   auto length = elastic_length(loads, target_size(), min_size());
-  if (!length || *length == key.bits().size())
+  if (!length || *length == key_->bits().size())
     return;
-  bool is_ours = key == *key_; // else set_group_bits has set one meanwhile, for the next search
-  key.resize(*length, [this] { return static_cast<unsigned>(random_.below(2)); });
-  if (is_ours)
-    key_ = key;
+  key_->resize(*length, [this] { return static_cast<unsigned>(random_.below(2)); });
   ctx_.log->info("matchmaking under {} uses keys of {} bits from now on", config_.prefix, *length);
 }
 
@@ -58,17 +55,6 @@ void matchmaker::announce_load() {
   bucket_load seen{current_->key.bits().size(), current_->seen.size() + 1};
   auto now = ctx_.wall->now();
   publish(loads_->announce(seen, now + config_.load_memory, now));
-}
-
-caf::result<group_bits> matchmaker::set_bits(const set_group_bits& msg) {
-  auto key = group_key::make(config_.prefix, msg.bits);
-  if (!key)
-    return to_caf(key.error());
-  if (config_.elastic_bits && key->bits().size() > bucket_load::bits_max)
-    return to_caf(ec::bad_config, "at most " + std::to_string(bucket_load::bits_max)
-                                    + " group bits where their number is elastic");
-  key_ = std::move(*key);
-  return group_bits{key_->bits()};
 }
 
 } // namespace waggle

@@ -1,6 +1,5 @@
 // find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
 // store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
-// find_peer    ─► search: find the nearest peers ─► is it among them? ─► found_peer
 // Every answer and every connection updates the routing table.
 
 #include "actors/discovery/dht_router.hpp"
@@ -48,12 +47,10 @@ dht_router::behavior_type dht_router::make_behavior() {
     [](const inbound_event& msg) { msg.release(); }, // the DHT has no events
     [this](store_record& msg) { return store(msg); },
     [this](const find_records& msg) { return find(msg); },
-    [this](const find_peer& msg) { return locate(msg); },
     [this](const bootstrap_from& msg) {
       reach_.begin();
       joining_.begin(msg);
     },
-    [this](get_dht_status) { return status(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
@@ -103,19 +100,6 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
     end_find(id, s);
   else
     advance(id);
-  return promise;
-}
-
-caf::result<found_peer> dht_router::locate(const find_peer& msg) {
-  if (auto known = table_.find(msg.peer))
-    return found_peer{*known};
-  if (overloaded())
-    return to_caf(ec::overloaded, "too many lookups at once");
-  auto id = begin(search::purpose::locate, dht_id_of(msg.peer), msg.timeout);
-  auto& s = searches_.at(id);
-  s.peer = msg.peer;
-  auto promise = s.located = make_response_promise<found_peer>();
-  advance(id);
   return promise;
 }
 
@@ -204,10 +188,6 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
     if (!s.latest && !s.merge.empty())
       return arrive(id, s);
   }
-  if (s.why == search::purpose::locate) // a peer that knows it has answered
-    for (const auto& known : reply->answers[0].nearest)
-      if (known.id == s.peer)
-        return end_locate(id, s, known);
   advance(id);
 }
 
@@ -238,8 +218,6 @@ void dht_router::arrive(std::uint64_t id, search& s) {
   switch (s.why) {
     case search::purpose::find:
       return end_find(id, s);
-    case search::purpose::locate:
-      return end_locate(id, s, std::nullopt);
     case search::purpose::refresh:
       return end(id, s);
     case search::purpose::store:
@@ -259,20 +237,6 @@ void dht_router::end_find(std::uint64_t id, search& s) {
   found_records answer{s.merge.live(ctx_.wall->now())};
   end(id, s);
   promise.deliver(std::move(answer));
-}
-
-void dht_router::end_locate(std::uint64_t id, search& s, std::optional<peer_record> where) {
-  auto promise = std::move(s.located);
-  auto wanted = s.peer;
-  if (!where)
-    for (const auto& peer : s.way.nearest(1))
-      if (peer.id == wanted)
-        where = peer;
-  end(id, s);
-  if (where)
-    promise.deliver(found_peer{*where});
-  else
-    promise.deliver(to_caf(ec::not_found, "no peer knows the address of " + short_name(wanted)));
 }
 
 // -- storing ----------------------------------------------------------------------------------
@@ -380,14 +344,6 @@ void dht_router::refresh(const dht_id& target) {
     advance(begin(search::purpose::refresh, target, 10s));
 }
 
-dht_status dht_router::status() const {
-  auto out = joining_.status();
-  out.routing_entries = static_cast<std::uint32_t>(table_.size());
-  out.records = static_cast<std::uint32_t>(store_.size());
-  out.record_bytes = store_.bytes();
-  return out;
-}
-
 void dht_router::on_tick() {
   store_.purge(ctx_.wall->now());
   for (const auto& target : table_.stale_targets(now() - config_.bucket_refresh, random_))
@@ -425,8 +381,6 @@ void dht_router::on_search_expired(std::uint64_t id) {
   switch (s.why) { // a find returns what it has; a store reports missing answers as failures
     case search::purpose::find:
       return end_find(id, s);
-    case search::purpose::locate:
-      return end_locate(id, s, std::nullopt);
     case search::purpose::refresh:
       return end(id, s);
     case search::purpose::store:

@@ -53,7 +53,7 @@ protected:
 
 private:
   struct search {
-    enum class purpose : std::uint8_t { store, find, locate, refresh };
+    enum class purpose : std::uint8_t { store, find, refresh };
     search(purpose what, const dht_id& target, lookup path, steady_time now)
       : why(what), key(target), way(std::move(path)), began(now) {}
 
@@ -72,9 +72,6 @@ private:
     bool latest = true;
     record_merge merge;
     caf::typed_response_promise<found_records> found;
-    // locate
-    peer_id peer;
-    caf::typed_response_promise<found_peer> located;
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -88,7 +85,6 @@ private:
   // What our own actors ask.
   caf::result<store_report> store(store_record& msg);
   caf::result<found_records> find(const find_records& msg);
-  caf::result<found_peer> locate(const find_peer& msg);
 
   // Searches.
   [[nodiscard]] bool overloaded() const { return searches_.size() >= config_.searches_max; }
@@ -102,7 +98,6 @@ private:
   void on_search_expired(std::uint64_t id);
   void end(std::uint64_t id, search& s);
   void end_find(std::uint64_t id, search& s);
-  void end_locate(std::uint64_t id, search& s, std::optional<peer_record> where);
 
   // Writing to the peers that a search has found.
   void begin_writing(std::uint64_t id, search& s);
@@ -114,7 +109,6 @@ private:
 
   void look_up_self();
   void refresh(const dht_id& target);
-  [[nodiscard]] dht_status status() const;
   void on_tick();
 
   /// Answers a request of another peer.

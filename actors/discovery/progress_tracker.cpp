@@ -47,7 +47,6 @@ progress_tracker::behavior_type progress_tracker::make_behavior() {
     },
     [this](const inbound_event& msg) { on_event(msg); },
     [this](const report_progress& msg) { report(msg); },
-    [this](get_swarm_progress) { return view(); },
     [this](announce_departure) { leave(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },

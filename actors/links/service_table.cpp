@@ -36,6 +36,8 @@ struct named_prefix {
   std::string_view operator()(const wire::begin_group& x) const { return x.plan.prefix; }
   std::string_view operator()(const wire::disband_group& x) const { return x.prefix; }
   std::string_view operator()(const wire::leave_group& x) const { return x.prefix; }
+  std::string_view operator()(const wire::enter_group& x) const { return x.prefix; }
+  std::string_view operator()(const wire::next_plan& x) const { return x.plan.prefix; }
   template <class Other>
   std::string_view operator()(const Other&) const {
     return {};
@@ -48,14 +50,13 @@ void service_table::set(const serve& msg) {
   if (msg.prefix.empty())
     by_topic[static_cast<std::size_t>(msg.topic)] = msg.service;
   else
-    matchmakers.insert_or_assign(msg.prefix, msg.service);
+    by_prefix[static_cast<std::size_t>(msg.topic)].insert_or_assign(msg.prefix, msg.service);
 }
 
 const service_actor& service_table::find(service_topic topic, std::string_view prefix) const {
-  if (topic == service_topic::matchmaking)
-    if (auto found = matchmakers.find(prefix); found != matchmakers.end())
-      return found->second;
-  return by_topic[static_cast<std::size_t>(topic)];
+  const auto& named = by_prefix[static_cast<std::size_t>(topic)];
+  auto found = named.find(prefix);
+  return found != named.end() ? found->second : by_topic[static_cast<std::size_t>(topic)];
 }
 
 std::string_view prefix_of(const wire::request& what) {

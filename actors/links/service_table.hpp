@@ -14,9 +14,9 @@ namespace waggle {
 /// Which service receives which messages of other peers.
 struct service_table {
   std::array<service_actor, service_topics> by_topic; // null: not served (yet)
-  /// Matchmakers by prefix. Messages under another prefix go to the one in `by_topic`, which
-  /// refuses them with the reason.
-  std::map<std::string, service_actor, std::less<>> matchmakers;
+  /// Of averaging and matchmaking: by prefix. Messages under another prefix go to the one in
+  /// `by_topic`, which refuses them with the reason.
+  std::array<std::map<std::string, service_actor, std::less<>>, service_topics> by_prefix;
 
   void set(const serve& msg);
   /// @param prefix as `prefix_of` returns it. Null: no service.
@@ -26,7 +26,7 @@ struct service_table {
 /// The service that a request or event of a peer is for; nothing for what the link itself handles.
 service_topic topic_of(const wire::request& what);
 std::optional<service_topic> topic_of(const wire::event& what);
-/// The prefix that a message about matchmaking names; empty for others.
+/// The prefix that a message about a group names; empty for others.
 std::string_view prefix_of(const wire::request& what);
 std::string_view prefix_of(const wire::event& what);
 

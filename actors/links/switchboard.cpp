@@ -47,7 +47,6 @@ switchboard::behavior_type switchboard::make_behavior() {
     [this](call_peer& msg) { return call(msg); },
     [this](notify_peer& msg) { tell(msg); },
     [this](const connect_address& msg) { return connect(msg); },
-    [this](get_connected_peers) { return connected(); },
     [this](const serve& msg) { set_service(msg); },
     [this](const listen_links& msg) { add_listener(msg); },
     [this](const link_arrived& msg) { enter(msg.link); },
@@ -115,13 +114,6 @@ caf::result<peer_connected> switchboard::connect(const connect_address& msg) {
   dial.connects.push_back(promise);
   try_next_address(number);
   return promise;
-}
-
-connected_peers switchboard::connected() const {
-  connected_peers all;
-  for (const auto& [id, peer] : peers_)
-    all.peers.push_back(peer.record);
-  return all;
 }
 
 // -- dials ----------------------------------------------------------------------------------------

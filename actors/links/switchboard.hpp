@@ -137,7 +137,6 @@ private:
   caf::result<peer_answer> call(call_peer& msg);
   void tell(notify_peer& msg);
   caf::result<peer_connected> connect(const connect_address& msg);
-  [[nodiscard]] connected_peers connected() const;
   void call_over(const peer_link_actor& link, caf::typed_response_promise<peer_answer> promise,
                  wire::request what, milliseconds timeout);
 

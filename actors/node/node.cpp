@@ -1,6 +1,6 @@
 // start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
-//        ─► averaging (group_averager, or matchmaker and averager, or all three with a
-//           moshpit_averager) ─► trainer or helper ─► donor
+//        ─► averaging (group_averager; matchmaker, group_averager and averager; or matchmaker,
+//           averager and moshpit_averager) ─► trainer or helper ─► donor
 //        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
 // This file is long: it is one list of steps, and each needs what the steps before it have made.
@@ -213,10 +213,13 @@ void connect(const node_parts& p, const node_config& config) {
   listens(p.helper);
   listens(p.exporter);
   for (std::size_t i = 0; i < p.further.size(); ++i) {
-    caf::anon_send(p.switchboard, serve{service_topic::matchmaking, p.further[i].matchmaker,
-                                        config.further_averaging[i].matchmaking.prefix});
-    listens(p.further[i].matchmaker);
-    listens(p.further[i].averager);
+    const auto& [maker, group, averager] = p.further[i];
+    const auto& prefix = config.further_averaging[i].matchmaking.prefix;
+    caf::anon_send(p.switchboard, serve{service_topic::matchmaking, maker, prefix});
+    caf::anon_send(p.switchboard, serve{service_topic::averaging, group, prefix});
+    listens(maker);
+    listens(group);
+    listens(averager);
   }
   caf::anon_send(p.tracker, subscribe_progress{p.exporter});
   auto follows_the_run = [&](const auto& handle) {
@@ -296,6 +299,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   add(p.group);
   for (const auto& pair : p.further) {
     add(pair.averager);
+    add(pair.group);
     add(pair.matchmaker);
   }
   add(p.averager);
@@ -445,6 +449,16 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     all.detach_workers = dependencies.detach_workers;
     return all;
   };
+  auto averages = [&](const node_config::averaging_parts& parts) {
+    averaging_actors out;
+    out.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
+    auto group =
+      system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
+    out.group = group;
+    out.averager =
+      system.spawn<averager>(ctx, averaging(parts), p.switchboard, out.matchmaker, group);
+    return out;
+  };
   if (config.helping) {
     const auto& parts = config.helping->averaging;
     p.group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
@@ -454,25 +468,26 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   } else if (config.averaging && config.training && !config.training->training.many_groups) {
     p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
                                            config.averaging->matchmaking, p.switchboard);
-  } else if (config.averaging) {
+  } else if (config.averaging && config.training) {
     auto parts = *config.averaging;
-    parts.matchmaking.extra = config.training && parts.averaging.auxiliary;
+    parts.matchmaking.extra = parts.averaging.auxiliary;
     p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker);
-    if (config.training) {
-      auto group =
-        system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
-                                       config.training->training.epoch_difference_max, p.averager);
-      // Before the trainer subscribes, whose questions follow from what it has seen.
-      caf::anon_send(p.tracker, subscribe_progress{group});
-      p.group = group;
-    }
+    p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker,
+                                        kept_group_actor{});
+    auto group =
+      system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
+                                     config.training->training.epoch_difference_max, p.averager);
+    // Before the trainer subscribes, whose questions follow from what it has seen.
+    caf::anon_send(p.tracker, subscribe_progress{group});
+    p.group = group;
+  } else if (config.averaging) {
+    auto made = averages(*config.averaging);
+    p.matchmaker = made.matchmaker;
+    p.group = made.group;
+    p.averager = made.averager;
   }
-  for (const auto& parts : config.further_averaging) {
-    auto& pair = p.further.emplace_back();
-    pair.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    pair.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, pair.matchmaker);
-  }
+  for (const auto& parts : config.further_averaging)
+    p.further.push_back(averages(parts));
   if (config.training) {
     trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;

@@ -111,6 +111,7 @@ struct node_dependencies {
 /// The actors that average one vector.
 struct averaging_actors {
   matchmaker_actor matchmaker;
+  wired_group_averager_actor group;
   averager_actor averager;
 };
 
@@ -124,7 +125,7 @@ struct node_parts {
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
-  wired_group_averager_actor group;      // of the trainer's gradients, or of the helper's clients
+  wired_group_averager_actor group;      // of the trainer, the helper or the averager
   state_keeper_actor keeper;
   trainer_actor trainer;
   group_helper_actor helper;

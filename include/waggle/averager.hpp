@@ -19,7 +19,8 @@ struct average_options {
   std::chrono::milliseconds timeout{60'000};
   /// The group begins with so many peers. 0: when it is full, or after its matchmaking time.
   std::uint32_t expected_peers = 0;
-  /// Begins at once with the peers of the last round, if all of them ask for that.
+  /// Begins at once with the peers of the last round, if there are as many as are expected. With 0
+  /// these are all that are left, and peers that have come since.
   bool keep_group = false;
 };
 

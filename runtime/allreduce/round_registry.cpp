@@ -16,19 +16,9 @@ struct find_round {
   }
 };
 
-bool announces_departure(const inbound_event& event) {
-  const auto* message = std::get_if<wire::round_suspect>(&event.what);
-  return message != nullptr && message->reason == ec::not_looking;
-}
-
-/// For the group; not for the round itself.
-bool is_about_bandwidths(const inbound_event& event) {
-  return std::holds_alternative<wire::bandwidth_report>(event.what)
-         || std::holds_alternative<wire::new_partition>(event.what);
-}
-
+/// For the group, not for the round itself.
 bool is_about_group(const inbound_event& event) {
-  return announces_departure(event) || is_about_bandwidths(event);
+  return std::holds_alternative<wire::bandwidth_report>(event.what);
 }
 
 /// Threads that pass something on to a round do not belong to it: what it throws ends the round.
@@ -97,12 +87,10 @@ void round_registry::catch_up(const std::shared_ptr<round_engine>& round,
 
 void round_registry::pass_on(round_engine& round, const group_listener& on_group,
                              const inbound_event& event) {
-  if (is_about_group(event))
-    on_group(event.from, event.what);
-  if (is_about_bandwidths(event))
-    event.release();
-  else
-    guarded(round, [&] { round.on_event(event); });
+  if (!is_about_group(event))
+    return guarded(round, [&] { round.on_event(event); });
+  on_group(event.from, event.what);
+  event.release();
 }
 
 void round_registry::finish(const round_id& id, const wire::round_promise& promise,
@@ -141,8 +129,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
       if (is_about_group(event))
         on_group = found->second.on_group;
     }
-    bool for_group = on_group && is_about_bandwidths(event);
-    if (!running && !promise && !for_group) {
+    if (!running && !promise && !on_group) {
       bool of_stranger =
         !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
@@ -162,7 +149,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   if (on_group)
     on_group(event.from, event.what);
   event.release();
-  if (promise && !is_about_bandwidths(event))
+  if (promise && !is_about_group(event))
     answer_late(*promise, event);
   return true;
 }
@@ -344,12 +331,13 @@ void round_registry::answer_late(wire::round_promise promise, const inbound_even
     return;
   }
   // A member that still works on a round that is committed here has missed a message.
+  const auto* suspect = std::get_if<wire::round_suspect>(&event.what);
   bool asks =
     std::holds_alternative<wire::round_propose>(event.what)
     || std::holds_alternative<wire::round_digests>(event.what)
     || std::holds_alternative<wire::round_key_share>(event.what)
     || std::holds_alternative<wire::round_pledge>(event.what)
-    || (std::holds_alternative<wire::round_suspect>(event.what) && !announces_departure(event));
+    || (suspect != nullptr && suspect->reason != ec::not_looking); // who declined it missed nothing
   if (asks && promise.committed)
     answer_(event.from, wire::round_commit{promise.round, promise.view, promise.proof});
 }

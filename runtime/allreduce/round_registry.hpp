@@ -42,9 +42,8 @@ public:
   };
   /// Sends an answer to a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
-  /// Receives messages of a round's members about the group, also after the end of the round: that
-  /// a member looks for another group (round_suspect with ec::not_looking), bandwidth_report,
-  /// new_partition.
+  /// Receives messages of a round's members about their group (bandwidth_report), also after the
+  /// end of the round.
   using group_listener = std::function<void(const peer_record& who, const wire::event& message)>;
 
   /// @param members_changed called without a lock after a round has begun or is expected: more

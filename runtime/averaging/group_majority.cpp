@@ -46,6 +46,8 @@ std::uint32_t fewest_contributors(const round_plan& plan) {
 }
 
 digest forked(const digest& parent, const round_id& round) {
+  if (parent.is_zero())
+    return parent;
   return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
 }
 

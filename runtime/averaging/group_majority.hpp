@@ -30,7 +30,7 @@ bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size
 /// At least 1.
 [[nodiscard]] std::uint32_t fewest_contributors(const round_plan& plan);
 /// The name of the branch that begins where a round of `parent` was decided without a majority: the
-/// same for all members that go on.
+/// same for all members that go on. Zero stays zero: a group without a history has no branches.
 digest forked(const digest& parent, const round_id& round);
 
 } // namespace waggle

@@ -157,6 +157,17 @@ void open_group::found(epoch_id epoch, const digest& branch, const round_id& see
   plan.min_contributors = terms_.min_contributors;
 }
 
+void open_group::adopt(const round_plan& plan, const partition_terms& agreed) {
+  leave();
+  branch_ = {};
+  bandwidths_.assign(plan, agreed.bandwidths);
+  terms_.partition = agreed;
+  terms_.members_max = std::max(terms_.members_max, plan.members.size());
+  next_ = plan;
+  for (auto& text : next_->gathered) // it would be read as a mark
+    text.clear();
+}
+
 void open_group::leave() {
   next_.reset();
   second_ = false;

@@ -84,6 +84,9 @@ public:
   void become(round_member self);
   /// Begins a group of one. `seed` is random, so that two groups never have the same id.
   void found(epoch_id epoch, const digest& branch, const round_id& seed);
+  /// Begins with the group that matchmaking formed; all its members do this with the same plan. Its
+  /// branch is zero, which is no history and never forks. `agreed`: what matchmaking agreed on.
+  void adopt(const round_plan& plan, const partition_terms& agreed);
   /// Leaves the group; forgets applicants.
   void leave();
 

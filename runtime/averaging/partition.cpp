@@ -140,18 +140,4 @@ std::optional<vector_partition> better_partition(const round_plan& plan,
   return std::move(*how);
 }
 
-status check_partition(const round_plan& plan, const vector_partition& how,
-                       const partition_terms& terms, std::size_t self) {
-  auto other = plan;
-  other.shares = how.shares;
-  other.part_elements = how.part_elements;
-  if (auto valid = validate_plan(other); !valid)
-    return valid;
-  if (!may_be_part(how.part_elements, plan.codecs, terms.parts))
-    return failure{ec::protocol_violation, "partition: the size of its parts was not agreed on"};
-  if (how.shares[self] != 0 && !terms.reduces)
-    return failure{ec::protocol_violation, "partition: it has a share for us, but we never reduce"};
-  return done{};
-}
-
 } // namespace waggle

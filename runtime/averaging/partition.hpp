@@ -75,11 +75,6 @@ result<vector_partition> make_partition(const round_plan& plan, const member_ban
 std::optional<vector_partition> better_partition(const round_plan& plan,
                                                  const partition_terms& terms);
 
-/// The checks of member `self` before it accepts another partition of `plan` from its leader. Fails
-/// with ec::protocol_violation and the reason.
-status check_partition(const round_plan& plan, const vector_partition& how,
-                       const partition_terms& terms, std::size_t self);
-
 /// The time that a partition of `plan` would take with the known bandwidths, in seconds without
 /// delays; 0 if no bandwidth is known.
 double transfer_seconds(const round_plan& plan, const member_bandwidths& bandwidths,

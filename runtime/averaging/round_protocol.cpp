@@ -74,19 +74,6 @@ takeover_promise round_protocol::promise() const {
   return out;
 }
 
-std::optional<steady_time> round_protocol::wake_at() const {
-  if (takeover_)
-    return takeover_->until;
-  if (successor_)
-    return successor_->until;
-  auto first = steady_time::max();
-  for (const auto& [member, doubt] : doubts_)
-    first = std::min(first, doubt.until);
-  if (first != steady_time::max())
-    return first;
-  return std::nullopt;
-}
-
 // -- own data -------------------------------------------------------------------------------------
 
 round_protocol::actions round_protocol::on_result_complete(std::uint32_t number,

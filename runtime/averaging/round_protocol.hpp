@@ -171,7 +171,7 @@ public:
   /// The caller has checked `promise.committed` (`proves`), and otherwise the signature if
   /// `awaits_promise`.
   [[nodiscard]] actions on_promise(std::size_t from, const takeover_promise& promise);
-  /// To be called at `wake_at()` or later.
+  /// To be called again and again: takeovers and suspicions have timeouts.
   [[nodiscard]] actions on_time(steady_time now);
 
   // -- current state ------------------------------------------------------------------------------
@@ -208,7 +208,6 @@ public:
   [[nodiscard]] bool committed() const { return committed_; }
   /// Whether we have ever reported that we hold the result of a view.
   [[nodiscard]] bool was_prepared() const { return was_prepared_; }
-  [[nodiscard]] std::optional<steady_time> wake_at() const;
   /// Members that we consider lost, and why: for the report.
   [[nodiscard]] const std::map<std::size_t, ec>& lost() const { return lost_; }
   /// The answer to takeovers, also after the end.

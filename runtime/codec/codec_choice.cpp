@@ -217,13 +217,6 @@ std::string_view to_string(tensor_role role) {
   return "unknown";
 }
 
-std::vector<tensor_info> unnamed_tensors(std::span<const std::uint64_t> elements) {
-  std::vector<tensor_info> out;
-  for (auto n : elements)
-    out.push_back({std::to_string(out.size()), n, tensor_role::unspecified});
-  return out;
-}
-
 codec_choice codec_choice::by_size(std::uint64_t threshold, codec_choice less,
                                    codec_choice greater_equal) {
   codec_choice out;

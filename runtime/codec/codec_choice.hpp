@@ -32,9 +32,6 @@ struct tensor_info {
   tensor_role role = tensor_role::unspecified;
 };
 
-/// Tensors of which only the lengths are known: named "0", "1", …
-std::vector<tensor_info> unnamed_tensors(std::span<const std::uint64_t> elements);
-
 /// The codec of each tensor of a vector: one for all, or by size, role, index or name; a choice may
 /// contain further choices. Plain data: compares, copies, and has a text form for configuration:
 ///

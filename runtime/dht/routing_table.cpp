@@ -35,17 +35,6 @@ dht_distance distance(const dht_id& a, const dht_id& b) {
   return out;
 }
 
-std::size_t common_prefix_bits(const std::vector<dht_id>& ids) {
-  std::size_t shared = id_bits;
-  for (std::size_t i = 1; i < ids.size(); ++i) {
-    std::size_t n = 0;
-    while (n < shared && bit(ids[0], n) == bit(ids[i], n))
-      ++n;
-    shared = n;
-  }
-  return shared;
-}
-
 void sort_nearest(const dht_id& target, std::vector<peer_record>& peers, std::size_t k) {
   auto nearer = [&](const peer_record& a, const peer_record& b) {
     return distance(target, a.id) < distance(target, b.id);

@@ -24,9 +24,6 @@ inline dht_distance distance(const dht_id& a, const peer_id& b) {
   return distance(a, dht_id_of(b));
 }
 
-/// Leading bits that all ids share; 256 for one id or none.
-std::size_t common_prefix_bits(const std::vector<dht_id>& ids);
-
 /// Orders peers by distance to `target`, nearest first, and keeps the first `k`.
 void sort_nearest(const dht_id& target, std::vector<peer_record>& peers, std::size_t k);
 

@@ -68,15 +68,6 @@ std::optional<std::string> matchmaking_warning(const matchmaking_config& config)
   return std::nullopt;
 }
 
-result<member_mode> mode_of(bool client, bool auxiliary) {
-  if (client && auxiliary)
-    return bad("a peer is either a client, which reduces nothing, or auxiliary, which does nothing "
-               "but reduce");
-  if (client)
-    return member_mode::client;
-  return auxiliary ? member_mode::auxiliary : member_mode::node;
-}
-
 digest group_schema(const matchmaking_config& config, const codec_plan& codecs,
                     std::uint32_t version) {
   auto target = std::min(config.target_group_size, round_members_max);

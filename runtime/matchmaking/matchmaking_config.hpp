@@ -55,9 +55,6 @@ status check_matchmaking_config(const matchmaking_config& config, bool client);
 /// A warning for the operator about a configuration that can be used; nothing if there is none.
 std::optional<std::string> matchmaking_warning(const matchmaking_config& config);
 
-/// The mode that the two switches select. Fails with ec::bad_config if both are set.
-result<member_mode> mode_of(bool client, bool auxiliary);
-
 /// Hash over everything that must be equal on all members of a group: protocol version, prefix,
 /// codecs, aggregation, part size, minimum of contributors, target size (the next bucket depends on
 /// it), smallest share, and `config.schema`.

@@ -10,9 +10,8 @@
 
 namespace waggle {
 
-/// The peers that asked for a group while we were not searching. A persistent group whose members
-/// start the next round without matchmaking checks here whether other peers want to join, and a
-/// search asks them first. Not thread-safe.
+/// The peers that asked for a group while we were not searching. A search asks them first. Not
+/// thread-safe.
 class recent_seekers {
 public:
   /// A peer that still searches has asked again within this time.

@@ -421,7 +421,6 @@ void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {
     return;
   note(from->own_, to->own_, as_byte_span(f.header));
   note(from->own_, to->own_, f.body.view());
-  ++frames_delivered_;
   body_bytes_delivered_ += f.body.size;
   if (!to->started_) {
     to->early_.push_back(std::move(f));

@@ -82,7 +82,6 @@ public:
 
   /// Over all deliveries and link events so far: time, ends, bytes.
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_; }
-  [[nodiscard]] std::uint64_t frames_delivered() const { return frames_delivered_; }
   [[nodiscard]] std::uint64_t body_bytes_delivered() const { return body_bytes_delivered_; }
 
 private:
@@ -117,7 +116,6 @@ private:
   bool partitioned_ = false;
   std::vector<event> held_; // delivered after `heal`
   std::uint64_t trace_ = 0xcbf29ce484222325U;
-  std::uint64_t frames_delivered_ = 0;
   std::uint64_t body_bytes_delivered_ = 0;
 };
 

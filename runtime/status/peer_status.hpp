@@ -95,9 +95,6 @@ struct helper_status {
 /// Of the DHT. A peer with `addresses_known` that is not `bootstrapped` does not know whether the
 /// run exists. It must not begin a run of its own without reporting it.
 struct dht_status {
-  std::uint32_t routing_entries = 0;
-  std::uint32_t records = 0;
-  std::uint64_t record_bytes = 0;
   /// Another peer of the run answered, or there is no address to join at. Stays true.
   bool bootstrapped = false;
   /// There was an address to join at besides our own: an initial one, or one of a peer known from

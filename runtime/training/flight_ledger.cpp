@@ -71,19 +71,6 @@ void flight_ledger::recall(std::size_t lane) {
   in_flight_[lane] = 0;
 }
 
-std::uint64_t flight_ledger::drop_all() {
-  auto samples = toward_boundary_ + in_flight();
-  toward_boundary_ = 0;
-  for (auto& n : in_flight_)
-    n = 0;
-  for (auto& lane : lanes_) {
-    lane.under_way.reset();
-    lane.last_epoch.reset();
-  }
-  dropped_ += samples;
-  return samples;
-}
-
 std::uint64_t flight_ledger::in_flight() const {
   return std::accumulate(in_flight_.begin(), in_flight_.end(), std::uint64_t{0});
 }

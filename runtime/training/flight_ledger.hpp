@@ -44,10 +44,6 @@ public:
   /// The learner has taken the samples of the flight back (learner::take_back), to be added again
   /// with its next one.
   void recall(std::size_t lane);
-  /// Another state replaces ours: forgets all flights and drops all samples. Returns the number of
-  /// dropped samples.
-  std::uint64_t drop_all();
-
   /// The lane states that a `situation` needs.
   [[nodiscard]] const std::vector<lane_state>& lanes() const { return lanes_; }
   [[nodiscard]] std::uint64_t toward_boundary() const { return toward_boundary_; }

@@ -53,7 +53,6 @@ public:
     auto behind = many_groups_ ? std::min(tolerance_, epoch_.value()) : missed_.size();
     return epoch_id{epoch_.value() - behind};
   }
-  [[nodiscard]] std::uint64_t kept_bytes() const { return missed_.bytes(); }
   /// A state was loaded that is ahead of the group.
   [[nodiscard]] bool waits_for_group() const { return loaded_.has_value(); }
 

@@ -376,14 +376,6 @@ failure read(const proto::BandwidthReport& from, bandwidth_report& out) {
            : violation("bandwidth_report");
 }
 
-failure read(const proto::NewPartition& from, new_partition& out) {
-  if (static_cast<std::size_t>(from.shares_size()) > round_members_max)
-    return {ec::oversize, "new_partition: shares"};
-  out.how.shares.assign(from.shares().begin(), from.shares().end());
-  out.how.part_elements = from.part_elements();
-  return read_id(from.round(), out.round) ? failure{} : violation("new_partition");
-}
-
 template <class Struct, class Proto>
 result<message> as_call(const Header& header, const Proto& from) {
   Struct out;
@@ -488,8 +480,6 @@ result<message> read_content(const Header& header) {
       return as_event<round_challenge>(header.round_challenge());
     case Header::kBandwidthReport:
       return as_event<bandwidth_report>(header.bandwidth_report());
-    case Header::kNewPartition:
-      return as_event<new_partition>(header.new_partition());
     case Header::kNextPlan:
       return as_event<next_plan>(header.next_plan());
     case Header::kCallRound:

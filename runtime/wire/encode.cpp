@@ -299,14 +299,6 @@ void write(const bandwidth_report& x, Header& out) {
     to.set_bandwidth(*x.bandwidth);
 }
 
-void write(const new_partition& x, Header& out) {
-  auto& to = *out.mutable_new_partition();
-  to.set_round(write_id(x.round));
-  for (auto share : x.how.shares)
-    to.add_shares(share);
-  to.set_part_elements(x.how.part_elements);
-}
-
 // -- the envelope --------------------------------------------------------------------------------
 
 struct writer {

@@ -9,7 +9,6 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/averaging/partition.hpp"
 #include "runtime/averaging/round_decision.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
@@ -269,18 +268,11 @@ struct round_promise {
   signature by{};                 // of promise_statement; zero: not signed
 };
 
-// Between rounds of a persistent group (runtime/averaging/persistent_group.hpp).
-
 /// Member of `round` to the first member of its plan: the sender's current bandwidth, in bytes per
 /// second; none: no longer known.
 struct bandwidth_report {
   round_id round;
   std::optional<double> bandwidth; // finite and positive
-};
-/// First member of a plan to the others: the partition of the vector in the rounds after `round`.
-struct new_partition {
-  round_id round;
-  vector_partition how;
 };
 
 // -- state: answered by the state_donor -----------------------------------------------------------
@@ -318,9 +310,9 @@ using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state
                               state_chunk, dialled_back>;
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
-                           round_takeover, round_promise, bandwidth_report, new_partition,
-                           next_plan, call_round, progress_note, round_key_share, round_digests,
-                           round_pledge, round_pledge_digests, round_checked, round_challenge>;
+                           round_takeover, round_promise, bandwidth_report, next_plan, call_round,
+                           progress_note, round_key_share, round_digests, round_pledge,
+                           round_pledge_digests, round_checked, round_challenge>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

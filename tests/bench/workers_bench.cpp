@@ -57,7 +57,6 @@ switchboard_actor::behavior_type counting_switchboard(switchboard_actor::pointer
         seen->note([&] { seen->prepared = prepared->result; });
     },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) { return connected_peers{}; },
   };
 }
 

@@ -127,6 +127,21 @@ protected:
     return ask_later<Answer>(receiver, std::move(question)).get();
   }
 
+  /// What `source` sends first to a listener that subscribes.
+  template <class Event, class Subscription, class Handle>
+  std::optional<Event> first_event(const Handle& source) {
+    using listener = decltype(Subscription::listener);
+    auto got = std::make_shared<std::optional<Event>>();
+    auto reader = spawn([got](typename listener::pointer self) -> typename listener::behavior_type {
+      return {[got, self](const Event& event) {
+        *got = event;
+        self->quit();
+      }};
+    });
+    tell(source, Subscription{reader});
+    return *got;
+  }
+
   template <class Handle>
   [[nodiscard]] static bool alive(const Handle& handle) {
     return !caf::actor_cast<caf::abstract_actor*>(handle)->getf(

@@ -151,29 +151,10 @@ void simulation::crash(index who, bool silently) {
   network_.crash(who, silently);
   // The node actor first: otherwise it would take the death of the others as a reason to shut down
   // in good order.
-  auto kill = [](const auto& handle) {
-    if (handle)
-      caf::anon_send_exit(handle, caf::exit_reason::kill);
-  };
-  kill(p.node.node);
+  caf::anon_send_exit(p.node.node, caf::exit_reason::kill);
   settle();
-  const auto& parts = p.node.parts;
-  kill(parts.donor);
-  kill(parts.trainer);
-  kill(parts.helper);
-  kill(parts.keeper);
-  kill(parts.group);
-  for (const auto& pair : parts.further) {
-    kill(pair.averager);
-    kill(pair.matchmaker);
-  }
-  kill(parts.averager);
-  kill(parts.matchmaker);
-  kill(parts.tracker);
-  kill(parts.exporter);
-  kill(parts.addresses);
-  kill(parts.dht);
-  kill(parts.switchboard);
+  for (const auto& actor : everybody(p.node.parts))
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
   settle();
   p.node.parts = {};
   p.node.node = nullptr;

@@ -77,6 +77,23 @@ public:
     return answer;
   }
 
+  /// What `source` sends first to a listener that subscribes (within 10 virtual seconds).
+  template <class Event, class Subscription, class Handle>
+  std::optional<Event> first_event(const Handle& source) {
+    using listener = decltype(Subscription::listener);
+    auto got = std::make_shared<std::optional<Event>>();
+    auto reader =
+      system_->spawn([got](typename listener::pointer self) -> typename listener::behavior_type {
+        return {[got, self](const Event& event) {
+          *got = event;
+          self->quit();
+        }};
+      });
+    caf::anon_send(source, Subscription{reader});
+    run_until([got] { return got->has_value(); }, std::chrono::seconds{10});
+    return *got;
+  }
+
   /// Sends a request to an actor; `then` receives the answer while the simulation runs on. Refusals
   /// are ignored.
   template <class Answer, class Handle, class Question>

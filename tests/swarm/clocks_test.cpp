@@ -16,7 +16,8 @@ struct Clocks : ::testing::Test {
     return exported(*swarm.sim[i].node.ctx.metrics, "waggle_clock_skew_seconds");
   }
   std::vector<std::string> refusals_at(index i) {
-    auto status = swarm.sim.ask<dht_status>(swarm.sim[i].node.parts.dht, get_dht_status{});
+    auto status =
+      swarm.sim.first_event<dht_status, subscribe_dht_status>(swarm.sim[i].node.parts.dht);
     return status ? status->bootstrap_failures : std::vector<std::string>{};
   }
 

@@ -25,10 +25,7 @@ node_config plain_node() {
 }
 
 bool connected(simulation& sim, index a, index b) {
-  auto peers = sim.ask<connected_peers>(sim[a].node.parts.switchboard, get_connected_peers{});
-  return peers && std::any_of(peers->peers.begin(), peers->peers.end(), [&](const peer_record& p) {
-           return p.id == sim[b].self->id();
-         });
+  return sim[a].node.ctx.links->find(sim[b].self->id()) != nullptr;
 }
 
 /// Whether all of `who` are connected with each other within `limit`.
@@ -50,7 +47,7 @@ bool meet(simulation& sim, const std::vector<index>& who, std::chrono::nanosecon
 }
 
 std::optional<dht_status> joining(simulation& sim, index who) {
-  return sim.ask<dht_status>(sim[who].node.parts.dht, get_dht_status{});
+  return sim.first_event<dht_status, subscribe_dht_status>(sim[who].node.parts.dht);
 }
 
 /// Three peers that met through the first; all die silently.

@@ -126,7 +126,7 @@ TEST_P(FlagSets, EndWithTheSamplesAndTheRatesOfThreeEpochs) {
       EXPECT_EQ(rates_[i]->back(), 0.025);
       EXPECT_TRUE(std::is_sorted(rates_[i]->rbegin(), rates_[i]->rend()));
     }
-    auto seen = sim.ask<swarm_progress>(sim[i].node.parts.tracker, get_swarm_progress{});
+    auto seen = sim.first_event<swarm_progress, subscribe_progress>(sim[i].node.parts.tracker);
     ASSERT_TRUE(seen);
     for (const auto& peer : seen->peers)
       EXPECT_NEAR(peer.samples_per_second, samples_per_second, samples_per_second / 5);

@@ -289,7 +289,7 @@ TEST_F(WithAnAuxiliary, RoundsInWhichAllOthersTookPartAreNoReasonToWarn) {
   sim.run_for(20s);
   for (auto i : sim.living()) {
     EXPECT_EQ(status_of(i).notice, "") << "peer " << i;
-    auto seen = sim.ask<swarm_progress>(sim[i].node.parts.tracker, get_swarm_progress{});
+    auto seen = sim.first_event<swarm_progress, subscribe_progress>(sim[i].node.parts.tracker);
     ASSERT_TRUE(seen);
     EXPECT_EQ(seen->num_peers, 2U) << "that train";
     EXPECT_EQ(seen->num_auxiliaries, 1U);

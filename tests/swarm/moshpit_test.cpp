@@ -60,36 +60,6 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   expect_rounds_kept_the_contract(swarm.sim);
 }
 
-// If every peer draws a new bucket in every round: (r - 1)/N + r/N² for N peers in r groups.
-TEST(MoshpitTraining, RandomGroupsApproachEachOtherAtTheRateOfTheFormula) {
-  constexpr std::size_t peers = 32;
-  constexpr std::size_t groups = 4;
-  moshpit_swarm swarm{2, 32, 6s};
-  swarm.step_interval = 3s;
-  swarm.freeze(true);
-  for (std::size_t i = 0; i < peers; ++i)
-    swarm.join("00");
-  ASSERT_TRUE(swarm.begin(5s)) << picture(swarm.sim);
-  random_source random{6};
-  double sum = 0;
-  constexpr int rounds = 4;
-  for (int round = 0; round < rounds; ++round) {
-    swarm.scatter(random);
-    for (auto i : swarm.sim.living()) {
-      auto bits = bucket_digits(static_cast<std::uint32_t>(random.below(groups)), groups);
-      ASSERT_TRUE(
-        swarm.sim.ask<group_bits>(swarm.sim[i].node.parts.matchmaker, set_group_bits{bits}));
-    }
-    auto before = swarm.spread();
-    swarm.run_to_grid(2s);
-    EXPECT_LE(swarm.groups().size(), groups);
-    sum += swarm.spread() / before;
-  }
-  double n = peers;
-  double r = groups;
-  EXPECT_NEAR(sum / rounds / ((r - 1) / n + r / (n * n)), 1.0, 0.2);
-}
-
 // Two groups, and one bucket: which peers meet depends on who is found first.
 TEST(MoshpitTraining, APairOfGroupsMixesToo) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {

@@ -57,7 +57,7 @@ protected:
   }
   /// Samples per second of each peer, as peer `i` knows them.
   std::map<peer_id, double> throughputs(index i) {
-    auto seen = sim.ask<swarm_progress>(sim[i].node.parts.tracker, get_swarm_progress{});
+    auto seen = sim.first_event<swarm_progress, subscribe_progress>(sim[i].node.parts.tracker);
     std::map<peer_id, double> rates;
     for (const auto& p : seen.value_or(swarm_progress{}).peers)
       rates[p.who.id] = p.samples_per_second;

@@ -24,7 +24,6 @@ switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointe
     [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
     [=](const notify_peer& msg) { log->told.push_back(msg); },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) { return connected_peers{}; },
   };
 }
 

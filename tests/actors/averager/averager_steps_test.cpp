@@ -1,4 +1,4 @@
-// What controls a step of the averager (triggers, cancellation, deadlines), and groups that stay.
+// What controls a step of the averager: triggers, cancellation, deadlines.
 
 #include <limits>
 
@@ -117,34 +117,6 @@ TEST_F(Averager, AStepThatNobodyTriggersEndsAtItsDeadline) {
   EXPECT_EQ(open.get()->why.code, ec::timeout);
 }
 
-TEST_F(Averager, OnlyTheFirstSearchOfAStepIsScheduled) {
-  averaging_config config;
-  config.round.deadline = 3s;
-  for (int i = 0; i < 3; ++i)
-    add(config);
-  lets_through = [](std::size_t, const notify_peer&) { return false; };
-  auto scheduled = [this] {
-    std::map<std::size_t, milliseconds> of_peers;
-    for (const auto& search : searches)
-      of_peers[search.peer] = search.what.scheduled_in;
-    return of_peers;
-  };
-  using pair = std::pair<const std::size_t, milliseconds>;
-  auto what = question({1});
-  what.scheduled_in = 4s;
-  group_size = 3;
-  auto first = average(0, what);
-  auto second = average(1, what);
-  EXPECT_THAT(scheduled(), ElementsAre(pair{0, 4s}, pair{1, 4s}));
-  group_size = 2;
-  auto third = average(2, question({1}));
-  EXPECT_EQ(groups, 1U) << "of the first two";
-  group_size = 4;
-  pass(4s);
-  EXPECT_THAT(scheduled(), ElementsAre(pair{0, 0s}, pair{1, 0s}, pair{2, 0s}))
-    << "their round failed, and another wait would only delay the next one";
-}
-
 TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
   add();
   add();
@@ -207,135 +179,6 @@ TEST_F(Averager, ARoundEndsByItsOwnDeadlineOrItsStepsWhicheverIsFirst) {
       EXPECT_EQ(o.get()->why.detail, "the round did not end by its deadline");
     }
   }
-}
-
-// -- persistent groups ----------------------------------------------------------------------------
-
-TEST_F(Averager, APersistentGroupNeedsNoMatchmaking) {
-  add();
-  add();
-  auto what = question({1});
-  what.reuse_group = true;
-  what.expected_peers = 2;
-  average_all({what, what});
-  auto formed = groups;
-  for (int round = 0; round < 5; ++round)
-    for (const auto& report : average_all({what, what}))
-      EXPECT_EQ(report.outcome, round_outcome::complete);
-  EXPECT_EQ(groups, formed);
-}
-
-TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAPersistentGroup) {
-  for (auto codec : {codec_id::none, codec_id::float16})
-    for (std::size_t poisoned : {0U, 1U, 2U}) { // including the leader
-      auto first = peers.size();
-      averaging_config config;
-      config.codec = codec;
-      auto what = question({1, 1, 1, 1, 1, 1});
-      what.reuse_group = true;
-      what.expected_peers = 3;
-      std::vector<pending_report> open;
-      group_size = 3;
-      for (std::size_t i = 0; i < 3; ++i) {
-        add(config);
-        open.push_back(average(first + i, what));
-      }
-      settle();
-      auto formed = groups;
-      auto bad = what;
-      bad.values = vector({1, 1, 1, 1, 1, std::nanf("")});
-      open.clear();
-      for (std::size_t i = 0; i < 3; ++i)
-        open.push_back(average(first + i, i == poisoned ? bad : what));
-      settle();
-      pass(10s); // longer than a takeover
-      EXPECT_EQ(groups, formed) << "the group persisted";
-      for (std::size_t i = 0; i < 3; ++i) {
-        ASSERT_TRUE(open[i].answered() && open[i].get());
-        auto report = *open[i].get();
-        if (i == poisoned) {
-          EXPECT_EQ(report.outcome, round_outcome::failed);
-          EXPECT_EQ(report.why.code, ec::non_finite) << to_string(report.why);
-        } else {
-          EXPECT_EQ(report.outcome, round_outcome::shrunk) << to_string(report.why);
-          EXPECT_EQ(report.contributors.size(), 2U);
-          EXPECT_THAT(*report.values, ::testing::Each(1.0F));
-        }
-      }
-      auto again = average(first + poisoned, bad);
-      ASSERT_TRUE(again.answered());
-      EXPECT_FALSE(again.get()) << "it no longer takes part";
-    }
-}
-
-TEST_F(Averager, AVectorThatWeighsNothingIsCheckedInAPersistentGroup) {
-  add();
-  add();
-  auto what = question({1, 1});
-  what.reuse_group = true;
-  what.expected_peers = 2;
-  average_all({what, what});
-  auto bad = question({1, std::nanf("")}, 0);
-  bad.reuse_group = true;
-  bad.expected_peers = 2;
-  EXPECT_EQ(refusal(bad), ec::non_finite) << "reducers would not check it";
-}
-
-TEST_F(Averager, AGroupOfABucketDoesNotStand) {
-  regrouped = true;
-  add();
-  add();
-  auto what = question({1});
-  what.reuse_group = true;
-  what.expected_peers = 2;
-  for (int round = 1; round <= 3; ++round) {
-    average_all({what, what});
-    EXPECT_EQ(groups, round) << "every round has other members";
-  }
-}
-
-// Peer 1 has begun the group's next round when peer 0, which has not, loses peer 2.
-TEST_F(Averager, AMemberThatLosesAnotherBetweenRoundsCallsTheRestBackAtOnce) {
-  group_size = 3;
-  for (int i = 0; i < 3; ++i)
-    add();
-  auto what = question({1});
-  what.reuse_group = true;
-  what.expected_peers = 3;
-  average_all({what, what, what});
-  auto began = groups;
-  auto second = average(1, what);
-  settle();
-  peer_disconnected lost{peers[2]->ctx.record.id, {ec::peer_lost, {}}};
-  tell(peers[0]->averager, lost);
-  tell(peers[1]->averager, lost);
-  group_size = 2;
-  auto first = average(0, what);
-  settle();
-  EXPECT_EQ(groups, began + 1) << "both search at once, without waiting for a timeout";
-  ASSERT_TRUE(first.answered() && first.get());
-  ASSERT_TRUE(second.answered() && second.get());
-  EXPECT_EQ(first.get()->outcome, round_outcome::complete);
-  EXPECT_EQ(first.get()->round, second.get()->round);
-}
-
-TEST_F(Averager, AMemberThatLeavesThePersistentGroupDelaysNoOther) {
-  for (int i = 0; i < 3; ++i)
-    add();
-  auto what = question({1});
-  what.reuse_group = true;
-  average_all({what, what, what});
-  // The first peer searches for a group of two; the others begin the persistent group's round.
-  group_size = 2;
-  auto two = what;
-  two.expected_peers = 2;
-  auto second = average(1, what);
-  auto first = average(0, two);
-  settle();
-  ASSERT_TRUE(first.get());
-  ASSERT_TRUE(second.get());
-  EXPECT_EQ(first.get()->outcome, round_outcome::complete);
-  EXPECT_EQ(second.get()->contributors.size(), 2U);
 }
 
 } // namespace

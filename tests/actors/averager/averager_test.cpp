@@ -302,9 +302,6 @@ TEST_F(Averager, RefusesWhatCannotBeAveraged) {
   what.gather.assign(gather_bytes_max + 1, 'x');
   EXPECT_EQ(refusal(what), ec::oversize);
   what = question({1, 2});
-  what.scheduled_in = what.deadline;
-  EXPECT_EQ(refusal(what), ec::bad_config);
-  what = question({1, 2});
   what.tensors =
     std::make_shared<std::vector<tensor_info>>(1, tensor_info{"a", 3, tensor_role::parameter});
   EXPECT_EQ(refusal(what), ec::wrong_shape);

@@ -22,8 +22,7 @@ protected:
     member_mode mode = member_mode::node;
     matchmaker_actor maker;
     averager_actor averager;
-    bool deaf = false;                        // messages to it are lost
-    std::optional<double> reported_bandwidth; // as reported to its matchmaker
+    bool deaf = false; // messages to it are lost
   };
   struct search {
     std::size_t peer;
@@ -44,7 +43,7 @@ protected:
       return matchmaker_of(self, index);
     });
     p.maker = maker;
-    p.averager = spawn<averager>(p.ctx, config, board, maker);
+    p.averager = spawn<averager>(p.ctx, config, board, maker, kept_group_actor{});
     return p;
   }
 
@@ -102,7 +101,6 @@ private:
             deliver(*p, {peers[from]->ctx.record, msg.what, msg.body, nullptr});
       },
       [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-      [](get_connected_peers) { return connected_peers{}; },
     };
   }
 
@@ -118,12 +116,8 @@ private:
         form_groups();
         return promise;
       },
-      [](const get_seekers&) { return seekers{}; },
-      [](get_group_bits) { return group_bits{}; },
-      [](const set_group_bits& msg) { return group_bits{msg.bits}; },
-      [this, index](const set_bandwidth& msg) {
-        peers[index]->reported_bandwidth = msg.bytes_per_second;
-      },
+      [](const set_open_group&) {},
+      [](const set_bandwidth&) {},
       [this, self, index](cancel_search) {
         for (const auto& s : searches)
           if (s.peer == index)

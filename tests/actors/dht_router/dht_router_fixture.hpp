@@ -63,7 +63,6 @@ inline switchboard_actor::behavior_type scripted_switchboard(switchboard_actor::
         self->send(world->listener, peer_connected{*peer});
       return peer_connected{*peer};
     },
-    [](get_connected_peers) { return connected_peers{}; },
   };
 }
 
@@ -72,6 +71,7 @@ protected:
   void start(dht_config with = {}) {
     config = with;
     config.open_records = open_records;
+    config.upkeep_interval = 1s;
     router = spawn<dht_router>(ctx, config, spawn(scripted_switchboard, world));
   }
   void SetUp() override { start(); }
@@ -81,8 +81,16 @@ protected:
     tell(router, peer_disconnected{test_peer(seed).id, {why, {}}});
   }
   dht_status status() {
-    auto got = ask<dht_status>(router, get_dht_status{});
-    return got ? *got : dht_status{};
+    return first_event<dht_status, subscribe_dht_status>(router).value_or(dht_status{});
+  }
+  /// After the next upkeep.
+  double routing_entries() {
+    pass(config.upkeep_interval);
+    return exported(*ctx.metrics, "waggle_dht_routing_table_entries");
+  }
+  double records() {
+    pass(config.upkeep_interval);
+    return exported(*ctx.metrics, "waggle_dht_records{");
   }
 
   record open_record(std::string value, std::uint64_t sequence = 1,

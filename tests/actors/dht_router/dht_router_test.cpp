@@ -15,7 +15,7 @@ using ::testing::SizeIs;
 TEST_F(DhtRouter, TellsItsTimeAndLearnsWhoAsked) {
   auto pong = asked_by_peer<wire::dht_pong>(wire::dht_ping{});
   EXPECT_EQ(pong.now, wall->now());
-  EXPECT_EQ(status().routing_entries, 1U);
+  EXPECT_EQ(routing_entries(), 1);
 }
 
 TEST_F(DhtRouter, KeepsWhatIsGenuineAndGivesItBackWithWhomItKnows) {
@@ -54,7 +54,7 @@ TEST_F(DhtRouter, RefusesForgedExpiredAndStaleRecordsOneByOne) {
   EXPECT_EQ(rejected("not_owner"), 1);
   EXPECT_EQ(rejected("bad_expiry"), 2);
   EXPECT_EQ(rejected("stale_record"), 1);
-  EXPECT_EQ(status().records, 2U);
+  EXPECT_EQ(records(), 2);
 }
 
 TEST_F(DhtRouter, UnsignedRecordsExistInTestsOnly) {
@@ -64,7 +64,7 @@ TEST_F(DhtRouter, UnsignedRecordsExistInTestsOnly) {
     asked_by_peer<wire::dht_stored>(wire::dht_store{{open_record("anybody's"), owned_record(2)}})
       .outcomes;
   EXPECT_THAT(outcomes, ElementsAre(ec::not_owner, ec::none));
-  EXPECT_EQ(status().records, 1U);
+  EXPECT_EQ(records(), 1);
   EXPECT_FALSE(dht_config{}.open_records);
 }
 
@@ -91,7 +91,7 @@ TEST_F(DhtRouter, AFloodOfStrangersLeavesTheRecordsOfMembers) {
   EXPECT_EQ(store(5), ec::none);
   for (std::uint64_t stranger = 100; stranger < 150; ++stranger)
     (void)store(stranger);
-  EXPECT_LT(status().records, 20U);
+  EXPECT_LT(records(), 20);
   auto key = record_key("test", record_kind::progress, "greeting");
   auto found = asked_by_peer<wire::dht_found>(wire::dht_find{{key}, false});
   ASSERT_FALSE(found.answers.at(0).records.empty());
@@ -130,7 +130,7 @@ TEST_F(DhtRouter, ForgetsRecordsWhenTheyExpire) {
   pass(1s);
   EXPECT_THAT(find().answers.at(0).records, IsEmpty());
   pass(10s);
-  EXPECT_EQ(status().records, 0U);
+  EXPECT_EQ(records(), 0);
 }
 
 TEST_F(DhtRouter, AnAnswerStaysWithinTheLimitsOfAMessage) {
@@ -139,7 +139,7 @@ TEST_F(DhtRouter, AnAnswerStaysWithinTheLimitsOfAMessage) {
     entry.subkey = std::to_string(i);
     asked_by_peer<wire::dht_stored>(wire::dht_store{{entry}});
   }
-  EXPECT_EQ(status().records, 8U);
+  EXPECT_EQ(records(), 8);
   auto key = record_key("test", record_kind::open, "greeting");
   auto found = asked_by_peer<wire::dht_found>(wire::dht_find{{key, key}, false});
   std::size_t bytes = 0;
@@ -160,7 +160,7 @@ TEST_F(DhtRouter, DoesNotRouteThroughClients) {
   client.client_mode = true;
   tell(router, peer_connected{client});
   EXPECT_FALSE(world->calls.empty()) << "the reply still matters for the clock";
-  EXPECT_EQ(status().routing_entries, 0U);
+  EXPECT_EQ(routing_entries(), 0);
 }
 
 // -- Byzantine peers ----------------------------------------------------------------------------
@@ -285,16 +285,14 @@ TEST_F(DhtRouter, ASearchEndsAtItsDeadlineWithWhatItHas) {
   question.timeout = 1s;
   auto found = ask_later<found_records>(router, question);
   auto stored = ask_later<store_report>(router, store_record{open_record("again", 2), 1s});
-  auto located = ask_later<found_peer>(router, find_peer{test_peer(9).id, 1s});
   pass(999ms);
-  EXPECT_FALSE(found.answered() || stored.answered() || located.answered());
+  EXPECT_FALSE(found.answered() || stored.answered());
   pass(1ms);
-  ASSERT_TRUE(found.answered() && stored.answered() && located.answered());
+  ASSERT_TRUE(found.answered() && stored.answered());
   ASSERT_TRUE(found.get());
   EXPECT_THAT(found.get()->records, SizeIs(1)) << "our own copy";
   ASSERT_TRUE(stored.get());
   EXPECT_EQ(stored.get()->accepted, 0U);
-  EXPECT_EQ(located.get().error().code, ec::not_found);
 }
 
 TEST_F(DhtRouter, RefusesMoreSearchesThanItsLimit) {

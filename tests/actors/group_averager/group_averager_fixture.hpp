@@ -68,7 +68,6 @@ struct GroupAverager : actor_test {
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
           },
-          [](get_connected_peers) { return connected_peers{}; },
         };
       });
     averaging_config averaging;

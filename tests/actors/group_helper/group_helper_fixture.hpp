@@ -64,7 +64,6 @@ struct GroupHelper : actor_test {
           [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
           [](const inbound_event&) {},
           [this](const report_progress& msg) { reports.push_back(msg); },
-          [](get_swarm_progress) { return swarm_progress{}; },
           [](announce_departure) {},
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
@@ -100,7 +99,6 @@ struct GroupHelper : actor_test {
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
           },
-          [](get_connected_peers) { return connected_peers{}; },
         };
       });
     keep(handle);

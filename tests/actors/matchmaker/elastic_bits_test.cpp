@@ -17,10 +17,7 @@ protected:
     config.target_group_size = 4;
     return config;
   }
-  std::size_t length_of(const peer& p) {
-    auto found = ask<group_bits>(p.maker, get_group_bits{});
-    return found ? found->bits.size() : 999;
-  }
+  static std::size_t length_of(const peer& p) { return bits_of(p).size(); }
   std::set<std::size_t> lengths(std::size_t first, std::size_t last) {
     std::set<std::size_t> out;
     for (auto i = first; i < last; ++i)

@@ -76,7 +76,6 @@ inline switchboard_actor::behavior_type fake_switchboard(switchboard_actor::poin
           self->send(other->second, inbound_event{around->self, msg.what, {}, nullptr});
     },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) { return connected_peers{}; },
   };
 }
 
@@ -108,9 +107,7 @@ inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer self, 
         merge.add(entry);
       return found_records{merge.live(now)};
     },
-    [](const find_peer&) -> caf::result<found_peer> { return to_caf(ec::not_found); },
     [](const bootstrap_from&) {},
-    [](get_dht_status) { return dht_status{}; },
     [](const peer_connected&) {},
     [](const peer_disconnected&) {},
   };
@@ -151,7 +148,7 @@ protected:
     tell(b.maker, peer_connected{a.ctx.record});
   }
   static find_group search(milliseconds deadline = 10s, std::uint32_t expected = 0) {
-    return {epoch_id{3}, {{100, codec_id::none}}, {}, 0ms, deadline, expected};
+    return {epoch_id{3}, {{100, codec_id::none}}, {}, deadline, expected};
   }
   pending<group_formed> find(const peer& p, find_group what) {
     return ask_later<group_formed>(p.maker, what);
@@ -161,6 +158,14 @@ protected:
     if (!answer)
       return answer.error();
     return std::get<wire::join_reply>(answer->what);
+  }
+  /// The bits of the bucket in which this peer declared itself last.
+  static std::string bits_of(const peer& p) {
+    constexpr std::string_view before = ".0b";
+    for (auto entry = p.around->stored.rbegin(); entry != p.around->stored.rend(); ++entry)
+      if (auto at = entry->name.find(before); at != std::string::npos)
+        return entry->name.substr(at + before.size());
+    return "?";
   }
   /// The request of a compatible peer.
   wire::join_group question(const peer& like, const matchmaking_config& config = {}) {

@@ -49,21 +49,45 @@ TEST_F(Matchmaker, NeitherAsksNorAdmitsAPeerThatTheSearchAvoids) {
   EXPECT_EQ(join(us, wanted, 8)->code, ec::none);
 }
 
-TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
+TEST_F(Matchmaker, RefersPeersThatSearchToTheLeaderOfItsOpenGroup) {
   auto us = wire_up(1);
-  auto wanted = question(us); // from a probe that found us idle
-  auto seeker = testing::test_peer(7).id;
-  auto answer = join(us, wanted, 7);
-  ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->code, ec::not_looking);
-  auto contains = [&](std::uint64_t elements) {
-    auto found = ask<seekers>(us.maker, get_seekers{{{elements, codec_id::none}}});
-    return found && std::count(found->peers.begin(), found->peers.end(), seeker) == 1;
+  auto leader = testing::test_peer(2);
+  tell(us.maker, peer_connected{leader});
+  auto wanted = question(us);
+  auto referred = [&](const wire::join_group& what) {
+    auto answer = join(us, what, 7);
+    EXPECT_TRUE(answer && answer->code == ec::not_looking);
+    return answer ? answer->suggested : std::vector<peer_record>{};
   };
-  EXPECT_TRUE(contains(100));
-  EXPECT_FALSE(contains(101)) << "it searches for another vector";
-  pass(6s);
-  EXPECT_FALSE(contains(100)) << "it would have asked again by now";
+  EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
+  tell(us.maker, set_open_group{leader.id, search().codecs});
+  EXPECT_THAT(referred(wanted), ::testing::ElementsAre(leader));
+  auto another = wanted;
+  another.schema.bytes[0] ^= std::byte{1};
+  EXPECT_THAT(referred(another), ::testing::IsEmpty()) << "it searches for another vector";
+  tell(us.maker, set_open_group{us.ctx.record.id, search().codecs});
+  EXPECT_THAT(referred(wanted), ::testing::ElementsAre(us.ctx.record));
+  tell(us.maker, set_open_group{});
+  EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
+}
+
+TEST_F(Matchmaker, ASearchForOpenGroupsEndsWithTheLeaderOfOne) {
+  auto leader = testing::test_peer(2);
+  for (bool open_groups : {true, false}) {
+    auto us = start(open_groups ? 1 : 3);
+    us.around->peer_says = [&](const wire::join_group&) {
+      return std::optional{result<wire::join_reply>{wire::join_reply{ec::not_looking, {leader}}}};
+    };
+    auto what = search();
+    what.open_groups = open_groups;
+    auto found = find(us, what);
+    tell(us.maker, peer_connected{testing::test_peer(4)});
+    pass(100ms);
+    EXPECT_EQ(found.answered(), open_groups);
+    if (open_groups) {
+      EXPECT_EQ(found.get()->open_group, leader);
+    }
+  }
 }
 
 // Otherwise a swarm larger than a group would split into groups that never mix.
@@ -89,13 +113,7 @@ TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
     ASSERT_TRUE(group.get()) << to_string(group.get().error());
     EXPECT_EQ(group.get()->plan.members.size(), 3U);
   }
-  auto unmatched = [&] {
-    return ask<seekers>(follower.maker, get_seekers{search().codecs})->peers;
-  };
-  EXPECT_EQ(unmatched(), std::vector{testing::test_peer(7).id});
-  find(follower, search(200ms));
-  pass(1s);
-  EXPECT_TRUE(unmatched().empty()) << "it has searched again";
+  EXPECT_TRUE(groups[1].get()->left_out);
 }
 
 TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {
@@ -105,8 +123,7 @@ TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {
   auto second = find(b, search(10s));
   pass(9s);
   ASSERT_TRUE(first.get() && second.get());
-  for (const auto* p : {&a, &b})
-    EXPECT_TRUE(ask<seekers>(p->maker, get_seekers{search().codecs})->peers.empty());
+  EXPECT_FALSE(first.get()->left_out || second.get()->left_out);
 }
 
 TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {

@@ -59,50 +59,5 @@ TEST_F(MatchmakerTimes, ATableThatDoesNotAnswerIsAskedAgainAfterTheRequestTimeou
   }
 }
 
-TEST_F(MatchmakerTimes, AGroupBeginsNoEarlierThanItsRoundIsScheduled) {
-  matchmaking_config config;
-  config.min_matchmaking_time = 1s;
-  config.request_timeout = 300ms;
-  for (milliseconds scheduled : {0s, 4s}) {
-    auto a = wire_up(next_seed++, config);
-    auto b = wire_up(next_seed++, config);
-    connect(a, b);
-    auto what = search(20s);
-    what.scheduled_in = scheduled;
-    auto first = find(a, what);
-    auto second = find(b, what);
-    auto begins = std::max(config.min_matchmaking_time, scheduled);
-    pass(begins - 1ms);
-    EXPECT_FALSE(first.answered()) << scheduled.count() << " ms";
-    EXPECT_FALSE(second.answered()) << scheduled.count() << " ms";
-    pass(21ms);
-    ASSERT_TRUE(first.get()) << scheduled.count() << " ms";
-    ASSERT_TRUE(second.get());
-    EXPECT_EQ(first.get()->plan, second.get()->plan);
-  }
-}
-
-// The time that the table takes belongs to the time until then.
-TEST_F(MatchmakerTimes, ATableThatDoesNotAnswerDelaysNoScheduledGroup) {
-  matchmaking_config config;
-  config.min_matchmaking_time = 1s;
-  config.request_timeout = 300ms;
-  config.elastic_bits = true;
-  auto a = wire_up(next_seed++, config);
-  auto b = wire_up(next_seed++, config);
-  connect(a, b);
-  a.around->finds = b.around->finds = false;
-  auto what = search(20s);
-  what.scheduled_in = 4s;
-  auto first = find(a, what);
-  auto second = find(b, what);
-  pass(4s - 1ms);
-  EXPECT_GE(a.around->unanswered.size(), 2U) << "the loads, and the declarations";
-  EXPECT_FALSE(first.answered());
-  pass(41ms); // the search has begun between two looks at the clock
-  ASSERT_TRUE(first.get());
-  EXPECT_TRUE(second.get());
-}
-
 } // namespace
 } // namespace waggle

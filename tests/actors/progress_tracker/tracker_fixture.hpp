@@ -26,7 +26,6 @@ inline switchboard_actor::behavior_type fake_switchboard(switchboard_actor::poin
     [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
     [world](const notify_peer& msg) { world->told.push_back(msg); },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) -> connected_peers { return {}; },
   };
 }
 
@@ -47,9 +46,7 @@ inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer,
         return to_caf(ec::timeout);
       return found_records{world->in_dht};
     },
-    [](const find_peer&) -> caf::result<found_peer> { return to_caf(ec::not_found); },
     [](const bootstrap_from&) {},
-    [](get_dht_status) -> dht_status { return {}; },
     [](const peer_connected&) {},
     [](const peer_disconnected&) {},
   };
@@ -114,8 +111,7 @@ struct ProgressTracker : actor_test {
     tell(tracker, inbound_event{test_peer(from), what, {}, nullptr});
   }
   swarm_progress view() {
-    auto got = ask<swarm_progress>(tracker, get_swarm_progress{});
-    return got ? *got : swarm_progress{};
+    return first_event<swarm_progress, subscribe_progress>(tracker).value_or(swarm_progress{});
   }
   /// The content of `r`, as another peer reads it.
   static progress_report read(const record& r) {

@@ -95,7 +95,6 @@ fake_board::behavior_type fake_switchboard(fake_board::pointer self,
     },
     [](const notify_peer&) {},
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) -> connected_peers { return {}; },
     [](const answer_now& msg) { msg.promise->deliver(msg.answer); },
   };
 }

@@ -41,10 +41,8 @@ protected:
   }
   std::vector<peer_id> connected(const peer& who) {
     std::vector<peer_id> ids;
-    auto all = ask<connected_peers>(who.board, get_connected_peers{});
-    if (all)
-      for (const auto& p : all->peers)
-        ids.push_back(p.id);
+    for (const auto& p : listen_at(who)->connected)
+      ids.push_back(p.id);
     return ids;
   }
 };

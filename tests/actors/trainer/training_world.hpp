@@ -544,7 +544,6 @@ private:
             members[i]->reports.push_back(report);
             spread();
           },
-          [](get_swarm_progress) { return swarm_progress{}; },
           [](announce_departure) {},
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
@@ -593,7 +592,6 @@ private:
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
           },
-          [](get_connected_peers) { return connected_peers{}; },
         };
       });
     keep(handle);

@@ -109,6 +109,35 @@ TEST_F(OpenGroup, ARoundEndsInTheSameNextPlanForAll) {
   EXPECT_NE(all[0].next().id, before);
 }
 
+TEST_F(OpenGroup, AGroupThatMatchmakingFormedGoesOnAndAdmitsOthers) {
+  form(3);
+  auto plan = all[0].next();
+  plan.id = seed_of(9);
+  plan.gathered = {"a text", std::string{newcomer_mark}, ""};
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto agreed = terms().partition;
+    if (i == 0)
+      agreed.bandwidths.resize(3);
+    all[i].adopt(plan, agreed);
+    EXPECT_EQ(all[i].next().id, plan.id);
+    EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  }
+  expect_same_plan({0, 1, 2});
+  auto newcomer = applicant(3);
+  EXPECT_EQ(all[0].apply(newcomer), ec::wrong_run) << "the group has no history";
+  newcomer.branch = {};
+  ASSERT_EQ(all[0].apply(newcomer), ec::none);
+  auto replaced = all[0].next().id;
+  auto next = all[0].admit();
+  ASSERT_TRUE(next);
+  for (std::size_t i : {1, 2})
+    ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, *next).ok());
+  ASSERT_TRUE(all[3].enter(records[0].peer.id, *next, {}).ok());
+  expect_same_plan({0, 1, 2, 3});
+  all[3].advance(members_of({3})); // no majority
+  EXPECT_TRUE(all[3].branch().is_zero());
+}
+
 TEST_F(OpenGroup, SurvivorsGoOnWithoutLostMembers) {
   form(4);
   for (std::size_t i : {0U, 1U, 3U})

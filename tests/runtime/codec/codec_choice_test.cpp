@@ -66,17 +66,11 @@ TEST(CodecChoice, ATensorThatIsNotListedIsAnErrorThatNamesIt) {
   EXPECT_EQ(missing.error().code, ec::bad_config);
 }
 
-TEST(CodecChoice, WithoutNamesTheKeysAreNumbers) {
-  std::vector<std::uint64_t> lengths{5, 6};
-  auto tensors = unnamed_tensors(lengths);
-  auto plan = plan_codecs(codec_choice::per_key({{"0", half}, {"1", eight}}), tensors);
-  ASSERT_TRUE(plan.ok());
-  EXPECT_THAT(*plan, ElementsAre(codec_run{5, half}, codec_run{6, eight}));
-}
-
 TEST(CodecPlan, NeighboursWithTheSameCodecAreOneRunAndEmptyTensorsNone) {
-  std::vector<std::uint64_t> lengths{10, 2'000, 0, 3'000, 20, 0, 30};
-  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), unnamed_tensors(lengths));
+  std::vector<tensor_info> tensors;
+  for (std::uint64_t n : {10, 2'000, 0, 3'000, 20, 0, 30})
+    tensors.push_back({"w", n});
+  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), tensors);
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(*plan,
               ElementsAre(codec_run{10, half}, codec_run{5'000, eight}, codec_run{50, half}));

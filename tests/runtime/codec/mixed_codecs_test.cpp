@@ -27,8 +27,7 @@ std::vector<float> vector_of(int peer) {
 
 /// The vector that both peers receive: each part is sent encoded, and its mean is returned encoded.
 std::vector<float> averaged(const codec_choice& choice) {
-  std::vector<std::uint64_t> lengths{roots, normals};
-  auto plan = plan_codecs(choice, unnamed_tensors(lengths));
+  auto plan = plan_codecs(choice, std::vector<tensor_info>{{"0", roots}, {"1", normals}});
   EXPECT_TRUE(plan.ok());
   auto a = vector_of(0);
   auto b = vector_of(1);

@@ -44,38 +44,6 @@ TEST(DhtDistance, IsXorComparedAsABigEndianNumber) {
   EXPECT_LT(distance(zero, peer_at(0x01).id), distance(zero, peer_at(0x80).id));
 }
 
-TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) {
-  random_source random{6};
-  auto bits = [](const dht_id& id) {
-    std::string out;
-    for (auto b : id.bytes)
-      for (int i = 7; i >= 0; --i)
-        out.push_back(((std::to_integer<int>(b) >> i) & 1) != 0 ? '1' : '0');
-    return out;
-  };
-  for (int turn = 0; turn < 100; ++turn) {
-    std::vector<dht_id> set;
-    auto base = dht_id_of(random_peer(random).id);
-    auto n = 1 + random.below(20);
-    for (std::size_t i = 0; i < n; ++i) {
-      auto id = base;
-      auto at = random.below(256);
-      for (auto b = at; b < 256; ++b)
-        if (random.below(2) == 0)
-          id.bytes[b / 8] ^= static_cast<std::byte>(0x80U >> (b % 8));
-      set.push_back(id);
-    }
-    std::size_t expected = 256;
-    for (const auto& id : set) {
-      auto a = bits(set[0]);
-      auto b = bits(id);
-      auto differs = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
-      expected = std::min(expected, static_cast<std::size_t>(differs));
-    }
-    ASSERT_EQ(common_prefix_bits(set), expected);
-  }
-}
-
 TEST(RoutingTable, HundredPeersAreAllActive) {
   filled f{100, {}};
   EXPECT_EQ(f.table.size(), 100u);

@@ -101,14 +101,6 @@ TEST(MatchmakingConfig, OnlyAnAuxiliaryJoinsBesideTheMembers) {
   EXPECT_TRUE(check_matchmaking_config(config, false));
 }
 
-TEST(MatchmakingConfig, ClientAndAuxiliaryExcludeEachOther) {
-  EXPECT_EQ(*mode_of(false, false), member_mode::node);
-  EXPECT_EQ(*mode_of(true, false), member_mode::client);
-  EXPECT_EQ(*mode_of(false, true), member_mode::auxiliary);
-  ASSERT_FALSE(mode_of(true, true));
-  EXPECT_EQ(mode_of(true, true).error().code, ec::bad_config);
-}
-
 // -- the schema ---------------------------------------------------------------------------------
 
 const codec_plan codecs{{100, codec_id::none}};

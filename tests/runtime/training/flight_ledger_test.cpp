@@ -57,18 +57,6 @@ TEST(FlightLedger, OnlyGradientsTakeSamplesWithThem) {
   EXPECT_EQ(samples.used(), 8U);
 }
 
-TEST(FlightLedger, AnotherStateDropsEverythingOnce) {
-  flight_ledger samples{collaborative(64)};
-  samples.add(8);
-  samples.begin(0, 1, 0);
-  samples.add(4);
-  samples.refuse(2);
-  EXPECT_EQ(samples.drop_all(), 12U);
-  EXPECT_EQ(samples.drop_all(), 0U);
-  EXPECT_EQ(samples.dropped(), 14U);
-  EXPECT_FALSE(samples.lanes()[0].under_way);
-}
-
 TEST(FlightLedger, RefusesASecondFlightOfALane) {
   flight_ledger samples{collaborative(64)};
   samples.begin(0, 1, 0);
@@ -121,8 +109,6 @@ public:
     for (std::size_t i = 0; i < table_.lanes.size(); ++i)
       if (random_.below(4) == 0)
         end_round(i);
-    if (random_.below(200) == 0)
-      ledger_.drop_all(); // a state was loaded
     situation now;
     now.offered = offered;
     now.own_steps = steps_;

@@ -222,10 +222,6 @@ TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   EXPECT_EQ(event_code(bandwidth_report{round, 0.0}), ec::protocol_violation);
   EXPECT_EQ(event_code(bandwidth_report{round, -1.0}), ec::protocol_violation);
   EXPECT_EQ(event_code(bandwidth_report{round, std::nan("")}), ec::non_finite);
-  std::vector<std::uint64_t> shares(round_members_max, 1);
-  EXPECT_EQ(event_code(new_partition{round, {shares, 8192}}), ec::none);
-  shares.push_back(1);
-  EXPECT_EQ(event_code(new_partition{round, {shares, 8192}}), ec::oversize);
   EXPECT_EQ(event_code(round_promise{round, 1, false, {}, false, false}), ec::none);
   round_view view{1, 1, 1, false, {}};
   std::vector<signature> proof(round_members_max);
