@@ -24,7 +24,7 @@ struct Clocks : ::testing::Test {
   /// The peers that train, as `i` counts them.
   std::uint32_t counted_at(index i) {
     auto seen =
-      swarm.sim.ask<swarm_progress>(swarm.sim[i].node.parts.tracker, get_swarm_progress{});
+      swarm.sim.first_event<swarm_progress, subscribe_progress>(swarm.sim[i].node.parts.tracker);
     return seen ? seen->num_peers : 0;
   }
 
