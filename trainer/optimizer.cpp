@@ -116,6 +116,18 @@ void optimizer::follow(scheduler_maker make) {
   state_->follow(std::move(make), std::move(epoch));
 }
 
+void optimizer::with_shared_weights(const std::function<void()>& f) {
+  state_->check_unchanged(trained_);
+  port_->show_shared(*state_);
+  try {
+    f();
+  } catch (...) {
+    port_->show_own(*state_);
+    throw;
+  }
+  port_->show_own(*state_);
+}
+
 torch::optim::Optimizer& optimizer::inner() {
   return state_->inner();
 }

@@ -144,6 +144,13 @@ public:
   /// rate, or with "delay-optimizer-step".
   void follow(scheduler_maker make);
 
+  /// Calls `f` while the module has the parameters that all peers share instead of its own, to
+  /// measure or save them: with "diloco" and "daso" the anchor. With other strategies, and before
+  /// the first `step`, they are its own. `f` gets the buffers as they are, and what it writes to
+  /// parameters is lost. A round's result waits for it, as for a pass. Throws what `f` throws, and
+  /// std::logic_error if `f` calls `step` or this.
+  void with_shared_weights(const std::function<void()>& f);
+
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
   /// Change nothing of it but the rates, and do not call its `step`: this class does. With a master

@@ -26,6 +26,7 @@
 namespace waggle {
 
 class resumable_learner; // resumable_learner.hpp
+class shared_parameters; // shared_parameters.hpp
 
 /// Interface between the trainer and the computation: LibTorch in trainer/, a user's own loop, a
 /// closed-form model in tests. Owns parameters, optimizer state, data and accumulators.
@@ -43,6 +44,10 @@ public:
   /// The pool for temporary vectors; the vectors of rounds (gradient_count values) come from it,
   /// too. Called at most once, before everything else.
   virtual void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) {}
+
+  /// What a layer above it lets peers share instead of this learner's own parameters. Called at
+  /// most once.
+  virtual void use_shared(std::shared_ptr<const shared_parameters> /*shared*/) {}
 
   // -- the computing thread -----------------------------------------------------------------------
 

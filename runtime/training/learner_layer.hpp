@@ -22,6 +22,9 @@ public:
   [[nodiscard]] learner& below() const { return *below_; }
 
   void use_vectors(std::shared_ptr<vector_pool> vectors) override;
+  void use_shared(std::shared_ptr<const shared_parameters> shared) override {
+    below_->use_shared(std::move(shared));
+  }
   micro_step accumulate() override { return below_->accumulate(); }
   void apply(std::span<const float> gradient, double lr) override;
   void step_locally(double lr) override;

@@ -15,6 +15,9 @@ class port_learner : public learner {
 public:
   explicit port_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
 
+  void use_shared(std::shared_ptr<const shared_parameters> shared) override {
+    port_->use_shared(std::move(shared));
+  }
   micro_step accumulate() override { return port_->pass(); }
   void apply(std::span<const float> gradient, double lr) override {
     call(effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
@@ -197,6 +200,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
 
 step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor> gradient,
                               micro_step step, const is_over& over, std::uint64_t passes) {
+  require_own();
   struct end {
     offered_gradients& gradients;
     ~end() { gradients.take_away(); }
@@ -280,8 +284,39 @@ void loop_port::refresh(guard& lock, loop_model& model) {
   in_module_ = changes_;
 }
 
+void loop_port::require_own() const {
+  if (shown_)
+    throw std::logic_error{"the module has the shared parameters: it gets its own back first"};
+}
+
+void loop_port::show_shared(loop_model& model) {
+  require_own();
+  float_vector shared;
+  if (guard lock{mutex_}; shared_) {
+    shared.resize(shared_->count());
+    shared_->copy(shared);
+  }
+  own_.resize(shared.size());
+  for (std::size_t i = 0, at = 0; at < own_.size(); at += tensors_[i++].elements())
+    model.read_tensor(i, std::span{own_}.subspan(at, tensors_[i].elements()));
+  shown_ = true;
+  write_parameters(model, shared);
+}
+
+void loop_port::show_own(loop_model& model) {
+  write_parameters(model, own_);
+  shown_ = false;
+  own_ = {};
+}
+
+void loop_port::write_parameters(loop_model& model, std::span<const float> all) const {
+  for (std::size_t i = 0, at = 0; at < all.size(); at += tensors_[i++].elements())
+    model.write_tensor(i, all.subspan(at, tensors_[i].elements()));
+}
+
 void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
                       const is_over& over) {
+  show_own(model);
   guard lock{mutex_};
   ended_ = true;
   worker_.notify_one();
@@ -343,6 +378,11 @@ loop_port::account loop_port::samples() const {
 }
 
 // -- the worker's thread --------------------------------------------------------------------------
+
+void loop_port::use_shared(std::shared_ptr<const shared_parameters> shared) {
+  guard lock{mutex_};
+  shared_ = std::move(shared);
+}
 
 micro_step loop_port::pass() {
   guard lock{mutex_};

@@ -15,6 +15,7 @@
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/offered_gradients.hpp"
+#include "runtime/training/shared_parameters.hpp"
 #include "runtime/training/step_outcome.hpp"
 
 namespace waggle {
@@ -115,6 +116,12 @@ public:
     return gradients_.use() == gradient_use::in_place && gradients_.samples() > 0;
   }
   [[nodiscard]] std::uint64_t samples_each() const { return gradients_.samples_each(); }
+  /// Puts the parameters that peers share into the module, and keeps its own for `show_own`. Does
+  /// nothing if they are its own, and before the first `offer`. Throws std::logic_error if they are
+  /// shown already; so does `offer` meanwhile.
+  void show_shared(loop_model& model);
+  /// Undoes `show_shared`; without it, does nothing.
+  void show_own(loop_model& model);
   /// Executes the worker's calls until `over`. From the first such call on, passes return without a
   /// gradient: the loop has ended. At the end the module has the parameters of the master copy.
   void serve(loop_model& model, std::chrono::milliseconds look_every, const is_over& over);
@@ -133,6 +140,8 @@ public:
 
   // -- the worker's thread ------------------------------------------------------------------------
 
+  /// See learner::use_shared.
+  void use_shared(std::shared_ptr<const shared_parameters> shared);
   /// Waits for the loop's next gradient.
   micro_step pass();
   enum class effect : std::uint8_t {
@@ -165,6 +174,8 @@ private:
     friend bool operator==(const change_count&, const change_count&) = default;
   };
 
+  void require_own() const;
+  void write_parameters(loop_model& model, std::span<const float> all) const;
   bool serve_until_pass(guard& lock, loop_model& model, const is_over& over);
   [[nodiscard]] bool should_refresh() const;
   [[nodiscard]] bool pass_may_begin() const { return pass_wanted_ && !loading_; }
@@ -178,7 +189,7 @@ private:
   const std::shared_ptr<loop_model> master_;
   std::mutex changing_; // held while master_ changes or is copied; locked before mutex_
 
-  mutable std::mutex mutex_; // guards everything up to gradients_
+  mutable std::mutex mutex_; // guards everything up to shown_
   std::condition_variable loop_;
   std::condition_variable worker_;
   task* task_ = nullptr; // the worker's call that has not been started
@@ -191,8 +202,11 @@ private:
   change_count changes_;   // of the parameters
   change_count in_module_; // those that the module's parameters contain
   account account_;
-  double last_loss_; // NaN before the first
+  double last_loss_;                                // NaN before the first
+  std::shared_ptr<const shared_parameters> shared_; // null: the module's own
 
+  bool shown_ = false;          // the loop's thread's: the shared ones are in the module
+  float_vector own_;            // the loop's thread's: the module's own meanwhile, if they differ
   offered_gradients gradients_; // never waits for mutex_
 };
 

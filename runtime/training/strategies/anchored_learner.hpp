@@ -12,6 +12,7 @@
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/plateau.hpp"
+#include "runtime/training/shared_parameters.hpp"
 #include "runtime/training/strategies/progress_in_flight.hpp"
 #include "runtime/training/strategy.hpp"
 
@@ -58,11 +59,15 @@ public:
     : learner_layer(std::move(below), own_tensors(below->tensors(), rule, shared),
                     rule.momentum != 0 ? "waggle anchor with momentum 1" : "waggle anchor 1"),
       rule_(rule), moved_(moved_tensors(this->below().tensors())),
-      parameters_(count_of(tensors(), kind::parameter)), anchor_(moved_->tensor_value_count()),
+      parameters_(count_of(tensors(), kind::parameter)),
+      anchor_(std::make_shared<shared_parameters>(parameter_count(), moved_->tensor_value_count()
+                                                                       - parameter_count())),
       momentum_(rule.momentum != 0 ? parameter_count() : 0),
-      progress_(parameter_count(), anchor_.size() - parameter_count(), !shared.empty()) {
+      progress_(parameter_count(), moved_->tensor_value_count() - parameter_count(),
+                !shared.empty()) {
     WAGGLE_CHECK(shared.empty() || momentum_.empty(), "own tensors of two kinds");
-    copy_theta(anchor_);
+    anchor_->change([this](float_vector& anchor) { copy_theta(anchor); });
+    this->below().use_shared(anchor_);
   }
 
   void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) override {} // of another length
@@ -97,10 +102,10 @@ public:
       copy_theta(theta);
       auto target = theta;
       for (std::size_t i = 0; i < target.size(); ++i)
-        target[i] = moved_towards(theta[i], anchor_[i], share);
+        target[i] = moved_towards(theta[i], anchor()[i], share);
       below().add_change(moved_->indices(), target, theta);
     } else {
-      below().add_change(moved_->indices(), anchor_, before);
+      below().add_change(moved_->indices(), anchor(), before);
     }
     end_move();
   }
@@ -118,7 +123,7 @@ public:
     std::copy(from.begin(), from.end(), out.begin());
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
-    return which < parameters_ ? part_of(anchor_, which) : learner_layer::values_of(which);
+    return which < parameters_ ? part_of(anchor(), which) : learner_layer::values_of(which);
   }
   /// A state is being loaded; `set_optimizer_steps` ends it.
   void write_tensor(std::size_t which, std::span<const float> values) override {
@@ -126,9 +131,7 @@ public:
       return learner_layer::write_tensor(which, values);
     std::lock_guard lock{mutex_};
     moves_ = true;
-    if (!loads_from_)
-      loads_from_ = anchor_;
-    std::copy(values.begin(), values.end(), part_of(anchor_, which).begin());
+    anchor_->load(static_cast<std::size_t>(tensors().offset(which)), values);
   }
 
   void set_optimizer_steps(std::uint64_t steps) override {
@@ -136,15 +139,15 @@ public:
     progress_in_flight::kept kept;
     {
       std::lock_guard lock{mutex_};
-      before = std::exchange(loads_from_, std::nullopt);
+      before = anchor_->end_load();
       kept = progress_.reload();
     }
     bool moves = before && kept.any;
     if (!moves || kept.from)
-      write_theta(kept.from ? *kept.from : anchor_);
+      write_theta(kept.from ? *kept.from : anchor());
     below().set_optimizer_steps(steps);
     if (moves)
-      below().add_change(moved_->indices(), anchor_, *before);
+      below().add_change(moved_->indices(), anchor(), *before);
     end_move();
   }
 
@@ -157,11 +160,11 @@ public:
       std::fill(out->begin(), out->end(), 0.0F);
       return {std::move(out)};
     }
-    float_vector theta(anchor_.size());
+    float_vector theta(anchor().size());
     below().copy_tensors(moved_->indices(), theta);
     auto buffers = std::span{theta}.subspan(parameter_count());
     for (std::size_t i = 0; i < parameter_count(); ++i)
-      (*out)[i] = anchor_[i] - theta[i];
+      (*out)[i] = anchor()[i] - theta[i];
     std::copy(buffers.begin(), buffers.end(),
               out->begin() + static_cast<std::ptrdiff_t>(parameter_count()));
     std::fill(buffers.begin(), buffers.end(), 0.0F);
@@ -199,7 +202,7 @@ public:
   }
   [[nodiscard]] partial_gradient copy_gradient() const override {
     std::lock_guard lock{mutex_};
-    float_vector theta(anchor_.size());
+    float_vector theta(anchor().size());
     copy_theta(theta);
     return progress_.save(std::span{theta}.first(parameter_count()));
   }
@@ -271,6 +274,8 @@ private:
     std::fill(buffers.begin(), buffers.end(), 0.0F);
   }
 
+  [[nodiscard]] const float_vector& anchor() const { return anchor_->values(); }
+
   void write_theta(std::span<const float> values) {
     for (std::size_t i = 0; i < parameters_; ++i)
       below().write_tensor(i, part_of(values, i));
@@ -285,17 +290,17 @@ private:
     std::lock_guard lock{mutex_};
     moves_ = true;
     auto landed = progress_.land();
-    auto before = landed ? std::move(landed->theta) : anchor_;
+    auto before = landed ? std::move(landed->theta) : anchor();
     // Nobody else took part in the round: it has returned the very vector.
     bool alone = landed && landed->sent && landed->sent->data() == mean.data();
     if (alone && rule_.rate == 1 && rule_.momentum == 0)
-      anchor_ = before;
+      anchor_->change([&](float_vector& anchor) { anchor = before; });
     else
-      outer_step(mean);
+      anchor_->change([&](float_vector& anchor) { outer_step(anchor, mean); });
     return before;
   }
 
-  void outer_step(std::span<const float> mean) {
+  void outer_step(float_vector& anchor, std::span<const float> mean) {
     auto rate = static_cast<float>(rule_.rate);
     auto momentum = static_cast<float>(rule_.momentum);
     for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -304,7 +309,7 @@ private:
         auto& v = momentum_[i] = momentum * momentum_[i] + mean[i];
         step = rule_.nesterov ? mean[i] + momentum * v : v;
       }
-      anchor_[i] -= rate * step;
+      anchor[i] -= rate * step;
     }
   }
 
@@ -317,7 +322,7 @@ private:
     std::optional<float_vector> back;
     {
       std::lock_guard lock{mutex_};
-      back = progress_.undo(anchor_);
+      back = progress_.undo(anchor());
       if (!back)
         return;
       moves_ = true;
@@ -349,10 +354,9 @@ private:
 
   mutable std::mutex mutex_; // locked before the mutex of the learner below
   // Written by the computing thread while it holds mutex_.
-  float_vector anchor_;
-  float_vector momentum_;                  // empty: none
-  std::optional<float_vector> loads_from_; // the anchor before the state that is being loaded
-  bool moves_ = false;                     // anchor and θ do not belong together at the moment
+  const std::shared_ptr<shared_parameters> anchor_;
+  float_vector momentum_; // empty: none
+  bool moves_ = false;    // anchor and θ do not belong together at the moment
   // Guarded by mutex_.
   progress_in_flight progress_;
   std::uint64_t merges_ = 0; // of buffers

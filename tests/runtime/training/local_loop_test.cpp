@@ -10,6 +10,7 @@
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loop_learner.hpp"
+#include "runtime/training/strategies/diloco.hpp"
 
 namespace waggle {
 namespace {
@@ -61,9 +62,11 @@ protected:
   /// Runs `body` as the worker, which makes the learner.
   void worker(std::function<void(learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] {
-      auto make = [this]() -> result<std::unique_ptr<learner>> {
+      learner_factory make = [this]() -> result<std::unique_ptr<learner>> {
         return make_loop_learner(port, averaged);
       };
+      if (with_an_anchor)
+        make = with_anchor(make, {});
       auto made = with_averaged_gradients(clipped(make, norm_max), average_gradients)();
       learns = std::move(*made);
       body(local());
@@ -96,6 +99,7 @@ protected:
     *averaged_tensors::of(table(), local_updates({}).lanes.front());
   double norm_max = 0;
   bool average_gradients = false;
+  bool with_an_anchor = false;
   std::unique_ptr<learner> learns;
   mutable std::uint64_t changes = 0;
   std::atomic<bool> over{false};
@@ -254,6 +258,68 @@ TEST_F(LocalLoop, AGradientThatIsNotFiniteCountsAsDropped) {
   EXPECT_EQ(offer({1, 1}, false), step_outcome::dropped);
   EXPECT_THAT(model.values, ElementsAre(1, 2));
   end();
+}
+
+TEST_F(LocalLoop, ShowsTheSharedParametersUntilItsOwnAreBack) {
+  with_an_anchor = true;
+  port->show_shared(model);
+  EXPECT_THAT(model.values, ElementsAre(1, 2)) << "nothing is shared before the first step";
+  port->show_own(model);
+  worker([](learner& l) {
+    l.accumulate();
+    l.step_locally(0.5);
+    l.accumulate();
+    l.write_tensor(0, std::vector<float>{7, 8});
+    l.set_optimizer_steps(1); // the end of the state
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(0, 0));
+  port->show_shared(model);
+  EXPECT_THAT(model.values, ElementsAre(1, 2)) << "the anchor";
+  EXPECT_THAT(model.buffer, ElementsAre(5));
+  EXPECT_THROW(offer({1, 1}), std::logic_error);
+  EXPECT_THROW(port->show_shared(model), std::logic_error);
+  model.values = {9, 9};
+  port->show_own(model);
+  EXPECT_THAT(model.values, ElementsAre(0, 0));
+  EXPECT_EQ(offer({1, 1}), step_outcome::synced);
+  EXPECT_THAT(model.values, ElementsAre(6, 6)) << "moved with the anchor";
+  port->show_shared(model);
+  EXPECT_THAT(model.values, ElementsAre(7, 8));
+  port->serve(model, 5ms, [] { return true; });
+  EXPECT_THAT(model.values, ElementsAre(6, 6)) << "the peer's last state is of its own";
+  end();
+}
+
+TEST_F(LocalLoop, WithoutAnAnchorTheSharedParametersAreItsOwn) {
+  worker([](learner& l) {
+    l.accumulate();
+    l.step_locally(0.5);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  port->show_shared(model);
+  EXPECT_THAT(model.values, ElementsAre(0, 0));
+  EXPECT_THROW(offer({1, 1}), std::logic_error);
+  port->show_own(model);
+  EXPECT_THAT(model.values, ElementsAre(0, 0));
+  end();
+}
+
+TEST(SharedParameters, AreThoseBeforeAStateUntilAllOfItIsLoaded) {
+  shared_parameters shared{3, 1};
+  EXPECT_EQ(shared.values().size(), 4U);
+  shared.change([](float_vector& values) { values = {1, 2, 3, 0}; });
+  shared.load(0, std::vector<float>{7});
+  shared.load(1, std::vector<float>{8, 9});
+  std::vector<float> seen(shared.count());
+  shared.copy(seen);
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+  EXPECT_THAT(*shared.end_load(), ElementsAre(1, 2, 3, 0));
+  shared.copy(seen);
+  EXPECT_THAT(seen, ElementsAre(7, 8, 9));
+  EXPECT_FALSE(shared.end_load());
 }
 
 TEST_F(LocalLoop, TakesNoStepAfterTheLoopHasEnded) {
