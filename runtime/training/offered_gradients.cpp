@@ -167,13 +167,15 @@ void offered_gradients::take_away() {
 offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
   std::lock_guard lock{mutex_};
   auto samples = samples_.load();
-  bool gone = use_ != gradient_use::summed && lent_.empty(); // taken away: there is no gradient
+  samples_ = 0;
+  auto passes = std::exchange(passes_, 0);
+  bool gone = use_ != gradient_use::summed && lent_.empty();
+  if (gone && use_ == gradient_use::in_place) // otherwise they would count in each later round
+    poisoned_ += samples;
   if (samples == 0 || gone) {
     std::fill(out.begin(), out.end(), 0.0F);
     return {};
   }
-  samples_ = 0;
-  auto passes = std::exchange(passes_, 0);
   if (use_ == gradient_use::summed) {
     auto divisor = single_ ? 1.0F : static_cast<float>(samples);
     for (std::size_t i = 0; i < sum_.size(); ++i)
@@ -189,7 +191,7 @@ offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
   offered_tensor mean{out.data(), out.size()};
   if (use_ == gradient_use::in_place && !all_finite({&mean, 1})) {
     std::fill(out.begin(), out.end(), 0.0F);
-    poisoned_ = samples;
+    poisoned_ += samples;
     not_finite_ = true;
     return {};
   }
@@ -199,7 +201,7 @@ offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
 std::uint64_t offered_gradients::drop() {
   std::lock_guard lock{mutex_};
   passes_ = 0;
-  return samples_.exchange(0);
+  return samples_.exchange(0) + std::exchange(poisoned_, 0);
 }
 
 std::uint64_t offered_gradients::samples_each() const {

@@ -60,7 +60,8 @@ public:
     std::uint64_t merges = 0;
   };
   /// Writes the mean and the newest buffers to `out`, and forgets the gradients. Zeros, and no
-  /// samples: there are none, or with `in_place` their sum is not finite.
+  /// samples: there are none, the loop has taken them away, or with `in_place` their sum is not
+  /// finite.
   taken take_mean(std::span<float> out);
   /// Returns the number of samples that are forgotten.
   std::uint64_t drop();
@@ -84,7 +85,7 @@ private:
   std::uint64_t merges_ = 0;         // which they contain
   std::vector<offered_tensor> lent_; // until `take_away`
   std::uint64_t passes_ = 0;         // whose gradients add up in place
-  std::uint64_t poisoned_ = 0; // samples of a sum that was not finite, until they are reported
+  std::uint64_t poisoned_ = 0; // samples of a sum that could not be taken, until they are reported
   bool not_finite_ = false;
   std::atomic<std::uint64_t> samples_{0};
 };

@@ -107,7 +107,7 @@ public:
   micro_step accumulate() override {
     losses_.begin_pass(below().accumulated_samples());
     auto step = below().accumulate();
-    if (!step.finite && step.lost > 0)
+    if (step.lost > 0) // with all that was in the sum
       losses_.drop();
     if (step.finite && step.samples > 0 && step.lost == 0)
       losses_.add(step.loss, step.samples);

@@ -95,7 +95,7 @@ TEST(OfferedGradients, ALentGradientCanBeTakenUntilTheLoopGoesOn) {
   all.add(std::array{tensor(values)}, 4, 1, 0);
   all.take_away();
   EXPECT_THAT(mean_of(all, 2), Each(0));
-  EXPECT_EQ(all.drop(), 4U);
+  EXPECT_EQ(all.samples(), 0U) << "or each empty pass after the loop's end would count them again";
   values[1] = nan_value;
   EXPECT_FALSE(all.add(std::array{tensor(values)}, 4, 1, 0).finite);
 }
@@ -124,6 +124,22 @@ TEST(OfferedGradients, ASumInPlaceThatWasNotClearedIsLost) {
   EXPECT_EQ(all.samples(), 0U);
   EXPECT_TRUE(all.add(std::array{tensor(sum)}, 4, 1, 0).counts);
   EXPECT_EQ(all.add(std::array{tensor(sum)}, 4, 3, 0).lost, 8U) << "an unknown one is in it";
+}
+
+TEST(OfferedGradients, ASumInPlaceThatTheLoopHasTakenAwayIsLostOnce) {
+  offered_gradients all{1, 0, gradient_use::in_place};
+  std::vector<float> sum{1};
+  for (bool goes_on : {true, false}) {
+    EXPECT_TRUE(all.add(std::array{tensor(sum)}, 4, 1, 0).counts);
+    all.take_away(); // an exception ended the offer
+    EXPECT_THAT(mean_of(all, 1), Each(0));
+    EXPECT_EQ(all.samples(), 0U) << "later rounds do not count them";
+    if (goes_on)
+      EXPECT_EQ(all.add(std::array{tensor(sum)}, 4, 2, 0).lost, 8U);
+    else
+      EXPECT_EQ(all.drop(), 4U);
+    EXPECT_EQ(all.drop(), 0U);
+  }
 }
 
 TEST(OfferedGradients, ASumInPlaceThatIsNotFiniteIsFoundWhenItIsTaken) {

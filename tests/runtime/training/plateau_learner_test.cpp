@@ -142,6 +142,10 @@ TEST_F(PlateauLearner, PassesThatAreNotInTheGradientDoNotCount) {
   for (int i = 0; i < 3; ++i)
     model->accumulate();
   EXPECT_FLOAT_EQ(loss_in(*model), 3.0F) << "an overflow in place takes the earlier passes with it";
+  told->steps = {{1.0, 4, true}, {9.0, 4, true, 8}, {3.0, 4, true}};
+  for (int i = 0; i < 3; ++i)
+    model->accumulate();
+  EXPECT_FLOAT_EQ(loss_in(*model), 3.0F) << "so does a sum that was not cleared";
   told->steps = {{7.0, 4, true}, {2.0, 4, true}};
   model->accumulate();
   model->drop_gradient();
