@@ -57,6 +57,7 @@ step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
 }
 
 step_outcome optimizer::step(std::uint64_t samples, double loss) {
+  ++passes_; // also if the gradient is refused, which then is in the .grad that adds up
   if (auto usable = session_->check_samples(samples); !usable)
     throw std::invalid_argument{usable.error().detail};
   state_->check_unchanged(trained_);
@@ -73,7 +74,7 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
   }
   auto before = port_->samples().outdated;
   last_ = port_->offer(
-    *state_, gradient, pass, [this] { return session_->over(); }, ++passes_);
+    *state_, gradient, pass, [this] { return session_->over(); }, passes_);
   session_->count_outdated(port_->samples().outdated - before);
   return last_;
 }

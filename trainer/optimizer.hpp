@@ -132,9 +132,9 @@ public:
     return step(batch_size_of(batch), loss);
   }
   /// Calls zero_grad of the torch optimizer. Allowed at any time. With "reuse-grad-buffers" it does
-  /// nothing between two updates, so that the backward passes add up in .grad; do not clear .grad
-  /// in another way then, and pass equally many samples to each `step`. A gradient that is not
-  /// finite is found when the sum is sent, and costs the sum.
+  /// nothing between two updates, so that the backward passes add up in .grad; do not clear or
+  /// change .grad in another way then, and pass equally many samples to each `step`. A gradient
+  /// that is not finite is found when the sum is sent, and costs the sum.
   void zero_grad();
 
   /// Before each update, sets the rates to those that a scheduler has after as many steps as the

@@ -189,6 +189,10 @@ def test_gradients_add_up_where_they_are(tmp_path):
         assert opt.last == "held"
         with pytest.raises(ValueError, match="over 3 samples, and the one before it over 4: with reuse_grad_buffers"):
             opt.step(samples=3)
+        opt.zero_grad()
+        loss_of(ours, 1).backward()
+        opt.step()
+        assert opt.last == "dropped", "the gradient that was refused is in the sum"
 
 
 def test_a_sum_that_is_not_finite_is_dropped_when_it_is_sent(tmp_path):

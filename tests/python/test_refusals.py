@@ -54,6 +54,8 @@ def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
     (dict(codec="float17"), ValueError, "codec: 'float17'"),
     (dict(alpha=0.5), ValueError, "alpha belongs to strategies that average parameters"),
     (dict(delay_optimizer_step=True), TypeError, "takes no delay_optimizer_step"),
+    (dict(reuse_grad_buffers=True, delay_grad_averaging=True), ValueError,
+     "reuse_grad_buffers and delay_grad_averaging exclude each other"),
 ])
 def test_options(given, kind, sentence, tmp_path):
     model = net()

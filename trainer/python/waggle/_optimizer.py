@@ -42,8 +42,9 @@ class Optimizer(torch.optim.Optimizer):
         compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
     samples: of each `step` that does not say it.
     reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
-        it. `zero_grad` then does nothing between two updates: clear .grad in no other way, and pass equally
-        many samples to each step. A gradient that is not finite is found when the sum is sent, and costs the sum.
+        it. `zero_grad` then does nothing between two updates: clear or change .grad in no other way (GradScaler
+        and clipping in the loop do), and pass equally many samples to each step. A gradient that is not finite is
+        found when the sum is sent, and costs the sum. Not with delay_grad_averaging.
     Any other option of `waggle train` by name, with _ for -.
 
     It has param_groups, state and defaults of `optimizer`, so schedulers, GradScaler, Accelerate and
@@ -131,10 +132,9 @@ class Optimizer(torch.optim.Optimizer):
         if loss is None and self._needs_loss:
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
-        passes = self._model.passes + 1
+        self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
         self._last = refusing(self._loop._peer.offer, samples, None if loss is None else float(loss),
-                              self._addresses(), passes)
-        self._model.passes = passes
+                              self._addresses(), self._model.passes)
         return result
 
     @property
@@ -320,7 +320,7 @@ class Optimizer(torch.optim.Optimizer):
             if (gradient := offered[i]) is not None:
                 if i not in self._copied:
                     self._copied[i] = torch.empty(gradient.shape, pin_memory=gradient.is_cuda)
-                addresses[i] = self._copied[i].copy_(gradient).data_ptr()
+                addresses[i] = self._copied[i].copy_(gradient.detach()).data_ptr()
         with torch.no_grad():
             for (_, b), last in zip(self._model.buffers, self._model.finite_buffers):
                 if torch.isfinite(b).all():
