@@ -66,13 +66,13 @@ def test_is_the_plain_loop(kind, strategy, tmp_path):
         assert status.samples_offered == 4 * STEPS and status.samples_dropped == 0
 
 
-@pytest.mark.parametrize("on_inner", [False, True])
-def test_follows_a_scheduler(on_inner, tmp_path):
+@pytest.mark.parametrize("on_inner, how", [(False, dict(target_batch_size=4)), (True, dict(strategy="data-parallel"))])
+def test_follows_a_scheduler(on_inner, how, tmp_path):
     ours, plain = net(), net()
     own = torch.optim.SGD(plain.parameters(), 0.1)
     own_rates = torch.optim.lr_scheduler.StepLR(own, 7, 0.5)
     inner = torch.optim.SGD(ours.parameters(), 0.1)
-    with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4) as opt:
+    with waggle.Optimizer(inner, join(tmp_path), ours, **how) as opt:
         rates = opt.follow(torch.optim.lr_scheduler.StepLR(inner if on_inner else opt, 7, 0.5))
         for i in range(40):
             train(plain, own, i)

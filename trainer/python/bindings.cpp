@@ -10,6 +10,7 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
 #include "runtime/core/version.hpp"
+#include "runtime/training/strategy.hpp"
 #include "trainer/python/owned_descriptors.hpp"
 #include "trainer/python/python_loop.hpp"
 
@@ -163,6 +164,13 @@ PYBIND11_MODULE(_waggle, m) {
 
   m.def("options", options);
   m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
+  m.def(
+    "steps_each_pass",
+    [](const std::string& strategy) {
+      const auto* row = find_strategy(strategy);
+      return row != nullptr && row->steps_each_pass();
+    },
+    py::arg("strategy"));
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));
 

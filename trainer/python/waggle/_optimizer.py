@@ -77,7 +77,7 @@ class Optimizer(torch.optim.Optimizer):
         parameters, buffers = tensors_of(module, optimizer)
         self._model = model = Model(optimizer, parameters, buffers)
         model.swarm = weakref.ref(swarm)
-        model.by_epoch = strategy != "collaborative"
+        model.by_epoch = _waggle.steps_each_pass(strategy)
         if options.get("lr") is not None:
             model.own_rates()
         d = model.description
@@ -158,7 +158,7 @@ class Optimizer(torch.optim.Optimizer):
     def follow(self, scheduler: Any) -> Any:
         """Takes over a scheduler of torch: its own step() does nothing from now on. Before each update
         it is moved to the number of updates of the run before it, so all peers use one rate, also
-        those that join later. With strategies that average parameters: to the run's epoch.
+        those that join later. With strategies that step in each pass: to the run's epoch.
 
         Returns the scheduler."""
         base = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
