@@ -96,6 +96,7 @@ let next; // of a replay: where it goes on
 let waits;
 const begin = follow(() => address(state, next?.at, next?.peer), {
   frame(kind, data) {
+    if (next && kind !== 'snapshot') return; // of the stream before: it would take the handle back
     const first = !state.replay;
     draw(apply(state, kind, data));
     if (kind === 'snapshot') next = undefined;

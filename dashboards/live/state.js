@@ -11,6 +11,7 @@ const leftMax = 64;
 const membersMax = 1024;
 const lossSamplesMax = 1200;
 const lossSeriesMax = 16;
+const rowMs = 5000;
 const lateRounds = 16;
 /** Lines and swatches that differ; further peers are grey. */
 export const slotsMax = 8;
@@ -85,8 +86,17 @@ function takeRecording(state, {replay, loss}) {
   const from = time(replay.from) ?? state.now;
   state.replay = {from, to: Math.max(from, time(replay.to) ?? from), peers: array(replay.peers, peersMax).map(hex).filter(Boolean)};
   forgetLoss(state);
-  for (const [t, peer, value] of array(loss, lossSamplesMax))
-    if (time(t) !== undefined && number(value) !== undefined) addLoss(state, t, new Map([[hex(peer), value]]));
+  // Peers end an epoch at about the same time: theirs share a row.
+  let row = new Map();
+  let began;
+  const end = () => { if (row.size > 0) addLoss(state, began, row); row = new Map(); };
+  for (const [t, peer, value] of array(loss, 2 * lossSamplesMax)) {
+    if (time(t) === undefined || number(value) === undefined) continue;
+    if (row.has(hex(peer)) || t - began > rowMs) end();
+    if (row.size === 0) began = t;
+    row.set(hex(peer), value);
+  }
+  end();
 }
 
 function takeVitals(state, data) {

@@ -248,21 +248,23 @@ json replay::status() const {
   copy(out, "phase", own, "state");
   for (const auto* key : {"epoch", "loss", "samples_per_second"})
     copy(out, key, own, key);
+  constexpr double exact_max = 1LL << 53; // a log may say any number
   double most = 0;
   for (const auto& [id, its] : known_)
-    most = std::max(most, number(its, "epoch"));
+    if (auto epoch = number(its, "epoch"); epoch <= exact_max)
+      most = std::max(most, epoch);
   if (most > 0)
     out["global_epoch"] = static_cast<std::uint64_t>(most);
   return out;
 }
 
-/// The losses until now: [[t, peer, loss], …], as many as the page keeps.
+/// The losses until now, of this peer and some others: [[t, peer, loss], …], in order.
 json replay::losses() const {
   std::vector<std::uint32_t> places;
-  std::size_t peers = 0;
+  std::size_t others = 0;
   for (const auto& [writer, its] : from_->peers()) {
     auto all = within(its.epochs, 0, done_);
-    if (all.empty() || ++peers > loss_peers_max)
+    if (all.empty() || (writer != self_ && ++others >= loss_peers_max))
       continue;
     auto step = (all.size() + losses_per_peer - 1) / losses_per_peer;
     for (std::size_t i = (all.size() - 1) % step; i < all.size();

@@ -341,6 +341,21 @@ def says_at_once_that_the_connection_is_lost(page, stub):
     assert all("429" in line or "INCOMPLETE_CHUNKED" in line for line in said), said
 
 
+def shows_the_losses_of_a_recording(page, stub):
+    """The module state.js alone: peers that end epochs at one time, or nearly, share a row, and the whole time is shown."""
+    losses = [[1e12 + 60_000 * i + (n % 2), peer, n + i] for i in range(150) for n, peer in enumerate(IDS)]
+    rows = page.driver.execute_async_script("""
+      const [snapshot, done] = arguments;
+      import('/live/state.js').then(m => {
+        const s = m.createState();
+        m.apply(s, 'snapshot', snapshot);
+        done({times: s.loss.t.length, first: s.loss.t[0], of: [...s.loss.of.values()].map(x => [x[0], x[149], x.filter(y => y !== null).length])});
+      }).catch(e => done({error: String(e)}));""", {**picture(), "now": 1e12 + 60_000 * 149, "status": {}, "loss": losses,
+                                                    "replay": {"from": 1e12, "to": 1e12 + 60_000 * 150, "peers": IDS}})
+    assert rows.get("times") == 150 and rows["first"] == 1e12, rows
+    assert rows["of"] == [[n, n + 149, 150] for n in range(16)], rows
+
+
 def keeps_what_it_remembers_small(page, stub):
     """The module state.js alone: what it holds is bounded, whatever comes."""
     result = page.driver.execute_async_script("""
@@ -531,7 +546,8 @@ def main():
         stub.snapshot = picture()
         page.open(stub.url)
         for check in (says_how_the_run_is, shows_events_as_they_come, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
-                      has_names_for_screen_readers, fits_narrow_and_dark, keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
+                      has_names_for_screen_readers, fits_narrow_and_dark, shows_the_losses_of_a_recording,
+                      keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
             began = time.monotonic()
             stub.set()
             check(page, stub)

@@ -194,6 +194,34 @@ TEST_F(Replay, ALogThatBeginsInTheMiddleIsShown) {
   EXPECT_EQ(seen["self"]["run"], "");
 }
 
+TEST_F(Replay, TheOwnLossIsShownAmongManyPeers) {
+  std::vector<std::string> logs;
+  for (int n = 1; n <= 20; ++n) {
+    log_writer each{n, 0};
+    watch::epochs_ended ended;
+    ended.loss = n;
+    each.add(n, ended);
+    logs.push_back(each.text);
+  }
+  replay watched{recorded(logs), {peer(20), t0 + 20, 0}};
+  auto losses = at(watched, 0ms)[0].data["loss"];
+  ASSERT_EQ(losses.size(), 16U);
+  EXPECT_EQ(losses.back()[1], to_string(peer(20)));
+}
+
+TEST_F(Replay, NumbersThatNobodyHasDoNoHarm) {
+  auto from_line = [&](const std::string& epoch) {
+    return R"({"seq":1,"t":1700000000000,"type":"epoch","peer":")" + to_string(peer(1))
+           + R"(","epoch":)" + epoch
+           + R"(,"loss":"<b>","samples":-1e308,"duration_s":1e-308,"epochs":1})"
+             "\n";
+  };
+  for (const auto* epoch : {"1e300", "-1e300", "18446744073709551615", "{}", "null"}) {
+    replay watched{recorded({from_line(epoch)}), {std::nullopt, t0, 0}};
+    EXPECT_FALSE(at(watched, 0ms)[0].data["status"].contains("global_epoch")) << epoch;
+  }
+}
+
 TEST(ReplayRequest, ReadsItsQueryAndRefusesNonsense) {
   auto id = to_string(peer(7));
   auto good = replay_request::parse("speed=0&at=-5&peer=" + id);
