@@ -25,9 +25,9 @@ namespace waggle {
 
 inline constexpr std::array rpc_seconds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1., 3., 10.};
 inline constexpr std::array round_seconds{0.01, 0.03, 0.1, 0.3, 1., 3., 10., 30., 100., 300.};
-/// Of rounds among near peers, most take a few milliseconds.
-inline constexpr std::array short_round_seconds{0.001, 0.0025, 0.005, 0.01, 0.03, 0.1,
-                                                0.3,   1.,     3.,    10.,  30.};
+/// Of rounds among near peers, most take a few milliseconds; over slow links, minutes.
+inline constexpr std::array short_round_seconds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3,
+                                                1.,    3.,    10.,  60.,  300.};
 inline constexpr std::array small_counts{1., 2., 4., 8., 16., 32., 64.};
 
 /// A text, or the name of an error code.
