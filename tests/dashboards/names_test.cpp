@@ -151,6 +151,17 @@ TEST(Dashboards, EveryPanelHasATitleAUnitAndAQuestion) {
   }
 }
 
+/// Grafana finds a panel by its number, in links and when one is shown alone.
+TEST(Dashboards, NoTwoPanelsHaveOneNumber) {
+  for (const auto* file : {"swarm.json", "peer.json"}) {
+    auto board = nlohmann::json::parse(content(file));
+    std::set<int> numbers;
+    for (const auto& panel : board["panels"])
+      EXPECT_TRUE(numbers.insert(panel["id"].get<int>()).second) << file << ": " << panel["title"];
+    EXPECT_GT(numbers.size(), 10U) << file;
+  }
+}
+
 /// The runbook writes names of panels in italics.
 TEST(Dashboards, TheRunbookNamesPanelsThatExist) {
   auto readme = content("README.md");
