@@ -129,7 +129,7 @@ void metrics_exporter::watch_round(const round_report& report) {
   for (const auto& peer : picture_.run.peers)
     if (peer.vitals.pass_seconds)
       passes.emplace(peer.who.id, *peer.vitals.pass_seconds);
-  picture_.slow = slow_.add(std::move(event), passes, now);
+  picture_.slow = board_->maker().slow_rounds().add(std::move(event), passes, now);
   auto changed = board_->maker().on_slow(picture_.slow);
   for (const auto& each : changed)
     if (const auto* slow = std::get_if<watch::slow>(&each))

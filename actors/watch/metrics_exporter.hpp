@@ -45,7 +45,6 @@ private:
   const steady_time began_;
   peer_picture picture_;
   steady_time peers_due_; // when the list of peers is written again
-  slow_watch slow_;
   steady_time links_watched_;
   std::map<peer_id, net::link_facts> carried_; // at links_watched_
 };

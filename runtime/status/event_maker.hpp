@@ -51,6 +51,8 @@ public:
   events on_connected(const peer_record& peer, const std::string& link, steady_time now);
   events on_disconnected(const peer_id& peer, const failure& why, steady_time now, swarm_time wall);
   events on_slow(const slow_report& found);
+  /// Judges the rounds for on_slow. Here, because one that began anew would find nobody slow.
+  [[nodiscard]] slow_watch& slow_rounds() { return slow_rounds_; }
   /// @param counts of refused input since the start, by code (ec).
   events on_refused(std::span<const std::uint64_t> counts);
 
@@ -71,7 +73,8 @@ private:
   std::uint32_t links_told_ = 0;       // in this second
   std::uint64_t links_left_out_ = 0;   // since the last refused event
   std::vector<std::uint64_t> refused_; // by code, told
-  std::map<peer_id, slow_peer> slow_;
+  slow_watch slow_rounds_;
+  std::map<peer_id, slow_peer> slow_; // told
 };
 
 } // namespace waggle
