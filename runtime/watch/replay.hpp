@@ -21,8 +21,8 @@
 
 namespace waggle {
 
-/// A timeline in order, by kind of event: a jump to any time reads few lines. Does not change, so
-/// any number of threads may read it.
+/// A timeline in order, by kind of event: a jump to any time reads few rounds and epochs, which
+/// most lines are. Does not change, so any number of threads may read it.
 class recording {
 public:
   using track = std::vector<std::uint32_t>; // places in `events`, ascending
