@@ -46,7 +46,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
     make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
     claims_(config_.target_batch_size), health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    merges_(config_.epoch_difference_max), ledger_(strategy_), barrier_(config_.averaging_timeout) {
+    merges_(config_.epoch_difference_max), flight_(strategy_), barrier_(config_.averaging_timeout) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
@@ -81,7 +81,8 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const round_called& msg) {
-      called_ = called_ || (place_ == place::member && msg.epoch == at_.epoch());
+      if (place_ == place::member && msg.epoch == at_.epoch())
+        flight_.call();
       react();
     },
     [this](const dht_status& msg) {
@@ -241,27 +242,24 @@ void trainer::count(const flight_ledger::settlement& samples, std::string_view w
 
 void trainer::drop_accumulated(std::string_view reason) {
   if (!averages_parameters()) // otherwise the worker is about to step with it
-    ledger_.add(model_->drop_gradient());
-  count({0, ledger_.drop_accumulated()}, reason);
+    flight_.add(model_->drop_gradient());
+  count({0, flight_.drop_accumulated()}, reason);
 }
 
 /// Drops our contribution to a round that ended without us.
 void trainer::drop_contribution(std::string_view reason) {
-  ended_.reset();
-  ++rounds_;
-  if (!std::exchange(given_, std::nullopt))
+  if (flight_.at() == flight::phase::idle)
     return;
-  if (!ledger_.lanes()[only_lane].under_way->outcome) // otherwise its mean is not used
-    ledger_.end(only_lane, verdict::left_out);
+  flight_.give_up();
   settle(false, reason);
 }
 
 /// The samples of our contribution, whose round is over. Progress that is in no update stays in the
 /// model, and counts toward the next one.
 void trainer::settle(bool counted, std::string_view why_dropped) {
-  if (counted || ledger_.in_flight(only_lane) == 0 || model_->take_back() == 0)
-    return count(ledger_.settle(only_lane, counted), why_dropped);
-  ledger_.recall(only_lane);
+  if (counted || flight_.samples().in_flight() == 0 || model_->take_back() == 0)
+    return count(flight_.settle(counted), why_dropped);
+  flight_.recall();
   if (why_dropped == "not_finite" || why_dropped == "stopped")
     drop_accumulated(why_dropped);
 }

@@ -20,7 +20,7 @@
 #include "runtime/state/donor_choice.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/checkpoint_store.hpp"
-#include "runtime/training/flight_ledger.hpp"
+#include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
 #include "runtime/training/merge_age.hpp"
@@ -123,8 +123,8 @@ using trainer_base =
 ///
 /// The strategy has one lane (runtime/training/strategy.hpp). If its rounds block, a round's result
 /// is merged when it arrives. If training continues meanwhile, the group's epoch ends with the
-/// round, but the model's with the merge: until then the result is `unmerged_`, and whatever needs
-/// the model at the group's epoch (a donation, leaving, stopping) merges it first.
+/// round, but the model's with the merge: until then the flight is `ended`, and whatever needs the
+/// model at the group's epoch (a donation, leaving, stopping) merges it first.
 class trainer final : public trainer_base {
 public:
   trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,
@@ -137,36 +137,10 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  static constexpr std::size_t only_lane = 0;
-
   enum class place : std::uint8_t { outside, entering, member };
 
-  /// Our contribution to the round of an epoch; kept for a retry if the round fails.
-  struct contribution {
-    epoch_id epoch;
-    std::shared_ptr<const float_vector> own;
-    std::uint64_t samples = 0;
-    double weight = 0;
-    bool from_state = false;   // we were in step: `own` is of our own model
-    bool in_round = false;     // false: its round failed, and we are still at its epoch
-    bool searches = false;     // for the members of its round; `own` is copied once they are found
-    bool resumed = false;      // the process before this one had begun the round
-    std::uint64_t steps = 0;   // of uncounted_steps_
-    std::uint64_t stepped = 0; // samples of its epoch's local steps
-    std::uint64_t passes = 0;  // the same, passes
-    std::string position{};    // missed_update::position
-  };
-  /// The result of a round that has ended the group's epoch, and not yet the model's.
-  struct result_of_round {
-    run_position::outcome follows;
-    bool counted = false; // the mean contains our samples
-    std::string why_dropped;
-    /// What the mean was computed from, if that is our own contribution and nothing else.
-    std::optional<contribution> own{};
-  };
-
   [[nodiscard]] steady_time now() const { return clock().now(); }
-  [[nodiscard]] const lane& averages() const { return strategy_.lanes[only_lane]; }
+  [[nodiscard]] const lane& averages() const { return strategy_.lanes.front(); }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
   /// Otherwise samples are in flight until an update has them.
   [[nodiscard]] bool averages_parameters() const {
@@ -177,8 +151,9 @@ private:
   [[nodiscard]] bool exact() const { // all peers of an epoch hold the same parameters, or anchor
     return strategy_.peers_share_state();
   }
-  [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
-  [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
+  [[nodiscard]] bool round_runs() const { return flight_.round_runs(); }
+  [[nodiscard]] bool searches() const { return flight_.at() == flight::phase::searching; }
+  [[nodiscard]] bool awaits_merge() const { return flight_.at() == flight::phase::ended; }
   /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
   [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
   [[nodiscard]] bool waits_for_members() const { // an epoch has one pass of each
@@ -293,18 +268,18 @@ private:
   void follow_schedule();
   void carry_out();
   void begin_round(bool call);
-  [[nodiscard]] bool copy_parameters(contribution& given);
-  void find_members_of_round(bool call);
+  [[nodiscard]] std::shared_ptr<const float_vector> copy_parameters();
+  void find_members_of_round(contribution given, bool call);
   [[nodiscard]] std::shared_ptr<const float_vector>
   with_pending_buffers(const learner::mean_gradient& mean);
   [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
-  void send_round(bool call);
+  void send_round(std::uint64_t number, bool call);
   void on_round(const group_round& round);
   void on_no_answer(std::uint64_t number, const caf::error& why);
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
   [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;
-  void end_epoch(const group_round& round);
+  void end_epoch(const group_round& round, verdict outcome);
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
                                         std::string& why_dropped);
@@ -374,29 +349,18 @@ private:
   group_view group_;
   run_position at_;
   merge_age merges_;
-  flight_ledger ledger_;
+  flight flight_;
   std::shared_ptr<const averaged_tensors> averaged_;
   std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
-  std::optional<contribution> given_;
-  std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
-  std::optional<result_of_round> unmerged_;
-  std::uint64_t stepped_ = 0;      // samples of local steps since the last boundary
-  std::uint64_t passes_ended_ = 0; // since the last boundary
-  /// Steps in our parameters that no round has counted, with lane::counts_steps.
-  std::uint64_t uncounted_steps_ = 0;
-  epoch_id schedule_epoch_;           // of the last local step
-  std::uint64_t resumed_samples_ = 0; // the first value of stepped_ in the epoch that resumes
-  std::uint64_t resumed_passes_ = 0;  // the same of passes_ended_
-  std::uint64_t boundary_time_ = 0;   // swarm_time() then
-  steady_time counting_since_;        // the last boundary
+  epoch_id schedule_epoch_;                         // of the last local step
+  std::uint64_t boundary_time_ = 0;                 // swarm_time() then
+  steady_time counting_since_;                      // the last boundary
   pass_barrier barrier_;
-  std::uint64_t rounds_ = 0;          // number of the last one begun
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
   std::vector<peer_id> lost_members_; // of that group
   former_group former_;               // the last one that fell apart, or whom we go by since
   steady_time former_since_;
   steady_time behind_since_; // since when most members are ahead of us; zero: they are not
-  bool called_ = false;      // another member has begun the next round
   steady_time outside_since_, enter_after_;
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;

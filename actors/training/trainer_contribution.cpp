@@ -36,47 +36,39 @@ void trainer::begin_round(bool call) {
     if (auto* resumes = model_->resumable())
       given.position = resumes->taken_position();
   } else {
-    if (!config_.many_groups && !copy_parameters(given))
+    if (!config_.many_groups && !(given.own = copy_parameters()))
       return;
     given.weight = config_.auxiliary ? 0 : 1;
     status_.effective_batch = own_samples() + samples_of_others();
   }
-  ledger_.add(given.samples);
-  (void)ledger_.begin(only_lane, status_.steps, at_.epoch().value());
-  given.stepped = stepped_;
-  given.passes = passes_ended_;
-  given_ = std::move(given);
+  if (!given.own)
+    return find_members_of_round(std::move(given), call);
+  flight_.hold(std::move(given), status_.steps);
   begin_counting();
-  if (given_->own)
-    send_round(call);
-  else
-    find_members_of_round(call);
+  send_round(flight_.send(), call);
 }
 
-/// Copies what the peers average, also in the middle of a pass. False: it cannot be averaged.
-bool trainer::copy_parameters(contribution& given) {
+/// Copies what the peers average, also in the middle of a pass. Null: it cannot be averaged.
+std::shared_ptr<const float_vector> trainer::copy_parameters() {
   auto copy = ctx_.vectors->take(averaged_->value_count());
   auto applied = model_->copy_tensors(averaged_->indices(), *copy);
   pending_.complete(*averaged_, applied, *copy);
-  given.steps = uncounted_steps_;
   if (averaged_->counts_steps())
-    write_steps(std::span{*copy}.last<step_values>(), given.steps, at_.past().steps);
+    write_steps(std::span{*copy}.last<step_values>(), flight_.uncounted_steps(), at_.past().steps);
   if (!all_finite(*copy) && group_.members.size() > 1) {
     ctx_.metrics->count_nonfinite("parameters");
     distrust_own_state("our parameters are not finite: a lower --lr may help");
-    return false;
+    return nullptr;
   }
-  given.own = std::move(copy);
-  return true;
+  return copy;
 }
 
 /// In many groups, the members of a round have to be found. Training goes on meanwhile, also where
 /// rounds block. The members wait for each other's values: the copy is quick, and waits for a step
 /// at most.
-void trainer::find_members_of_round(bool call) {
-  called_ = false;
-  given_->in_round = given_->searches = true;
-  auto number = ++rounds_;
+void trainer::find_members_of_round(contribution given, bool call) {
+  auto number = flight_.search(std::move(given), status_.steps);
+  begin_counting();
   // What ends the round of an auxiliary is the run's next epoch, however long this one lasts. Each
   // step of the averager has a deadline of its own, and the request fails if the averager ends.
   auto patience =
@@ -85,17 +77,19 @@ void trainer::find_members_of_round(bool call) {
           find_members{at_.epoch(), call, config_.averaging_timeout, averages_parameters()})
     .then(
       [this, number](const members_found& found) {
-        if (number != rounds_)
+        if (!flight_.awaits(number))
           return;
-        given_->searches = false;
-        if (found.ended) {
-          if (found.ended->report.values && !copy_parameters(*given_)) // what the mean replaces
-            return;
-          return on_round(*found.ended);
+        bool ended = found.ended.has_value();
+        // If it has ended: what the mean replaces.
+        auto own = ended && !found.ended->report.values ? nullptr : copy_parameters();
+        if (flight_.awaits(number)) {
+          auto of_round = flight_.found(std::move(own));
+          if (ended)
+            return on_round(*found.ended);
+          send_round(of_round, false);
         }
-        if (copy_parameters(*given_))
-          send_round(false);
-        react();
+        if (!ended)
+          react();
       },
       [this, number](const caf::error& why) { on_no_answer(number, why); });
 }
@@ -114,17 +108,14 @@ trainer::with_pending_buffers(const learner::mean_gradient& mean) {
   return own;
 }
 
-void trainer::send_round(bool call) {
-  called_ = false;
-  given_->in_round = true;
+void trainer::send_round(std::uint64_t number, bool call) {
+  const auto& given = *flight_.given();
   average_in_group question{
-    given_->own,          given_->weight, at_.epoch(), call, config_.averaging_timeout,
-    averages_parameters()};
-  auto number = ++rounds_;
+    given.own, given.weight, at_.epoch(), call, config_.averaging_timeout, averages_parameters()};
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
     .then(
       [this, number](const group_round& round) {
-        if (number == rounds_)
+        if (flight_.awaits(number))
           on_round(round);
       },
       [this, number](const caf::error& why) { on_no_answer(number, why); });
@@ -132,7 +123,7 @@ void trainer::send_round(bool call) {
 
 /// The averager did not take part in our round.
 void trainer::on_no_answer(std::uint64_t number, const caf::error& why) {
-  if (number != rounds_)
+  if (!flight_.awaits(number))
     return;
   round_report report;
   report.why = from_caf(why);

@@ -83,8 +83,7 @@ std::uint64_t trainer::swarm_time() const {
 
 /// From here on, samples and steps count toward the next boundary.
 void trainer::begin_counting() {
-  stepped_ = 0;
-  passes_ended_ = 0;
+  flight_.begin_counting();
   boundary_time_ = swarm_time();
   // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
   if (auto grid = averages().due.grid; grid != 0)
@@ -101,12 +100,12 @@ situation trainer::present() {
   now.own_samples = at_.in_step() ? own_samples() : 0;
   // While a round runs, the others have not reported anything toward the next boundary.
   now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
-  now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
+  now.boundary_steps = at_.in_step() && !round_runs() ? flight_.counts().passes : 0;
   now.members_missing =
     waits_for_members() && at_.in_step() && !round_runs() ? members_missing() : 0;
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
-  now.round_called = called_ || serves_groups();
+  now.round_called = flight_.called() || serves_groups();
   // In many groups, a peer that is still downloading a state would only take another one's place.
   now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
   now.members = static_cast<std::uint32_t>(group_.members.size());
@@ -116,7 +115,7 @@ situation trainer::present() {
     at_.in_step() && ((passing_ && model_->waits_for_pass()) || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
-  now.lanes = ledger_.lanes();
+  now.lanes = flight_.samples().lanes();
   return now;
 }
 
@@ -125,34 +124,31 @@ void trainer::follow_schedule() {
   if (row_.on_boundary == nullptr || !at_.in_step())
     return;
   auto state = model_->strategy_state();
-  bool in_flight = ledger_.lanes()[only_lane].under_way.has_value();
+  bool in_flight = flight_.at() != flight::phase::idle;
   strategy_ = row_.on_boundary(std::move(strategy_), how_, {state, in_flight});
 }
 
 void trainer::carry_out() {
   if (place_ != place::member) // what was decided before has left the group
     return;
-  if (given_ && !given_->in_round)
-    return send_round(true); // its round failed, and we are in a group at its epoch again
+  if (flight_.at() == flight::phase::held)
+    return send_round(flight_.send(),
+                      true); // its round failed, and we are in a group at its epoch again
   follow_schedule();
   for (const auto& act : on_offer(strategy_, present()))
     switch (act.what) {
       case action::kind::merge:
       case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
-        if (!ended_) {            // the group's epoch has ended with the round
-          merge();
-          if (place_ != place::member || merges_in_turn()) // the rest is for what it leads to
-            return;
-          break;
-        }
-        end_epoch(*std::exchange(ended_, std::nullopt));
-        return carry_out(); // the rest of the plan was for the epoch that has ended
+        merge();
+        if (place_ != place::member || merges_in_turn()) // the rest is for what it leads to
+          return;
+        break;
       case action::kind::begin:
         if (is_outdated()) // react may have seen nothing but running rounds
           return replace_outdated_state();
         if (has_other_mode())
           return leave_to_change_mode();
-        begin_round(!called_ && !serves_groups());
+        begin_round(!flight_.called() && !serves_groups());
         if (place_ != place::member)
           return;
         if (searches()) // passes go on meanwhile
@@ -194,12 +190,8 @@ void trainer::on_round(const group_round& round) {
     count_round(report);
     round_facts facts;
     facts.contributors = failed ? 0 : static_cast<std::uint32_t>(report.contributors.size());
-    facts.own_samples = given_->samples;
-    ledger_.end(only_lane, waggle::on_round(averages(), facts));
-    if (averages().overlap.blocks())
-      ended_ = round;
-    else
-      end_epoch(round);
+    facts.own_samples = flight_.given()->samples;
+    end_epoch(round, waggle::on_round(averages(), facts));
     carry_out();
   }
   react();
@@ -245,7 +237,7 @@ void trainer::on_round_failed(const round_report& report) {
   round_facts facts;
   facts.excluded = report.why.code == ec::excluded;
   facts.others_remain = facts.time_left = true; // in the next group that this peer is in
-  facts.own_samples = given_->samples;
+  facts.own_samples = flight_.given()->samples;
   if (waggle::on_round(averages(), facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
   // A peer that was excluded knows that the others go on as a group.
@@ -257,14 +249,14 @@ void trainer::on_round_failed(const round_report& report) {
   report_own_progress();
 }
 
-void trainer::end_epoch(const group_round& round) {
+void trainer::end_epoch(const group_round& round, verdict outcome) {
   const auto& report = round.report;
-  auto given = *std::exchange(given_, std::nullopt);
+  const auto& given = *flight_.given();
   if (!round.keeps_majority)
     remember_group(report);
   group_ = round.group;
   const auto& in = report.contributors;
-  result_of_round ended;
+  round_result ended;
   auto update = update_of(round, given, ended.why_dropped);
   ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
   if (!round.keeps_majority) {
@@ -272,7 +264,6 @@ void trainer::end_epoch(const group_round& round) {
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
                    short_name(update.branch));
   }
-  called_ = false;
   check_deliveries(report, given);
   if (!serves_groups()) // its last round says nothing of those that it was not in
     note_health(report);
@@ -286,11 +277,9 @@ void trainer::end_epoch(const group_round& round) {
     barrier_.begin(now()); // the passes begin with the update, and not with its round
   if (merges)
     merges_.merged(at_.epoch());
-  unmerged_ = std::move(ended);
+  flight_.end(outcome, std::move(ended), in.size() == 1 && in.front() == ctx_.record.id);
   if (!later)
     merge();
-  else if (in.size() == 1 && in.front() == ctx_.record.id)
-    unmerged_->own = std::move(given);
   give_awaited();
   if (place_ == place::member && !group_.member)
     leave("the group has ended, or its last round was decided without us");
@@ -302,11 +291,11 @@ void trainer::end_epoch(const group_round& round) {
 
 /// Merges the result of the last round into the model, if that has not happened yet.
 void trainer::merge() {
-  auto ended = std::exchange(unmerged_, std::nullopt);
-  if (!ended)
+  if (!awaits_merge())
     return;
-  settle(ended->counted, ended->why_dropped);
-  carry(ended->follows);
+  auto ended = flight_.take_result();
+  settle(ended.counted, ended.why_dropped);
+  carry(ended.follows);
 }
 
 /// The update with which a round ends its epoch. Also updates status and metrics.
@@ -350,7 +339,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     update.steps = steps_in(report);
     const auto& in = report.contributors;
     if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
-      uncounted_steps_ -= std::min(uncounted_steps_, given.steps);
+      flight_.count_steps();
   }
   if (keeps_progress() && given.samples > 0)
     ctx_.metrics->set_drift(norm_of(std::span{*given.own}.first(model_->parameter_count())));

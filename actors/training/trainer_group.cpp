@@ -212,14 +212,12 @@ void trainer::found() {
         place_ = place::member;
         outside_since_ = now();
         group_ = group;
-        called_ = false;
         passed_over_.clear();
         avoided_.clear();
         since_fork_ = 0;
         line_began_ = at_.epoch();
         begin_counting();
-        stepped_ = std::exchange(resumed_samples_, 0);
-        passes_ended_ = std::exchange(resumed_passes_, 0);
+        flight_.count_on();
         send(worker_, rename_history{past, at_.epoch()});
         if (past.parent.is_zero())
           ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
@@ -229,7 +227,9 @@ void trainer::found() {
                          provisional_ ? "cut off from most of the group: going on provisionally"
                                       : "going on",
                          short_name(past.branch), at_.epoch().value(), short_name(past.parent));
-        if (given_ && !given_->resumed) { // the epoch will end with our own mean gradient (INV-6)
+        if (const auto* given = flight_.given();
+            given != nullptr
+            && !given->resumed) { // the epoch will end with our own mean gradient (INV-6)
           ctx_.metrics->count_local_fallback();
           ++status_.local_fallbacks;
         }
@@ -280,7 +280,6 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   }
   place_ = place::member;
   group_ = group;
-  called_ = false;
   lost_group_ = false;
   provisional_ = choice.provisional;
   if (choice.provisional && former_.branch != choice.parent) {
@@ -294,7 +293,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   move_to(choice, group.epoch);
   epoch_began_ = now();
   begin_counting();
-  resumed_samples_ = resumed_passes_ = 0; // the group has an epoch of its own
+  flight_.forget_resumed(); // the group has an epoch of its own
   report_own_progress();
   react();
 }
@@ -372,7 +371,6 @@ void trainer::go_to(epoch_id epoch) {
   to.branch = at_.past().branch;
   to.work = at_.past().work;
   move_to(to, epoch);
-  called_ = false;
   begin_counting();
 }
 
@@ -423,11 +421,8 @@ void trainer::leave(const std::string& why) {
   at_.leave();
   place_ = place::outside;
   group_ = {};
-  called_ = false;
   behind_since_ = {};
-  ++rounds_; // ignore later reports of this group's rounds
-  if (given_)
-    given_->in_round = false;
+  flight_.interrupt();
   outside_since_ = now();
   awaited_ = {};
   give_awaited(); // newcomers ask another donor

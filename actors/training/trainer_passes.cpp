@@ -39,7 +39,8 @@ double trainer::rate_of_pass() {
   const auto& schedule = config_.schedule;
   if (averages_parameters())
     return schedule.at(schedule_epoch());
-  auto share = static_cast<double>(passes_ended_) / static_cast<double>(averages().due.every);
+  auto share =
+    static_cast<double>(flight_.counts().passes) / static_cast<double>(averages().due.every);
   return schedule.within(schedule_epoch(), share);
 }
 
@@ -128,16 +129,12 @@ void trainer::on_pass(const pass_done& pass) {
   if (step.why.code != ec::none)
     return end_because(step.why);
   ++status_.steps;
-  ++passes_ended_;
+  flight_.pass_ended();
   pass_samples_ = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
-    if (averages_parameters()) {
-      stepped_ += step.samples;
-      uncounted_steps_ += step.samples > 0 ? 1 : 0; // a loop that has ended offers empty passes
-      ledger_.add(step.samples);
-      count({ledger_.use_accumulated(), 0}, {});
-    }
+    if (averages_parameters())
+      count({flight_.stepped(step.samples), 0}, {});
   } else {
     if (step.overflow) {
       ctx_.metrics->count_loss_scale_overflow();
@@ -146,11 +143,11 @@ void trainer::on_pass(const pass_done& pass) {
       if (auto sentence = health_.pass_not_finite(now()))
         ctx_.log->warn("{}", *sentence);
     }
-    ledger_.refuse(step.samples);
+    flight_.refuse(step.samples);
     count({0, step.samples}, "not_finite");
   }
   if (step.lost > 0) {
-    ledger_.refuse(step.lost);
+    flight_.refuse(step.lost);
     count({0, step.lost}, !step.finite ? "not_finite" : stopping_ ? "stopped" : "left_out");
   }
   if (step.scale > 0)

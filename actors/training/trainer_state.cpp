@@ -134,7 +134,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
                && outcome.epoch.value() <= model_epoch_.value() + config_.epoch_difference_max;
   if (!moved)
     drop_accumulated("left_out");
-  uncounted_steps_ = 0;
+  flight_.forget_steps();
   pass_outdated_ = passing_ && !moved; // beside the worker: otherwise it had to end first
   note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;

@@ -32,16 +32,18 @@ peer_vitals vitals_of(const training_status& s, std::uint64_t samples_of_pass) {
 
 /// Since the last boundary.
 std::uint64_t trainer::own_samples() const {
-  return averages_parameters() || !model_ ? stepped_ : model_->accumulated_samples();
+  return averages_parameters() || !model_ ? flight_.counts().samples
+                                          : model_->accumulated_samples();
 }
 
 const training_status& trainer::current_status() {
   auto& s = status_;
   s.epoch = place_ == place::member && !at_.in_step() ? at_.held_epoch() : at_.epoch();
-  s.parameters = exact() && under_way_.empty() && !unmerged_ ? model_parameters_ : digest{};
-  s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + ledger_.in_flight();
-  s.samples_used = ledger_.used();
-  s.samples_dropped = ledger_.dropped();
+  s.parameters = exact() && under_way_.empty() && !awaits_merge() ? model_parameters_ : digest{};
+  s.samples_toward_epoch =
+    (averages_parameters() ? 0 : own_samples()) + flight_.samples().in_flight();
+  s.samples_used = flight_.samples().used();
+  s.samples_dropped = flight_.samples().dropped();
   s.schedule_epoch = schedule_epoch();
   s.global_epoch = std::max({s.epoch, at_.epoch(), epoch_of_run_});
   s.target_batch_size = config_.target_batch_size;
@@ -103,7 +105,7 @@ void trainer::show_phase() {
     return enter_phase(trainer_phase::stopped);
   if (!model_)
     return enter_phase(trainer_phase::starting);
-  bool finished = done() && under_way_.empty() && !unmerged_;
+  bool finished = done() && under_way_.empty() && !awaits_merge();
   if (place_ != place::member)
     return enter_phase(finished && at_.in_step() ? trainer_phase::finished
                                                  : trainer_phase::joining);
@@ -234,7 +236,7 @@ void trainer::report_own_progress() {
   // An auxiliary begins rounds by this number.
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
-  bool comparable = exact() && at_.in_step() && under_way_.empty() && !unmerged_;
+  bool comparable = exact() && at_.in_step() && under_way_.empty() && !awaits_merge();
   auto parameters = comparable ? model_parameters_ : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), own_samples_reported_, parameters, claim,
                                        own_rate_, vitals_of(status_, pass_samples_)});

@@ -12,15 +12,12 @@ namespace waggle {
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
 void trainer::take_over(const model_ready& ready) {
   auto drop = [this](std::uint64_t samples) {
-    ledger_.refuse(samples);
+    flight_.refuse(samples);
     count({0, samples}, "stopped");
   };
   drop(ready.lost_samples);
-  if (steps_locally()) {
-    resumed_samples_ = ready.local_samples;
-    resumed_passes_ = ready.local_passes;
-    uncounted_steps_ = ready.uncounted_steps;
-  }
+  if (steps_locally())
+    flight_.resume({ready.local_samples, ready.local_passes}, ready.uncounted_steps);
   // They are of no use to another strategy, or after the last epoch.
   if (averages_parameters() || config_.auxiliary || done())
     return drop(model_->drop_gradient() + ready.pending_samples);
@@ -34,18 +31,17 @@ void trainer::take_over(const model_ready& ready) {
   given.from_state = true;
   given.resumed = true;
   given.position = ready.pending_position;
-  ledger_.add(given.samples);
   if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
     strategy_ = row_.on_boundary(std::move(strategy_), how_, {model_->strategy_state(), false});
-  (void)ledger_.begin(only_lane, status_.steps, given.epoch.value());
-  given_ = std::move(given); // carry_out sends it once we are in a group of this epoch
+  flight_.hold(std::move(given),
+               status_.steps); // carry_out sends it once we are in a group of this epoch
 }
 
 void trainer::begin_stop() {
   if (std::exchange(stopping_, true))
     return;
   send(peers_.averager, quit_group{});
-  ++rounds_; // ignore the end of the round that it cancels
+  flight_.ignore_answer(); // to the round that it cancels
   if (model_)
     keep_unfinished();
   show_phase();
@@ -79,24 +75,20 @@ caf::result<training_status> trainer::stop() {
 void trainer::keep_unfinished() {
   keeping_ = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
              && !loading_ && !(passing_ && pass_outdated_) && model_->resumable() != nullptr;
-  if (keeping_ && unmerged_ && unmerged_->own) {
+  const auto* given = flight_.given();
+  if (keeping_ && awaits_merge() && given != nullptr)
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
     // which it would not be without the stop.
-    given_ = std::move(unmerged_->own);
-    unmerged_.reset();
-  } else {
+    flight_.hold_again();
+  else
     merge();
-  }
-  ended_.reset();
-  if (given_ && averages_parameters()) { // the state has the local steps of this epoch, whose round
-                                         // will begin anew
-    stepped_ += given_->stepped;
-    passes_ended_ += given_->passes;
-  }
+  if (averages_parameters()) // the state has the local steps of this epoch
+    flight_.count_again();
   keeping_ = keeping_ && at_.in_step();
   if (!keeping_)
     drop_accumulated("stopped");
-  if (given_ && (!keeping_ || !given_->from_state || given_->samples == 0))
+  given = flight_.given();
+  if (given != nullptr && (!keeping_ || !given->from_state || given->samples == 0))
     drop_contribution("stopped");
 }
 
@@ -104,14 +96,14 @@ void trainer::save_and_answer() {
   save_checkpoint last;
   last.stops = true;
   if (steps_locally()) {
-    last.local_samples = stepped_;
-    last.local_passes = passes_ended_;
-    last.uncounted_steps = uncounted_steps_;
+    last.local_samples = flight_.counts().samples;
+    last.local_passes = flight_.counts().passes;
+    last.uncounted_steps = flight_.uncounted_steps();
   }
-  if (given_) {
-    last.pending = given_->own;
-    last.pending_samples = given_->samples;
-    last.pending_position = given_->position;
+  if (const auto* given = flight_.given()) {
+    last.pending = given->own;
+    last.pending_samples = given->samples;
+    last.pending_position = given->position;
   }
   auto answer = [this](bool kept) {
     if (keeping_ && !kept) {

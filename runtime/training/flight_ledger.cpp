@@ -27,7 +27,7 @@ std::uint64_t flight_ledger::drop_accumulated() {
 std::uint64_t flight_ledger::begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch) {
   auto& state = lanes_.at(lane);
   WAGGLE_CHECK(!state.under_way, "one flight per lane: " + std::to_string(lane));
-  state = {flight{own_step, std::nullopt}, own_step, epoch};
+  state = {lane_round{own_step, std::nullopt}, own_step, epoch};
   if (takes_samples_[lane])
     in_flight_[lane] = std::exchange(toward_boundary_, 0);
   return in_flight_[lane];
@@ -38,6 +38,12 @@ void flight_ledger::end(std::size_t lane, verdict outcome) {
   WAGGLE_CHECK(round && !round->outcome, "no round under way: " + std::to_string(lane));
   WAGGLE_CHECK(outcome != verdict::retry, "a round that is tried again is not over");
   round->outcome = outcome;
+}
+
+void flight_ledger::reopen(std::size_t lane) {
+  auto& round = lanes_.at(lane).under_way;
+  WAGGLE_CHECK(round && round->outcome, "no round is over: " + std::to_string(lane));
+  round->outcome.reset();
 }
 
 flight_ledger::settlement flight_ledger::settle(std::size_t lane, bool contributed) {

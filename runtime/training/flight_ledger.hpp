@@ -32,6 +32,9 @@ public:
   std::uint64_t begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch);
   /// The round of `lane` is over. REQUIRES: it is under way; `outcome` is not retry.
   void end(std::size_t lane, verdict outcome);
+  /// The mean of the round of `lane` is not used: the flight waits for another round. REQUIRES: its
+  /// round is over.
+  void reopen(std::size_t lane);
   /// What became of the samples of a flight.
   struct settlement {
     std::uint64_t used = 0;

@@ -40,7 +40,7 @@ public:
 
 private:
   struct track {
-    std::optional<flight> under_way;
+    std::optional<lane_round> under_way;
     bool awaited = false; // it is ripe and its round is not over
   };
 
@@ -160,7 +160,7 @@ private:
 
   void begin(std::size_t i) {
     add(kind::begin, i);
-    tracks_[i].under_way = flight{now_.own_steps, std::nullopt};
+    tracks_[i].under_way = lane_round{now_.own_steps, std::nullopt};
     ended_ |= makes_boundaries(i) && !lanes_[i].overlap.blocks();
   }
 

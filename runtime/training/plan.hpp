@@ -11,14 +11,14 @@
 namespace waggle {
 
 /// A round of a lane that was begun and is not settled yet.
-struct flight {
+struct lane_round {
   std::uint64_t begun = 0;        // own step
   std::optional<verdict> outcome; // nothing: the round is under way; never verdict::retry
 };
 
-/// The current state of a lane: one flight per lane and part.
+/// The current state of a lane: one round per lane and part.
 struct lane_state {
-  std::optional<flight> under_way;
+  std::optional<lane_round> under_way;
   std::optional<std::uint64_t> last_step;  // own step at which a round was last begun
   std::optional<std::uint64_t> last_epoch; // in which a round was last begun
 };

@@ -43,7 +43,7 @@ situation quiet(const strategy& table) {
 }
 
 void put_under_way(situation& now, std::optional<verdict> outcome, std::size_t lane = 0) {
-  now.lanes[lane] = {flight{now.own_steps, outcome}, now.own_steps, now.epochs_done};
+  now.lanes[lane] = {lane_round{now.own_steps, outcome}, now.own_steps, now.epochs_done};
 }
 
 class Collaborative : public testing::Test {

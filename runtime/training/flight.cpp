@@ -1,0 +1,126 @@
+#include "runtime/training/flight.hpp"
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::size_t only_lane = 0; // of a strategy
+
+std::string name_of(flight::phase p) {
+  constexpr std::string_view names[]{"idle", "held", "searching", "averaging", "ended"};
+  return std::string{names[static_cast<std::size_t>(p)]};
+}
+
+} // namespace
+
+void flight::begin(contribution given, std::uint64_t own_step) {
+  WAGGLE_CHECK(phase_ == phase::idle, "one flight at a time: " + name_of(phase_));
+  ledger_.add(given.samples);
+  (void)ledger_.begin(only_lane, own_step, given.epoch.value());
+  given.steps = uncounted_steps_;
+  given.counts = counts_;
+  given_ = std::move(given);
+}
+
+void flight::hold(contribution given, std::uint64_t own_step) {
+  WAGGLE_CHECK(given.own != nullptr, "nothing is copied");
+  begin(std::move(given), own_step);
+  phase_ = phase::held;
+}
+
+std::uint64_t flight::search(contribution given, std::uint64_t own_step) {
+  begin(std::move(given), own_step);
+  phase_ = phase::searching;
+  called_ = false;
+  return ++number_;
+}
+
+std::uint64_t flight::found(std::shared_ptr<const float_vector> own) {
+  WAGGLE_CHECK(phase_ == phase::searching, name_of(phase_));
+  given_->own = std::move(own);
+  given_->steps = uncounted_steps_;
+  phase_ = phase::averaging;
+  called_ = false;
+  return ++number_;
+}
+
+std::uint64_t flight::send() {
+  WAGGLE_CHECK(phase_ == phase::held, name_of(phase_));
+  phase_ = phase::averaging;
+  called_ = false;
+  return ++number_;
+}
+
+void flight::interrupt() {
+  WAGGLE_CHECK(phase_ != phase::searching && phase_ != phase::ended, name_of(phase_));
+  if (phase_ == phase::averaging)
+    phase_ = phase::held;
+  called_ = false;
+  ++number_;
+}
+
+void flight::end(verdict outcome, round_result result, bool alone) {
+  WAGGLE_CHECK(phase_ == phase::averaging, name_of(phase_));
+  ledger_.end(only_lane, outcome);
+  phase_ = phase::ended;
+  called_ = false;
+  result_ = std::move(result);
+  if (!alone)
+    given_.reset();
+}
+
+void flight::give_up() {
+  WAGGLE_CHECK(phase_ != phase::idle && phase_ != phase::ended, name_of(phase_));
+  ledger_.end(only_lane, verdict::left_out);
+  phase_ = phase::ended;
+  ++number_;
+}
+
+round_result flight::take_result() {
+  WAGGLE_CHECK(phase_ == phase::ended && result_, name_of(phase_));
+  return *std::exchange(result_, std::nullopt);
+}
+
+flight_ledger::settlement flight::settle(bool counted) {
+  WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
+  phase_ = phase::idle;
+  given_.reset();
+  return ledger_.settle(only_lane, counted);
+}
+
+void flight::recall() {
+  WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
+  phase_ = phase::idle;
+  given_.reset();
+  ledger_.recall(only_lane);
+}
+
+void flight::hold_again() {
+  WAGGLE_CHECK(phase_ == phase::ended && given_, name_of(phase_));
+  result_.reset();
+  phase_ = phase::held;
+  ledger_.reopen(only_lane);
+}
+
+std::uint64_t flight::stepped(std::uint64_t samples) {
+  counts_.samples += samples;
+  uncounted_steps_ += samples > 0 ? 1 : 0;
+  ledger_.add(samples);
+  return ledger_.use_accumulated();
+}
+
+void flight::count_again() {
+  if (!given_)
+    return;
+  counts_.samples += given_->counts.samples;
+  counts_.passes += given_->counts.passes;
+}
+
+void flight::resume(pass_counts counts, std::uint64_t uncounted_steps) {
+  resumed_ = counts;
+  uncounted_steps_ = uncounted_steps;
+}
+
+} // namespace waggle

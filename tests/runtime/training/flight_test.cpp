@@ -1,0 +1,164 @@
+#include "runtime/training/flight.hpp"
+
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using phase = flight::phase;
+
+contribution copied(std::uint64_t samples, std::uint64_t epoch = 3) {
+  contribution given;
+  given.epoch = epoch_id{epoch};
+  given.own = std::make_shared<float_vector>(2, 1.0F);
+  given.samples = samples;
+  return given;
+}
+
+TEST(Flight, GoesFromItsCopyToTheMerge) {
+  flight it{collaborative(64)};
+  EXPECT_EQ(it.at(), phase::idle);
+  EXPECT_EQ(it.given(), nullptr);
+  it.hold(copied(8), 1);
+  EXPECT_EQ(it.at(), phase::held);
+  EXPECT_FALSE(it.round_runs());
+  auto number = it.send();
+  EXPECT_TRUE(it.awaits(number));
+  EXPECT_TRUE(it.round_runs());
+  EXPECT_EQ(it.samples().in_flight(), 8U);
+  it.end(verdict::merge, {{}, true, {}}, false);
+  EXPECT_EQ(it.at(), phase::ended);
+  EXPECT_EQ(it.given(), nullptr) << "its vector is not kept until the merge";
+  EXPECT_TRUE(it.take_result().counted);
+  EXPECT_EQ(it.settle(true).used, 8U);
+  EXPECT_EQ(it.at(), phase::idle);
+}
+
+TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
+  flight it{collaborative(64)};
+  it.hold(copied(8), 1);
+  auto first = it.send();
+  it.interrupt();
+  EXPECT_EQ(it.at(), phase::held);
+  EXPECT_FALSE(it.awaits(first)) << "a late answer to the first round";
+  auto second = it.send();
+  EXPECT_TRUE(it.awaits(second));
+  EXPECT_EQ(it.given()->samples, 8U);
+}
+
+TEST(Flight, IsCopiedWhenItsMembersAreFound) {
+  flight it{local_updates(own_steps(5))};
+  contribution of_model;
+  of_model.epoch = epoch_id{3};
+  EXPECT_EQ(it.stepped(4), 4U);
+  auto search = it.search(of_model, 1);
+  EXPECT_EQ(it.at(), phase::searching);
+  EXPECT_TRUE(it.round_runs());
+  EXPECT_EQ(it.stepped(4), 4U); // training goes on meanwhile
+  auto round = it.found(copied(0).own);
+  EXPECT_FALSE(it.awaits(search));
+  EXPECT_TRUE(it.awaits(round));
+  EXPECT_EQ(it.at(), phase::averaging);
+  EXPECT_EQ(it.given()->steps, 2U) << "the copy has the step made meanwhile";
+  it.count_steps();
+  EXPECT_EQ(it.uncounted_steps(), 0U);
+}
+
+TEST(Flight, LosesTheSamplesOfAContributionThatIsGivenUp) {
+  flight it{collaborative(64)};
+  it.hold(copied(8), 1);
+  auto number = it.send();
+  it.give_up();
+  EXPECT_FALSE(it.awaits(number));
+  EXPECT_EQ(it.settle(false).dropped, 8U);
+  EXPECT_EQ(it.at(), phase::idle);
+  EXPECT_EQ(it.samples().dropped(), 8U);
+}
+
+TEST(Flight, CountsSamplesThatTheLearnerTookBackWithItsNextContribution) {
+  flight it{collaborative(64)};
+  it.hold(copied(8), 1);
+  it.give_up();
+  it.recall();
+  EXPECT_EQ(it.samples().in_flight() + it.samples().dropped() + it.samples().used(), 0U);
+  it.hold(copied(12, 4), 2);
+  EXPECT_EQ(it.samples().in_flight(), 12U);
+}
+
+TEST(Flight, OfThisPeerAloneCanBeHeldAgainInsteadOfMerged) {
+  flight it{delayed_gradients(64)};
+  it.hold(copied(8), 1);
+  (void)it.send();
+  it.end(verdict::merge, {{}, true, {}}, true);
+  ASSERT_NE(it.given(), nullptr);
+  it.hold_again();
+  EXPECT_EQ(it.at(), phase::held);
+  EXPECT_EQ(it.samples().in_flight(), 8U);
+  it.give_up(); // it could not be saved
+  EXPECT_EQ(it.settle(false).dropped, 8U);
+}
+
+TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
+  flight it{local_updates(own_steps(5))};
+  it.pass_ended();
+  EXPECT_EQ(it.stepped(4), 4U);
+  it.call();
+  EXPECT_TRUE(it.called());
+  it.hold(copied(0), 1);
+  it.begin_counting();
+  EXPECT_FALSE(it.called());
+  it.pass_ended();
+  EXPECT_EQ(it.stepped(2), 2U);
+  EXPECT_EQ(it.counts().passes, 1U);
+  EXPECT_EQ(it.counts().samples, 2U);
+  it.count_again(); // the round will begin anew
+  EXPECT_EQ(it.counts().passes, 2U);
+  EXPECT_EQ(it.counts().samples, 6U);
+}
+
+TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
+  flight it{local_updates(own_steps(5))};
+  it.resume({40, 10}, 3);
+  EXPECT_EQ(it.uncounted_steps(), 3U);
+  it.begin_counting();
+  EXPECT_EQ(it.counts().passes, 0U);
+  it.count_on();
+  EXPECT_EQ(it.counts().passes, 10U);
+  EXPECT_EQ(it.counts().samples, 40U);
+  it.begin_counting();
+  it.count_on();
+  EXPECT_EQ(it.counts().passes, 0U);
+}
+
+TEST(Flight, AnEmptyPassIsNoStep) {
+  flight it{local_updates(own_steps(5))};
+  EXPECT_EQ(it.stepped(0), 0U);
+  EXPECT_EQ(it.uncounted_steps(), 0U);
+}
+
+TEST(Flight, RefusesOtherTransitions) {
+  flight it{collaborative(64)};
+  EXPECT_DEATH(it.send(), "idle");
+  EXPECT_DEATH(it.found(nullptr), "idle");
+  EXPECT_DEATH(it.give_up(), "idle");
+  EXPECT_DEATH(it.settle(true), "idle");
+  EXPECT_DEATH(it.recall(), "idle");
+  EXPECT_DEATH(it.hold({}, 1), "nothing is copied");
+  it.hold(copied(8), 1);
+  EXPECT_DEATH(it.hold(copied(8), 1), "one flight at a time: held");
+  EXPECT_DEATH(it.search({}, 1), "one flight at a time: held");
+  EXPECT_DEATH(it.end(verdict::merge, {}, false), "held");
+  (void)it.send();
+  EXPECT_DEATH(it.send(), "averaging");
+  EXPECT_DEATH(it.hold_again(), "averaging");
+  EXPECT_DEATH(it.end(verdict::retry, {}, false), "tried again");
+  it.end(verdict::merge, {}, false);
+  EXPECT_DEATH(it.interrupt(), "ended");
+  EXPECT_DEATH(it.give_up(), "ended");
+  EXPECT_DEATH(it.hold_again(), "ended");
+  (void)it.take_result();
+  EXPECT_DEATH((void)it.take_result(), "ended");
+}
+
+} // namespace
+} // namespace waggle
