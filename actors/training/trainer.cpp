@@ -1,5 +1,5 @@
 // progress, calls, results, passes, links, time ─► react()
-//   outside: choose_history ─► enter_group │ found_group
+//   outside: membership ─► enter_group │ found_group
 //   member:  not in step ─► state_fetcher ─► load_image, then the missed updates
 //            target reached, or called ─► take the gradient ─► average_in_group ─► apply_update
 //            else ─► run_pass
@@ -26,6 +26,12 @@ strategy_settings settings_of(const training_config& config) {
   return how;
 }
 
+membership::settings membership_of(const training_config& config) {
+  return {config.many_groups,    config.epoch_difference_max, config.join_timeout,
+          config.settle_time,    config.split_grace,          config.continue_on_split,
+          config.may_start_alone};
+}
+
 run_health::settings health_of(const training_config& config, const strategy& how) {
   run_health::settings settings;
   settings.averaging_timeout = seconds_of(config.averaging_timeout);
@@ -44,9 +50,10 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)), how_(settings_of(config_)),
     row_(*find_strategy(config_.strategy)), strategy_(row_.make(how_)),
     make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
-    claims_(config_.target_batch_size), health_(health_of(config_, strategy_)),
+    membership_(seen_, membership_of(config_)), claims_(config_.target_batch_size),
+    health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    merges_(config_.epoch_difference_max), flight_(strategy_), barrier_(config_.averaging_timeout) {
+    flight_(strategy_), barrier_(config_.averaging_timeout) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
@@ -71,9 +78,12 @@ trainer::behavior_type trainer::make_behavior() {
     [this](get_training_status) -> training_status { return current_status(); },
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
     [this](const swarm_progress& msg) {
-      view_ = msg;
+      seen_.progress = msg;
       observe_claims();
-      observe_epochs();
+      if (auto why = membership_.observe_epochs(facts()))
+        disbelieve(*why);
+      else
+        show_doubts();
       react();
     },
     [this](const group_view& msg) {
@@ -81,21 +91,21 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const round_called& msg) {
-      if (place_ == place::member && msg.epoch == at_.epoch())
+      if (membership_.is_member() && msg.epoch == at_.epoch())
         flight_.call();
       react();
     },
     [this](const dht_status& msg) {
-      dht_ = msg;
+      addresses_known_ = msg.addresses_known;
       react();
     },
     [this](const peer_connected& msg) {
-      connected_.insert(msg.peer.id);
-      avoided_.erase(msg.peer.id);
+      seen_.connected.insert(msg.peer.id);
+      membership_.on_connected(msg.peer.id);
       react();
     },
     [this](const peer_disconnected& msg) {
-      connected_.erase(msg.peer);
+      seen_.connected.erase(msg.peer);
       react();
     },
     [this](const check_swarm& msg) {
@@ -150,8 +160,9 @@ void trainer::on_model(const model_ready& ready) {
   model_epoch_ = ready.epoch;
   model_parameters_ = ready.parameters;
   at_.begin(ready.past, ready.epoch);
-  merges_.merged(ready.epoch);
-  outside_since_ = epoch_began_ = now();
+  membership_.merged(ready.epoch);
+  epoch_began_ = now();
+  membership_.begin(epoch_began_);
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
   if (averaged
       && ((averages_parameters() && !model_->copies_during_passes())
@@ -185,37 +196,15 @@ void trainer::on_model(const model_ready& ready) {
 void trainer::react() {
   if (!model_ || stopping_)
     return count_time();
-  switch (place_) {
-    case place::outside:
-      look_for_group();
-      break;
-    case place::entering:
-      break;
-    case place::member: {
-      auto choice = choose();
-      note_doubts(choice);
-      if (choice.what == course::enter) {
-        yield_to(choice);
-        break;
-      }
-      if (left_behind()) {
-        leave("the other members have gone on without us");
-        break;
-      }
-      if (has_other_mode()) {
-        leave_to_change_mode();
-        break;
-      }
-      if (differs_from_most()) {
-        distrust_own_state("our parameters differ from those of most peers");
-        break;
-      }
-      if (is_outdated())
+  if (follow_membership()) {
+    if (differs_from_most()) {
+      distrust_own_state("our parameters differ from those of most peers");
+    } else {
+      if (membership_.is_outdated(facts()))
         replace_outdated_state();
       fetch_if_needed();
       give_awaited();
       carry_out();
-      break;
     }
   }
   show_phase();

@@ -14,8 +14,8 @@
 #include "actors/node_context.hpp"
 #include "actors/state/state_fetcher.hpp"
 #include "runtime/core/time_outs.hpp"
-#include "runtime/progress/evidence.hpp"
-#include "runtime/progress/history_choice.hpp"
+#include "runtime/progress/doubts.hpp"
+#include "runtime/progress/membership.hpp"
 #include "runtime/progress/sample_claims.hpp"
 #include "runtime/state/donor_choice.hpp"
 #include "runtime/training/averaged_tensors.hpp"
@@ -23,7 +23,6 @@
 #include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
-#include "runtime/training/merge_age.hpp"
 #include "runtime/training/pass_barrier.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/pending_changes.hpp"
@@ -112,12 +111,6 @@ using trainer_base =
 /// other peers, calls for a round, results, passes, links) and after each one decides again what
 /// can be begun, so it never waits for an event that can no longer happen.
 ///
-/// | place    | transitions                                                                       |
-/// |----------|-----------------------------------------------------------------------------------|
-/// | outside  | a group trains the run's history → entering; none, we have the most work → member |
-/// | entering | admitted → member; refused or lost → outside                                      |
-/// | member   | round failed or decided without us → outside; another history → outside           |
-///
 /// A member whose model is not at its group's epoch (it has just entered) takes part in rounds
 /// without samples, and keeps their results until it has downloaded the state that they belong to.
 ///
@@ -137,8 +130,6 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  enum class place : std::uint8_t { outside, entering, member };
-
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] const lane& averages() const { return strategy_.lanes.front(); }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
@@ -195,8 +186,9 @@ private:
   void save_and_answer();
   void react();
 
-  // -- the group (trainer_group.cpp)
-  void look_for_group();
+  // -- the group, and what is believed (trainer_group.cpp)
+  [[nodiscard]] membership_facts facts() const;
+  bool follow_membership();
   void found();
   void enter(const history_choice& choice);
   void on_entered(const history_choice& choice, const group_view& group);
@@ -205,38 +197,18 @@ private:
   void on_group(const group_view& seen);
   void follow_run();
   void go_to(epoch_id epoch);
-  [[nodiscard]] bool is_outdated();
   void replace_outdated_state();
   [[nodiscard]] bool is_stale() const;
   void leave(const std::string& why);
-  void yield_to(const history_choice& choice);
-  [[nodiscard]] history_choice choose() const;
-  [[nodiscard]] bool is_live(const peer_id& peer) const;
-  [[nodiscard]] bool left_behind();
-  [[nodiscard]] bool has_other_mode() const;
-  void leave_to_change_mode();
-  [[nodiscard]] bool most_are_back() const;
-  void remember_group(const round_report& report);
-  [[nodiscard]] bool may_found();
-
-  // -- what is believed (trainer_trust.cpp)
+  void change_mode();
+  void lose_group(const round_report& report, bool excluded);
+  void fork_group(const round_report& report);
   void note_doubts(const history_choice& choice);
   void show_doubts();
-  /// A peer claims what is not so, and is not relied on for a while.
   void disbelieve(const std::string& what);
-  void show_disbelief(const std::string& what);
-  [[nodiscard]] bool epoch_counts(const swarm_progress::peer& peer) const;
-  void observe_epochs();
-  [[nodiscard]] std::optional<std::string> misled(const history_choice& choice,
-                                                  const group_view& group) const;
-  void leave_misleading(const group_view& group, const std::string& why);
   void observe_claims();
   void check_deliveries(const round_report& report, const contribution& given);
   [[nodiscard]] bool claims_are_due() const;
-  [[nodiscard]] std::vector<peer_record> donors() const;
-  [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
-  caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
-  void give_awaited();
 
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
@@ -248,14 +220,18 @@ private:
   void cannot_keep_up();
   void stop_fetching();
   [[nodiscard]] bool differs_from_most();
-  [[nodiscard]] bool has_a_vote(const swarm_progress::peer& peer) const;
   void distrust_own_state(const std::string& why);
   [[nodiscard]] bool too_much_under_way() const;
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
+  [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
+  caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
+  void give_awaited();
 
   // -- epochs
   bool enough_peers();
-  [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const;
+  [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const {
+    return membership_.counts(peer, at_.past().branch, at_.epoch());
+  }
   [[nodiscard]] std::uint64_t samples_of_others() const;
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
@@ -284,7 +260,6 @@ private:
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
                                         std::string& why_dropped);
   [[nodiscard]] std::int64_t steps_in(const round_report& report) const;
-  [[nodiscard]] std::size_t peers_that_step() const;
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
@@ -307,22 +282,10 @@ private:
   std::shared_ptr<learner> model_; // its thread-safe half
   random_source random_;
   loss_record losses_;
-  swarm_progress view_;
-  std::set<peer_id> connected_;
-  std::set<peer_id> avoided_; // entering through them failed since we were last in a group
-  /// Peers that claimed to be in a group and, asked to admit us, were not ready: until when their
-  /// claims do not count. Otherwise one such peer and we would outweigh two that train together.
-  std::map<peer_id, steady_time> disbelieved_;
-  evidence known_;
+  run_view seen_;
+  membership membership_;
+  doubts doubts_;
   sample_claims claims_;
-  time_outs misleading_; // peers that admitted us into a group which is not the run's
-  std::optional<history_choice::doubt> doubted_;
-  std::string doubt_notice_; // empty: what others claim agrees with what we know
-  steady_time doubt_logged_;
-  std::string disbelief_;      // the last claim that was not believed
-  steady_time disbelief_at_;   // when that was
-  std::size_t far_claims_ = 0; // peers that claim an epoch which no member has reached
-  epoch_id epoch_of_run_;      // that peers have reached whose claims count
   /// Requests for a state of an epoch that our group is about to reach.
   struct awaited_state {
     get_state_snapshot wanted;
@@ -330,8 +293,8 @@ private:
     caf::typed_response_promise<state_snapshot> promise;
   };
   std::vector<awaited_state> awaited_states_;
-  std::optional<dht_status> dht_; // none: it has not begun to join
-  training_status status_;        // the fields that have no other source; see current_status
+  bool addresses_known_ = true; // there are, or may be, peers to ask for the run
+  training_status status_;      // the fields that have no other source; see current_status
   run_health health_;
   std::uint64_t fallbacks_noted_ = 0; // status_.local_fallbacks when an epoch ended last
   std::uint64_t pass_samples_ = 0;    // of the last pass
@@ -344,11 +307,7 @@ private:
   std::vector<caf::typed_response_promise<training_status>> stops_; // wait for that checkpoint
   failure failed_; // why this peer cannot train any more; ec::none: it can
 
-  place place_ = place::outside;
-  bool entered_as_client_ = false; // the present group, or the one that is being entered
-  group_view group_;
   run_position at_;
-  merge_age merges_;
   flight flight_;
   std::shared_ptr<const averaged_tensors> averaged_;
   std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
@@ -356,17 +315,7 @@ private:
   std::uint64_t boundary_time_ = 0;                 // swarm_time() then
   steady_time counting_since_;                      // the last boundary
   pass_barrier barrier_;
-  bool lost_group_ = false;           // the last round failed, and we were not excluded from it
-  std::vector<peer_id> lost_members_; // of that group
-  former_group former_;               // the last one that fell apart, or whom we go by since
-  steady_time former_since_;
-  steady_time behind_since_; // since when most members are ahead of us; zero: they are not
-  steady_time outside_since_, enter_after_;
-  peer_id awaited_; // the peer that should found the group
-  steady_time awaited_since_;
-  std::set<peer_id> passed_over_;                  // peers that were awaited and did not
   bool enough_peers_ = false;                      // there have been min_peers
-  bool provisional_ = false;                       // we went on without most of our former group
   state_fetcher_actor fetcher_;                    // of the current download
   std::uint64_t fetches_ = 0;                      // number of the last one begun
   std::shared_ptr<std::vector<peer_id>> suspects_; // of the current download

@@ -55,7 +55,7 @@ std::shared_ptr<const float_vector> trainer::copy_parameters() {
   pending_.complete(*averaged_, applied, *copy);
   if (averaged_->counts_steps())
     write_steps(std::span{*copy}.last<step_values>(), flight_.uncounted_steps(), at_.past().steps);
-  if (!all_finite(*copy) && group_.members.size() > 1) {
+  if (!all_finite(*copy) && membership_.members().size() > 1) {
     ctx_.metrics->count_nonfinite("parameters");
     distrust_own_state("our parameters are not finite: a lower --lr may help");
     return nullptr;

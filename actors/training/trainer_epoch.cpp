@@ -40,40 +40,22 @@ std::shared_ptr<const float_vector> on_the_way(const float_vector& snapshot,
 
 } // namespace
 
-/// Whether the samples that this peer reports count toward our group's epoch.
-bool trainer::counts_here(const swarm_progress::peer& peer) const {
-  const auto& in = group_.members;
-  return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
-         && peer.claim.past.branch == at_.past().branch && peer.claim.group_size > 0
-         && !peer.claim.reduces_only && std::find(in.begin(), in.end(), peer.who.id) != in.end();
-}
-
 /// The samples that the other members have reported for this epoch.
 std::uint64_t trainer::samples_of_others() const {
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
   constexpr auto most = std::uint64_t{1} << 40U; // the sum of 64 members does not overflow
   std::uint64_t sum = 0;
-  for (const auto& peer : view_.peers)
+  for (const auto& peer : seen_.progress.peers)
     if (counts_here(peer))
       sum += by_samples ? claims_.counted(peer.who.id, peer.samples, now())
                         : std::min(peer.samples, most);
   return sum;
 }
 
-/// The other members that train and have not reported a pass of this epoch, as far as it waits for
-/// them.
+/// The members that this epoch waits for.
 std::size_t trainer::members_missing() {
-  std::vector<peer_id> without;
-  bool alone = true;
-  for (const auto& peer : view_.peers) {
-    const auto& in = group_.members;
-    bool trains = peer.who.id != ctx_.record.id && !peer.claim.auxiliary && !peer.claim.reduces_only
-                  && std::find(in.begin(), in.end(), peer.who.id) != in.end();
-    alone = alone && !trains;
-    if (trains && !(counts_here(peer) && peer.samples > 0))
-      without.push_back(peer.who.id);
-  }
-  return alone ? 0 : barrier_.missing(without, now());
+  auto without = membership_.without_pass(at_.past().branch, at_.epoch());
+  return without ? barrier_.missing(*without, now()) : 0;
 }
 
 /// Milliseconds of the clock that all peers share.
@@ -107,8 +89,8 @@ situation trainer::present() {
   now.time = swarm_time();
   now.round_called = flight_.called() || serves_groups();
   // In many groups, a peer that is still downloading a state would only take another one's place.
-  now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
-  now.members = static_cast<std::uint32_t>(group_.members.size());
+  now.in_group = membership_.is_member() && (at_.in_step() || !config_.many_groups);
+  now.members = static_cast<std::uint32_t>(membership_.members().size());
   now.pass_running = passing_;
   now.searching = searches();
   now.gradient_in_use =
@@ -129,7 +111,7 @@ void trainer::follow_schedule() {
 }
 
 void trainer::carry_out() {
-  if (place_ != place::member) // what was decided before has left the group
+  if (!membership_.is_member()) // what was decided before has left the group
     return;
   if (flight_.at() == flight::phase::held)
     return send_round(flight_.send(),
@@ -140,16 +122,16 @@ void trainer::carry_out() {
       case action::kind::merge:
       case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
         merge();
-        if (place_ != place::member || merges_in_turn()) // the rest is for what it leads to
+        if (!membership_.is_member() || merges_in_turn()) // the rest is for what it leads to
           return;
         break;
       case action::kind::begin:
-        if (is_outdated()) // react may have seen nothing but running rounds
+        if (membership_.is_outdated(facts())) // react may have seen nothing but running rounds
           return replace_outdated_state();
-        if (has_other_mode())
-          return leave_to_change_mode();
+        if (membership_.has_other_mode(facts()))
+          return change_mode();
         begin_round(!flight_.called() && !serves_groups());
-        if (place_ != place::member)
+        if (!membership_.is_member())
           return;
         if (searches()) // passes go on meanwhile
           return carry_out();
@@ -163,19 +145,6 @@ void trainer::carry_out() {
       case action::kind::finish:
         break;
     }
-}
-
-/// Whether the group has us with a mode that is outdated: others do not reach us any more, or
-/// again. One that is alone need not leave, and of many groups the next one has the new mode.
-bool trainer::has_other_mode() const {
-  return !config_.many_groups && entered_as_client_ != ctx_.is_client() && !round_runs()
-         && group_.members.size() > 1;
-}
-
-void trainer::leave_to_change_mode() {
-  leave(ctx_.is_client() ? "others do not reach this peer: it enters again as a client"
-                         : "others reach this peer again: it enters as a node");
-  report_own_progress();
 }
 
 void trainer::on_round(const group_round& round) {
@@ -203,7 +172,7 @@ std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
   auto done = report.contributors;
   if (ctx_.is_client())
     for (const auto& peer : report.participants)
-      if (connected_.contains(peer) && std::find(done.begin(), done.end(), peer) == done.end())
+      if (seen_.is_connected(peer) && std::find(done.begin(), done.end(), peer) == done.end())
         done.push_back(peer);
   return done;
 }
@@ -221,7 +190,7 @@ void trainer::count_round(const round_report& report) {
                    to_string(report.why));
     return;
   }
-  known_.on_round(evidence_in(report));
+  seen_.known.on_round(evidence_in(report));
   ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
   status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
   if (status_.first_round_seconds == 0) {
@@ -240,27 +209,20 @@ void trainer::on_round_failed(const round_report& report) {
   facts.own_samples = flight_.given()->samples;
   if (waggle::on_round(averages(), facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
-  // A peer that was excluded knows that the others go on as a group.
-  lost_group_ = !facts.excluded;
-  lost_members_ = group_.members;
-  if (!facts.excluded)
-    remember_group(report);
-  leave({});
-  report_own_progress();
+  lose_group(report, facts.excluded);
 }
 
 void trainer::end_epoch(const group_round& round, verdict outcome) {
   const auto& report = round.report;
   const auto& given = *flight_.given();
   if (!round.keeps_majority)
-    remember_group(report);
-  group_ = round.group;
+    fork_group(report);
+  membership_.take(round.group.members, round.group.epoch);
   const auto& in = report.contributors;
   round_result ended;
   auto update = update_of(round, given, ended.why_dropped);
   ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
   if (!round.keeps_majority) {
-    provisional_ = true;
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
                    short_name(update.branch));
   }
@@ -276,14 +238,14 @@ void trainer::end_epoch(const group_round& round, verdict outcome) {
   if (averages().overlap.blocks())
     barrier_.begin(now()); // the passes begin with the update, and not with its round
   if (merges)
-    merges_.merged(at_.epoch());
+    membership_.merged(at_.epoch());
   flight_.end(outcome, std::move(ended), in.size() == 1 && in.front() == ctx_.record.id);
   if (!later)
     merge();
   give_awaited();
-  if (place_ == place::member && !group_.member)
+  if (membership_.is_member() && !round.group.member)
     leave("the group has ended, or its last round was decided without us");
-  else if (place_ == place::member && config_.many_groups && group_.epoch > at_.epoch())
+  else if (membership_.is_member() && config_.many_groups && membership_.epoch() > at_.epoch())
     follow_run();
   report_own_progress();
   log_progress();
@@ -370,7 +332,9 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
 std::int64_t trainer::steps_in(const round_report& report) const {
   // In one group, members count as one each, whatever weight they claim. In many, the others make
   // as many steps as those in our group.
-  auto members = config_.many_groups ? peers_that_step() : report.contributors.size();
+  auto members = config_.many_groups
+                   ? (config_.auxiliary ? 0 : 1) + membership_.peers_that_step(at_.past().branch)
+                   : report.contributors.size();
   auto total = at_.past().steps;
   return change_of_steps(std::span<const float>{*report.values}.last<step_values>(),
                          static_cast<double>(members), at_.in_step() ? &total : nullptr);

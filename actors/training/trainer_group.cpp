@@ -1,11 +1,9 @@
 // How a trainer finds the run's group, founds one, enters and leaves.
 //
-//   outside ─ choose_history ─► enter ─► enter_group ─► on_entered ─► member
-//                            └► wait, or found ─► found_group ─────┘     │ leave, yield_to
+//   outside ─ membership ─► enter ─► enter_group ─► on_entered ─► member
+//                        └► wait, or found ─► found_group ─────┘     │ leave
 //      ▲                                                                 │
 //      └─────────────────────────────────────────────────────────────────┘
-
-#include <algorithm>
 
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
@@ -13,190 +11,84 @@
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/founding.hpp"
 
 namespace waggle {
 
 namespace {
 
-constexpr auto entry_pause = 200ms;
-/// An exclusion lasts 5 s at least (fault_memory).
-constexpr milliseconds pause_if_excluded{1'000};
-constexpr auto patience_with_founder = 3s;
-constexpr auto patience_behind = 2s;
-/// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
-constexpr auto patience_with_records = 2s;
-constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number of ids
-/// Long enough to enter another group; an honest peer has corrected its claim by then.
-constexpr auto disbelief = 500ms;
+/// Only members that had completed a round before: whoever is just admitted has done nothing yet.
+std::vector<peer_id> tried_members(const round_report& report) {
+  std::vector<peer_id> out;
+  for (const auto& [member, mark] : report.gathered)
+    if (!has_just_entered(mark))
+      out.push_back(member);
+  return out;
+}
 
 } // namespace
 
-history_choice trainer::choose() const {
-  history_view own{ctx_.record.id,
-                   at_.past(),
-                   place_ == place::member,
-                   !ctx_.is_client(),
-                   place_ == place::member && group_.members.size() == 1,
-                   provisional_,
-                   &known_};
-  // In many groups, no round decides for the run.
-  if (!config_.many_groups && !former_.members.empty()
-      && now() - former_since_ < former_group::lasts)
-    own.former = &former_;
-  std::vector<swarm_progress::peer> others;
-  bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
-    return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
-  });
-  for (const auto& peer : view_.peers) {
-    bool in_group = peer.claim.group_size > 0;
-    // Records can be made up, and outlive their peers, so connected peers take precedence.
-    bool connected = connected_.contains(peer.who.id);
-    bool counts = in_group ? connected || !reached
-                           : connected || now() - outside_since_ < patience_with_records;
-    if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
-      continue;
-    auto doubted = disbelieved_.find(peer.who.id);
-    bool claims_falsely = (doubted != disbelieved_.end() && now() < doubted->second)
-                          || misleading_.holds(peer.who.id, now());
-    if (place_ != place::member && claims_falsely)
-      continue;
-    others.push_back(peer);
-    // Members that have not reported our group's fork yet are no reason to leave it.
-    const auto& ours = at_.past();
-    const auto& in = group_.members;
-    auto& branch = others.back().claim.past.branch;
-    if (place_ == place::member && !ours.parent.is_zero() && branch == ours.parent
-        && peer.epoch <= ours.forked_at && std::find(in.begin(), in.end(), peer.who.id) != in.end())
-      branch = ours.branch;
+membership_facts trainer::facts() const {
+  return {now(),        at_.past(),      at_.epoch(), at_.in_step(), ctx_.is_client(),
+          round_runs(), addresses_known_};
+}
+
+/// Goes to the group that this peer should be in. Returns whether it is a member of it now.
+bool trainer::follow_membership() {
+  if (membership_.at() == membership::place::outside) {
+    if (loading_ || membership_.pauses(now()))
+      return false;
+    if (too_much_under_way()) {
+      wait_for("the running pass, which takes longer than the epochs of the others");
+      return false;
+    }
   }
-  auto choice = choose_history(own, others);
-  std::stable_partition(choice.through.begin(), choice.through.end(),
-                        [this](const auto& peer) { return !avoided_.contains(peer.id); });
-  return choice;
-}
-
-/// Whether a peer's report can be taken as current. For a member only connected peers count;
-/// outside of a group, peers that may be reachable count too.
-bool trainer::is_live(const peer_id& peer) const {
-  if (peer == ctx_.record.id)
-    return false;
-  return connected_.contains(peer) || (place_ != place::member && !avoided_.contains(peer));
-}
-
-/// Whether most of the group have ended epochs without us, so that waiting here is futile.
-bool trainer::left_behind() {
-  if (config_.many_groups) // see follow_run
-    return false;
-  std::size_t ahead = 0;
-  std::size_t far = 0;
-  for (const auto& peer : view_.peers) {
-    const auto& in = group_.members;
-    if (peer.who.id == ctx_.record.id || peer.claim.past.branch != at_.past().branch
-        || peer.epoch <= at_.epoch() || std::find(in.begin(), in.end(), peer.who.id) == in.end())
-      continue;
-    ++ahead;
-    far += peer.epoch > at_.epoch().next() ? 1 : 0;
-  }
-  auto most = [this](std::size_t n) { return n > 0 && 2 * n > group_.members.size() - 1; };
-  if (round_runs() || !most(ahead)) { // a running round will report its outcome
-    behind_since_ = {};
-    return false;
-  }
-  if (behind_since_ == steady_time{})
-    behind_since_ = now();
-  return most(far) || now() - behind_since_ >= patience_behind;
-}
-
-/// Whether most of the group that we lost can be reached again.
-bool trainer::most_are_back() const {
-  std::size_t back = 1; // this peer
-  for (const auto& peer : lost_members_)
-    back += peer != ctx_.record.id && connected_.contains(peer) ? 1 : 0;
-  return 2 * back > lost_members_.size();
-}
-
-/// The group fell apart in this round. Only members that had completed one before count: whoever is
-/// just admitted has done nothing yet.
-void trainer::remember_group(const round_report& report) {
-  former_group fell_apart{at_.past().branch, at_.epoch(), {}};
-  for (const auto& [member, mark] : report.gathered)
-    if (!has_just_entered(mark))
-      fell_apart.members.push_back(member);
-  if (fell_apart.members.empty()) // the round never began
-    return;
-  former_ = std::move(fell_apart);
-  former_since_ = now();
-}
-
-void trainer::look_for_group() {
-  if (now() < enter_after_ || loading_)
-    return;
-  if (too_much_under_way())
-    return wait_for("the running pass, which takes longer than the epochs of the others");
-  auto choice = choose();
-  note_doubts(choice);
-  switch (choice.what) {
-    case course::enter:
-      if (choice.without_evidence && choice.histories > 1)
+  auto next = membership_.decide(facts());
+  if (next.choice)
+    note_doubts(*next.choice);
+  using kind = membership::action::kind;
+  switch (next.what) {
+    case kind::none:
+      return membership_.is_member();
+    case kind::wait:
+      wait_for(next.why);
+      break;
+    case kind::found:
+      if (next.alone == why_alone::no_reducer)
+        ctx_.log->warn(
+          "no peer that others can reach trains or reduces for clients: training alone");
+      else if (next.alone == why_alone::nobody_reached)
+        ctx_.log->warn("no peer of the run was reached within {:.0f} s: training alone",
+                       seconds_of(config_.join_timeout));
+      found();
+      break;
+    case kind::enter:
+      if (membership_.is_member()) {
+        leave(next.why);
+        report_own_progress();
+        if (loading_) // it enters once the model is loaded
+          break;
+      } else if (next.choice->without_evidence && next.choice->histories > 1) {
         ctx_.log_caused(
           "claimed histories", now(), spdlog::level::warn,
           fmt::format("{} histories of this run are claimed, by peers with which this one has not "
                       "completed rounds: following {}, which {} of them hold",
-                      choice.histories, short_name(choice.branch), choice.supporters));
-      return enter(choice);
-    case course::wait:
-      if (awaited_ != choice.awaited) {
-        awaited_ = choice.awaited;
-        awaited_since_ = now();
-      } else if (now() - awaited_since_ >= patience_with_founder) {
-        passed_over_.insert(awaited_);
+                      next.choice->histories, short_name(next.choice->branch),
+                      next.choice->supporters));
       }
-      return wait_for("peer " + short_name(choice.awaited)
-                      + ", which holds the run's state, to "
-                        "begin");
-    case course::found:
-      if (may_found())
-        found();
-      return;
-    case course::stay:
-      return;
+      enter(*next.choice);
+      break;
+    case kind::leave:
+      leave(next.why);
+      break;
+    case kind::change_mode:
+      change_mode();
+      break;
   }
-}
-
-/// There is no group to enter. Whether it is time to found one.
-bool trainer::may_found() {
-  founding_situation facts;
-  facts.waited = std::chrono::duration_cast<milliseconds>(now() - outside_since_);
-  facts.join_timeout = config_.join_timeout;
-  facts.settle_time = config_.settle_time;
-  facts.split_grace = config_.split_grace;
-  facts.client = ctx_.is_client();
-  facts.lost_group = lost_group_ && !most_are_back();
-  facts.continue_on_split = config_.continue_on_split;
-  facts.addresses_known = !dht_ || dht_->addresses_known;
-  facts.connected = !connected_.empty();
-  facts.has_work = at_.past().work > 0;
-  facts.may_start_alone = config_.may_start_alone;
-  for (const auto& peer : view_.peers) {
-    facts.trainers_seen |=
-      !peer.claim.auxiliary && !peer.claim.reduces_only && is_live(peer.who.id);
-    facts.reducer_connected |= peer.claim.auxiliary && connected_.contains(peer.who.id);
-  }
-  auto decided = decide_founding(facts);
-  if (!decided.now)
-    wait_for(decided.waiting_for);
-  else if (decided.alone == why_alone::no_reducer)
-    ctx_.log->warn("no peer that others can reach trains or reduces for clients: training alone");
-  else if (decided.alone == why_alone::nobody_reached)
-    ctx_.log->warn("no peer of the run was reached within {:.0f} s: training alone",
-                   seconds_of(config_.join_timeout));
-  return decided.now;
+  return false;
 }
 
 void trainer::found() {
-  place_ = place::entering;
-  entered_as_client_ = ctx_.is_client();
+  membership_.asked(ctx_.is_client());
   wait_for({});
   auto name = new_name<digest>(ctx_, random_);
   auto past = at_.past();
@@ -206,14 +98,9 @@ void trainer::found() {
   request(peers_.averager, 5s, found_group{at_.epoch(), past.branch})
     .then(
       [this, past](const group_view& group) {
-        provisional_ = std::exchange(lost_group_, false) && !most_are_back();
+        membership_.founded(group.members, group.epoch, now());
         at_.found(past);
-        merges_.merged(at_.epoch());
-        place_ = place::member;
-        outside_since_ = now();
-        group_ = group;
-        passed_over_.clear();
-        avoided_.clear();
+        membership_.merged(at_.epoch());
         since_fork_ = 0;
         line_began_ = at_.epoch();
         begin_counting();
@@ -224,8 +111,9 @@ void trainer::found() {
                          at_.epoch().value());
         else
           ctx_.log->info("{} as history {}, from epoch {} of {}",
-                         provisional_ ? "cut off from most of the group: going on provisionally"
-                                      : "going on",
+                         membership_.provisional()
+                           ? "cut off from most of the group: going on provisionally"
+                           : "going on",
                          short_name(past.branch), at_.epoch().value(), short_name(past.parent));
         if (const auto* given = flight_.given();
             given != nullptr
@@ -238,34 +126,20 @@ void trainer::found() {
       },
       [this](const caf::error& why) {
         ctx_.log->debug("could not begin a group: {}", to_string(from_caf(why)));
-        place_ = place::outside;
-        enter_after_ = now() + entry_pause;
+        membership_.refused(from_caf(why).code, false, nullptr, now());
       });
 }
 
 void trainer::enter(const history_choice& choice) {
-  place_ = place::entering;
-  entered_as_client_ = ctx_.is_client();
+  membership_.asked(ctx_.is_client());
   request(peers_.averager, config_.averaging_timeout + 5s,
           enter_group{choice.through, choice.branch, config_.averaging_timeout})
     .then([this, choice](const group_view& group) { on_entered(choice, group); },
           [this, choice](const caf::error& why) {
             auto reason = from_caf(why);
             ctx_.log->debug("could not enter the run's group: {}", to_string(reason));
-            if (reason.code == ec::unreachable || reason.code == ec::timeout
-                || reason.code == ec::peer_lost) {
-              if (avoided_.size() >= avoided_max)
-                avoided_.clear();
-              avoided_.insert(choice.through.front().id); // the first one that was asked
-            }
-            if (reason.code == ec::not_ready) {
-              if (disbelieved_.size() >= avoided_max)
-                disbelieved_.clear();
-              disbelieved_[choice.through.front().id] = now() + disbelief;
-            }
-            place_ = place::outside;
-            enter_after_ =
-              now() + (is_exclusion(reason.code) ? pause_if_excluded : milliseconds{entry_pause});
+            membership_.refused(reason.code, is_exclusion(reason.code),
+                                &choice.through.front().id, now()); // the first one that was asked
             if (auto what = awaited_after(reason); !what.empty())
               wait_for(what);
             react();
@@ -273,22 +147,16 @@ void trainer::enter(const history_choice& choice) {
 }
 
 void trainer::on_entered(const history_choice& choice, const group_view& group) {
-  if (auto why = misled(choice, group)) {
-    leave_misleading(group, *why);
-    place_ = place::outside;
+  if (auto why = membership_.misled(choice, group.members, group.epoch)) {
+    send(peers_.averager, quit_group{});
+    const auto& leader = group.members.front();
+    auto lasts = membership_.leave_misleading(leader, now());
+    disbelieve(fmt::format("peer {} admitted us into a group that is not the run's ({}): it is not "
+                           "asked for {:.0f} s",
+                           short_name(leader), *why, seconds_of(lasts)));
     return react();
   }
-  place_ = place::member;
-  group_ = group;
-  lost_group_ = false;
-  provisional_ = choice.provisional;
-  if (choice.provisional && former_.branch != choice.parent) {
-    former_ = {choice.parent, choice.forked_at, group.members};
-    former_since_ = now();
-  }
-  passed_over_.clear();
-  avoided_.clear();
-  outside_since_ = now();
+  membership_.entered(choice, group.members, group.epoch, now());
   wait_for({});
   move_to(choice, group.epoch);
   epoch_began_ = now();
@@ -341,13 +209,14 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
 void trainer::on_group(const group_view& seen) {
   bool later = config_.many_groups && seen.epoch > at_.epoch();
   bool goes_on = later && !round_runs(); // otherwise end_epoch follows
-  if (place_ == place::member && seen.member && (later || seen.epoch == at_.epoch())) {
-    group_ = seen;
+  if (membership_.is_member() && seen.member) {
+    if (later || seen.epoch == at_.epoch())
+      membership_.take(seen.members, seen.epoch);
+    else if (config_.many_groups)
+      membership_.take_members(seen.members); // our state is ahead of what the others have claimed
     if (goes_on)
       follow_run();
   }
-  if (place_ == place::member && seen.member && config_.many_groups && seen.epoch < at_.epoch())
-    group_.members = seen.members; // our state is ahead of what the others have claimed
   if (goes_on || !config_.many_groups)
     report_own_progress();
 }
@@ -356,13 +225,13 @@ void trainer::on_group(const group_view& seen) {
 /// run's epoch; otherwise we download one.
 void trainer::follow_run() {
   merge();
-  if (place_ != place::member)
+  if (!membership_.is_member())
     return;
   bool was_in_step = at_.in_step();
-  go_to(group_.epoch);
+  go_to(membership_.epoch());
   if (was_in_step && !at_.in_step())
     ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
-                   group_.epoch.value());
+                   membership_.epoch().value());
 }
 
 /// Our work stays our own: what others claim is not ours to repeat.
@@ -377,7 +246,7 @@ void trainer::go_to(epoch_id epoch) {
 /// Others have averaged without us for more epochs than the tolerance allows.
 void trainer::replace_outdated_state() {
   merge();
-  if (place_ != place::member)
+  if (!membership_.is_member())
     return;
   ctx_.log->info("the others averaged, and we did not for more than {} epochs: downloading a state",
                  config_.epoch_difference_max);
@@ -386,26 +255,11 @@ void trainer::replace_outdated_state() {
   report_own_progress();
 }
 
-/// Whether others have averaged without us for more epochs than the tolerance allows.
-bool trainer::is_outdated() {
-  if (!config_.many_groups || !at_.in_step() || round_runs())
-    return false;
-  merge_age::others others;
-  for (const auto& peer : view_.peers) {
-    const auto& who = peer.who.id;
-    const auto& claim = peer.claim;
-    if (who != ctx_.record.id && connected_.contains(who) && claim.ready && claim.group_size > 0
-        && claim.past.branch == at_.past().branch && !claim.auxiliary && !claim.reduces_only)
-      others[who] = {claim.past.work, known_.covers(who)};
-  }
-  return merges_.is_outdated(at_.epoch(), others);
-}
-
 /// Our state is older than the tolerance allows. That only happens while a round of ours runs: its
 /// end decides how we go on, and until then no pass begins.
 bool trainer::is_stale() const {
   return config_.many_groups
-         && group_.epoch.value() > at_.epoch().value() + config_.epoch_difference_max;
+         && membership_.epoch().value() > at_.epoch().value() + config_.epoch_difference_max;
 }
 
 /// Leaves the group and returns to the state that the model holds.
@@ -419,21 +273,76 @@ void trainer::leave(const std::string& why) {
   if (!at_.in_step() || averages_parameters())
     drop_contribution("left_out");
   at_.leave();
-  place_ = place::outside;
-  group_ = {};
-  behind_since_ = {};
+  membership_.left(now());
   flight_.interrupt();
-  outside_since_ = now();
-  awaited_ = {};
   give_awaited(); // newcomers ask another donor
 }
 
-void trainer::yield_to(const history_choice& choice) {
-  leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.supporters)
-        + (choice.supporters == 1 ? " peer" : " peers") + " and has more work");
+/// The group has us with a mode that is outdated.
+void trainer::change_mode() {
+  leave(ctx_.is_client() ? "others do not reach this peer: it enters again as a client"
+                         : "others reach this peer again: it enters as a node");
   report_own_progress();
-  if (!loading_) // otherwise look_for_group enters once the model is loaded
-    enter(choice);
+}
+
+void trainer::lose_group(const round_report& report, bool excluded) {
+  membership_.lost(excluded, tried_members(report), facts());
+  leave({});
+  report_own_progress();
+}
+
+/// Most of the group are gone, and the history goes on without them.
+void trainer::fork_group(const round_report& report) {
+  membership_.fell_apart(tried_members(report), facts());
+}
+
+// -- what is believed -----------------------------------------------------------------------------
+
+/// Reports a history that more peers claim than train ours, and that is not believed.
+void trainer::note_doubts(const history_choice& choice) {
+  if (auto sentence = doubts_.note(choice.doubted, now()))
+    ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
+  show_doubts();
+}
+
+void trainer::show_doubts() {
+  ctx_.metrics->set_disbelieved_peers(
+    static_cast<double>(doubts_.strangers() + membership_.disbelieved(now())
+                        + claims_.suspects(now()) + donors_.refused(now())));
+}
+
+/// A peer claims what is not so, and is not relied on for a while.
+void trainer::disbelieve(const std::string& what) {
+  ctx_.metrics->count_refused_input(ec::protocol_violation);
+  if (ctx_.log_caused("disbelieved claims", now(), spdlog::level::warn, what))
+    ctx_.note(watch::remark{watch::remark::what::disbelieved, what});
+  doubts_.show(what, now());
+  show_doubts();
+}
+
+/// Whether a round's weight is the samples of its contributors, so that claims can be checked.
+bool trainer::claims_are_due() const {
+  return averages().what == lane_content::gradient
+         && averages().due.counts == lane_clock::unit::swarm_samples;
+}
+
+void trainer::observe_claims() {
+  if (!membership_.is_member() || round_runs() || !claims_are_due())
+    return;
+  for (const auto& peer : seen_.progress.peers)
+    if (counts_here(peer))
+      claims_.observe(peer.who.id, peer.samples);
+}
+
+/// Compares what the others claimed before the round with what it delivered.
+void trainer::check_deliveries(const round_report& report, const contribution& given) {
+  if (report.outcome != round_outcome::complete || !given.from_state || !claims_are_due())
+    return;
+  auto found = claims_.end_round(report.participants, report.weight_sum, given.samples, now());
+  for (const auto& who : found.suspects)
+    disbelieve(fmt::format("peer {} claimed samples and did not contribute them ({} were missing "
+                           "from the round): what it claims does not count for a while",
+                           short_name(who), found.missing));
 }
 
 } // namespace waggle

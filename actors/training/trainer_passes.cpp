@@ -55,7 +55,7 @@ pass_decision trainer::next_pass() const {
   situation.own_pass = pass_seconds_;
   situation.epoch = epoch_seconds_;
   auto wall = ctx_.wall->now();
-  for (const auto& peer : view_.peers)
+  for (const auto& peer : seen_.progress.peers)
     if (counts_here(peer))
       situation.others.push_back({claims_.counted(peer.who.id, peer.samples, now()),
                                   std::max(0.0, seconds_of(waggle::difference(wall, peer.time))),
@@ -68,8 +68,8 @@ pass_decision trainer::next_pass() const {
 bool trainer::enough_peers() {
   if (enough_peers_)
     return true;
-  auto here = group_.members.size();
-  auto waited = now() - outside_since_;
+  auto here = membership_.members().size();
+  auto waited = now() - membership_.since();
   bool trains = status_.rounds_complete + status_.rounds_shrunk > 0; // others began without us
   enough_peers_ = here >= config_.min_peers || trains
                   || (config_.wait_for_peers > 0ms && waited >= config_.wait_for_peers);
@@ -85,7 +85,7 @@ pass_decision trainer::pass_during_round() const {
   auto since = seconds_of(now() - counting_since_);
   double samples = static_cast<double>(own_samples());
   double rates = own_rate_;
-  for (const auto& peer : view_.peers)
+  for (const auto& peer : seen_.progress.peers)
     if (counts_here(peer)) {
       auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now());
       samples += speed * since;

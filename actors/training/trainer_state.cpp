@@ -6,6 +6,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/training/trainer.hpp"
+#include "runtime/state/state_vote.hpp"
 #include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/training_state.hpp"
 
@@ -21,11 +22,18 @@ constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
 constexpr std::uint64_t epochs_ahead = 2;
 constexpr milliseconds slow_pause_min{15'000};
 constexpr milliseconds slow_pause_max{600'000};
+/// Newcomers compare the states of several donors, which must be of one epoch. A donor waits for
+/// an epoch that is so near, or reached in that time, for at most so long. Strangers ask for any.
+constexpr std::uint64_t awaited_epochs_near = 16;
+constexpr std::uint64_t awaited_epochs_max =
+  std::uint64_t{1} << (2 * (state_vote::alignments_max - 1)); // what state_vote::align asks for
+constexpr std::size_t awaited_states_max = 64;
+constexpr auto awaited_for = 10s;
 
 } // namespace
 
 void trainer::fetch_if_needed() {
-  if (place_ != place::member) // what was decided before has left the group
+  if (!membership_.is_member()) // what was decided before has left the group
     return;
   if (at_.in_step() || fetcher_ || loading_)
     return;
@@ -38,7 +46,7 @@ void trainer::fetch_if_needed() {
   }
   if (now() < fetch_after_)
     return;
-  auto holders = donors();
+  auto holders = membership_.donors(at_.past().branch);
   if (holders.empty()) {
     wait_for("a peer that can give the state of history " + short_name(at_.past().branch));
     if (now() - waits_.since() >= patience_without_state) // the peers that had it have left
@@ -104,8 +112,10 @@ void trainer::on_fetched(const fetched_state& fetched) {
 void trainer::refuse_suspects() {
   for (const auto& who : *suspects_) {
     donors_.refuse(who, now());
-    show_disbelief("peer " + short_name(who)
-                   + " offered or sent another state than the run's: it is not asked for a while");
+    doubts_.show("peer " + short_name(who)
+                   + " offered or sent another state than the run's: it is not asked for a while",
+                 now());
+    show_doubts();
   }
   suspects_->clear();
 }
@@ -139,7 +149,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
-  merges_.merged(outcome.epoch);
+  membership_.merged(outcome.epoch);
   loaded_at_ = now();
   download_seconds_ = seconds_of(loaded_at_ - fetch_began_);
   ++status_.state_downloads;
@@ -189,7 +199,7 @@ void trainer::carry(const run_position::outcome& what) {
   } else if (at_.in_step() && !what.apply.empty()) {
     checkpoint_if_due();
   }
-  if (too_much_under_way() && place_ == place::member && !what.caught_up) {
+  if (too_much_under_way() && membership_.is_member() && !what.caught_up) {
     drop_accumulated("behind");
     leave("during our pass more updates arrived than can be kept");
   }
@@ -217,7 +227,7 @@ void trainer::cannot_keep_up() {
                                              sum.seconds});
   leave("it ends epochs faster than we can download its state");
   slow_pause_ = std::clamp<milliseconds>(2 * slow_pause_, slow_pause_min, slow_pause_max);
-  enter_after_ = now() + slow_pause_;
+  membership_.pause_until(now() + slow_pause_);
 }
 
 /// Peers at the same epoch of the same history must hold the same parameters. If they do not, the
@@ -232,8 +242,8 @@ bool trainer::differs_from_most() {
   std::uint32_t others = 0;
   peer_id first;          // of them
   std::size_t voters = 1; // we
-  for (const auto& peer : view_.peers) {
-    if (!has_a_vote(peer))
+  for (const auto& peer : seen_.progress.peers) {
+    if (!membership_.has_a_vote(peer, at_.past().branch))
       continue;
     ++voters;
     if (peer.epoch != model_epoch_ || !peer.claim.ready || peer.parameters.is_zero())
@@ -273,20 +283,11 @@ bool trainer::differs_from_most() {
   return true;
 }
 
-/// Whether it trains with us. Anybody else can claim any parameters.
-bool trainer::has_a_vote(const swarm_progress::peer& peer) const {
-  const auto& in = group_.members;
-  const auto& who = peer.who.id;
-  return connected_.contains(who) && peer.claim.past.branch == at_.past().branch
-         && peer.claim.group_size > 0 && !peer.claim.auxiliary
-         && (known_.covers(who) || std::find(in.begin(), in.end(), who) != in.end());
-}
-
 /// Gives up the own state: another one has to be downloaded.
 void trainer::distrust_own_state(const std::string& why) {
   leave(why);
   at_.distrust();
-  enter_after_ = now() + pause_after_distrust;
+  membership_.pause_until(now() + pause_after_distrust);
 }
 
 /// The newest update does not count: a single one must fit, whatever its size.
@@ -295,12 +296,49 @@ bool trainer::too_much_under_way() const {
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
-  if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.past().work == 0))
+  if (!model_ || !at_.in_step() || stopping_ || (!membership_.is_member() && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
   if (awaits(wanted))
     return await_epoch(wanted);
   merge(); // newcomers have the updates from the group's epoch on
   return delegate(worker_, wanted);
+}
+
+/// Whether the request is for an epoch that our group is about to reach.
+bool trainer::awaits(const get_state_snapshot& wanted) const {
+  if (!exact() || !membership_.is_member() || !at_.in_step() || wanted.branch != at_.past().branch
+      || wanted.epoch_min <= at_.epoch() || awaited_states_.size() >= awaited_states_max)
+    return false;
+  auto ahead = wanted.epoch_min.value() - at_.epoch().value();
+  return ahead <= awaited_epochs_near
+         || (ahead <= awaited_epochs_max
+             && static_cast<double>(ahead) * epoch_seconds_ <= seconds_of(awaited_for));
+}
+
+caf::result<state_snapshot> trainer::await_epoch(const get_state_snapshot& wanted) {
+  auto promise = make_response_promise<state_snapshot>();
+  awaited_states_.push_back({wanted, now() + awaited_for, promise});
+  return promise;
+}
+
+/// Answers the requests for an epoch that has been reached, or that cannot be reached any more. To
+/// be called at each epoch, so that all donors give the state of the same one.
+void trainer::give_awaited() {
+  for (auto& request : std::exchange(awaited_states_, {})) {
+    const auto& wanted = request.wanted;
+    bool here =
+      membership_.is_member() && at_.in_step() && !stopping_ && wanted.branch == at_.past().branch;
+    if (!here || now() >= request.until) {
+      request.promise.deliver(to_caf(ec::epoch_mismatch, "this peer's state is older"));
+    } else if (wanted.epoch_min > at_.epoch()) {
+      awaited_states_.push_back(std::move(request));
+    } else {
+      merge();
+      // The snapshot is made behind the running pass, however long that lasts: the donor that asks
+      // has the deadline.
+      request.promise.delegate(worker_, wanted);
+    }
+  }
 }
 
 void trainer::checkpoint_if_due() {

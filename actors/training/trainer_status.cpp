@@ -12,7 +12,6 @@ namespace {
 
 constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
-constexpr auto disbelief_shown = 60s;
 
 /// For other peers' pages.
 peer_vitals vitals_of(const training_status& s, std::uint64_t samples_of_pass) {
@@ -38,20 +37,19 @@ std::uint64_t trainer::own_samples() const {
 
 const training_status& trainer::current_status() {
   auto& s = status_;
-  s.epoch = place_ == place::member && !at_.in_step() ? at_.held_epoch() : at_.epoch();
+  s.epoch = membership_.is_member() && !at_.in_step() ? at_.held_epoch() : at_.epoch();
   s.parameters = exact() && under_way_.empty() && !awaits_merge() ? model_parameters_ : digest{};
   s.samples_toward_epoch =
     (averages_parameters() ? 0 : own_samples()) + flight_.samples().in_flight();
   s.samples_used = flight_.samples().used();
   s.samples_dropped = flight_.samples().dropped();
   s.schedule_epoch = schedule_epoch();
-  s.global_epoch = std::max({s.epoch, at_.epoch(), epoch_of_run_});
+  s.global_epoch = std::max({s.epoch, at_.epoch(), membership_.epoch_of_run()});
   s.target_batch_size = config_.target_batch_size;
-  s.notice = health_.holds("slow_download")                                   ? health_.notice()
-             : !doubt_notice_.empty()                                         ? doubt_notice_
-             : !disbelief_.empty() && now() - disbelief_at_ < disbelief_shown ? disbelief_
-             : !health_.notice().empty()                                      ? health_.notice()
-                                                                              : config_.notice;
+  s.notice = health_.holds("slow_download") ? health_.notice() : doubts_.notice(now());
+  for (const auto& next : {health_.notice(), config_.notice})
+    if (s.notice.empty())
+      s.notice = next;
   auto left = config_.max_epochs - std::min(config_.max_epochs, at_.epoch().value());
   s.seconds_left = config_.max_epochs > 0 && epoch_seconds_ > 0
                      ? epoch_seconds_ * static_cast<double>(left)
@@ -59,18 +57,19 @@ const training_status& trainer::current_status() {
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();
-  s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
-  s.provisional = provisional_;
+  s.group_size =
+    membership_.is_member() ? static_cast<std::uint32_t>(membership_.members().size()) : 0;
+  s.provisional = membership_.provisional();
   s.peers_behind = 0;
   s.differing_peers = differing_;
   std::set<digest> histories;
   if (s.group_size > 0)
     histories.insert(at_.past().branch);
-  for (const auto& peer : view_.peers)
-    if (peer.claim.group_size > 0 && connected_.contains(peer.who.id))
+  for (const auto& peer : seen_.progress.peers)
+    if (peer.claim.group_size > 0 && seen_.is_connected(peer.who.id))
       histories.insert(peer.claim.past.branch);
   s.histories = static_cast<std::uint32_t>(histories.size());
-  for (const auto& peer : view_.peers)
+  for (const auto& peer : seen_.progress.peers)
     if (peer.who.id != ctx_.record.id && !peer.claim.auxiliary
         && (peer.claim.past.branch != at_.past().branch || peer.epoch < at_.epoch()
             || !peer.claim.ready))
@@ -83,8 +82,8 @@ void trainer::publish(bool at_once) {
     return;
   reported_to_exporter_ = now();
   std::map<peer_id, bool> have_state; // of the peers that train this history
-  for (const auto& peer : view_.peers)
-    if (connected_.contains(peer.who.id) && peer.claim.group_size > 0 && !peer.claim.auxiliary
+  for (const auto& peer : seen_.progress.peers)
+    if (seen_.is_connected(peer.who.id) && peer.claim.group_size > 0 && !peer.claim.auxiliary
         && peer.claim.past.branch == at_.past().branch)
       have_state.emplace(peer.who.id, peer.claim.ready);
   health_.see_peers(have_state, now());
@@ -106,7 +105,7 @@ void trainer::show_phase() {
   if (!model_)
     return enter_phase(trainer_phase::starting);
   bool finished = done() && under_way_.empty() && !awaits_merge();
-  if (place_ != place::member)
+  if (!membership_.is_member())
     return enter_phase(finished && at_.in_step() ? trainer_phase::finished
                                                  : trainer_phase::joining);
   if (!at_.in_step())
@@ -124,7 +123,7 @@ activity trainer::present_activity() const {
     return activity::update;
   if (passing_)
     return activity::pass;
-  if (place_ != place::member)
+  if (!membership_.is_member())
     return done() && at_.in_step() ? activity::idle : activity::search;
   if (loading_ || fetcher_ || !at_.in_step())
     return activity::download;
@@ -158,13 +157,13 @@ void trainer::enter_phase(trainer_phase phase) {
 /// Checks, at the end of an epoch, whether the settings suit the run (runtime/training/run_health).
 void trainer::note_health(const round_report& report) {
   epoch_facts epoch;
-  epoch.peers = view_.num_peers;
+  epoch.peers = seen_.progress.num_peers;
   epoch.contributors = static_cast<std::uint32_t>(report.contributors.size());
   epoch.own_gradient =
     std::exchange(fallbacks_noted_, status_.local_fallbacks) != status_.local_fallbacks;
   epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
   epoch.download_seconds = std::max(download_seconds_, health_.download_seconds());
-  epoch.samples_per_second = view_.samples_per_second;
+  epoch.samples_per_second = seen_.progress.samples_per_second;
   epoch.pass_samples = pass_samples_;
   if (!averages_parameters() && report.weight_sum > 0)
     epoch.gradient_norm = status_.gradient_norm;
@@ -224,14 +223,14 @@ void trainer::report_own_progress() {
   own_samples_reported_ = round_runs() ? 0 : own_samples();
   history_claim claim;
   claim.past = at_.past();
-  auto members = group_.members.size();
+  auto members = membership_.members().size();
   // Every peer sees by itself how many train the history: if each claimed it, one newcomer would
   // make all of them report to all.
   if (config_.many_groups)
     members = std::min<std::size_t>(members, 2);
-  claim.group_size = place_ == place::member ? static_cast<std::uint32_t>(members) : 0;
-  claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
-  claim.provisional = provisional_;
+  claim.group_size = membership_.is_member() ? static_cast<std::uint32_t>(members) : 0;
+  claim.ready = at_.in_step() && (membership_.is_member() || at_.past().work > 0);
+  claim.provisional = membership_.provisional();
   claim.reduces_only = config_.auxiliary;
   // An auxiliary begins rounds by this number.
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;

@@ -1,4 +1,4 @@
-#include "runtime/training/founding.hpp"
+#include "runtime/progress/founding.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/training/merge_age.hpp"
+#include "runtime/progress/merge_age.hpp"
 
 #include <gtest/gtest.h>
 
