@@ -67,7 +67,7 @@ group_helper::behavior_type group_helper::make_behavior() {
     },
     [this](look_for_clients again) {
       delayed_send(this, client_look_interval, again);
-      if (state_ && !fetcher_ && now() - state_used_ >= config_.state_idle)
+      if (state_ && !sync_.busy() && now() - state_used_ >= config_.state_idle)
         state_.reset();
       react();
     },
@@ -230,15 +230,8 @@ void group_helper::check_deliveries(const round_report& report) {
 
 /// Reports a history that more peers claim than train ours, and that is not believed.
 void group_helper::note_doubts(const help_choice& choice) {
-  bool is_new = choice.doubted && (!doubted_ || doubted_->branch != choice.doubted->branch);
-  doubted_ = choice.doubted;
-  if (is_new)
-    ctx_.log_caused(
-      "disbelieved histories", now(), spdlog::level::warn,
-      fmt::format("{} peers, {} among them, claim history {}, which is not believed: this node has "
-                  "completed rounds with {} of them",
-                  doubted_->supporters, short_name(doubted_->first), short_name(doubted_->branch),
-                  doubted_->known));
+  if (auto sentence = doubts_.note(choice.doubted, now()))
+    ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
   show_doubts();
 }
 
@@ -249,8 +242,8 @@ void group_helper::disbelieve(std::string_view kind, const std::string& what) {
 }
 
 void group_helper::show_doubts() {
-  auto unknown = doubted_ ? doubted_->supporters - doubted_->known : 0;
-  auto all = static_cast<double>(unknown + claims_.suspects(now()) + donors_.refused(now()));
+  auto all =
+    static_cast<double>(doubts_.strangers() + claims_.suspects(now()) + sync_.refused(now()));
   if (std::exchange(disbelieved_, all) != all)
     ctx_.metrics->set_disbelieved_peers(all);
 }
@@ -305,43 +298,33 @@ caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wan
 /// One download at a time. A peer whose request times out meanwhile asks again, and gets the state
 /// that was downloaded.
 void group_helper::fetch() {
-  if (fetcher_)
+  if (sync_.busy())
     return;
   auto holders = holders_of(own_, connected_);
   if (holders.empty())
     return refuse_readers({ec::not_ready, "no member of our group can give its state"});
   fetched_branch_ = own_.past.branch;
-  fetch_state question{
-    donors_.among(std::move(holders), now()), fetched_branch_, {}, config_.fetch_timeout, nullptr};
+  fetch_state question{std::move(holders), fetched_branch_, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
   auto how = config_.fetch;
   if (elements_ > 0)
     how.download.bytes_max = std::min(how.download.bytes_max, state_bytes_max(elements_));
-  how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
   bool compared = how.compare == state_comparison::none && now() >= uncompared_until_;
   if (compared)
     how.compare = own_statistics_ ? state_comparison::parameters : state_comparison::content;
-  fetch_began_ = now();
-  fetcher_ = spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard);
-  auto number = ++fetches_;
-  request(fetcher_, config_.fetch_timeout + 5s, std::move(question))
-    .then(
-      [this, number](const fetched_state& fetched) {
-        if (number == fetches_)
-          on_fetched(fetched);
-      },
-      [this, number, compared](const caf::error& why) {
-        if (number == fetches_)
-          on_no_state(from_caf(why), compared);
-      });
+  request_ = request_state(
+    this, ctx_, peers_.switchboard, sync_, std::move(how), std::move(question),
+    [this](const fetched_state& fetched) { on_fetched(fetched); },
+    [this, compared](const failure& why) { on_no_state(why, compared); });
 }
 
 /// `compared`: the offers were compared although it is not known that they can be.
 void group_helper::on_no_state(const failure& why, bool compared) {
-  fetcher_ = nullptr;
-  bool tie = compared && why.code == ec::hash_mismatch && suspects_->empty();
-  refuse_suspects();
+  request_ = {};
+  auto suspects = sync_.failed(now()); // the fetcher has told the operator
+  show_doubts();
+  bool tie = compared && why.code == ec::hash_mismatch && suspects.empty();
   if (tie
       && !std::exchange(own_statistics_, true)) // with --strategy diloco, the rest is a peer's own
     return fetch();
@@ -359,21 +342,9 @@ void group_helper::on_no_state(const failure& why, bool compared) {
   refuse_readers(why);
 }
 
-/// Donors that offered another state than the others are not asked for a while.
-void group_helper::refuse_suspects() {
-  for (const auto& who : *suspects_) // the fetcher has told the operator
-    donors_.refuse(who, now());
-  suspects_->clear();
-  show_doubts();
-}
-
 /// Ends the current download, which was for a group that we have left.
 void group_helper::stop_fetching(const failure& why) {
-  if (fetcher_) {
-    send_exit(fetcher_, caf::exit_reason::user_shutdown);
-    fetcher_ = nullptr;
-    ++fetches_;
-  }
+  stop_request(this, sync_, request_);
   refuse_readers(why);
 }
 
@@ -392,20 +363,22 @@ failure group_helper::check_fetched(const fetched_state& fetched,
 }
 
 void group_helper::on_fetched(const fetched_state& fetched) {
-  fetcher_ = nullptr;
-  refuse_suspects();
+  request_ = {};
+  (void)sync_.fetched(fetched.donor, fetched.state->size(), fetched.resumed, now());
+  show_doubts();
   auto state = check_state(*fetched.state);
   auto why = check_fetched(fetched, state);
   if (why.code != ec::none) {
     ctx_.metrics->count_state_not_loaded("refused");
-    donors_.refuse(fetched.donor, now());
+    sync_.refused_state(now());
     disbelieve("disbelieved states",
                fmt::format("peer {} sent a state that is not our group's ({}): it is not asked for "
                            "a while",
                            short_name(fetched.donor), to_string(why)));
     return refuse_readers(why);
   }
-  ctx_.metrics->count_state_loaded(fetched.resumed, seconds_of(now() - fetch_began_));
+  sync_.loaded(now());
+  ctx_.metrics->count_state_loaded(fetched.resumed, sync_.took());
   ties_ = 0;
   state_ =
     state_snapshot{state->epoch, state->parameters, fetched.state, state->past, fetched.content};

@@ -8,11 +8,11 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
-#include "actors/state/state_fetcher.hpp"
+#include "actors/training/request_state.hpp"
+#include "runtime/progress/doubts.hpp"
 #include "runtime/progress/evidence.hpp"
 #include "runtime/progress/help_choice.hpp"
 #include "runtime/progress/sample_claims.hpp"
-#include "runtime/state/donor_choice.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -101,7 +101,6 @@ private:
   [[nodiscard]] bool answers(const get_state_snapshot& wanted) const;
   void fetch();
   void on_no_state(const failure& why, bool compared);
-  void refuse_suspects();
   void stop_fetching(const failure& why);
   void on_fetched(const fetched_state& fetched);
   [[nodiscard]] failure check_fetched(const fetched_state& fetched,
@@ -128,7 +127,7 @@ private:
   evidence known_;
   sample_claims claims_{helper_target_max};
   bool weighs_samples_ = false; // a round of our group has shown it
-  std::optional<history_choice::doubt> doubted_;
+  doubts doubts_;
   double disbelieved_ = 0; // what the metric shows
 
   history_claim reported_;
@@ -139,12 +138,9 @@ private:
   std::optional<state_snapshot> state_; // downloaded from a member
   steady_time state_used_;
   std::vector<waiting_reader> readers_; // bounded by waiting_max
-  state_fetcher_actor fetcher_;         // of the current download
-  steady_time fetch_began_;
-  digest fetched_branch_;     // of the history that it is for
-  std::uint64_t fetches_ = 0; // number of the last one begun
-  donor_choice donors_;
-  std::shared_ptr<std::vector<peer_id>> suspects_; // fetch_config::suspects of the download
+  state_sync sync_;
+  state_request request_;
+  digest fetched_branch_;        // of the history that the current download is for
   int ties_ = 0;                 // votes in sequence in which no state was offered by most
   steady_time uncompared_until_; // offers are not compared
   bool own_statistics_ = false;  // peers of an epoch share the parameters, and not all of a state

@@ -9,6 +9,7 @@
 #include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/training/low_rank.hpp"
+#include "runtime/training/parameter_sample.hpp"
 
 namespace waggle {
 
@@ -17,19 +18,19 @@ namespace {
 constexpr auto look_interval = 20ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 
-strategy_settings settings_of(const training_config& config) {
-  auto how = config.how;
-  how.target_batch = config.target_batch_size;
+training_config with_settings(training_config config) {
   auto numbers = strategy_numbers(config.strategy);
   WAGGLE_CHECK(numbers.ok(), config.strategy);
-  how.numbers = *numbers;
-  return how;
+  config.how.target_batch = config.target_batch_size;
+  config.how.numbers = *numbers;
+  return config;
 }
 
 membership::settings membership_of(const training_config& config) {
-  return {config.many_groups,    config.epoch_difference_max, config.join_timeout,
-          config.settle_time,    config.split_grace,          config.continue_on_split,
-          config.may_start_alone};
+  return {
+    config.many_groups,   config.epoch_difference_max, config.join_timeout,    config.settle_time,
+    config.split_grace,   config.continue_on_split,    config.may_start_alone, config.min_peers,
+    config.wait_for_peers};
 }
 
 run_health::settings health_of(const training_config& config, const strategy& how) {
@@ -47,13 +48,14 @@ run_health::settings health_of(const training_config& config, const strategy& ho
 
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
-  : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)), how_(settings_of(config_)),
-    row_(*find_strategy(config_.strategy)), strategy_(row_.make(how_)),
-    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
-    membership_(seen_, membership_of(config_)), claims_(config_.target_batch_size),
-    health_(health_of(config_, strategy_)),
+  : trainer_base(cfg), ctx_(std::move(ctx)), config_(with_settings(std::move(config))),
+    row_(*find_strategy(config_.strategy)), strategy_(row_.make(config_.how)),
+    make_worker_(std::move(worker)), peers_(std::move(peers)),
+    random_(ctx_.randomness("trainer")), seen_{ctx_.record.id},
+    membership_(seen_, membership_of(config_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    flight_(strategy_), barrier_(config_.averaging_timeout) {
+    claims_(config_.target_batch_size), flight_(strategy_), barrier_(config_.averaging_timeout),
+    vote_(not_finite_sample()), health_(health_of(config_, strategy_)) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
@@ -61,16 +63,16 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
 void trainer::on_exit() {
   if (worker_)
     send_exit(worker_, caf::exit_reason::user_shutdown);
-  stop_fetching();
+  stop_request(this, sync_, request_);
   worker_ = nullptr;
   passes_ = nullptr;
   peers_ = {};
-  stops_.clear();
+  stop_.answers.clear();
   awaited_states_.clear();
 }
 
 trainer::behavior_type trainer::make_behavior() {
-  started_at_ = reported_to_exporter_ = checkpointed_ = now();
+  reports_.began = reports_.to_exporter = checkpoint_.begun = now();
   count_time();
   return {
     [this](start_training) { start(); },
@@ -96,7 +98,7 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const dht_status& msg) {
-      addresses_known_ = msg.addresses_known;
+      seen_.addresses_known = msg.addresses_known;
       react();
     },
     [this](const peer_connected& msg) {
@@ -112,23 +114,17 @@ trainer::behavior_type trainer::make_behavior() {
       if (msg.again)
         delayed_send(this, look_interval, msg);
       else
-        pass_planned_ = false;
+        pass_.planned = false;
       react();
     },
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
-      if (!under_way_.empty()) {
-        if (buffers_ && under_way_.front() > 0)
-          ++merged_;
-        bytes_under_way_ -= under_way_.front();
-        under_way_.pop_front();
-      }
+      pending_.applied();
       if (buffers_ && model_->accumulated_samples() == 0)
-        pending_.forget(merged_); // the next pass finds them in the buffers
+        pending_.forget_applied(); // the next pass finds them in the buffers
       note_plateau(msg.plateau, msg.epoch);
-      model_epoch_ = msg.epoch;
-      model_parameters_ = msg.parameters;
-      if (under_way_.empty())
+      vote_.hold(msg.epoch, msg.parameters);
+      if (pending_.waiting() == 0)
         report_own_progress();
       react();
     },
@@ -145,7 +141,7 @@ trainer::behavior_type trainer::make_behavior() {
 // -- lifecycle ------------------------------------------------------------------------------------
 
 void trainer::start() {
-  if (std::exchange(started_, true))
+  if (worker_)
     return;
   worker_ = make_worker_(caf::actor_cast<model_listener_actor>(this));
   link_to(worker_);
@@ -157,12 +153,11 @@ void trainer::start() {
 void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
   passes_ = ready.passes;
-  model_epoch_ = ready.epoch;
-  model_parameters_ = ready.parameters;
+  vote_.hold(ready.epoch, ready.parameters);
   at_.begin(ready.past, ready.epoch);
   membership_.merged(ready.epoch);
-  epoch_began_ = now();
-  membership_.begin(epoch_began_);
+  epoch_.began = now();
+  membership_.begin(now());
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
   if (averaged
       && ((averages_parameters() && !model_->copies_during_passes())
@@ -194,7 +189,7 @@ void trainer::on_model(const model_ready& ready) {
 
 /// Decides, on everything that is known now, what can be begun, and begins it.
 void trainer::react() {
-  if (!model_ || stopping_)
+  if (!model_ || stop_.begun)
     return count_time();
   if (follow_membership()) {
     if (differs_from_most()) {
@@ -220,7 +215,7 @@ bool trainer::done() const {
 
 /// Counts in the metrics what the ledger has settled.
 void trainer::count(const flight_ledger::settlement& samples, std::string_view why_dropped) {
-  since_fork_ += samples.used;
+  line_.samples += samples.used;
   if (samples.used > 0)
     ctx_.metrics->count_samples("used", static_cast<double>(samples.used));
   if (samples.dropped == 0)

@@ -1,28 +1,26 @@
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
-#include "actors/state/state_fetcher.hpp"
-#include "runtime/core/time_outs.hpp"
+#include "actors/training/request_state.hpp"
 #include "runtime/progress/doubts.hpp"
 #include "runtime/progress/membership.hpp"
+#include "runtime/progress/parameter_vote.hpp"
 #include "runtime/progress/sample_claims.hpp"
-#include "runtime/state/donor_choice.hpp"
+#include "runtime/state/state_sync.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
+#include "runtime/training/pass_account.hpp"
 #include "runtime/training/pass_barrier.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/pending_changes.hpp"
@@ -39,7 +37,7 @@ struct training_config {
   std::uint64_t max_epochs = 0;           // rounds; 0: until stopped
   std::uint32_t group_size_max = 64;      // contributors of a round
   std::string strategy = "collaborative"; // in strategy_table
-  strategy_settings how;                  // without target_batch
+  strategy_settings how;                  // the actor fills in target_batch and numbers
   /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
   /// the group trains on without a download.
   std::uint64_t epoch_difference_max = 1;
@@ -130,6 +128,35 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  /// A request for a state of an epoch that our group is about to reach.
+  struct awaited_state {
+    get_state_snapshot wanted;
+    steady_time until;
+    caf::typed_response_promise<state_snapshot> promise;
+  };
+  /// What this peer has done for the history that it trains now.
+  struct line {
+    epoch_id began;
+    std::uint64_t samples = 0; // ours, used since then
+  };
+  struct checkpoint_clock {
+    bool busy = false; // one is being written
+    steady_time begun;
+  };
+  struct last_reports {
+    steady_time began; // this actor
+    steady_time to_exporter, to_tracker, logged;
+    std::uint64_t own_samples = 0; // reported last
+    std::uint64_t fallbacks = 0;   // training_status::local_fallbacks when an epoch ended last
+    std::string keeping_up;        // why this peer does not; empty: it does
+  };
+  struct stop_state {
+    bool begun = false;
+    bool keeps = false; // the last checkpoint will have the samples of the unfinished epoch
+    std::vector<caf::typed_response_promise<training_status>> answers; // wait for that checkpoint
+    failure why; // this peer cannot train any more; ec::none: it can
+  };
+
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] const lane& averages() const { return strategy_.lanes.front(); }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
@@ -144,6 +171,7 @@ private:
   }
   [[nodiscard]] bool round_runs() const { return flight_.round_runs(); }
   [[nodiscard]] bool searches() const { return flight_.at() == flight::phase::searching; }
+  [[nodiscard]] bool loads() const { return sync_.at() == state_sync::phase::loading; }
   [[nodiscard]] bool awaits_merge() const { return flight_.at() == flight::phase::ended; }
   /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
   [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
@@ -152,7 +180,7 @@ private:
   }
   /// Whether the next pass, and the next round, need the update that is under way.
   [[nodiscard]] bool merges_in_turn() const {
-    return averages().merge.how == lane_merge::rule::blend && !under_way_.empty();
+    return averages().merge.how == lane_merge::rule::blend && pending_.waiting() > 0;
   }
   [[nodiscard]] bool is_blocked() const { // a round runs that passes wait for
     return round_runs() && averages().overlap.blocks() && !searches();
@@ -214,14 +242,12 @@ private:
   void fetch_if_needed();
   void on_fetched(const fetched_state& fetched);
   void on_no_state(const failure& why);
-  void refuse_suspects();
+  void show_suspects(const std::vector<peer_id>& suspects);
   void on_loaded(const image_loaded& outcome);
   void carry(const run_position::outcome& what);
   void cannot_keep_up();
-  void stop_fetching();
   [[nodiscard]] bool differs_from_most();
   void distrust_own_state(const std::string& why);
-  [[nodiscard]] bool too_much_under_way() const;
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
   caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
@@ -271,91 +297,44 @@ private:
 
   const node_context ctx_;
   const training_config config_;
-  const strategy_settings how_;
   const strategy_row& row_;
   strategy strategy_; // of the next round, and of the one in flight
   const worker_factory make_worker_;
   trainer_peers peers_;
+  random_source random_;
 
   model_worker_actor worker_;
   pass_worker_actor passes_;       // the worker itself, unless passes run beside updates
   std::shared_ptr<learner> model_; // its thread-safe half
-  random_source random_;
-  loss_record losses_;
-  run_view seen_;
-  membership membership_;
-  doubts doubts_;
-  sample_claims claims_;
-  /// Requests for a state of an epoch that our group is about to reach.
-  struct awaited_state {
-    get_state_snapshot wanted;
-    steady_time until;
-    caf::typed_response_promise<state_snapshot> promise;
-  };
-  std::vector<awaited_state> awaited_states_;
-  bool addresses_known_ = true; // there are, or may be, peers to ask for the run
-  training_status status_;      // the fields that have no other source; see current_status
-  run_health health_;
-  std::uint64_t fallbacks_noted_ = 0; // status_.local_fallbacks when an epoch ended last
-  std::uint64_t pass_samples_ = 0;    // of the last pass
-  double download_seconds_ = 0;       // of the last download of the state; 0: none
-  donor_choice donors_;
-
-  bool started_ = false;
-  bool stopping_ = false;
-  bool keeping_ = false; // the last checkpoint will have the samples of the unfinished epoch
-  std::vector<caf::typed_response_promise<training_status>> stops_; // wait for that checkpoint
-  failure failed_; // why this peer cannot train any more; ec::none: it can
-
-  run_position at_;
-  flight flight_;
   std::shared_ptr<const averaged_tensors> averaged_;
   std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
-  epoch_id schedule_epoch_;                         // of the last local step
-  std::uint64_t boundary_time_ = 0;                 // swarm_time() then
-  steady_time counting_since_;                      // the last boundary
+
+  run_view seen_;
+  membership membership_;
+  run_position at_;
+  line line_;
+  doubts doubts_;
+  sample_claims claims_;
+
+  flight flight_;
+  pending_changes pending_;
+  pass_account pass_;
+  epoch_times epoch_;
   pass_barrier barrier_;
-  bool enough_peers_ = false;                      // there have been min_peers
-  state_fetcher_actor fetcher_;                    // of the current download
-  std::uint64_t fetches_ = 0;                      // number of the last one begun
-  std::shared_ptr<std::vector<peer_id>> suspects_; // of the current download
-  bool loading_ = false;                           // the worker replaces its model
-  std::shared_ptr<download_meter> meter_;
-  milliseconds slow_pause_{0}; // after a download that was slower than the run
-  steady_time loaded_at_;
-  steady_time fetch_began_, fetch_after_;
-  digest model_parameters_;      // zero: not known
-  epoch_id model_epoch_;         // of the model itself
-  std::uint64_t since_fork_ = 0; // our samples used on this history since line_began_
-  epoch_id line_began_;
 
-  peer_id last_donor_;
-  std::uint64_t fetched_bytes_ = 0;
-  bool passing_ = false;
-  bool pass_outdated_ = false; // it reads parameters that have been replaced since it began
-  bool pass_planned_ = false;  // a check_swarm is scheduled for the next pass
-  steady_time passed_;
-  std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
-  std::uint64_t bytes_under_way_ = 0;
-  pending_changes pending_;  // those among them that change averaged tensors or buffers
-  std::uint64_t merged_ = 0; // changes of buffers that the worker has made
-  double pass_seconds_ = 0;  // smoothed
-  double own_rate_ = 0;      // samples per second, waits between passes included
-  steady_time epoch_began_;
-  double epoch_seconds_ = 0; // smoothed
+  state_sync sync_;
+  state_request request_;
+  parameter_vote vote_;
+  std::vector<awaited_state> awaited_states_;
+  checkpoint_clock checkpoint_;
 
-  std::uint32_t differing_ = 0;      // peers at our epoch with other parameters, when last compared
-  std::optional<epoch_id> compared_; // of the last comparison
-  std::optional<epoch_id> differed_; // of the last one in which others had other parameters
-  bool fetch_resumed_ = false;       // the last download had parts from several donors
-  bool checkpointing_ = false;
-  steady_time started_at_;
+  training_status status_; // the fields that have no other source; see current_status
+  last_reports reports_;
+  loss_record losses_;
+  run_health health_;
   time_account time_;
-  steady_time reported_to_exporter_, reported_to_tracker_;
-  std::uint64_t own_samples_reported_ = 0;
-  steady_time logged_;
   wait_log waits_;
-  steady_time checkpointed_;
+  stop_state stop_;
 };
 
 } // namespace waggle

@@ -19,7 +19,7 @@ void trainer::begin_round(bool call) {
     std::fill(zeros->begin(), zeros->end(), 0.0F);
     given.own = std::move(zeros);
   } else if (!averages_parameters()) {
-    if (pass_outdated_) // it may have ended: nothing in the sum belongs to our state
+    if (pass_.outdated) // it may have ended: nothing in the sum belongs to our state
       drop_accumulated("left_out");
     auto mean = model_->take_mean_vector(*ctx_.vectors);
     if (keeps_progress() && mean.samples > 0 && !all_finite(*mean.values)) {

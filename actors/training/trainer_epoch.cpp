@@ -66,11 +66,11 @@ std::uint64_t trainer::swarm_time() const {
 /// From here on, samples and steps count toward the next boundary.
 void trainer::begin_counting() {
   flight_.begin_counting();
-  boundary_time_ = swarm_time();
+  epoch_.boundary_time = swarm_time();
   // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
   if (auto grid = averages().due.grid; grid != 0)
-    boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
-  counting_since_ = now();
+    epoch_.boundary_time = (epoch_.boundary_time + grid / 2) / grid * grid;
+  epoch_.boundary = now();
   barrier_.begin(now());
   claims_.begin_epoch(now());
 }
@@ -85,16 +85,16 @@ situation trainer::present() {
   now.boundary_steps = at_.in_step() && !round_runs() ? flight_.counts().passes : 0;
   now.members_missing =
     waits_for_members() && at_.in_step() && !round_runs() ? members_missing() : 0;
-  now.boundary_time = boundary_time_;
+  now.boundary_time = epoch_.boundary_time;
   now.time = swarm_time();
   now.round_called = flight_.called() || serves_groups();
   // In many groups, a peer that is still downloading a state would only take another one's place.
   now.in_group = membership_.is_member() && (at_.in_step() || !config_.many_groups);
   now.members = static_cast<std::uint32_t>(membership_.members().size());
-  now.pass_running = passing_;
+  now.pass_running = pass_.runs;
   now.searching = searches();
   now.gradient_in_use =
-    at_.in_step() && ((passing_ && model_->waits_for_pass()) || merges_in_turn());
+    at_.in_step() && ((pass_.runs && model_->waits_for_pass()) || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = flight_.samples().lanes();
@@ -107,7 +107,7 @@ void trainer::follow_schedule() {
     return;
   auto state = model_->strategy_state();
   bool in_flight = flight_.at() != flight::phase::idle;
-  strategy_ = row_.on_boundary(std::move(strategy_), how_, {state, in_flight});
+  strategy_ = row_.on_boundary(std::move(strategy_), config_.how, {state, in_flight});
 }
 
 void trainer::carry_out() {
@@ -194,7 +194,7 @@ void trainer::count_round(const round_report& report) {
   ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
   status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
   if (status_.first_round_seconds == 0) {
-    status_.first_round_seconds = seconds_of(now() - started_at_);
+    status_.first_round_seconds = seconds_of(now() - reports_.began);
     ctx_.metrics->set_first_round(status_.first_round_seconds);
   }
 }
@@ -230,8 +230,7 @@ void trainer::end_epoch(const group_round& round, verdict outcome) {
   if (!serves_groups()) // its last round says nothing of those that it was not in
     note_health(report);
   losses_.end_epoch();
-  smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
-  epoch_began_ = now();
+  epoch_.end(now());
   bool later = at_.in_step() && !averages().overlap.blocks();
   bool merges = update.mean && in.size() > 1;
   ended.follows = at_.end_epoch(std::move(update));
@@ -349,8 +348,7 @@ std::shared_ptr<const float_vector> trainer::buffers_in(const float_vector& valu
 
 void trainer::apply(const run_position::step& step) {
   const auto& update = step.update;
-  under_way_.push_back(update.bytes());
-  bytes_under_way_ += under_way_.back();
+  pending_.ask(update.bytes());
   if (update.snapshot && averages_parameters())
     pending_.add(update.mean, update.snapshot);
   else if (update.mean && buffers_)

@@ -28,16 +28,15 @@ std::vector<peer_id> tried_members(const round_report& report) {
 } // namespace
 
 membership_facts trainer::facts() const {
-  return {now(),        at_.past(),      at_.epoch(), at_.in_step(), ctx_.is_client(),
-          round_runs(), addresses_known_};
+  return {now(), at_.past(), at_.epoch(), at_.in_step(), ctx_.is_client(), round_runs()};
 }
 
 /// Goes to the group that this peer should be in. Returns whether it is a member of it now.
 bool trainer::follow_membership() {
   if (membership_.at() == membership::place::outside) {
-    if (loading_ || membership_.pauses(now()))
+    if (loads() || membership_.pauses(now()))
       return false;
-    if (too_much_under_way()) {
+    if (pending_.exceed(config_.missed_bytes_max)) {
       wait_for("the running pass, which takes longer than the epochs of the others");
       return false;
     }
@@ -65,7 +64,7 @@ bool trainer::follow_membership() {
       if (membership_.is_member()) {
         leave(next.why);
         report_own_progress();
-        if (loading_) // it enters once the model is loaded
+        if (loads()) // it enters once the model is loaded
           break;
       } else if (next.choice->without_evidence && next.choice->histories > 1) {
         ctx_.log_caused(
@@ -101,8 +100,8 @@ void trainer::found() {
         membership_.founded(group.members, group.epoch, now());
         at_.found(past);
         membership_.merged(at_.epoch());
-        since_fork_ = 0;
-        line_began_ = at_.epoch();
+        line_.samples = 0;
+        line_.began = at_.epoch();
         begin_counting();
         flight_.count_on();
         send(worker_, rename_history{past, at_.epoch()});
@@ -159,7 +158,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   membership_.entered(choice, group.members, group.epoch, now());
   wait_for({});
   move_to(choice, group.epoch);
-  epoch_began_ = now();
+  epoch_.began = now();
   begin_counting();
   flight_.forget_resumed(); // the group has an epoch of its own
   report_own_progress();
@@ -184,22 +183,22 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   at_.enter(choice.branch, choice.work, epoch);
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
-    if (other && (since_fork_ > 0 || before.work > 0)) {
+    if (other && (line_.samples > 0 || before.work > 0)) {
       ctx_.log->warn(
         "history {} (up to epoch {}, {} of our samples since epoch {}) is not continued: "
         "the run's is {} at epoch {}, which {} peers hold. {}",
-        short_name(before.branch), epoch_before.value(), since_fork_, line_began_.value(),
+        short_name(before.branch), epoch_before.value(), line_.samples, line_.began.value(),
         short_name(choice.branch), epoch.value(), choice.supporters,
         where_it_is_kept(before.branch));
-      if (since_fork_ > 0)
-        ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
+      if (line_.samples > 0)
+        ctx_.metrics->count_discarded("history_lost", static_cast<double>(line_.samples));
     }
     const auto* why = other ? "history_lost" : "left_out";
     drop_contribution(why); // it may come back into the model
     if (other || !keeps_progress())
       drop_accumulated(why);
-    since_fork_ = 0;
-    line_began_ = at_.epoch();
+    line_.samples = 0;
+    line_.began = at_.epoch();
   }
   if (at_.in_step() && at_.epoch() != epoch_before)
     send(worker_, rename_history{at_.past(), at_.epoch()});
@@ -268,7 +267,7 @@ void trainer::leave(const std::string& why) {
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
   merge();
-  stop_fetching();
+  stop_request(this, sync_, request_);
   // The contribution was for a state that we do not have, or is a copy that will be outdated.
   if (!at_.in_step() || averages_parameters())
     drop_contribution("left_out");
@@ -308,7 +307,7 @@ void trainer::note_doubts(const history_choice& choice) {
 void trainer::show_doubts() {
   ctx_.metrics->set_disbelieved_peers(
     static_cast<double>(doubts_.strangers() + membership_.disbelieved(now())
-                        + claims_.suspects(now()) + donors_.refused(now())));
+                        + claims_.suspects(now()) + sync_.refused(now())));
 }
 
 /// A peer claims what is not so, and is not relied on for a while.

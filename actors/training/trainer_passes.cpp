@@ -29,8 +29,8 @@ epoch_id trainer::schedule_epoch() {
     // While a round runs, the others have not reported anything toward the next one.
     now.samples = own_samples() + (round_runs() ? 0 : samples_of_others());
   }
-  return schedule_epoch_ =
-           without_going_back(clock, schedule_epoch_, waggle::schedule_epoch(clock, now));
+  return epoch_.of_schedule =
+           without_going_back(clock, epoch_.of_schedule, waggle::schedule_epoch(clock, now));
 }
 
 /// Of the next local step. Where an update takes many steps of each peer, a rate that rises or
@@ -52,8 +52,8 @@ pass_decision trainer::next_pass() const {
   pass_situation situation;
   situation.target = config_.target_batch_size;
   situation.own_samples = own_samples();
-  situation.own_pass = pass_seconds_;
-  situation.epoch = epoch_seconds_;
+  situation.own_pass = pass_.seconds;
+  situation.epoch = epoch_.seconds;
   auto wall = ctx_.wall->now();
   for (const auto& peer : seen_.progress.peers)
     if (counts_here(peer))
@@ -66,25 +66,22 @@ pass_decision trainer::next_pass() const {
 
 /// Whether training may begin: see training_config::min_peers.
 bool trainer::enough_peers() {
-  if (enough_peers_)
+  if (membership_.has_been_complete())
     return true;
-  auto here = membership_.members().size();
-  auto waited = now() - membership_.since();
   bool trains = status_.rounds_complete + status_.rounds_shrunk > 0; // others began without us
-  enough_peers_ = here >= config_.min_peers || trains
-                  || (config_.wait_for_peers > 0ms && waited >= config_.wait_for_peers);
-  wait_for(enough_peers_ ? std::string{}
-                         : fmt::format("{} more of the {} peers to begin with",
-                                       config_.min_peers - here, config_.min_peers));
-  return enough_peers_;
+  auto lacks = membership_.lacks(trains, now());
+  wait_for(lacks == 0
+             ? std::string{}
+             : fmt::format("{} more of the {} peers to begin with", lacks, config_.min_peers));
+  return lacks == 0;
 }
 
 /// The others compute on, too, and report nothing before the round has ended: what they have done
 /// is forecast from their speed.
 pass_decision trainer::pass_during_round() const {
-  auto since = seconds_of(now() - counting_since_);
+  auto since = seconds_of(now() - epoch_.boundary);
   double samples = static_cast<double>(own_samples());
-  double rates = own_rate_;
+  double rates = pass_.rate;
   for (const auto& peer : seen_.progress.peers)
     if (counts_here(peer)) {
       auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now());
@@ -97,25 +94,25 @@ pass_decision trainer::pass_during_round() const {
 
 void trainer::maybe_pass() {
   // With a second update waiting, a gradient would be two updates late.
-  bool late = (config_.delay_optimizer_step && under_way_.size() > 1) || merges_in_turn();
-  if (passing_ || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
+  bool late = (config_.delay_optimizer_step && pending_.waiting() > 1) || merges_in_turn();
+  if (pass_.runs || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
-    if (!std::exchange(pass_planned_, true))
+    if (!std::exchange(pass_.planned, true))
       delayed_send(this, pause, check_swarm{false});
   };
-  auto next = passed_ + config_.step_interval;
+  auto next = pass_.ended + config_.step_interval;
   if (now() < next)
     return plan_look(next - now());
   // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
   // they have reported are expected of them.
-  bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
+  bool sleeps = seconds_of(config_.step_interval) > pass_.seconds;
   bool free = !waits_for_members() && (steps_locally() || (sleeps && !round_runs()));
   auto decided = free ? pass_decision{} : next_pass();
   if (!decided.begin)
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
-  passing_ = true;
+  pass_.runs = true;
   run_pass pass;
   if (steps_locally())
     pass.rate = status_.learning_rate = rate_of_pass();
@@ -123,14 +120,14 @@ void trainer::maybe_pass() {
 }
 
 void trainer::on_pass(const pass_done& pass) {
-  passing_ = false;
-  passed_ = now();
+  pass_.runs = false;
+  pass_.ended = now();
   const auto& step = pass.step;
   if (step.why.code != ec::none)
     return end_because(step.why);
   ++status_.steps;
   flight_.pass_ended();
-  pass_samples_ = step.samples;
+  pass_.samples = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
     if (averages_parameters())
@@ -148,23 +145,21 @@ void trainer::on_pass(const pass_done& pass) {
   }
   if (step.lost > 0) {
     flight_.refuse(step.lost);
-    count({0, step.lost}, !step.finite ? "not_finite" : stopping_ ? "stopped" : "left_out");
+    count({0, step.lost}, !step.finite ? "not_finite" : stop_.begun ? "stopped" : "left_out");
   }
   if (step.scale > 0)
     ctx_.metrics->set_loss_scale(step.scale);
-  smooth(pass_seconds_, pass.seconds);
+  pass_.took(pass.seconds, config_.step_interval);
   if (pass.seconds > 0)
     smooth(status_.samples_per_second, static_cast<double>(step.samples) / pass.seconds);
-  auto cycle = std::max(pass_seconds_, seconds_of(config_.step_interval));
-  own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
   bool reached = own_samples() + samples_of_others() >= config_.target_batch_size;
-  if (own_samples() != own_samples_reported_ && !round_runs()
-      && (reached || waits_for_members() || now() - reported_to_tracker_ >= report_interval))
+  if (own_samples() != reports_.own_samples && !round_runs()
+      && (reached || waits_for_members() || now() - reports_.to_tracker >= report_interval))
     report_own_progress();
-  bool outdated = std::exchange(pass_outdated_, false) || (!at_.in_step() && !keeps_progress());
-  if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced
-    drop_accumulated(stopping_ ? "stopped" : "left_out");
-  if (!stops_.empty() && (config_.delay_optimizer_step || steps_locally()))
+  bool outdated = std::exchange(pass_.outdated, false) || (!at_.in_step() && !keeps_progress());
+  if (outdated || (stop_.begun && !stop_.keeps)) // it belongs to a state that is replaced
+    drop_accumulated(stop_.begun ? "stopped" : "left_out");
+  if (!stop_.answers.empty() && (config_.delay_optimizer_step || steps_locally()))
     save_and_answer();
   react();
 }

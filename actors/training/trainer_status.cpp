@@ -38,7 +38,8 @@ std::uint64_t trainer::own_samples() const {
 const training_status& trainer::current_status() {
   auto& s = status_;
   s.epoch = membership_.is_member() && !at_.in_step() ? at_.held_epoch() : at_.epoch();
-  s.parameters = exact() && under_way_.empty() && !awaits_merge() ? model_parameters_ : digest{};
+  s.parameters =
+    exact() && pending_.waiting() == 0 && !awaits_merge() ? vote_.parameters() : digest{};
   s.samples_toward_epoch =
     (averages_parameters() ? 0 : own_samples()) + flight_.samples().in_flight();
   s.samples_used = flight_.samples().used();
@@ -51,8 +52,8 @@ const training_status& trainer::current_status() {
     if (s.notice.empty())
       s.notice = next;
   auto left = config_.max_epochs - std::min(config_.max_epochs, at_.epoch().value());
-  s.seconds_left = config_.max_epochs > 0 && epoch_seconds_ > 0
-                     ? epoch_seconds_ * static_cast<double>(left)
+  s.seconds_left = config_.max_epochs > 0 && epoch_.seconds > 0
+                     ? epoch_.seconds * static_cast<double>(left)
                      : std::numeric_limits<double>::quiet_NaN();
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
@@ -61,7 +62,7 @@ const training_status& trainer::current_status() {
     membership_.is_member() ? static_cast<std::uint32_t>(membership_.members().size()) : 0;
   s.provisional = membership_.provisional();
   s.peers_behind = 0;
-  s.differing_peers = differing_;
+  s.differing_peers = vote_.differing();
   std::set<digest> histories;
   if (s.group_size > 0)
     histories.insert(at_.past().branch);
@@ -78,9 +79,9 @@ const training_status& trainer::current_status() {
 }
 
 void trainer::publish(bool at_once) {
-  if (!at_once && now() - reported_to_exporter_ < status_interval)
+  if (!at_once && now() - reports_.to_exporter < status_interval)
     return;
-  reported_to_exporter_ = now();
+  reports_.to_exporter = now();
   std::map<peer_id, bool> have_state; // of the peers that train this history
   for (const auto& peer : seen_.progress.peers)
     if (seen_.is_connected(peer.who.id) && peer.claim.group_size > 0 && !peer.claim.auxiliary
@@ -94,38 +95,38 @@ void trainer::publish(bool at_once) {
                                    / static_cast<double>(config_.target_batch_size));
   ctx_.metrics->set_histories(s.histories);
   ctx_.metrics->set_provisional(s.provisional);
-  ctx_.metrics->set_updates_waiting(static_cast<double>(under_way_.size()));
+  ctx_.metrics->set_updates_waiting(static_cast<double>(pending_.waiting()));
   ctx_.metrics->set_training(s.loss, s.learning_rate, s.gradient_norm);
   send(peers_.exporter, s);
 }
 
 void trainer::show_phase() {
-  if (stopping_)
+  if (stop_.begun)
     return enter_phase(trainer_phase::stopped);
   if (!model_)
     return enter_phase(trainer_phase::starting);
-  bool finished = done() && under_way_.empty() && !awaits_merge();
+  bool finished = done() && pending_.waiting() == 0 && !awaits_merge();
   if (!membership_.is_member())
     return enter_phase(finished && at_.in_step() ? trainer_phase::finished
                                                  : trainer_phase::joining);
   if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
-  if (is_blocked() || (round_runs() && !searches() && !passing_))
+  if (is_blocked() || (round_runs() && !searches() && !pass_.runs))
     return enter_phase(trainer_phase::averaging);
   enter_phase(finished ? trainer_phase::finished : trainer_phase::training);
 }
 
 activity trainer::present_activity() const {
-  if (stopping_ || !model_)
+  if (stop_.begun || !model_)
     return activity::idle;
   // The worker applies an update before the pass that waits behind it.
-  if (!under_way_.empty() && !(passing_ && config_.delay_optimizer_step))
+  if (pending_.waiting() > 0 && !(pass_.runs && config_.delay_optimizer_step))
     return activity::update;
-  if (passing_)
+  if (pass_.runs)
     return activity::pass;
   if (!membership_.is_member())
     return done() && at_.in_step() ? activity::idle : activity::search;
-  if (loading_ || fetcher_ || !at_.in_step())
+  if (sync_.busy() || !at_.in_step())
     return activity::download;
   if (round_runs())
     return searches() ? activity::search : activity::round;
@@ -160,11 +161,11 @@ void trainer::note_health(const round_report& report) {
   epoch.peers = seen_.progress.num_peers;
   epoch.contributors = static_cast<std::uint32_t>(report.contributors.size());
   epoch.own_gradient =
-    std::exchange(fallbacks_noted_, status_.local_fallbacks) != status_.local_fallbacks;
+    std::exchange(reports_.fallbacks, status_.local_fallbacks) != status_.local_fallbacks;
   epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
-  epoch.download_seconds = std::max(download_seconds_, health_.download_seconds());
+  epoch.download_seconds = std::max(sync_.took(), health_.download_seconds());
   epoch.samples_per_second = seen_.progress.samples_per_second;
-  epoch.pass_samples = pass_samples_;
+  epoch.pass_samples = pass_.samples;
   if (!averages_parameters() && report.weight_sum > 0)
     epoch.gradient_norm = status_.gradient_norm;
   for (const auto& sentence : health_.end_epoch(epoch, now()))
@@ -178,9 +179,9 @@ void trainer::show_health() {
 }
 
 void trainer::log_progress() {
-  if (now() - logged_ < progress_log_interval)
+  if (now() - reports_.logged < progress_log_interval)
     return;
-  logged_ = now();
+  reports_.logged = now();
   const auto& s = current_status();
   auto left = s.seconds_left;
   auto rest = config_.max_epochs == 0 ? std::string{}
@@ -217,10 +218,10 @@ void trainer::wait_for(std::string what) {
 void trainer::report_own_progress() {
   if (!model_)
     return;
-  reported_to_tracker_ = now();
+  reports_.to_tracker = now();
   // While a round runs, samples already count toward the epoch after it, which no peer may claim
   // yet.
-  own_samples_reported_ = round_runs() ? 0 : own_samples();
+  reports_.own_samples = round_runs() ? 0 : own_samples();
   history_claim claim;
   claim.past = at_.past();
   auto members = membership_.members().size();
@@ -235,10 +236,10 @@ void trainer::report_own_progress() {
   // An auxiliary begins rounds by this number.
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
-  bool comparable = exact() && at_.in_step() && under_way_.empty() && !awaits_merge();
-  auto parameters = comparable ? model_parameters_ : digest{};
-  send(peers_.tracker, report_progress{at_.epoch(), own_samples_reported_, parameters, claim,
-                                       own_rate_, vitals_of(status_, pass_samples_)});
+  bool comparable = exact() && at_.in_step() && pending_.waiting() == 0 && !awaits_merge();
+  auto parameters = comparable ? vote_.parameters() : digest{};
+  send(peers_.tracker, report_progress{at_.epoch(), reports_.own_samples, parameters, claim,
+                                       pass_.rate, vitals_of(status_, pass_.samples)});
 }
 
 } // namespace waggle

@@ -32,13 +32,14 @@ void trainer::take_over(const model_ready& ready) {
   given.resumed = true;
   given.position = ready.pending_position;
   if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
-    strategy_ = row_.on_boundary(std::move(strategy_), how_, {model_->strategy_state(), false});
+    strategy_ =
+      row_.on_boundary(std::move(strategy_), config_.how, {model_->strategy_state(), false});
   flight_.hold(std::move(given),
                status_.steps); // carry_out sends it once we are in a group of this epoch
 }
 
 void trainer::begin_stop() {
-  if (std::exchange(stopping_, true))
+  if (std::exchange(stop_.begun, true))
     return;
   send(peers_.averager, quit_group{});
   flight_.ignore_answer(); // to the round that it cancels
@@ -49,9 +50,9 @@ void trainer::begin_stop() {
 
 /// Ends this peer, with a checkpoint, because it cannot train any more.
 void trainer::end_because(const failure& why) {
-  if (failed_.code != ec::none)
+  if (stop_.why.code != ec::none)
     return;
-  failed_ = why;
+  stop_.why = why;
   ctx_.log->error("this peer stops training: {}", why.detail);
   begin_stop();
   save_and_answer();
@@ -64,8 +65,8 @@ caf::result<training_status> trainer::stop() {
     promise.deliver(current_status());
     return promise;
   }
-  stops_.push_back(promise);
-  if (!passing_ || !(config_.delay_optimizer_step || steps_locally())) // otherwise see on_pass
+  stop_.answers.push_back(promise);
+  if (!pass_.runs || !(config_.delay_optimizer_step || steps_locally())) // otherwise see on_pass
     save_and_answer();
   return promise;
 }
@@ -73,10 +74,10 @@ caf::result<training_status> trainer::stop() {
 /// Prepares the last checkpoint: its state, and the samples that are in no state yet. They are kept
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
-  keeping_ = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-             && !loading_ && !(passing_ && pass_outdated_) && model_->resumable() != nullptr;
+  stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
+                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr;
   const auto* given = flight_.given();
-  if (keeping_ && awaits_merge() && given != nullptr)
+  if (stop_.keeps && awaits_merge() && given != nullptr)
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
     // which it would not be without the stop.
     flight_.hold_again();
@@ -84,11 +85,11 @@ void trainer::keep_unfinished() {
     merge();
   if (averages_parameters()) // the state has the local steps of this epoch
     flight_.count_again();
-  keeping_ = keeping_ && at_.in_step();
-  if (!keeping_)
+  stop_.keeps = stop_.keeps && at_.in_step();
+  if (!stop_.keeps)
     drop_accumulated("stopped");
   given = flight_.given();
-  if (given != nullptr && (!keeping_ || !given->from_state || given->samples == 0))
+  if (given != nullptr && (!stop_.keeps || !given->from_state || given->samples == 0))
     drop_contribution("stopped");
 }
 
@@ -106,17 +107,17 @@ void trainer::save_and_answer() {
     last.pending_position = given->position;
   }
   auto answer = [this](bool kept) {
-    if (keeping_ && !kept) {
+    if (stop_.keeps && !kept) {
       drop_accumulated("stopped");
       drop_contribution("stopped");
     }
-    keeping_ = keeping_ && kept;
-    if (auto samples = current_status().samples_toward_epoch; keeping_ && samples > 0)
+    stop_.keeps = stop_.keeps && kept;
+    if (auto samples = current_status().samples_toward_epoch; stop_.keeps && samples > 0)
       ctx_.log->info("{} samples of the unfinished epoch are kept for the next start", samples);
-    for (auto& promise : std::exchange(stops_, {}))
+    for (auto& promise : std::exchange(stop_.answers, {}))
       promise.deliver(current_status());
-    if (failed_.code != ec::none)
-      quit(to_caf(failed_));
+    if (stop_.why.code != ec::none)
+      quit(to_caf(stop_.why));
   };
   request(worker_, config_.sync_timeout, std::move(last))
     .then([answer](const state_snapshot& made) { answer(made.kept); },

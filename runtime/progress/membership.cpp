@@ -38,26 +38,21 @@ bool membership::has(const peer_id& peer) const {
 // -- decisions ------------------------------------------------------------------------------------
 
 membership::action membership::decide(const membership_facts& facts) {
-  switch (place_) {
-    case place::outside:
-      return look(facts);
-    case place::entering:
-      return {};
-    case place::member:
-      return review(facts);
-  }
-  return {};
+  if (place_ == place::outside)
+    return look(facts);
+  return is_member() ? review(facts) : action{};
 }
 
 membership::action membership::look(const membership_facts& facts) {
   if (pauses(facts.now))
     return {};
-  action next{action::kind::wait, choose(facts)};
+  action next{action::kind::none, choose(facts)};
   switch (next.choice->what) {
     case course::enter:
       next.what = action::kind::enter;
       break;
     case course::wait:
+      next.what = action::kind::wait;
       if (awaited_ != next.choice->awaited) {
         awaited_ = next.choice->awaited;
         awaited_since_ = facts.now;
@@ -69,14 +64,12 @@ membership::action membership::look(const membership_facts& facts) {
       break;
     case course::found: {
       auto decided = may_found(facts);
-      if (decided.now)
-        next.what = action::kind::found;
+      next.what = decided.now ? action::kind::found : action::kind::wait;
       next.why = std::move(decided.waiting_for);
       next.alone = decided.alone;
       break;
     }
     case course::stay:
-      next.what = action::kind::none;
       break;
   }
   return next;
@@ -193,7 +186,7 @@ founding membership::may_found(const membership_facts& facts) const {
   now.client = facts.client;
   now.lost_group = lost_group_ && !most_are_back();
   now.continue_on_split = how_.continue_on_split;
-  now.addresses_known = facts.addresses_known;
+  now.addresses_known = seen_.addresses_known;
   now.connected = !seen_.connected.empty();
   now.has_work = facts.past.work > 0;
   now.may_start_alone = how_.may_start_alone;
@@ -216,6 +209,13 @@ bool membership::is_outdated(const membership_facts& facts) {
       others[who] = {claim.past.work, seen_.known.covers(who)};
   }
   return merges_.is_outdated(facts.epoch, others);
+}
+
+std::size_t membership::lacks(bool trains, steady_time now) {
+  complete_ =
+    complete_ || trains || members_.size() >= how_.min_peers
+    || (how_.wait_for_peers > milliseconds{0} && now - outside_since_ >= how_.wait_for_peers);
+  return complete_ ? 0 : how_.min_peers - members_.size();
 }
 
 // -- transitions ----------------------------------------------------------------------------------
@@ -370,10 +370,15 @@ bool membership::counts(const peer_report& peer, const digest& branch, epoch_id 
          && !peer.claim.reduces_only && has(peer.who.id);
 }
 
-bool membership::has_a_vote(const peer_report& peer, const digest& branch) const {
-  const auto& who = peer.who.id;
-  return seen_.is_connected(who) && trains(peer, branch) && !peer.claim.auxiliary
-         && (seen_.known.covers(who) || has(who));
+std::vector<const peer_report*> membership::voters(const digest& branch) const {
+  std::vector<const peer_report*> out;
+  for (const auto& peer : seen_.progress.peers) {
+    const auto& who = peer.who.id;
+    if (seen_.is_connected(who) && trains(peer, branch) && !peer.claim.auxiliary
+        && (seen_.known.covers(who) || has(who)))
+      out.push_back(&peer);
+  }
+  return out;
 }
 
 std::optional<std::vector<peer_id>> membership::without_pass(const digest& branch,

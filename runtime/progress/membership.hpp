@@ -22,6 +22,7 @@ struct run_view {
   swarm_progress progress{}; // what they claim
   std::set<peer_id> connected{};
   evidence known{};
+  bool addresses_known = true; // there are, or may be, peers to ask for the run
 
   [[nodiscard]] bool is_connected(const peer_id& peer) const { return connected.contains(peer); }
 };
@@ -34,7 +35,6 @@ struct membership_facts {
   bool in_step = true; // with its group
   bool client = false; // others cannot reach this peer
   bool round_runs = false;
-  bool addresses_known = true; // there are, or may be, peers to ask for the run
 };
 
 /// In which group a trainer is, and in which one it should be: whether to enter one, to found one,
@@ -59,6 +59,10 @@ public:
     milliseconds split_grace{0};
     bool continue_on_split = true;
     bool may_start_alone = true;
+    /// The group is complete once it has so many members, or so much time has passed in it (0:
+    /// without limit).
+    std::size_t min_peers = 1;
+    milliseconds wait_for_peers{0};
   };
   struct action {
     enum class kind : std::uint8_t {
@@ -89,6 +93,11 @@ public:
   [[nodiscard]] bool is_outdated(const membership_facts& facts);
   /// A mean with others ended the epoch before `epoch`, or a state of `epoch` was loaded.
   void merged(epoch_id epoch) { merges_.merged(epoch); }
+
+  /// How many members the group lacks to be complete, which it stays from then on. @param trains it
+  /// has begun already.
+  [[nodiscard]] std::size_t lacks(bool trains, steady_time now);
+  [[nodiscard]] bool has_been_complete() const { return complete_; }
 
   // -- transitions --------------------------------------------------------------------------------
 
@@ -132,8 +141,6 @@ public:
   [[nodiscard]] epoch_id epoch() const { return epoch_; }
   /// We went on without most of our former group.
   [[nodiscard]] bool provisional() const { return provisional_; }
-  /// Since when it has looked for a group, or is in one.
-  [[nodiscard]] steady_time since() const { return outside_since_; }
 
   // -- what is believed ---------------------------------------------------------------------------
 
@@ -149,8 +156,8 @@ public:
   /// Whether the samples that this peer reports count toward our group's epoch.
   [[nodiscard]] bool counts(const swarm_progress::peer& peer, const digest& branch,
                             epoch_id epoch) const;
-  /// Whether it trains with us. Anybody else can claim any parameters.
-  [[nodiscard]] bool has_a_vote(const swarm_progress::peer& peer, const digest& branch) const;
+  /// The peers that train this history with us. Anybody else can claim any parameters.
+  [[nodiscard]] std::vector<const swarm_progress::peer*> voters(const digest& branch) const;
   /// The other members that train and have not reported a pass of this epoch; nothing if none
   /// trains.
   [[nodiscard]] std::optional<std::vector<peer_id>> without_pass(const digest& branch,
@@ -182,12 +189,14 @@ private:
   std::vector<peer_id> members_;
   epoch_id epoch_; // of the group's next round
   bool provisional_ = false;
+  bool complete_ = false;
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
   std::vector<peer_id> lost_members_; // of that group
   former_group former_;               // the last one that fell apart, or whom we go by since
   steady_time former_since_;
-  steady_time behind_since_; // since when most members are ahead of us; zero: they are not
-  steady_time outside_since_, enter_after_;
+  steady_time behind_since_;  // since when most members are ahead of us; zero: they are not
+  steady_time outside_since_; // or in the group since
+  steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;
   std::set<peer_id> passed_over_; // peers that were awaited and did not

@@ -73,7 +73,7 @@ TEST(Membership, EntersTheGroupThatTrains) {
 
 TEST(Membership, FoundsAGroupIfThereIsNone) {
   a_peer p;
-  p.facts.addresses_known = false;
+  p.seen.addresses_known = false;
   EXPECT_EQ(p.next().what, kind::found);
   p.it.asked(false);
   p.it.founded({id_of(1)}, epoch_id{5}, p.facts.now);
@@ -252,9 +252,9 @@ TEST(Membership, CountsOnlyMembersOfItsGroupAtItsEpoch) {
   EXPECT_TRUE(p.it.counts(p.claims(2), branch, epoch_id{5}));
   EXPECT_FALSE(p.it.counts(p.claims(3, "run", 3, 4), branch, epoch_id{5}));
   EXPECT_FALSE(p.it.counts(p.claims(4), branch, epoch_id{5})) << "no member";
-  EXPECT_FALSE(p.it.has_a_vote(p.claims(5), branch));
-  p.seen.known.on_round({id_of(5)});
-  EXPECT_TRUE(p.it.has_a_vote(p.seen.progress.peers.back(), branch));
+  EXPECT_EQ(p.it.voters(branch).size(), 2U);
+  p.seen.known.on_round({id_of(4)});
+  EXPECT_EQ(p.it.voters(branch).size(), 3U) << "in another group, and we know it";
   p.seen.progress.peers.front().samples = 8;
   EXPECT_THAT(*p.it.without_pass(branch, epoch_id{5}), ElementsAre(id_of(3)));
 }
@@ -272,6 +272,22 @@ TEST(Membership, AsksMembersForTheStateAndThoseFirstThatItKnows) {
   EXPECT_EQ(p.it.donors(sha256("run")).front().id, id_of(3));
   p.it.left(p.facts.now);
   EXPECT_EQ(p.it.donors(sha256("run")).size(), 3U);
+}
+
+TEST(Membership, WaitsForTheFirstMembersOnce) {
+  a_peer p{{.min_peers = 3, .wait_for_peers = milliseconds{5'000}}};
+  p.join(2);
+  EXPECT_EQ(p.it.lacks(false, p.facts.now), 1U);
+  p.after(5'000);
+  EXPECT_EQ(p.it.lacks(false, p.facts.now), 0U);
+  p.it.left(p.facts.now);
+  p.join(2);
+  EXPECT_TRUE(p.it.has_been_complete());
+  a_peer late{{.min_peers = 3}};
+  late.join(2);
+  late.after(1'000'000);
+  EXPECT_EQ(late.it.lacks(false, late.facts.now), 1U);
+  EXPECT_EQ(late.it.lacks(true, late.facts.now), 0U) << "others began without us";
 }
 
 TEST(Membership, CountsStrangersAsTrainersOnlyUpToThoseThatItKnows) {

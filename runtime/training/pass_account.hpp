@@ -1,0 +1,43 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/training/smooth.hpp"
+
+namespace waggle {
+
+/// The passes of this peer: whether one runs, and how long they take.
+struct pass_account {
+  bool runs = false;
+  bool outdated = false;     // it reads parameters that have been replaced since it began
+  bool planned = false;      // a look at whether the next one may begin is scheduled
+  steady_time ended;         // the last one
+  std::uint64_t samples = 0; // of the last one
+  double seconds = 0;        // of a pass, smoothed
+  double rate = 0;           // samples per second, waits between passes included
+
+  void took(double its_seconds, milliseconds least_interval) {
+    smooth(seconds, its_seconds);
+    auto cycle = std::max(seconds, seconds_of(least_interval));
+    rate = cycle > 0 ? static_cast<double>(samples) / cycle : 0;
+  }
+};
+
+/// The epochs of this peer's group, as they pass here.
+struct epoch_times {
+  steady_time began;
+  double seconds = 0;              // of an epoch, smoothed
+  steady_time boundary;            // since when samples and passes count toward the next one
+  std::uint64_t boundary_time = 0; // the same by the swarm's clock, on the grid of the rounds
+  epoch_id of_schedule;            // of the last local step
+
+  void end(steady_time now) {
+    smooth(seconds, seconds_of(now - began));
+    began = now;
+  }
+};
+
+} // namespace waggle
