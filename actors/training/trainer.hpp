@@ -148,7 +148,6 @@ private:
     steady_time to_exporter, to_tracker, logged;
     std::uint64_t own_samples = 0; // reported last
     std::uint64_t fallbacks = 0;   // training_status::local_fallbacks when an epoch ended last
-    std::string keeping_up;        // why this peer does not; empty: it does
   };
   struct stop_state {
     bool begun = false;
