@@ -1,9 +1,8 @@
-// Whom a newcomer asks for the run's state, and what it has then (spec/optimizer.md §11, "State
-// download").
+// What a newcomer has after its download (spec/optimizer.md §11, "State download"). Whom it asks:
+// tests/runtime/progress/membership_test.cpp.
 
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include <gmock/gmock.h>
 
@@ -45,37 +44,6 @@ struct Donors : training_world {
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-
-  /// A newcomer that sees two peers which train the run. `change` alters what it sees of the one
-  /// that it would ask first.
-  member& join(const std::function<void(swarm_progress::peer& preferred)>& change) {
-    member* both[] = {&add_started(), &add_started()};
-    if (both[1]->ctx.record.id < both[0]->ctx.record.id)
-      std::swap(both[0], both[1]);
-    preferred = both[0]->ctx.record.id;
-    pass_until([&] { return all_at(2); });
-    hold_views = true;
-    auto config = defaults();
-    config.join_timeout = 5s;
-    auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
-    for (int tries = 0; tries < 400 && status_of(joiner).state_downloads == 0; ++tries) {
-      auto view = view_of(joiner);
-      for (auto& peer : view.peers)
-        if (peer.who.id == preferred)
-          change(peer);
-      caf::anon_send(joiner.actor, view);
-      pass(5ms);
-    }
-    EXPECT_EQ(status_of(joiner).state_downloads, 1U);
-    hold_views = false;
-    spread();
-    return joiner;
-  }
-  static auto were_asked(const member& joiner) {
-    return std::set<peer_id>(joiner.asked.begin(), joiner.asked.end());
-  }
-
-  peer_id preferred;
 };
 
 // Rates are no part of a state: they are a function of the epoch.
@@ -99,42 +67,6 @@ TEST_F(Donors, AJoinerHasEpochWeightsAndRateOfItsDonor) {
   EXPECT_EQ(joiner.probe->rates.front(), donor.probe->rates.front());
   EXPECT_DOUBLE_EQ(joiner.probe->rates.front(), 0.1 / std::sqrt(1337.0));
   EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
-}
-
-TEST_F(Donors, APeerThatHoldsTheStateIsAsked) {
-  auto& joiner = join([](swarm_progress::peer&) {});
-  EXPECT_TRUE(were_asked(joiner).contains(preferred));
-}
-
-TEST_F(Donors, APeerWithoutTheStateIsNeverAsked) {
-  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.ready = false; });
-  EXPECT_FALSE(were_asked(joiner).contains(preferred));
-}
-
-TEST_F(Donors, APeerInNoGroupIsNeverAsked) {
-  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.group_size = 0; });
-  EXPECT_FALSE(were_asked(joiner).contains(preferred));
-}
-
-TEST_F(Donors, APeerOfAnotherHistoryIsNeverAsked) {
-  auto& joiner =
-    join([](swarm_progress::peer& peer) { peer.claim.past.branch = sha256("a fork"); });
-  EXPECT_FALSE(were_asked(joiner).contains(preferred));
-}
-
-// It passes on what it was given, which may be older.
-TEST_F(Donors, AnAuxiliaryIsNotAskedWhereATrainerHoldsTheState) {
-  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.auxiliary = true; });
-  EXPECT_FALSE(were_asked(joiner).contains(preferred));
-}
-
-TEST_F(Donors, AClientThatCannotBeReachedIsNeverAsked) {
-  auto& joiner = join([this](swarm_progress::peer& peer) {
-    peer.who.client_mode = true;
-    caf::anon_send(members.back()->actor,
-                   peer_disconnected{peer.who.id, {ec::peer_lost, "no link"}});
-  });
-  EXPECT_FALSE(were_asked(joiner).contains(preferred));
 }
 
 } // namespace

@@ -274,6 +274,22 @@ TEST(Membership, AsksMembersForTheStateAndThoseFirstThatItKnows) {
   EXPECT_EQ(p.it.donors(sha256("run")).size(), 3U);
 }
 
+TEST(Membership, AsksNobodyElseForTheState) {
+  a_peer p;
+  const auto donors = [&] { return p.it.donors(sha256("run")); };
+  p.claims(2).claim.ready = false;
+  p.claims(3, "run", 0);
+  p.claims(4, "a fork");
+  p.claims(5).who.client_mode = true;
+  p.seen.connected.erase(id_of(5)); // it cannot be reached
+  p.claims(6).claim.auxiliary = true;
+  ASSERT_EQ(donors().size(), 1U);
+  EXPECT_EQ(donors().front().id, id_of(6)) << "it passes on what it was given, which may be older";
+  p.claims(7);
+  ASSERT_EQ(donors().size(), 1U);
+  EXPECT_EQ(donors().front().id, id_of(7));
+}
+
 TEST(Membership, WaitsForTheFirstMembersOnce) {
   a_peer p{{.min_peers = 3, .wait_for_peers = milliseconds{5'000}}};
   p.join(2);
