@@ -18,8 +18,6 @@ constexpr auto client_look_interval = 100ms;
 /// After so many votes that ended without a majority the members' states are held to be only
 /// approximately equal. A single one may meet members that are between two epochs.
 constexpr int ties_max = 3;
-/// A member's state may be so many epochs ahead of what we know of our group.
-constexpr std::uint64_t epochs_ahead = 2;
 
 } // namespace
 
@@ -357,7 +355,7 @@ failure group_helper::check_fetched(const fetched_state& fetched,
     return {ec::malformed, "the state is not the one that was offered"};
   if (state->past.branch != fetched_branch_)
     return {ec::wrong_run, "the state is of another history than our group's"};
-  if (state->epoch.value() > own_.epoch.value() + epochs_ahead)
+  if (state->epoch.value() > own_.epoch.value() + state_sync::epochs_ahead)
     return {ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
   return {};
 }

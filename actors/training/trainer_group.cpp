@@ -137,8 +137,8 @@ void trainer::enter(const history_choice& choice) {
           [this, choice](const caf::error& why) {
             auto reason = from_caf(why);
             ctx_.log->debug("could not enter the run's group: {}", to_string(reason));
-            membership_.refused(reason.code, is_exclusion(reason.code),
-                                &choice.through.front().id, now()); // the first one that was asked
+            membership_.refused(reason.code, is_exclusion(reason.code), &choice.through.front().id,
+                                now()); // the first one that was asked
             if (auto what = awaited_after(reason); !what.empty())
               wait_for(what);
             react();

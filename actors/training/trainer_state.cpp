@@ -15,7 +15,6 @@ namespace {
 constexpr auto patience_without_state = 2s;
 constexpr auto pause_after_distrust = 500ms;
 constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
-constexpr std::uint64_t epochs_ahead = 2;
 /// Newcomers compare the states of several donors, which must be of one epoch. A donor waits for
 /// an epoch that is so near, or reached in that time, for at most so long. Strangers ask for any.
 constexpr std::uint64_t awaited_epochs_near = 16;
@@ -68,9 +67,9 @@ void trainer::fetch_if_needed() {
 void trainer::on_fetched(const fetched_state& fetched) {
   request_.fetcher = nullptr;
   show_suspects(sync_.fetched(fetched.donor, fetched.state->size(), fetched.resumed, now()));
-  // The donor may be up to `epochs_ahead` epochs ahead of our view of the group.
-  send(worker_,
-       load_image{fetched.state, at_.past().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
+  // The donor may be up to `state_sync::epochs_ahead` epochs ahead of our view of the group.
+  send(worker_, load_image{fetched.state, at_.past().branch,
+                           epoch_id{at_.epoch().value() + state_sync::epochs_ahead}});
 }
 
 /// Donors that offered another state than the others are not asked for a while.

@@ -23,6 +23,8 @@ public:
   enum class phase : std::uint8_t { idle, fetching, loading };
   using peers = std::shared_ptr<std::vector<peer_id>>;
 
+  /// A donor's state may be so many epochs ahead of what we know of our group.
+  static constexpr std::uint64_t epochs_ahead = 2;
   /// After so many states in sequence that were too old, the pauses are this long.
   static constexpr milliseconds patience_with_old_states{4'000};
   static constexpr milliseconds slow_pause_min{15'000};
