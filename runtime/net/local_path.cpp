@@ -20,7 +20,7 @@ using boost::system::error_code;
 constexpr std::size_t nonce_bytes = 32;
 constexpr std::string_view name_prefix = "waggle/";
 constexpr std::size_t name_bytes_max = 64;
-// A visitor that sends no nonce is dropped after so many later ones.
+// A visitor that sends no answer is dropped after so many later ones.
 constexpr std::size_t visitors_max = 16;
 // Ended links whose peers may still read our memory: each holds at most what was lent to it. The
 // path of a frozen peer is dropped after so many later ones.
@@ -54,6 +54,18 @@ std::optional<pid_t> our_process_at(int socket) {
 }
 bool is_ours(int socket) {
   return our_process_at(socket).has_value();
+}
+
+/// Only a process that has a link with these ends can give it. Otherwise a peer on another host
+/// could pass an offer on, and the two processes on this one would each take the other for it.
+std::string answer_to(std::string_view nonce, const link_ends& of) {
+  auto hash = sha256_stream{}
+                .add("waggle/local/2")
+                .add(nonce)
+                .add(of.dialler.view())
+                .add(of.acceptor.view())
+                .finish();
+  return std::string{hash.raw()};
 }
 
 unique_fd make_socket() {
@@ -112,13 +124,13 @@ local_path::local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<a
                        events told)
   : socket_(io), lender_(std::move(lender)),
     theirs_(std::make_shared<peer_memory>(unique_fd{::dup(socket.get())}, told.returned)),
-    told_(std::move(told)) {
+    same_user_(is_same_user(socket.get())), told_(std::move(told)) {
   socket_.assign(socket.release());
 }
 
 void local_path::open() {
-  announce();
   (void)tell({word::mapped, 0, 0}, -1); // nothing yet, but we are here
+  announce();
   listen();
 }
 
@@ -202,6 +214,8 @@ bool local_path::read_note() {
   }
   switch (what.what) {
     case word::segment: {
+      if (!theirs_)
+        return true; // sent before the peer knew that the link has ended
       auto added = file ? theirs_->add(std::move(file), what.bytes)
                         : status{failure{ec::malformed, "a segment without a file"}};
       if (!added)
@@ -216,8 +230,10 @@ bool local_path::read_note() {
         return true;
       }
       mapped_ = what.count;
-      if (!std::exchange(answered_, true) && told_.answered)
-        told_.answered();
+      if (same_user_ && told_.neighbour)
+        told_.neighbour(what.bytes != 0);
+      if (!std::exchange(answered_, true) && same_user_ && theirs_)
+        (void)tell({word::mapped, static_cast<std::uint32_t>(theirs_->segment_count()), 1}, -1);
       if (mapped_ > 0 && usable_ && !std::exchange(announced_usable_, true))
         told_.state(ec::none);
       return true;
@@ -274,7 +290,7 @@ bool local_path::end(std::function<void()> idle) {
 
 struct local_host::visitor {
   visitor(asio::io_context& io, unique_fd from) : socket(io) { socket.assign(from.release()); }
-  void leave() { // cancels the wait for the nonce, which holds this object
+  void leave() { // cancels the wait for the answer, which holds this object
     error_code ignored;
     socket.close(ignored);
   }
@@ -334,11 +350,11 @@ void local_host::accept_next() {
             if (failed || !host)
               return;
             std::erase(host->visitors_, guest);
-            std::array<char, nonce_bytes + 1> said{};
+            std::array<char, digest::size + 1> said{};
             auto bytes = ::recv(guest->socket.native_handle(), said.data(), said.size(), 0);
-            if (bytes != static_cast<ssize_t>(nonce_bytes))
+            if (bytes != static_cast<ssize_t>(digest::size))
               return;
-            auto found = host->expected_.find(std::string{said.data(), nonce_bytes});
+            auto found = host->expected_.find(std::string{said.data(), digest::size});
             if (found == host->expected_.end())
               return;
             auto then = std::move(found->second);
@@ -350,15 +366,16 @@ void local_host::accept_next() {
     });
 }
 
-local_host::offer local_host::expect(connected then) {
+local_host::offer local_host::expect(const link_ends& of, connected then) {
   auto nonce = random_bytes(nonce_bytes);
   if (nonce.empty())
     return {};
-  expected_.insert_or_assign(nonce, std::move(then));
-  return {nonce, nonce + name_};
+  auto answer = answer_to(nonce, of);
+  expected_.insert_or_assign(answer, std::move(then));
+  return {answer, nonce + name_};
 }
 
-result<unique_fd> local_host::connect(std::string_view offer) {
+result<unique_fd> local_host::connect(std::string_view offer, const link_ends& of) {
   if (offer.size() <= nonce_bytes + name_prefix.size()
       || offer.size() > nonce_bytes + name_bytes_max
       || offer.substr(nonce_bytes, name_prefix.size()) != name_prefix)
@@ -369,8 +386,9 @@ result<unique_fd> local_host::connect(std::string_view offer) {
     return failure{ec::unreachable, std::strerror(errno)};
   if (!is_ours(socket.get()))
     return failure{ec::bad_signature, "the offered socket belongs to another user"};
-  if (::send(socket.get(), offer.data(), nonce_bytes, MSG_NOSIGNAL)
-      != static_cast<ssize_t>(nonce_bytes))
+  auto answer = answer_to(offer.substr(0, nonce_bytes), of);
+  if (::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL)
+      != static_cast<ssize_t>(answer.size()))
     return failure{ec::peer_lost, std::strerror(errno)};
   return socket;
 }

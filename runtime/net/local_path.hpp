@@ -5,9 +5,11 @@
 //   acceptor                    dialler
 //      │ ◄── Hello.host ──► │            TCP: equal tokens, both identities proved
 //      │ ── offer ────────► │            TCP: name of an abstract socket, nonce
-//      │ ◄──────── nonce ── │            that socket; the kernel reports the other process's user
+//      │ ◄─────── answer ── │            that socket: a hash over the nonce and both ends of the
+//      │                    │            link; the kernel reports the other process's user
 //      │ ◄── segments ────► │            that socket: descriptors of memory files, both ways
-//      │ ◄── mapped ──────► │            that socket: how many of them can be referred to; first 0
+//      │ ◄── mapped ──────► │            that socket: how many of them can be referred to; first 0,
+//      │                    │            then again once the other end has said so
 //      │ ◄── reference ───► │            TCP, instead of a body
 //      │ ◄── release ─────► │            TCP: the body's memory is no longer read
 //
@@ -45,6 +47,12 @@ std::string host_token();
 /// they share their network.
 bool is_same_user(int socket);
 
+/// The two ends of a link.
+struct link_ends {
+  peer_id dialler;
+  peer_id acceptor;
+};
+
 /// Lends bodies from the arena. A body that is not in the arena is copied there once, for any
 /// number of peers. I/O thread only.
 class arena_lender {
@@ -76,8 +84,9 @@ class local_path : public std::enable_shared_from_this<local_path> {
 public:
   struct events {
     std::function<void()> returned; // any thread: `take_returned` has ids
-    std::function<void()> answered; // the peer has opened its end
-    std::function<void(ec)> state;  // ec::none: usable from now on; else: why it no longer is
+    /// The peer has opened its end, and is_same_user. True: it has seen the same of us.
+    std::function<void(bool)> neighbour;
+    std::function<void(ec)> state; // ec::none: usable from now on; else: why it no longer is
   };
   local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<arena_lender> lender,
              events told);
@@ -102,7 +111,7 @@ private:
   struct note {
     word what = word::segment;
     std::uint32_t count = 0; // mapped: how many
-    std::uint64_t bytes = 0; // segment: its size
+    std::uint64_t bytes = 0; // segment: its size; mapped: 1 if the other end is a neighbour
   };
 
   void announce();
@@ -114,7 +123,8 @@ private:
 
   asio::posix::stream_descriptor socket_;
   std::shared_ptr<arena_lender> lender_;
-  std::shared_ptr<peer_memory> theirs_;
+  std::shared_ptr<peer_memory> theirs_; // null: the link has ended
+  const bool same_user_;
   events told_;
   bool usable_ = true;
   bool answered_ = false;
@@ -140,14 +150,14 @@ public:
   [[nodiscard]] const std::string& token() const { return token_; }
 
   struct offer {
-    std::string nonce;
-    std::string bytes; // what is sent
+    std::string answer; // what the dialler shows
+    std::string bytes;  // what is sent
   };
   /// Allows the other end of a link to connect. If it does, `then` gets the socket, once.
-  offer expect(connected then);
-  void forget(const std::string& nonce) { expected_.erase(nonce); }
+  offer expect(const link_ends& of, connected then);
+  void forget(const std::string& answer) { expected_.erase(answer); }
   /// Connects to the sender of an offer. Fails with a reason.
-  static result<unique_fd> connect(std::string_view offer);
+  static result<unique_fd> connect(std::string_view offer, const link_ends& of);
 
   std::shared_ptr<local_path> make_path(unique_fd socket, local_path::events told);
   /// A path whose link has ended.
@@ -155,7 +165,7 @@ public:
   void stop();
 
 private:
-  struct visitor; // connected, has not sent its nonce yet
+  struct visitor; // connected, has not sent its answer yet
 
   local_host(asio::io_context& io, std::shared_ptr<shared_arena> arena);
   bool bind();
@@ -166,7 +176,7 @@ private:
   std::shared_ptr<arena_lender> lender_;
   std::string token_;
   std::string name_;
-  std::map<std::string, connected> expected_; // by nonce
+  std::map<std::string, connected> expected_; // by answer
   std::deque<std::shared_ptr<visitor>> visitors_;
   std::deque<std::shared_ptr<local_path>> retired_;
 };

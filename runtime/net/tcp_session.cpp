@@ -51,6 +51,7 @@ tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket 
 
 void tcp_session::run(handshake::setup setup, ready on_ready) {
   outbound_ = setup.dialled;
+  self_ = setup.self->id();
   on_ready_ = std::move(on_ready);
   handshake_.emplace(std::move(setup));
   enqueue(frame_kind::handshake, handshake_->hello());
@@ -96,11 +97,11 @@ void tcp_session::on_handshake(std::string_view bytes) {
     if (!neighbours)
       host_.reset();
     if (neighbours && !outbound_) {
-      auto offer = host_->expect([weak = weak_from_this()](unique_fd socket) {
+      auto offer = host_->expect({remote_.id, self_}, [weak = weak_from_this()](unique_fd socket) {
         if (auto me = weak.lock())
           me->open_path(std::move(socket));
       });
-      offered_ = offer.nonce;
+      offered_ = offer.answer;
       if (!offered_.empty())
         enqueue(frame_kind::offer, std::move(offer.bytes));
     }

@@ -113,6 +113,7 @@ private:
   std::shared_ptr<buffer_pool> pool_;
   std::shared_ptr<local_host> host_; // null: no shared memory
   bool outbound_ = false;
+  peer_id self_;
   peer_record remote_;
   std::string remote_host_;
   peer_claims claims_;
@@ -126,7 +127,7 @@ private:
   std::optional<failure> closed_why_; // closed before start(), which then reports it
 
   std::shared_ptr<local_path> path_; // null: not with this peer, or not yet
-  std::string offered_;              // nonce of our offer to the peer; empty: no offer is open
+  std::string offered_;              // the answer to our offer; empty: no offer is open
 
   frame_reader reader_;
   std::shared_ptr<void> header_room_; // see link_events::long_header

@@ -9,7 +9,7 @@ namespace waggle::net {
 void tcp_session::on_offer(std::string_view offer) {
   if (!host_ || !outbound_ || path_)
     return fail({ec::protocol_violation, "an unexpected offer of shared memory"});
-  auto socket = local_host::connect(offer);
+  auto socket = local_host::connect(offer, {self_, remote_.id});
   if (socket)
     return open_path(std::move(*socket));
   host_.reset(); // a peer makes one offer; a second one would cost us another attempt
@@ -27,15 +27,18 @@ void tcp_session::open_path(unique_fd socket) {
     if (me && !me->closed_)
       asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
   };
-  told.answered = [weak = weak_from_this()] {
-    if (auto me = weak.lock())
+  told.neighbour = [weak = weak_from_this()](bool mutual) {
+    auto me = weak.lock();
+    if (!me)
+      return;
+    me->facts_.same_user = true;
+    if (mutual)
       me->facts_.answered = true;
   };
   told.state = [events = events_](ec why) {
     if (events->shared_memory)
       events->shared_memory(why);
   };
-  facts_.same_user = is_same_user(socket.get());
   path_ = host_->make_path(std::move(socket), std::move(told));
   facts_.shares_memory = path_ != nullptr;
 }

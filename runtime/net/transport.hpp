@@ -54,10 +54,10 @@ struct link_facts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0; // through memory shared with a peer on this host, both ways
   bool shares_memory = false;
-  /// The peer, with which memory is shared, is a process of our user in our process namespace, as
-  /// the kernel says.
+  /// The peer has opened its end of the shared memory, and is a process of our user in our process
+  /// namespace, as the kernel says.
   bool same_user = false;
-  /// The peer has shown that it has opened the shared memory, too.
+  /// The peer has seen the same of us.
   bool answered = false;
 };
 

@@ -262,6 +262,8 @@ struct rogue : raw_client {
       for (const auto& message : step.send)
         send(frame_kind::handshake, message);
       done = step.peer.has_value();
+      if (done)
+        ends = {self->id(), step.peer->id};
       EXPECT_EQ(step.why.code, ec::none);
     }
     EXPECT_TRUE(shake.same_host());
@@ -303,6 +305,7 @@ struct rogue : raw_client {
     EXPECT_EQ(::sendmsg(beside, &message, 0), static_cast<ssize_t>(sizeof note));
   }
 
+  link_ends ends;
   std::string offer;
 };
 
@@ -329,7 +332,7 @@ TEST(SharedMemory, AWrongNonceOpensNothing) {
   rogue r{bob.listen()};
   auto forged = r.offer;
   forged[0] = static_cast<char>(forged[0] ^ 1);
-  auto beside = local_host::connect(forged);
+  auto beside = local_host::connect(forged, r.ends);
   ASSERT_TRUE(beside.ok());
   EXPECT_TRUE(ends(*beside));
   r.send(frame_kind::reference, write_reference({0, 1, 0, 1}));
@@ -337,21 +340,32 @@ TEST(SharedMemory, AWrongNonceOpensNothing) {
   EXPECT_EQ(bob.closed[0].code, ec::protocol_violation);
 }
 
+// Bob's offer to a peer on another host, which makes it its own offer to another peer on this one.
+TEST(SharedMemory, AnOfferThatIsPassedOnOpensNothing) {
+  peer bob{2};
+  rogue r{bob.listen()};
+  auto beside = local_host::connect(r.offer, {identity::from_seed(3)->id(), r.ends.dialler});
+  ASSERT_TRUE(beside.ok());
+  EXPECT_TRUE(ends(*beside));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  auto facts = bob.links[0]->facts();
+  EXPECT_FALSE(facts.shares_memory || facts.same_user || facts.answered);
+}
+
 TEST(SharedMemory, AnOfferCannotSendUsToAnySocket) {
-  EXPECT_EQ(local_host::connect(std::string(32, 'n') + "/tmp/.X11-unix/X0").error().code,
-            ec::malformed);
-  EXPECT_EQ(local_host::connect("waggle/").error().code, ec::malformed);
-  EXPECT_EQ(
-    local_host::connect(std::string(32, 'n') + "waggle/" + std::string(200, 'x')).error().code,
-    ec::malformed);
-  EXPECT_EQ(local_host::connect(std::string(32, 'n') + "waggle/nobody").error().code,
-            ec::unreachable);
+  auto refused = [](std::string_view name) {
+    return local_host::connect(std::string(32, 'n').append(name), {}).error().code;
+  };
+  EXPECT_EQ(refused("/tmp/.X11-unix/X0"), ec::malformed);
+  EXPECT_EQ(local_host::connect("waggle/", {}).error().code, ec::malformed);
+  EXPECT_EQ(refused("waggle/" + std::string(200, 'x')), ec::malformed);
+  EXPECT_EQ(refused("waggle/nobody"), ec::unreachable);
 }
 
 TEST(SharedMemory, AFileThatMayShrinkIsNotMappedAndTheLinkContinues) {
   peer bob{2};
   rogue r{bob.listen()};
-  auto beside = local_host::connect(r.offer);
+  auto beside = local_host::connect(r.offer, r.ends);
   ASSERT_TRUE(beside.ok());
   auto file = memory_file(1_MiB, false);
   r.announce(beside->get(), file.get(), 1_MiB);
@@ -367,7 +381,7 @@ TEST(SharedMemory, AReferenceOutOfBoundsEndsTheLink) {
                       memory_reference{0, 0xffffffffU, 0, 7}}) {
     peer bob{2};
     rogue r{bob.listen()};
-    auto beside = local_host::connect(r.offer);
+    auto beside = local_host::connect(r.offer, r.ends);
     ASSERT_TRUE(beside.ok());
     auto file = memory_file(1_MiB, true);
     r.announce(beside->get(), file.get(), 1_MiB);
