@@ -234,7 +234,8 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
-    if (std::holds_alternative<round_protocol::send_prepared>(action))
+    // Over: an action before this one has ended the round, and the marks are reported.
+    if (std::holds_alternative<round_protocol::send_prepared>(action) && !round_.over)
       round_.marks.confirmed(round_.self(), round_.now());
     if (auto message = message_of(plan().id, action)) {
       proofs_.sign(action, message->what);

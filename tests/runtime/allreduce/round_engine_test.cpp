@@ -495,6 +495,25 @@ TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {
   EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "all participants hold an adopted result";
 }
 
+// What both others sent for the next view is refused as soon as that begins, and nobody is left.
+TEST_F(RoundEngine, ReportsNothingMoreInAViewThatEndsItAtOnce) {
+  begin_as(1);
+  for (std::uint32_t i = 0; i < table_->size(); ++i)
+    if (auto owner = (*table_)[i].default_owner; owner != 1)
+      deliver_result(owner, result_head(i, 0, everybody), 2.4F);
+    else
+      for (std::size_t member : {us, heir})
+        contribute(member, i, 0);
+  auto any = [](const auto&) { return true; };
+  ASSERT_EQ(count_sent<wire::round_prepared>(any), 2U) << "our result is complete";
+  for (std::size_t member : {us, heir})
+    deliver_result(member, result_head(0, 3 * views_per_term, survivors), 2.5F);
+  lead_anew(1);
+  ASSERT_TRUE(port_->end);
+  EXPECT_EQ(port_->end->report.outcome, round_outcome::failed);
+  EXPECT_EQ(port_->end->report.marks->members.size(), 3U);
+}
+
 TEST_F(RoundEngine, ReceivesWhileItEncodesItsContributions) {
   make(us);
   engine_->begin();
