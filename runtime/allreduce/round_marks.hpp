@@ -29,7 +29,7 @@ struct round_marks {
     peer_id peer;
     bool contributes = false;
     bool reduces = false;
-    double weight = 0; // of its contribution, if it reported one; else 0
+    double weight = 0; // of its contribution to parts that we reduce; else 0
     /// Its contributions to the parts that we reduce; our own: when they were encoded.
     span contributions;
     /// Parts of the result that came from it; our own: when we had summed them.

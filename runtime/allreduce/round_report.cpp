@@ -54,9 +54,6 @@ std::vector<member_wait> waits_in(const round_report& report) {
   const auto& marks = *report.marks;
   if (!marks.members[marks.self].reduces)
     return out;
-  auto own_weight = report.weight_sum; // nobody tells itself
-  for (const auto& m : marks.members)
-    own_weight -= m.weight;
   auto contributed = round_marks::time{0}; // by all
   for (const auto& m : marks.members)
     contributed = std::max(contributed, m.contributions.last);
@@ -68,8 +65,7 @@ std::vector<member_wait> waits_in(const round_report& report) {
     times_since(held, marks, [](const member& m) { return m.confirmed; }),
   };
   for (std::size_t i = 0; i < marks.members.size(); ++i) {
-    member_wait wait{marks.members[i].peer, 0, 0,
-                     i == marks.self ? std::max(0.0, own_weight) : marks.members[i].weight};
+    member_wait wait{marks.members[i].peer, 0, 0, marks.members[i].weight};
     for (const auto& step : steps) {
       auto others = median_of_others(step, i);
       wait.others += others;
