@@ -49,7 +49,8 @@ bool decision_proofs::is_proven(std::size_t from, const round_view& decided,
              return round_.port->verify(by, statement, its);
            });
   if (proven) {
-    kept_.keep(decided, proof);
+    if (is_checked(round_.plan())) // otherwise anything proves it, any number of times
+      kept_.keep(decided, proof);
     return true;
   }
   unproven_.insert(from);

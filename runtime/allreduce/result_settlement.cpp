@@ -184,9 +184,10 @@ void result_settlement::compare() {
   const auto& view = round_.view();
   if (view.adopted || !is_checked(round_.plan())) { // whoever reports another digest lies
     auto right = view.adopted ? view.result : *digest_;
+    auto number = view.number;
     view.participant_set().for_each([&](std::size_t member) {
       auto said = round_.protocol.reported(member);
-      if (!round_.over && said && *said != right)
+      if (!round_.over && view.number == number && said && *said != right)
         round_.refuse(member, ec::protocol_violation);
     });
     return;

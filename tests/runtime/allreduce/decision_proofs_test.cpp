@@ -58,8 +58,9 @@ TEST_F(DecisionProofs, AreNeitherMadeNorNeededInARoundThatIsNotChecked) {
   wire::event message = wire::round_prepared{plan_.id, 0, decided_view_.result, {}};
   proofs_->sign(round_protocol::send_prepared{{}, decided_view_}, message);
   EXPECT_EQ(std::get<wire::round_prepared>(message).by, signature{});
-  proofs_->on_commit(0, {plan_.id, decided_view_, {}});
+  proofs_->on_commit(0, {plan_.id, decided_view_, signatures()});
   EXPECT_EQ(decided<round_protocol::fail>(), 1U);
+  EXPECT_EQ(proofs_->of(decided_view_), round_proof::signatures(3)) << "nor kept";
 }
 
 } // namespace
