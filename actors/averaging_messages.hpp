@@ -133,6 +133,9 @@ struct enter_group {
   std::vector<peer_record> through; // in order of preference
   digest branch;                    // that the group must train
   milliseconds deadline{30'000};
+  /// The history from which `branch` was forked; zero: not known. What codecs have lost of our
+  /// vectors is kept if they were of one of the two.
+  digest parent{};
 };
 /// Command: leave the group, or stop entering one. The other members are notified.
 struct quit_group {};

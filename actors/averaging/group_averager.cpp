@@ -239,12 +239,14 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       return on_refusal(entered.error());
     }
     auto promise = std::move(entry_->promise);
+    auto before = std::exchange(history_, message.branch);
+    if (before != history_ && before != entry_->parent) {
+      feedback_.forget();
+      tell_coding(&two_round_coding::forget);
+    }
     entry_.reset();
     ++attempts_;
     gone_.clear();
-    feedback_ = {};
-    if (std::exchange(coded_branch_, message.branch) != message.branch)
-      tell_coding(&two_round_coding::forget);
     ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                     message.plan.epoch.value());
     promise.deliver(view());
@@ -423,7 +425,7 @@ void group_averager::deliver(round_report report) {
   round_.forget();
   between_rounds();
   group_round ended;
-  ended.branch = coded_branch_ = run.branch;
+  ended.branch = history_ = run.branch;
   ended.keeps_majority = run.keeps_majority;
   ended.report = std::move(report);
   ended.report.kind = config_.kind;

@@ -69,6 +69,7 @@ private:
   struct entry {
     caf::typed_response_promise<group_view> promise;
     entry_search search;
+    digest parent;       // enter_group's
     int acceptances = 0; // of the peer that is asked, without a plan
   };
   struct running {
@@ -149,7 +150,6 @@ private:
   bool described_ = false;
   std::uint64_t elements_ = 0; // of the vector
   std::shared_ptr<two_round_coding> coding_;
-  digest coded_branch_; // of the history to which its residual belongs
   coding_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
@@ -157,6 +157,7 @@ private:
   std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
   std::optional<running> current_;
   error_feedback feedback_;
+  digest history_; // to which the residuals of feedback_ and coding_ belong
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round

@@ -36,8 +36,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   group_->become(self());
   group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
   gone_.clear();
-  feedback_ = {};
-  coded_branch_ = msg.branch;
+  history_ = msg.branch; // forked from ours, so residuals stay
   return view();
 }
 
@@ -46,7 +45,7 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
   auto promise = make_response_promise<group_view>();
-  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}};
+  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}, msg.parent};
   delayed_send(this, msg.deadline, entry_expired{++attempts_});
   ask_next();
   return promise;

@@ -132,7 +132,7 @@ void trainer::found() {
 void trainer::enter(const history_choice& choice) {
   membership_.asked(ctx_.is_client());
   request(peers_.averager, config_.averaging_timeout + 5s,
-          enter_group{choice.through, choice.branch, config_.averaging_timeout})
+          enter_group{choice.through, choice.branch, config_.averaging_timeout, choice.parent})
     .then([this, choice](const group_view& group) { on_entered(choice, group); },
           [this, choice](const caf::error& why) {
             auto reason = from_caf(why);

@@ -106,14 +106,16 @@ struct GroupAverager : actor_test {
     throw std::logic_error{"nobody has this id"};
   }
 
-  result<group_view> found(peer& p, std::uint64_t epoch = 3) {
-    return ask<group_view>(p.actor, found_group{epoch_id{epoch}, branch});
+  result<group_view> found(peer& p, std::uint64_t epoch = 3, const digest& begun = branch) {
+    return ask<group_view>(p.actor, found_group{epoch_id{epoch}, begun});
   }
-  pending<group_view> enter(peer& p, const std::vector<peer*>& through, digest wanted = branch) {
+  pending<group_view> enter(peer& p, const std::vector<peer*>& through, digest wanted = branch,
+                            digest parent = {}) {
     enter_group msg;
     for (auto* other : through)
       msg.through.push_back(other->ctx.record);
     msg.branch = wanted;
+    msg.parent = parent;
     msg.deadline = 30s;
     return ask_later<group_view>(p.actor, msg);
   }

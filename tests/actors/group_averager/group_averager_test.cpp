@@ -239,6 +239,77 @@ INSTANTIATE_TEST_SUITE_P(Codecs, GroupAveragerByCodec,
                                            "uniform8", "quantile8", "blockwise8"),
                          [](const auto& info) { return std::string{info.param}; });
 
+/// What a lossy codec has taken from a vector belongs to the next one, also in another group.
+struct ErrorFeedbackInGroups : GroupAverager {
+  ErrorFeedbackInGroups() { values = 5'000; } // uniform8 is exact for few values
+
+  /// Whether the mean of zeros has what the codec took from the vector of the second peer in the
+  /// round before. `regroup`: of both peers, between the two rounds.
+  bool keeps(const std::function<void(peer&, peer&)>& regroup) {
+    auto& a = add(member_mode::node, codec_id::uniform8);
+    auto& b = add(member_mode::node, codec_id::uniform8);
+    EXPECT_TRUE(found(a).ok());
+    EXPECT_TRUE(enter(b, {&a}).get().ok());
+    float_vector given(values);
+    for (auto& x : given)
+      x = static_cast<float>(random.unit() - 0.5);
+    (void)round(a, {}, b, given, 3);
+    regroup(a, b);
+    auto mean = round(a, {}, b, {}, 4);
+    return std::any_of(mean.begin(), mean.end(), [](float x) { return x != 0; });
+  }
+
+  const digest child = sha256("child");
+  random_source random{5};
+
+private:
+  /// The mean of two vectors; empty: zeros.
+  float_vector round(peer& a, float_vector of_a, peer& b, float_vector of_b, std::uint64_t epoch) {
+    of_a.resize(values);
+    of_b.resize(values);
+    auto one = average(a, std::move(of_a), epoch, true);
+    auto two = average(b, std::move(of_b), epoch, false);
+    pass(1s);
+    if (!one.answered() || !one.get() || one.get()->report.contributors.size() != 2) {
+      ADD_FAILURE() << "no round of epoch " << epoch;
+      return {};
+    }
+    return *one.get()->report.values;
+  }
+};
+
+TEST_F(ErrorFeedbackInGroups, LastsAsLongAsTheHistory) {
+  auto both_leave = [this](peer& a, peer& b) {
+    tell(a.actor, quit_group{});
+    tell(b.actor, quit_group{});
+  };
+  EXPECT_TRUE(keeps([](peer&, peer&) {}));
+  EXPECT_TRUE(keeps([&](peer& a, peer& b) { // as after a failed round
+    both_leave(a, b);
+    ASSERT_TRUE(found(a, 4, child).ok());
+    ASSERT_TRUE(enter(b, {&a}, child, branch).get().ok());
+  }))
+    << "of a peer that enters";
+  EXPECT_TRUE(keeps([&](peer& a, peer& b) {
+    both_leave(a, b);
+    ASSERT_TRUE(found(b, 4, child).ok());
+    ASSERT_TRUE(enter(a, {&b}, child, branch).get().ok());
+  }))
+    << "of the founder";
+  EXPECT_TRUE(keeps([&](peer& a, peer& b) {
+    both_leave(a, b);
+    ASSERT_TRUE(found(a, 4).ok());
+    ASSERT_TRUE(enter(b, {&a}).get().ok());
+  }))
+    << "of the same history";
+  EXPECT_FALSE(keeps([&](peer& a, peer& b) {
+    both_leave(a, b);
+    ASSERT_TRUE(found(a, 4, child).ok());
+    ASSERT_TRUE(enter(b, {&a}, child, sha256("another")).get().ok());
+  }))
+    << "of another history";
+}
+
 /// A vector of two tensors.
 struct CodecsOfTensors : GroupAverager {
   CodecsOfTensors() { values = 5'000; } // uniform8 is exact for few values
