@@ -66,6 +66,30 @@ def test_is_the_plain_loop(kind, strategy, tmp_path):
         assert status.samples_offered == 4 * STEPS and status.samples_dropped == 0
 
 
+def test_shows_the_weights_that_peers_share(tmp_path):
+    ours = net(norm=True)
+    with waggle.Optimizer(MAKE["AdamW"](ours.parameters()), join(tmp_path), ours,
+                          strategy="diloco:steps=1000") as opt:
+        first, mean = copy.deepcopy(ours), ours[1].running_mean
+        with opt.shared_weights():
+            assert equal(ours, first)  # nothing is shared yet
+        for i in range(3):
+            train(ours, opt, i)
+        own, buffer = copy.deepcopy(ours), mean.clone()
+        with pytest.raises(ZeroDivisionError):
+            with opt.shared_weights():
+                assert all(map(torch.equal, ours.parameters(), first.parameters()))
+                assert not torch.equal(next(ours.parameters()), next(own.parameters()))
+                assert torch.equal(mean, buffer)
+                with pytest.raises(RuntimeError, match="shared parameters"):
+                    opt.step(samples=4)
+                1 / 0
+        assert equal(ours, own)
+        with opt.shared_weights():
+            opt.leave()
+            assert equal(ours, own)
+
+
 @pytest.mark.parametrize("on_inner, how", [(False, dict(target_batch_size=4)), (True, dict(strategy="data-parallel"))])
 def test_follows_a_scheduler(on_inner, how, tmp_path):
     ours, plain = net(), net()

@@ -45,6 +45,7 @@ protected:
     step_outcome last = step_outcome::held;
     std::uint64_t rounds = 0;
     torch::Tensor weight;
+    torch::Tensor shared_weight;        // that of all peers
     torch::Tensor mean, inputs;         // of the run: the running mean, and the extra tensor
     torch::Tensor own_mean, own_inputs; // what they would approach without averaging
   };
@@ -93,6 +94,8 @@ protected:
     }
     end.rounds = swarm->status().rounds;
     end.weight = net.linear->weight.clone();
+    with.with_shared_weights([&] { end.shared_weight = net.linear->weight.clone(); });
+    EXPECT_TRUE(torch::equal(net.linear->weight, end.weight));
     end.mean = net.norm->running_mean.clone();
     end.inputs = inputs;
     return end;
@@ -124,9 +127,12 @@ TEST_P(TwoLoops, AverageTheirRunningStatisticsAndExtraTensors) {
     ASSERT_EQ(end->last, step_outcome::finished);
     EXPECT_GT(end->rounds, 5U);
   }
-  if (std::string_view{GetParam().strategy} == "collaborative") {
-    EXPECT_TRUE(torch::equal(a.weight, b.weight));
+  std::string_view strategy{GetParam().strategy};
+  bool anchored = strategy.starts_with("diloco");
+  if (anchored || strategy == "collaborative") {
+    EXPECT_TRUE(torch::equal(a.shared_weight, b.shared_weight));
   }
+  EXPECT_TRUE(anchored || torch::equal(a.weight, a.shared_weight));
   // Each pass since a loop contributed moves it by a tenth towards what it would have alone.
   EXPECT_LT(share(a.mean, b.mean, a.own_mean, b.own_mean), 0.25);
   EXPECT_LT(share(a.inputs, b.inputs, a.own_inputs, b.own_inputs), 0.25);
@@ -137,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
   ::testing::Values(
     loop_case{"collaborative", "collaborative", {}},
     loop_case{"collaborativeinhostmemory", "collaborative", {{"offload-optimizer", "true"}}},
-    loop_case{"localupdates", "local-updates", {}},
+    loop_case{"diloco", "diloco:steps=4", {}}, loop_case{"localupdates", "local-updates", {}},
     loop_case{"localupdatesinhostmemory", "local-updates", {{"offload-optimizer", "true"}}},
     loop_case{"collaborativescaled", "collaborative", {{"loss-scale", "dynamic"}}},
     loop_case{"localupdatesscaled", "local-updates", {{"loss-scale", "dynamic"}}},

@@ -190,6 +190,8 @@ PYBIND11_MODULE(_waggle, m) {
         return std::string{to_string(loop.offer(samples, loss, addresses, passes))};
       },
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1)
+    .def("show_shared", &python_loop::show_shared)
+    .def("show_own", &python_loop::show_own)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })
     .def("leave", &python_loop::leave, py::arg("in_a_hurry"))
     .def_property_readonly("left", &python_loop::left)

@@ -263,6 +263,21 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   return outcome;
 }
 
+void python_loop::show_shared() {
+  require_loop();
+  if (!port_)
+    throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
+  port_->show_shared(*model_);
+}
+
+void python_loop::show_own() {
+  require_process();
+  if (left())
+    return;
+  require_loop();
+  port_->show_own(*model_);
+}
+
 swarm_status python_loop::status() {
   require_process();
   if (left() || std::this_thread::get_id() != thread_)

@@ -47,6 +47,9 @@ public:
   /// offered_gradients::add.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
                                    const std::optional<py::list>& addresses, std::uint64_t passes);
+  /// See loop_port. After `leave`, which has shown them, `show_own` does nothing.
+  void show_shared();
+  void show_own();
   /// See loop_port::adds_up.
   [[nodiscard]] bool adds_up() const { return port_ && port_->adds_up(); }
   /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -98,6 +99,20 @@ class Loop:
         ValueError for a wrong number of samples, waggle.Error if all initial peers refuse this one,
         if this peer has ended, or in another thread or process."""
         return refusing(self._peer.offer, samples, loss)
+
+    @contextlib.contextmanager
+    def shared_weights(self) -> Iterator[None]:
+        """In the `with` block the model has the parameters that all peers share instead of its own, to measure or
+        save them: with the strategies diloco and daso the anchor. With others, and before the first step, they are
+        its own. Buffers stay as they are, and what the block writes to parameters is lost. A round's result waits
+        for the block, as for a pass.
+
+        Raises RuntimeError if the block steps or contains another such block."""
+        refusing(self._peer.show_shared)
+        try:
+            yield
+        finally:
+            refusing(self._peer.show_own)
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """As `Swarm.leave`."""

@@ -7,6 +7,7 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -176,6 +177,11 @@ class Optimizer(torch.optim.Optimizer):
         scheduler.__class__ = type(cls.__name__, (cls,), {"step": lambda self, *arguments, **named: None})
         self._remember_structure()
         return scheduler
+
+    def shared_weights(self) -> AbstractContextManager[None]:
+        """See `Loop.shared_weights`: `with optimizer.shared_weights(): evaluate(module)`."""
+        self._check_structure()
+        return self._loop.shared_weights()
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """As `Swarm.leave`."""
