@@ -163,13 +163,12 @@ status swarm_session::configure(const swarm_options& options) {
   auto rule = loss_scale_of(*resolved);
   if (rule && resolved->reuse_grad_buffers)
     return bad("swarm_options::more: loss-scale and reuse-grad-buffers exclude each other in a "
-               "loop, whose step "
-               "would divide the sum by the scale of each pass: leave one out");
+               "loop, whose step would divide the sum by the scale of each pass: leave one out");
   bool steps_in_module = !resolved->offload_optimizer && !resolved->delay_optimizer_step;
   if (resolved->reuse_grad_buffers && resolved->delay_grad_averaging && steps_in_module)
-    return bad("swarm_options::more: reuse-grad-buffers and swarm_options::more: "
-               "delay-grad-averaging exclude each other in a loop, whose update would be written "
-               "into the .grad in which the next gradients add up: leave one out");
+    return bad(
+      "swarm_options::more: reuse-grad-buffers and delay-grad-averaging exclude each other "
+      "in a loop, whose update would be written into its .grad: leave one out");
   given_ = options;
   options_ = std::move(*resolved);
   scale_ = rule ? std::make_shared<shared_loss_scale>(*rule) : nullptr;
