@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <stdexcept>
 
 #include "actors/caf_error.hpp"
 #include "actors/program/training_parts.hpp"

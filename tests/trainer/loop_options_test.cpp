@@ -311,7 +311,7 @@ TEST_F(LoopOptions, GradientsAddUpInTheModuleBetweenTwoUpdates) {
   EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"loss-scale", "dynamic"}})),
               HasSubstr("exclude each other"));
   EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"delay-grad-averaging", "true"}})),
-              HasSubstr("into the .grad in which the next gradients add up"));
+              HasSubstr("into its .grad"));
   EXPECT_EQ(refusal(with({{"reuse-grad-buffers", "true"},
                           {"delay-grad-averaging", "true"},
                           {"offload-optimizer", "true"}})),
