@@ -19,7 +19,7 @@ void flight::begin(contribution given, std::uint64_t own_step) {
   WAGGLE_CHECK(phase_ == phase::idle, "one flight at a time: " + name_of(phase_));
   ledger_.add(given.samples);
   (void)ledger_.begin(only_lane, own_step, given.epoch.value());
-  given.steps = uncounted_steps_;
+  given.steps = given.from_state ? uncounted_steps_ : 0; // the others do not get them
   given.counts = counts_;
   given_ = std::move(given);
 }

@@ -64,6 +64,15 @@ TEST(Flight, IsCopiedWhenItsMembersAreFound) {
   EXPECT_EQ(it.uncounted_steps(), 0U);
 }
 
+TEST(Flight, DoesNotCountStepsOfAModelThatItDoesNotContain) {
+  flight it{local_updates(own_steps(5))};
+  EXPECT_EQ(it.stepped(4), 4U);
+  it.hold(copied(0), 1); // zeros, of a peer that has yet to download its group's state
+  (void)it.send();
+  it.count_steps();
+  EXPECT_EQ(it.uncounted_steps(), 1U);
+}
+
 TEST(Flight, LosesTheSamplesOfAContributionThatIsGivenUp) {
   flight it{collaborative(64)};
   it.hold(copied(8), 1);
