@@ -169,8 +169,7 @@ void trainer::on_pass(const pass_done& pass) {
   react();
 }
 
-// -- contributions
-// ---------------------------------------------------------------------------------
+// -- contributions --------------------------------------------------------------------------------
 
 void trainer::begin_round(bool call) {
   contribution given;
