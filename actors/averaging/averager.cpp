@@ -216,7 +216,7 @@ void averager::start_round() {
   auto& step = *current_;
   step.stage = step_stage::running_allreduce;
   if (group_) {
-    if (!step.kept_group)
+    if (step.plan)
       adopt();
     return run_in_group();
   }
@@ -320,10 +320,8 @@ void averager::trigger(const trigger_step& msg) {
   auto wrong = check_request(wanted, config_.auxiliary);
   if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
     wrong = not_finite();
-  if (wrong.code != ec::none) {
-    leave_group(wrong.code);
-    return deliver_failure(wrong);
-  }
+  if (wrong.code != ec::none)
+    return cancel(wrong);
   step.what = std::move(wanted);
   step.known_finite = true;
   step.triggered = true;

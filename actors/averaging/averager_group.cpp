@@ -34,11 +34,12 @@ void averager::enter(const peer_record& leader) {
   auto& step = *current_;
   if (!config_.auxiliary) // an auxiliary takes the vector of any group
     send(group_, describe_vector{step.elements, step.what.tensors});
-  auto left = time_left();
-  request(group_, left + 2s, enter_group{{leader}, {}, left})
+  // A leader that accepts us and never admits us must leave time to search for other peers.
+  auto patience = time_left() / 4;
+  request(group_, patience + 2s, enter_group{{leader}, {}, patience})
     .then(while_searching<group_view>([this](const group_view& entered) {
             on_search_over();
-            may_keep_ = current_->kept_group = true;
+            may_keep_ = true;
             kept_codecs_ = current_->codecs;
             set_group(entered);
             current_->stage = step_stage::awaiting_trigger;
