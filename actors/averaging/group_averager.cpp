@@ -104,9 +104,10 @@ void group_averager::describe(const describe_vector& what) {
                                                     : "the tensors do not add up to the vector");
     return quit(to_caf(ec::bad_config));
   }
+  if (!group_ || group_->shared().codecs != *codecs)
+    feedback_ = {};
   described_ = true;
   elements_ = what.elements;
-  feedback_ = {};
   use(what.coding);
   use(terms_of(members_, *codecs, *second));
   auto sent = elements_of(*codecs) + elements_of(*second);
@@ -424,6 +425,10 @@ void group_averager::deliver(round_report report) {
   current_.reset();
   round_.forget();
   between_rounds();
+  // Only matchmaking, which forms groups without a history, has a smallest size.
+  auto smallest = std::max<std::size_t>(members_.min_group_size, members_.min_contributors);
+  if (group_->is_member() && group_->branch().is_zero() && group_size() < smallest)
+    quit_from({ec::too_few, {}});
   group_round ended;
   ended.branch = history_ = run.branch;
   ended.keeps_majority = run.keeps_majority;

@@ -162,7 +162,6 @@ void open_group::adopt(const round_plan& plan, const partition_terms& agreed) {
   branch_ = {};
   bandwidths_.assign(plan, agreed.bandwidths);
   terms_.partition = agreed;
-  terms_.members_max = std::max(terms_.members_max, plan.members.size());
   next_ = plan;
   for (auto& text : next_->gathered) // it would be read as a mark
     text.clear();
@@ -365,7 +364,8 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
     return broken("we are not one of its members");
   if (plan.shares[mine] != 0 && (!terms_.partition.reduces || self_.mode == member_mode::client))
     return broken("it has a share for us, but we never reduce");
-  if (plan.members.size() > terms_.members_max)
+  // A group that matchmaking formed may have auxiliaries beyond that number, but admits no more.
+  if (plan.members.size() > std::max(terms_.members_max, next_ ? next_->members.size() : 0))
     return broken("the group is larger than agreed");
   if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
       || plan.reduce_by != terms_.reduce_by || plan.min_contributors != terms_.min_contributors

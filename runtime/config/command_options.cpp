@@ -49,8 +49,7 @@ void add_command_options(std::vector<option_spec>& table) {
       bound(&o::gather, gathered_text)},
      {"expected-peers", "N", "Begin as soon as the group has this many members; 0: not known.",
       whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
-     {"reuse-group", "BOOL", "Reuse the group of the last complete round.",
-      yes_no(&o::reuse_group)}});
+     {"reuse-group", "BOOL", "Go on with the group of the last round.", yes_no(&o::reuse_group)}});
   add_group(
     table, "For tests",
     {{"fault-at", "MOMENT",

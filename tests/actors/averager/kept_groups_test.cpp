@@ -26,13 +26,15 @@ protected:
     std::size_t wanted = 0; // steps
   };
 
-  index add(member_mode mode = member_mode::node, codec_id codec = codec_id::none) {
+  index add(member_mode mode = member_mode::node, codec_id codec = codec_id::none,
+            std::size_t smallest = 2) {
     node_config config;
     config.run_id = "sim";
     config.client_mode = mode == member_mode::client;
     auto& parts = config.averaging.emplace();
     parts.matchmaking.prefix = "vector";
     parts.matchmaking.mode = mode;
+    parts.matchmaking.min_group_size = smallest;
     parts.matchmaking.min_matchmaking_time = 1500ms;
     parts.matchmaking.request_timeout = 1s;
     parts.averaging.auxiliary = mode == member_mode::auxiliary;
@@ -154,6 +156,20 @@ TEST_F(KeptGroups, GoOnWithoutAMemberThatDies) {
         EXPECT_NE(report.outcome, round_outcome::failed) << to_string(report.why);
     }
   }
+}
+
+TEST_F(KeptGroups, DoNotGoOnWithTooFewMembers) {
+  std::vector<index> all;
+  for (int i = 0; i < 3; ++i)
+    all.push_back(add(member_mode::node, codec_id::none, 3));
+  ASSERT_TRUE(steps(all, 2));
+  ASSERT_EQ(last(0).outcome, round_outcome::complete) << to_string(last(0).why);
+  sim.crash(2, false);
+  for (auto who : {0, 1})
+    drivers[who].what.deadline = 5s;
+  ASSERT_TRUE(steps({0, 1}, 2)); // in the first of them it is lost
+  for (auto who : {0, 1})
+    EXPECT_EQ(last(who).outcome, round_outcome::failed);
 }
 
 TEST_F(KeptGroups, AMemberThatWantsAnotherGroupDelaysNoOther) {
