@@ -1,5 +1,7 @@
 // With a group_averager: the groups that the averager finds go on as open groups.
 
+#include <algorithm>
+
 #include "actors/averaging/averager.hpp"
 #include "actors/caf_error.hpp"
 
@@ -76,10 +78,20 @@ void averager::run_in_group() {
 }
 
 void averager::on_group_round(group_round ended) {
+  const auto& step = *current_;
   set_group(std::move(ended.group));
   avoided_ = std::move(ended.avoided);
   auto& report = ended.report;
-  if (const auto& plan = current_->plan; plan && plan->id == report.round)
+  // Others may search while these members, who admit peers and refer to their group, average no
+  // more. The first time, they may only have been busy.
+  bool entered = !step.plan && !step.kept_group;
+  if (entered && report.outcome == round_outcome::failed && step.failures > 0) {
+    for (const auto& fault : report.faults)
+      if (kind_of(fault.reason) == fault_kind::silent)
+        avoided_.push_back(fault.peer);
+    std::sort(avoided_.begin(), avoided_.end());
+  }
+  if (const auto& plan = step.plan; plan && plan->id == report.round)
     for (auto& [peer, text] : report.gathered)
       if (auto at = position_of(peer, *plan); at < plan->members.size())
         text = plan->gathered[at];
