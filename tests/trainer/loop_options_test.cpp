@@ -266,7 +266,8 @@ TEST_F(LoopOptions, NamedTensorsAndAFollowedSchedulerAreThePlainLoop) {
         ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
       }
     }
-    EXPECT_EQ(with.inner().param_groups().front().options().get_lr(), 1e-2 / 8) << strategy;
+    // That of the tenth update, before which LibTorch's StepLR has made nine steps.
+    EXPECT_EQ(with.inner().param_groups().front().options().get_lr(), 1e-2 / 4) << strategy;
   }
   auto m = line();
   EXPECT_THAT(thrown_by([&] {
@@ -312,10 +313,11 @@ TEST_F(LoopOptions, GradientsAddUpInTheModuleBetweenTwoUpdates) {
               HasSubstr("exclude each other"));
   EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"delay-grad-averaging", "true"}})),
               HasSubstr("into its .grad"));
-  EXPECT_EQ(refusal(with({{"reuse-grad-buffers", "true"},
-                          {"delay-grad-averaging", "true"},
-                          {"offload-optimizer", "true"}})),
-            "");
+  auto elsewhere = with({{"reuse-grad-buffers", "true"},
+                         {"delay-grad-averaging", "true"},
+                         {"offload-optimizer", "true"}});
+  elsewhere.data_dir += "elsewhere"; // the loop above still uses the other one
+  EXPECT_EQ(refusal(elsewhere), "");
 }
 
 TEST_F(LoopOptions, WhatADelayedLoopCannotDoIsRefusedWithWhatToDoInstead) {

@@ -70,7 +70,8 @@ protected:
     normalized_net net;
     auto inputs = torch::zeros({3}); // a moving average
     auto o = options(number);
-    o.target_batch_size = 32;
+    if (!o.strategy.starts_with("diloco"))
+      o.target_batch_size = 32;
     if (o.strategy == "local-updates")
       o.more["delay-state-averaging"] = "false"; // few passes after the last contribution
     auto swarm = join(o);
