@@ -64,6 +64,7 @@ bool lead_by_reachable(round_plan& plan) {
   if (leads == plan.members.end())
     return false;
   auto first = leads - plan.members.begin();
+  plan.one_host = plan.one_host && first == 0; // another leader has to see for itself
   rotate_to_front(plan.members, first);
   rotate_to_front(plan.shares, first);
   rotate_to_front(plan.gathered, first);
@@ -198,8 +199,7 @@ bool open_group::advance(member_set stayed) {
   }
   for (auto& text : plan.gathered)
     text.clear();
-  // Another leader has to see for itself.
-  plan.one_host = plan.one_host && stayed.contains(0);
+  plan.one_host = plan.one_host && stayed.contains(0); // likewise
   if (plan.members.size() == 1)
     plan.shares = {plan.elements};
   bool alone = plan.members.size() == 1; // does not depend on links to others

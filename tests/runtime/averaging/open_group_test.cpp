@@ -228,6 +228,11 @@ TEST_F(OpenGroupOfClients, AnAuxiliaryEntersWithoutASchemaAndLeads) {
   expect_same_plan({0, 1, 2});
 }
 
+TEST_F(OpenGroupOfClients, AnAuxiliaryThatLeadsHasToSeeForItselfWhetherAllAreOnOneHost) {
+  ASSERT_TRUE(all[1].on_one_host(true)) << "alone, it is";
+  EXPECT_FALSE(let_auxiliary_in().one_host);
+}
+
 TEST_F(OpenGroupOfClients, OnlyAnAuxiliaryMayComeWithoutASchema) {
   EXPECT_EQ(all[1].apply({records[2], digest{}, branch, {}}), ec::schema_mismatch);
   EXPECT_EQ(all[1].apply({records[3], digest{}, branch, {}}), ec::schema_mismatch);
