@@ -165,9 +165,8 @@ status swarm_session::configure(const swarm_options& options) {
                "loop, whose step would divide the sum by the scale of each pass: leave one out");
   bool steps_in_module = !resolved->offload_optimizer && !resolved->delay_optimizer_step;
   if (resolved->reuse_grad_buffers && resolved->delay_grad_averaging && steps_in_module)
-    return bad(
-      "swarm_options::more: reuse-grad-buffers and delay-grad-averaging exclude each other "
-      "in a loop, whose update would be written into its .grad: leave one out");
+    return bad("swarm_options::more: reuse-grad-buffers and "
+               "swarm_options::more: delay-grad-averaging exclude each other: both write .grad");
   given_ = options;
   options_ = std::move(*resolved);
   scale_ = rule ? std::make_shared<shared_loss_scale>(*rule) : nullptr;

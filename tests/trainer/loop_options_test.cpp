@@ -312,7 +312,7 @@ TEST_F(LoopOptions, GradientsAddUpInTheModuleBetweenTwoUpdates) {
   EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"loss-scale", "dynamic"}})),
               HasSubstr("exclude each other"));
   EXPECT_THAT(refusal(with({{"reuse-grad-buffers", "true"}, {"delay-grad-averaging", "true"}})),
-              HasSubstr("into its .grad"));
+              HasSubstr("both write .grad"));
   auto elsewhere = with({{"reuse-grad-buffers", "true"},
                          {"delay-grad-averaging", "true"},
                          {"offload-optimizer", "true"}});
