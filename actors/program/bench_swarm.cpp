@@ -150,7 +150,7 @@ int bench_allreduce(const run_options& options) {
   if (options.given.count("peers") > 0)
     counts = {options.peers};
   auto report = json::array();
-  std::printf("rounds of a persistent group in this process, codec %s\n", options.codec.c_str());
+  std::printf("rounds of one group in this process, codec %s\n", options.codec.c_str());
   std::printf("%6s %10s %12s %12s %12s %14s\n", "peers", "vector", "median", "25 %", "75 %",
               "MB/s per peer");
   for (auto count : counts) {

@@ -9,7 +9,7 @@ command average_command();
 command doctor_command();
 command node_command();
 
-/// `waggle bench allreduce`: rounds of a persistent group, by number of peers and size of the
+/// `waggle bench allreduce`: rounds of one group, by number of peers and size of the
 /// vector.
 bench_entry allreduce_benchmark();
 /// `waggle bench matchmaking`: the time until peers have found each other.
