@@ -49,7 +49,7 @@ struct training_status {
   epoch_id global_epoch;
   epoch_id schedule_epoch; // that the learning rate follows; see schedule_clock
   double loss = 0;         // smoothed (EMA); NaN before the first micro-step
-  double first_loss = 0;   // mean of this peer's micro-steps in its first epoch; NaN before its end
+  double first_loss = 0;   // mean of the first micro-steps of its first epoch; NaN before its end
   /// Of the shared weights on --eval-data, at eval_epoch; NaN: they were not evaluated yet.
   double eval_loss = std::numeric_limits<double>::quiet_NaN();
   double eval_accuracy = std::numeric_limits<double>::quiet_NaN();

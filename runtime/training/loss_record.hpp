@@ -6,18 +6,20 @@
 
 namespace waggle {
 
-/// The losses of the micro-steps, for display: a moving average, and the mean of the first epoch.
-/// Holds finite losses only. Not thread-safe.
+/// The losses of the micro-steps, for display: a moving average, and the loss with which a peer
+/// began. Holds finite losses only. Not thread-safe.
 class loss_record {
 public:
   /// The weight of the newest loss in the moving average.
   static constexpr double smoothing = 0.05;
+  /// A first epoch of many steps (`diloco`) ends far below the loss with which it began.
+  static constexpr std::uint64_t first_steps_max = 8;
 
   void note(double loss) {
     if (std::isnan(loss)) // a loop that does not report its loss
       return;
     smoothed_ = std::isnan(smoothed_) ? loss : smoothed_ + smoothing * (loss - smoothed_);
-    if (std::isnan(of_first_epoch_)) {
+    if (std::isnan(of_first_epoch_) && steps_ < first_steps_max) {
       sum_ += loss;
       ++steps_;
     }
@@ -31,7 +33,7 @@ public:
 
   /// NaN before the first loss.
   [[nodiscard]] double smoothed() const { return smoothed_; }
-  /// The mean of all losses before the first epoch's end; NaN until then.
+  /// The mean of the first losses before the first epoch's end; NaN until then.
   [[nodiscard]] double of_first_epoch() const { return of_first_epoch_; }
 
 private:

@@ -33,5 +33,14 @@ TEST(LossRecord, TheFirstEpochsMeanStandsOnceThatEpochEnded) {
   EXPECT_EQ(losses.of_first_epoch(), 3);
 }
 
+TEST(LossRecord, TheMeanOfALongFirstEpochIsThatOfItsBeginning) {
+  loss_record losses;
+  for (std::uint64_t i = 0; i < loss_record::first_steps_max; ++i)
+    losses.note(5);
+  losses.note(1);
+  losses.end_epoch();
+  EXPECT_EQ(losses.of_first_epoch(), 5);
+}
+
 } // namespace
 } // namespace waggle
