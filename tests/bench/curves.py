@@ -2,6 +2,7 @@
 """Loss over samples: one process with batch B, next to four peers with target batch B in several strategies.
 
   python3 tests/bench/curves.py --svg trainer/curves.svg --json curves.json
+  python3 tests/bench/curves.py --outer
 
 Trains on nine tenths of each text of --data. The first peer keeps checkpoints, and `waggle bench loss` computes the
 loss of each on the other tenth, always on the same windows: the losses that peers report while they train are smoothed
@@ -11,8 +12,11 @@ each pass makes more steps of the optimizer than one that steps once per epoch; 
 process that steps after each pass, too. Four such peers that never averaged would each be where that process is after a
 quarter of the samples; peers that average must be lower.
 
+--outer compares outer steps with `data-parallel` instead: equal samples, passes and rates. A peer alone makes a quarter
+of the samples, which is where peers would be that never averaged.
+
 The exit status is 1 if a curve is not where it should be: see `violations`. --short is a small run, which the tests
-make; with --alpha 0.000001 it must fail.
+make; with --alpha 0.000001, or with --outer-rate 0.000001, it must fail.
 """
 import argparse
 import concurrent.futures
@@ -27,25 +31,58 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"model": "char-gpt", "layers": "1", "width": "32", "heads": "2", "context": "32"}
 TRAINING = {"optimizer": "adam", "device": "cpu", "threads": "1"}
-# name: number of peers, color, whether each pass is a step, the baseline, options
+
+
+class Mode(typing.NamedTuple):
+    peers: int
+    color: str
+    each_pass: bool  # is a step of the optimizer
+    baseline: str
+    options: dict = {}
+    max_gap: float = math.inf  # by which its loss may be above that of the baseline, as a share of it
+    alone: str = ""  # must be better than this mode after the samples of one of its peers
+    above: str = ""  # this mode must be worse after equal samples
+    share: float = 1  # of the samples, that it uses
+
+
+def outer(steps, **numbers):
+    numbers = {"steps": steps, **{name.replace("_", "-"): value for name, value in numbers.items()}}
+    return {"strategy": "diloco:" + ",".join(f"{name}={value}" for name, value in numbers.items())}
+
+
+EACH_PASS, ALONE = "one process, steps after each pass", "one peer alone"
 MODES = {
-    "one process": (1, "#444444", False, "one process", {}),
-    "collaborative": (4, "#0072b2", False, "one process", {}),
-    "one process, steps after each pass": (1, "#aaaaaa", True, "one process, steps after each pass", {}),
-    "local-updates": (4, "#d55e00", True, "one process, steps after each pass", {"strategy": "local-updates"}),
-    "decentralized-adam": (4, "#009e73", True, "one process, steps after each pass", {"strategy": "decentralized-adam"}),
+    "one process": Mode(1, "#444444", False, "one process"),
+    "collaborative": Mode(4, "#0072b2", False, "one process"),
+    EACH_PASS: Mode(1, "#aaaaaa", True, EACH_PASS),
+    "local-updates": Mode(4, "#d55e00", True, EACH_PASS, {"strategy": "local-updates"}, alone=EACH_PASS),
+    "decentralized-adam": Mode(4, "#009e73", True, EACH_PASS, {"strategy": "decentralized-adam"}, alone=EACH_PASS),
 }
+OUTER_MODES = {
+    "data-parallel": Mode(4, "#444444", True, "data-parallel", {"strategy": "data-parallel"}),
+    ALONE: Mode(1, "#aaaaaa", True, ALONE, {"strategy": "data-parallel"}, share=1 / 4),
+    f"{ALONE}, outer steps of 50": Mode(1, "#cccccc", True, ALONE, outer(50), share=1 / 4),
+    "mean of the peers every 50": Mode(4, "#f0e442", True, "data-parallel", outer(50, outer_rate=1, outer_momentum=0)),
+    **{f"diloco, {steps} steps": Mode(4, color, True, "data-parallel", outer(steps), max_gap, ALONE,
+                                      "mean of the peers every 50" if steps == 50 else "")
+       for steps, color, max_gap in ((25, "#0072b2", 0.03), (50, "#d55e00", 0.05), (100, "#009e73", 0.07))},
+    "diloco, 50 steps, muon": Mode(4, "#cc79a7", True, "data-parallel", {**outer(50), "optimizer": "muon"}),
+}
+ALL_MODES = {**MODES, **OUTER_MODES}
 # Over fewer epochs, peers that average are hardly below one that does not: noise of single passes, which averages reduce,
 # matters later. With a higher rate it matters earlier, but seeds differ more.
 SHORT = {"epochs": 60, "seeds": 2, "points": 2, "windows": 512}
 LONG = {"epochs": 200, "seeds": 3, "points": 12, "windows": 2048}
-# Rounds of decentralized-* begin with the fastest peer, so an epoch has fewer samples than B.
-MORE_EPOCHS = 1.6
+OUTER_SHORT = {"epochs": 250, "seeds": 1, "points": 2, "windows": 512}
+OUTER_LONG = {"epochs": 2000, "seeds": 3, "points": 12, "windows": 2048}
+# Rounds of decentralized-* and diloco begin with the fastest peer, so an epoch has fewer samples than it might.
+MORE_EPOCHS = {"decentralized": 1.6, "diloco": 1.1}
 CHECKPOINT = re.compile(r"checkpoint-\d+-(\d+)-.*\.wgl")
 
 
@@ -71,34 +108,38 @@ def split_text(data, folder):
         raise Failed(f"{data} has no files")
 
 
-def averages_parameters(mode):
-    count, _, each_pass, _, _ = MODES[mode]
-    return count > 1 and each_pass
-
-
 def epochs_of(settings, mode):
     """The options that define an epoch, and the number of epochs."""
-    count, _, each_pass, _, own = MODES[mode]
-    passes = settings.batch // settings.micro_batch
-    if own.get("strategy", "").startswith("decentralized"):
-        return {"averaging-steps-period": passes // count}, round(settings.epochs * MORE_EPOCHS)
-    if count == 1 and each_pass:
-        return {"target-batch-size": settings.micro_batch}, settings.epochs * passes
-    return {"target-batch-size": settings.batch}, settings.epochs
+    how = ALL_MODES[mode]
+    passes, epochs = settings.batch // settings.micro_batch, settings.epochs * how.share
+    strategy, _, numbers = how.options.get("strategy", "collaborative").partition(":")
+    more = MORE_EPOCHS.get(strategy.split("-")[0], 1) if how.peers > 1 else 1
+    if strategy == "data-parallel":
+        return {}, round(epochs * passes / how.peers)
+    if strategy == "diloco":
+        steps = int(numbers.partition(",")[0].removeprefix("steps="))
+        return {}, math.ceil(epochs * passes / how.peers / steps * more)
+    if strategy.startswith("decentralized"):
+        return {"averaging-steps-period": passes // how.peers}, round(epochs * more)
+    if how.peers == 1 and how.each_pass:
+        return {"target-batch-size": settings.micro_batch}, round(epochs * passes)
+    return {"target-batch-size": settings.batch}, round(epochs)
 
 
 class Peers:
     """The processes of one run. Use it as a context."""
 
     def __init__(self, settings, folder, mode, seed, data):
-        count, _, _, _, own = MODES[mode]
+        how = ALL_MODES[mode]
         period, epochs = epochs_of(settings, mode)
-        self.options = {**MODEL, **TRAINING, **own, **period, "micro-batch": settings.micro_batch, "lr": settings.lr,
+        self.options = {**MODEL, **TRAINING, **how.options, **period, "micro-batch": settings.micro_batch, "lr": settings.lr,
                         "epochs": epochs, "data": data, "run-id": f"curves-{seed}"}
-        if averages_parameters(mode):
-            self.options.setdefault("alpha", settings.alpha)
+        if how.alone == EACH_PASS:
+            self.options["alpha"] = settings.alpha
+        elif settings.outer_rate is not None and how.max_gap < math.inf:
+            self.options["strategy"] += f",outer-rate={settings.outer_rate}"
         self.binary, self.folder, self.seed, self.children, self.addresses = settings.binary, folder, seed, [], []
-        self.count = count
+        self.count, self.checkpoints = how.peers, settings.checkpoints
 
     def __enter__(self):
         try:
@@ -112,8 +153,8 @@ class Peers:
         for i in range(self.count):
             own = {"listen": "127.0.0.1:0", "data-dir": self.folder / f"peer{i}", "min-peers": self.count,
                    "linger": "1h", "seed": 100 * self.seed + i + 1}
-            # The first one keeps a checkpoint of each epoch.
-            own.update({"checkpoint-interval": "0ms"} if i == 0 else {"resume": "false"})
+            # The first one keeps the checkpoints.
+            own.update({"checkpoint-interval": self.checkpoints} if i == 0 else {"resume": "false"})
             if self.addresses:
                 own["initial-peers"] = self.addresses[0]
             log = self.folder / f"peer{i}.log"
@@ -159,9 +200,9 @@ def train(settings, folder, mode, seed, data):
     kept = {}
     epochs = epochs_of(settings, mode)[1]
     shares = {k / settings.points for k in range(1, settings.points + 1)}
-    for other, (count, _, _, baseline, _) in MODES.items():
-        if baseline == mode and averages_parameters(other):  # on both sides of where one of its peers would be
-            shares |= {1 / count, 1.25 / count}
+    for other in settings.modes.values():
+        if other.alone == mode and ALL_MODES[mode].share == 1:  # on both sides of where one of its peers would be
+            shares |= {1 / other.peers, 1.25 / other.peers}
     wanted = sorted({max(1, round(epochs * share)) for share in shares})
     written = folder / "peer0" / "checkpoints"
 
@@ -212,14 +253,14 @@ def loss_of(settings, options, checkpoint, data):
 def measure(settings, folder):
     split_text(pathlib.Path(settings.data), folder)
     curves = {}
-    for mode in MODES:
+    for mode, how in settings.modes.items():
         for seed in range(1, settings.seeds + 1):
             began = time.monotonic()
             home = folder / f"{mode}-{seed}".replace(" ", "-")
             kept, samples = train(settings, home, mode, seed, folder / "train")
             trained = time.monotonic() - began
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                losses = pool.map(lambda file: loss_of(settings, MODES[mode][4], file, folder / "held-out"),
+                losses = pool.map(lambda file: loss_of(settings, how.options, file, folder / "held-out"),
                                   [file for _, file in sorted(kept.items())])
                 points = [(epoch * samples, loss) for epoch, loss in zip(sorted(kept), losses)]
             curves.setdefault(mode, []).append(points)
@@ -240,20 +281,21 @@ def at(points, x):
 def summary(curves):
     """Each mode's loss at the last number of samples that all have reached: mean and range of the seeds, and the gap to
     its baseline. `end`: the same of the last checkpoints, which have equal updates if the baseline steps as often.
-    `gain`, of modes that average parameters: by how much the loss of the last checkpoints is below that of the baseline
-    after the samples of one peer, with the same seed, i.e. from the same initial model."""
-    x = min(points[-1][0] for runs in curves.values() for points in runs)
+    `gain`, of modes with `alone`: by how much the loss of the last checkpoints is below that of one peer alone after its
+    part of the samples, with the same seed, i.e. from the same initial model."""
+    x = min(points[-1][0] for mode, runs in curves.items() if ALL_MODES[mode].share == 1 for points in runs)
     rows = {}
     for mode, runs in curves.items():
-        row = rows[mode] = {"mode": mode, "samples": x, **mean_and_range([at(points, x) for points in runs]),
+        how = ALL_MODES[mode]
+        row = rows[mode] = {"mode": mode, "samples": x * how.share,
+                            **mean_and_range([at(points, x * how.share) for points in runs]),
                             "end": mean_and_range([points[-1][1] for points in runs])}
-        baseline = rows[MODES[mode][3]]
+        baseline = rows[how.baseline]
         row["gap"] = row["loss"] - baseline["loss"]
         row["end"]["gap"] = row["end"]["loss"] - baseline["end"]["loss"]
-        if averages_parameters(mode):
-            count = MODES[mode][0]
-            row["gain"] = sum(at(alone, points[-1][0] / count) - points[-1][1]
-                              for alone, points in zip(curves[MODES[mode][3]], runs)) / len(runs)
+        if how.alone:
+            row["gain"] = sum(at(alone, points[-1][0] / how.peers) - points[-1][1]
+                              for alone, points in zip(curves[how.alone], runs)) / len(runs)
     return list(rows.values())
 
 
@@ -266,16 +308,20 @@ def violations(rows, settings):
     found = []
     by_mode = {row["mode"]: row for row in rows}
     for row in rows:
-        name, each_pass, baseline = row["mode"], MODES[row["mode"]][2], by_mode[MODES[row["mode"]][3]]
+        name, how = row["mode"], ALL_MODES[row["mode"]]
+        each_pass, baseline, above = how.each_pass, by_mode[how.baseline], by_mode.get(how.above)
+        max_gap = min(settings.max_gap, how.max_gap * baseline["loss"])
         if not math.isfinite(row["loss"]) or row["loss"] > settings.untrained:
             found.append(f"{name} has learned nothing: its loss is {row['loss']:.3f}, and {settings.untrained:.3f} is that of "
                          "a guess")
         elif row is baseline:
             continue
-        elif each_pass and row["gap"] > settings.max_gap:
-            found.append(f"{name} is {row['gap']:.3f} above {baseline['mode']}; at most {settings.max_gap:.3f} is expected "
+        elif each_pass and row["gap"] > max_gap:
+            found.append(f"{name} is {row['gap']:.3f} above {baseline['mode']}; at most {max_gap:.3f} is expected "
                          "(--max-gap): its peers drift apart")
-        elif each_pass and not row["gain"] >= settings.min_gain:
+        elif above and row["loss"] >= above["loss"]:
+            found.append(f"{name} is {row['loss'] - above['loss']:.3f} above {above['mode']}: its outer steps are no gain")
+        elif how.alone and not row["gain"] >= settings.min_gain:
             found.append(f"{name} is {row['gain']:+.3f} below what one of its peers would reach by itself; at least "
                          f"{settings.min_gain:.3f} is expected (--min-gain): its means are lost")
         elif not each_pass:
@@ -316,13 +362,13 @@ def draw(curves, settings):
                f'<text x="16" y="{height / 2 - 15}" text-anchor="middle" transform="rotate(-90 16 {height / 2 - 15})">'
                'held-out loss (nats per byte)</text>')
     for k, (mode, runs) in enumerate(curves.items()):
-        color = MODES[mode][1]
+        color = ALL_MODES[mode].color
         values = [[at(points, x) for points in runs] for x in grid]
         band = [(x, max(v)) for x, v in zip(grid, values)] + [(x, min(v)) for x, v in reversed(list(zip(grid, values)))]
         out.append(f'<path d="{path(band)} Z" fill="{color}" fill-opacity="0.15"/>')
         out.append(f'<path d="{path([(x, sum(v) / len(v)) for x, v in zip(grid, values)])}" fill="none" stroke="{color}" '
                    'stroke-width="2"/>')
-        label = mode if MODES[mode][0] == 1 else f"{MODES[mode][0]} peers, {mode}"
+        label = mode if ALL_MODES[mode].peers == 1 else f"{ALL_MODES[mode].peers} peers, {mode}"
         out.append(f'<line x1="{width - 290}" x2="{width - 265}" y1="{top + 14 + 20 * k}" y2="{top + 14 + 20 * k}" '
                    f'stroke="{color}" stroke-width="2"/><text x="{width - 258}" y="{top + 18 + 20 * k}">{label}</text>')
     out.append(f'<text x="{width - 290}" y="{top + 18 + 20 * len(curves)}" fill="#666">mean and range of {settings.seeds} seeds</text>')
@@ -335,7 +381,10 @@ def main():
     parser.add_argument("--data", default="/usr/share/common-licenses", help="a text, or a folder of texts")
     parser.add_argument("--batch", type=int, default=128, help="B: samples of an epoch (default: 128)")
     parser.add_argument("--micro-batch", type=int, default=8, help="samples of a pass (default: 8)")
-    parser.add_argument("--epochs", type=int, help="of each run (default: 200)")
+    parser.add_argument("--outer", action="store_true", help="compare outer steps with data-parallel instead; other defaults: "
+                        + ", ".join(f"{name} {value}" for name, value in OUTER_LONG.items()))
+    parser.add_argument("--outer-rate", type=float, help="of diloco; almost 0 shows that its check can fail (default: its own)")
+    parser.add_argument("--epochs", type=int, help="of --batch samples, of each run (default: 200)")
     parser.add_argument("--lr", type=float, default=0.003, help="learning rate of every mode (default: 0.003)")
     parser.add_argument("--alpha", type=float, default=1, help="how far peers that average parameters move to each mean; almost 0 "
                         "shows that the check of such peers can fail (default: 1)")
@@ -343,7 +392,8 @@ def main():
     parser.add_argument("--points", type=int, help="points of a curve (default: 12)")
     parser.add_argument("--windows", type=int, help="held-out windows (default: 2048)")
     parser.add_argument("--short", action="store_true", help="other defaults: "
-                        + ", ".join(f"{name} {value}" for name, value in SHORT.items()))
+                        + ", ".join(f"{name} {value}" for name, value in SHORT.items()) + "; with --outer: "
+                        + ", ".join(f"{name} {value}" for name, value in OUTER_SHORT.items()))
     parser.add_argument("--max-gap", type=float, default=0.5, help="how far the loss of a mode whose peers average parameters may be "
                         "above its baseline (default: 0.5)")
     parser.add_argument("--min-gain", type=float, default=0.05, help="how far it must be below that of the baseline after the samples "
@@ -354,7 +404,10 @@ def main():
     parser.add_argument("--svg", metavar="FILE", help="draw the curves")
     parser.add_argument("--json", metavar="FILE", help="write the points and the summary")
     settings = parser.parse_args()
-    for name, value in (SHORT if settings.short else LONG).items():
+    settings.modes = OUTER_MODES if settings.outer else MODES
+    settings.checkpoints = "100ms" if settings.outer else "0ms"  # of an epoch of one pass, not each one
+    for name, value in {(False, False): LONG, (True, False): SHORT, (False, True): OUTER_LONG,
+                        (True, True): OUTER_SHORT}[settings.short, settings.outer].items():
         if getattr(settings, name) is None:
             setattr(settings, name, value)
     for name in ("batch", "micro_batch", "epochs", "seeds", "windows"):

@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from curves import MODES, summary, violations
+from curves import ALONE, MODES, OUTER_MODES, summary, violations
 
 SETTINGS = argparse.Namespace(max_gap=0.5, min_gain=0.05, min_spread=0.1, untrained=math.log(256))
 
@@ -79,6 +79,35 @@ class Violations(unittest.TestCase):
         self.assertEqual(len(found), 2, found)
         self.assertIn("learned nothing", found[0])
         self.expect_one(judged(decentralized_adam=(math.nan, 2.7, 2.7)), "decentralized-adam", "learned nothing")
+
+
+def judged_outer(**changed):
+    """The same of --outer: the names of its modes with _ for spaces and without commas."""
+    ends = {"data-parallel": 1.70, ALONE: 2.0, f"{ALONE}, outer steps of 50": 2.0, "mean of the peers every 50": 1.77,
+            "diloco, 25 steps": 1.71, "diloco, 50 steps": 1.73, "diloco, 100 steps": 1.75, "diloco, 50 steps, muon": 1.73}
+    for name, loss in changed.items():
+        known = [mode for mode in ends if mode.replace(",", "").replace(" ", "_") == name]
+        ends[known[0]] = loss
+    assert ends.keys() == OUTER_MODES.keys()
+    return violations(summary({mode: [curve(256000 * OUTER_MODES[mode].share, loss)] for mode, loss in ends.items()}), SETTINGS)
+
+
+class OuterViolations(unittest.TestCase):
+    expect_one = Violations.expect_one
+
+    def test_outer_steps_are_as_they_should_be(self):
+        self.assertEqual(judged_outer(), [])
+
+    def test_the_bound_is_a_share_of_the_loss_of_data_parallel(self):
+        self.assertEqual(judged_outer(diloco_25_steps=1.75), [])
+        self.expect_one(judged_outer(diloco_25_steps=1.76), "diloco, 25 steps", "0.060", "0.051")
+        self.expect_one(judged_outer(diloco_100_steps=1.83), "diloco, 100 steps", "0.130", "0.119")
+
+    def test_outer_steps_that_are_no_gain_over_the_mean_are_found(self):
+        self.expect_one(judged_outer(diloco_50_steps=1.78), "diloco, 50 steps", "0.010", "mean of the peers")
+
+    def test_outer_steps_that_are_no_gain_over_one_peer_alone_are_found(self):
+        self.expect_one(judged_outer(one_peer_alone=1.78), "diloco, 100 steps", "+0.030", "--min-gain")
 
 
 if __name__ == "__main__":
