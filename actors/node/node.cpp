@@ -284,6 +284,13 @@ status check_averaging(const node_config& config) {
   return done{};
 }
 
+/// What blocks or computes for long has a thread of its own, except where all share one.
+template <class Actor, class... Args>
+auto spawn_apart(caf::actor_system& system, bool apart, Args&&... args) {
+  return apart ? system.spawn<Actor, caf::detached>(std::forward<Args>(args)...)
+               : system.spawn<Actor>(std::forward<Args>(args)...);
+}
+
 } // namespace
 
 std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
@@ -428,25 +435,21 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.unlinked = [to = p.dht](const peer_record& member, bool stalled) {
     caf::anon_send(to, member_unlinked{member, stalled});
   };
+  const bool apart = dependencies.detach_workers;
   known_peers known;
   if (dependencies.files && !config.addresses.file.empty()) {
     known = load_known_peers(*dependencies.files, config.addresses.file, ctx);
-    p.addresses = dependencies.detach_workers
-                    ? system.spawn<address_book, caf::detached>(ctx, config.addresses,
-                                                                dependencies.files, known)
-                    : system.spawn<address_book>(ctx, config.addresses, dependencies.files, known);
+    p.addresses =
+      spawn_apart<address_book>(system, apart, ctx, config.addresses, dependencies.files, known);
   }
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
   if (dependencies.files && config.event_log.bytes > 0)
-    p.writer =
-      dependencies.detach_workers
-        ? system.spawn<event_writer, caf::detached>(ctx, dependencies.files, config.event_log)
-        : system.spawn<event_writer>(ctx, dependencies.files, config.event_log);
+    p.writer = spawn_apart<event_writer>(system, apart, ctx, dependencies.files, config.event_log);
   // The configuration of an averager; its workers are threads only if this peer has threads.
   auto averaging = [&](const node_config::averaging_parts& parts) {
     auto all = parts.averaging;
-    all.detach_workers = dependencies.detach_workers;
+    all.detach_workers = apart;
     return all;
   };
   auto averages = [&](const node_config::averaging_parts& parts) {
@@ -492,23 +495,20 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;
     const auto& files = training.training.checkpoints;
-    p.keeper = dependencies.detach_workers ? system.spawn<state_keeper, caf::detached>(ctx, files)
-                                           : system.spawn<state_keeper>(ctx, files);
+    p.keeper = spawn_apart<state_keeper>(system, apart, ctx, files);
     auto worker = [&system, ctx, training, files, keeper = p.keeper,
-                   detached = dependencies.detach_workers](model_listener_actor owner) {
+                   apart](model_listener_actor owner) {
       const auto& make = training.make_learner;
-      auto beside = detached ? pass_place::in_another_thread : pass_place::beside;
+      auto beside = apart ? pass_place::in_another_thread : pass_place::beside;
       auto passes = training.training.delay_optimizer_step ? beside : pass_place::in_turn;
       auto evaluation = training.evaluation;
       if (evaluation)
-        evaluation->own_thread = detached;
-      return model_worker_actor{
-        detached ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper,
-                                                             std::move(owner), passes, evaluation)
-                 : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes,
-                                              evaluation)};
+        evaluation->own_thread = apart;
+      return model_worker_actor{spawn_apart<model_worker>(system, apart, ctx, make, files, keeper,
+                                                          std::move(owner), passes, evaluation)};
     };
-    p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
+    // It copies and checks whole vectors between two passes.
+    p.trainer = spawn_apart<trainer>(system, apart, ctx, training.training, worker, peers);
     p.donor = system.spawn<state_donor>(ctx, training.donor, snapshot_source(p));
   }
   if (!p.trainer)
