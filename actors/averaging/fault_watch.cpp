@@ -112,7 +112,7 @@ void fault_watch::tell_unlinked(const round_report& report) const {
 }
 
 void fault_watch::show(std::size_t group_size, steady_time now) const {
-  ctx_.metrics->set_excluded_peers(kind_,
+  ctx_.metrics->set_excluded_peers(std::string_view{kind_},
                                    static_cast<double>(memory_.excluded(group_size, now).size()));
 }
 

@@ -8,7 +8,7 @@
 namespace waggle {
 
 void round_owner::begin(caf::scheduled_actor& self) {
-  ctx_.metrics->show_rounds(config_.kind);
+  ctx_.metrics->show_rounds(std::string_view{config_.kind});
   for (std::size_t i = 0; i < config_.part_workers; ++i)
     workers_.push_back(config_.detach_workers
                          ? self.spawn<part_worker, caf::linked + caf::detached>(ctx_)
@@ -80,7 +80,7 @@ void round_owner::exit(caf::scheduled_actor& self, const caf::error& why) {
 void round_owner::count(const round_report& report) const {
   if (config_.observer)
     config_.observer(report);
-  ctx_.metrics->count_round(config_.kind, to_string(report.outcome), report.allreduce_seconds,
+  ctx_.metrics->count_round(std::string_view{config_.kind}, to_string(report.outcome), report.allreduce_seconds,
                             static_cast<double>(report.contributors.size()),
                             report.recovery_seconds);
 }

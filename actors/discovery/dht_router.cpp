@@ -120,7 +120,7 @@ void dht_router::ping(const peer_record& peer) {
     .then(
       [this, peer, sent](const peer_answer& answer) {
         seen(peer);
-        ctx_.metrics->count_dht_request("ping", "out", ec::none);
+        ctx_.metrics->count_dht_request("ping", ec::none);
         if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
           auto received = ctx_.wall->now();
           if (ctx_.clock_compared)
@@ -128,7 +128,7 @@ void dht_router::ping(const peer_record& peer) {
         }
       },
       [this, peer](const caf::error& why) {
-        ctx_.metrics->count_dht_request("ping", "out", from_caf(why).code);
+        ctx_.metrics->count_dht_request("ping", from_caf(why).code);
         table_.failed(peer.id, clock().now());
       });
 }
@@ -170,7 +170,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
   auto* reply = std::get_if<wire::dht_found>(&answer.what);
   if (reply == nullptr || reply->answers.size() != 1)
     return on_find_failed(id, peer, {ec::protocol_violation, {}});
-  ctx_.metrics->count_dht_request("find", "out", ec::none);
+  ctx_.metrics->count_dht_request("find", ec::none);
   ctx_.metrics->observe_dht_request("find", seconds_of(now() - began));
   seen(peer);
   auto found = searches_.find(id);
@@ -192,7 +192,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
 }
 
 void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why) {
-  ctx_.metrics->count_dht_request("find", "out", why.code);
+  ctx_.metrics->count_dht_request("find", why.code);
   table_.failed(peer.id, now());
   auto found = searches_.find(id);
   if (found == searches_.end())
@@ -226,7 +226,7 @@ void dht_router::arrive(std::uint64_t id, search& s) {
 }
 
 void dht_router::end(std::uint64_t id, search& s) {
-  auto op = s.why == search::purpose::store ? "put" : "get";
+  std::string_view op = s.why == search::purpose::store ? "put" : "get";
   ctx_.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());
   s.ended = true;
   searches_.erase(id);
@@ -275,7 +275,7 @@ void dht_router::write(std::uint64_t id, const search& s, const peer_record& pee
 
 /// @param outcome what the peer did with the record; nothing: it did not answer, because of `why`.
 void dht_router::on_written(std::uint64_t id, std::optional<ec> outcome, ec why) {
-  ctx_.metrics->count_dht_request("store", "out", why);
+  ctx_.metrics->count_dht_request("store", why);
   auto found = searches_.find(id);
   if (found == searches_.end())
     return;
@@ -357,15 +357,15 @@ void dht_router::on_tick() {
 caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   seen(msg.from);
   if (std::holds_alternative<wire::dht_ping>(msg.what)) {
-    ctx_.metrics->count_dht_request("ping", "in", ec::none);
+    ctx_.metrics->count_dht_request_answered("ping");
     return outbound_answer{wire::dht_pong{ctx_.wall->now()}, {}};
   }
   if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
-    ctx_.metrics->count_dht_request("find", "in", ec::none);
+    ctx_.metrics->count_dht_request_answered("find");
     return outbound_answer{answer_find(*find, msg.from.id, table_, store_, ctx_.wall->now()), {}};
   }
   if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
-    ctx_.metrics->count_dht_request("store", "in", ec::none);
+    ctx_.metrics->count_dht_request_answered("store");
     return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
   }
   if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))

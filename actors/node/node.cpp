@@ -102,22 +102,19 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
   net::net_events events;
   events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
   events.transferred = [metrics, board](bool outbound, bool data, std::size_t bytes) {
-    metrics->count_network_bytes(outbound ? "out" : "in", data ? "data" : "control",
-                                 static_cast<double>(bytes));
+    metrics->count_network_bytes(outbound, data, static_cast<double>(bytes));
     board->count_bytes(outbound, bytes);
   };
   events.shared = [metrics, board](bool outbound, std::size_t bytes) {
-    metrics->count_network_bytes(outbound ? "out" : "in", "shared", static_cast<double>(bytes));
+    metrics->count_shared_bytes(outbound, static_cast<double>(bytes));
     board->count_shared_bytes(bytes);
   };
   events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
   events.carried = [bandwidth, &clock](bool outbound, std::size_t bytes) {
     bandwidth->carried(outbound, bytes, clock.now());
   };
-  events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
-  events.closed = [metrics](bool outbound, ec why) {
-    metrics->connection_closed(outbound ? "out" : "in", why);
-  };
+  events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound); };
+  events.closed = [metrics](bool outbound, ec why) { metrics->connection_closed(outbound, why); };
   events.dial_failed = [metrics](ec why) { metrics->count_dial_error(why); };
   events.http_served = [metrics](const std::string& route, unsigned code, double seconds) {
     metrics->count_http_request(route, static_cast<int>(code), seconds);

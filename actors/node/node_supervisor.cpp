@@ -66,9 +66,9 @@ void node_supervisor::on_down(const caf::down_msg& down) {
     return;
   if (is(parts_.exporter) || is(parts_.donor)) {
     bool exporter = is(parts_.exporter);
-    auto name = exporter ? "metrics-exporter" : "state-donor";
+    std::string_view name = exporter ? "metrics-exporter" : "state-donor";
     ctx_.metrics->count_actor_restart(name);
-    ctx_.note(watch::remark{watch::remark::what::restart, name});
+    ctx_.note(watch::remark{watch::remark::what::restart, std::string{name}});
     ctx_.log->error("{} died and is started again: {}", name, to_string(why));
     auto pause = milliseconds{100} * (1U << std::min(restarts_++, 8U));
     delayed_send(this, pause, restart_leaf{exporter});

@@ -14,20 +14,21 @@ public:
     records_.at().Set(records);
     bytes_.at().Set(record_bytes);
   }
-  void count_dht_request(std::string_view op, std::string_view direction, ec outcome) {
-    requests_.at(op, direction, outcome).Increment();
-  }
-  void observe_dht_request(std::string_view op, double seconds) {
-    request_seconds_.at(op).Observe(seconds);
-  }
-  void observe_dht_lookup(std::string_view op, double seconds, double hops) {
+  using request = label<"op", "ping", "find", "store">;
+  using lookup = label<"op", "get", "put">;
+
+  /// One that this peer sent.
+  void count_dht_request(request op, ec outcome) { requests_.at(op, "out", outcome).Increment(); }
+  void count_dht_request_answered(request op) { requests_.at(op, "in", ec::none).Increment(); }
+  void observe_dht_request(request op, double seconds) { request_seconds_.at(op).Observe(seconds); }
+  void observe_dht_lookup(lookup op, double seconds, double hops) {
     lookup_seconds_.at(op).Observe(seconds);
     lookup_hops_.at(op).Observe(hops);
   }
   void count_dht_rejected(ec reason) { rejected_.at(reason).Increment(); }
 
 private:
-  // Each bound makes five series, and a peer's budget is 400.
+  // Each bound makes five series.
   static constexpr std::array answer_seconds{0.001, 0.01, 0.03, 0.1, 0.3, 1., 3.};
   static constexpr std::array hops{1., 2., 4., 8.}; // a lookup among a million peers takes about 5
 
@@ -35,26 +36,22 @@ private:
   gauge<> entries_{in_, "waggle_dht_routing_table_entries", "Peers in the routing table."};
   gauge<> records_{in_, "waggle_dht_records", "Records stored here."};
   gauge<> bytes_{in_, "waggle_dht_storage_bytes", "Bytes of the records stored here."};
-  label request_op_{"op", {"ping", "find", "store"}};
-  counter<3> requests_{in_,
-                       "waggle_dht_requests_total",
-                       "DHT requests by operation, direction and outcome.",
-                       request_op_,
-                       label{"direction", {"in", "out"}},
-                       label{"outcome", {ec::none}}};
-  histogram<1> request_seconds_{in_, "waggle_dht_request_duration_seconds",
-                                "Time to the answer of one DHT request.", answer_seconds,
-                                request_op_};
-  label lookup_op_{"op", {"get", "put"}};
-  histogram<1> lookup_seconds_{in_, "waggle_dht_lookup_duration_seconds",
-                               "Time of a complete lookup.", answer_seconds, lookup_op_};
-  histogram<1> lookup_hops_{in_, "waggle_dht_lookup_hops", "Rounds of queries that a lookup took.",
-                            hops, lookup_op_};
-  counter<1> rejected_{
-    in_, "waggle_dht_records_rejected_total",
-    "Records from the network that were refused, by reason.",
-    label{"reason",
-          {ec::bad_signature, ec::bad_expiry, ec::oversize, ec::stale_record, ec::not_owner}}};
+  counter<request, label<"direction", "in", "out">,
+          some_codes<1, "outcome", ec::none, ec::timeout, ec::peer_lost, ec::unreachable,
+                     ec::shutting_down, ec::overloaded, ec::not_ready, ec::protocol_violation>>
+    requests_{in_, "waggle_dht_requests_total",
+              "DHT requests by operation, direction and outcome."};
+  histogram<request> request_seconds_{in_, "waggle_dht_request_duration_seconds",
+                                      "Time to the answer of one DHT request.", answer_seconds};
+  histogram<lookup> lookup_seconds_{in_, "waggle_dht_lookup_duration_seconds",
+                                    "Time of a complete lookup.", answer_seconds};
+  histogram<lookup> lookup_hops_{in_, "waggle_dht_lookup_hops",
+                                 "Rounds of queries that a lookup took.", hops};
+  counter<
+    some_codes<5, "reason", ec::bad_signature, ec::bad_expiry, ec::oversize, ec::stale_record,
+               ec::not_owner, ec::malformed, ec::wrong_run, ec::overloaded, ec::protocol_violation>>
+    rejected_{in_, "waggle_dht_records_rejected_total",
+              "Records from the network that were refused, by reason."};
 };
 
 } // namespace waggle

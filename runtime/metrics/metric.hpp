@@ -1,14 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -19,6 +23,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include "runtime/core/check.hpp"
 #include "runtime/core/error.hpp"
 
 namespace waggle {
@@ -30,19 +35,71 @@ inline constexpr std::array short_round_seconds{0.001, 0.003, 0.01, 0.03, 0.1, 0
                                                 1.,    3.,    10.,  60.,  300.};
 inline constexpr std::array small_counts{1., 2., 4., 8., 16., 32., 64.};
 
-/// A text, or the name of an error code.
-struct label_value {
-  label_value(const char* x) : text(x) {}
-  label_value(std::string_view x) : text(x) {}
-  label_value(ec code) : text(to_string(code)) {}
+/// A text as a template argument.
+template <std::size_t N>
+struct literal {
+  constexpr literal(const char (&text)[N]) { std::copy_n(text, N, chars); }
 
-  std::string text;
+  char chars[N]{};
 };
 
-struct label {
-  const char* name;
-  /// Exported, as zero, before anything is counted. Other values appear when they are counted.
-  std::vector<label_value> from_start = {};
+/// A value of the label `Name`: one of `Words`, which are all that it can have. The series of the
+/// first `FromStart` are exported, as zero, before anything is counted.
+template <std::size_t FromStart, literal Name, literal... Words>
+class some_words {
+public:
+  static constexpr const char* name = Name.chars;
+  static constexpr std::size_t size = sizeof...(Words), from_start = FromStart;
+  [[nodiscard]] static std::string_view text(std::size_t number) { return words[number]; }
+
+  /// Another word does not compile.
+  consteval some_words(const char* word) : number_(find(word)) {
+    if (number_ == size)
+      throw std::invalid_argument{word};
+  }
+  /// Another word is "other"; if the label has no such value, this is a bug.
+  some_words(std::string_view word) : number_(std::min(find(word), find("other"))) {
+    WAGGLE_CHECK(number_ < size, word);
+  }
+  /// REQUIRES: number < size.
+  explicit constexpr some_words(std::size_t number) : number_(number) {}
+  [[nodiscard]] constexpr std::size_t number() const { return number_; }
+
+private:
+  static constexpr std::array<std::string_view, size> words{Words.chars...};
+  static constexpr std::size_t find(std::string_view word) {
+    return static_cast<std::size_t>(std::find(words.begin(), words.end(), word) - words.begin());
+  }
+
+  std::size_t number_;
+};
+template <literal Name, literal... Words>
+using label = some_words<sizeof...(Words), Name, Words...>;
+
+/// A value of the label `Name`: one of these error codes, or "other".
+template <std::size_t FromStart, literal Name, ec... Codes>
+class some_codes {
+public:
+  static constexpr const char* name = Name.chars;
+  static constexpr std::size_t size = sizeof...(Codes) + 1, from_start = FromStart;
+  [[nodiscard]] static std::string_view text(std::size_t number) {
+    return number < codes.size() ? to_string(codes[number]) : "other";
+  }
+
+  constexpr some_codes(ec code) : number_(numbers[static_cast<std::size_t>(code)]) {}
+  [[nodiscard]] constexpr std::size_t number() const { return number_; }
+
+private:
+  static constexpr std::array<ec, sizeof...(Codes)> codes{Codes...};
+  static constexpr auto numbers = [] {
+    std::array<std::uint8_t, ec_max + std::size_t{1}> all{};
+    all.fill(codes.size());
+    for (std::uint8_t i = 0; i < codes.size(); ++i)
+      all[static_cast<std::size_t>(codes[i])] = i;
+    return all;
+  }();
+
+  std::size_t number_;
 };
 
 /// The part of a prometheus::Registry that belongs to one peer. The labels `run` and `peer` stand
@@ -59,8 +116,10 @@ public:
 
   /// Removes all series of this peer. What is counted later is lost.
   void withdraw() {
+    inside_.fetch_or(withdrawn, std::memory_order_acq_rel);
+    while (inside_.load(std::memory_order_acquire) != withdrawn)
+      std::this_thread::yield(); // who is inside only counts
     std::lock_guard guard{mutex_};
-    withdrawn_ = true;
     for (const auto& remove : removals_)
       remove();
     removals_.clear();
@@ -70,10 +129,23 @@ public:
   [[nodiscard]] const std::string& run() const { return labels_.at("run"); }
   [[nodiscard]] const std::string& peer() const { return labels_.at("peer"); }
 
-private:
-  template <class, std::size_t, bool>
-  friend class metric;
+  /// While it lives, the series are not removed. False if they have been.
+  class visit {
+  public:
+    explicit visit(metric_registry& where) : where_(where.enter() ? &where : nullptr) {}
+    visit(visit&& other) noexcept : where_(std::exchange(other.where_, nullptr)) {}
+    visit& operator=(visit&&) = delete;
+    ~visit() {
+      if (where_ != nullptr)
+        where_->inside_.fetch_sub(1, std::memory_order_release);
+    }
+    explicit operator bool() const { return where_ != nullptr; }
 
+  private:
+    metric_registry* where_;
+  };
+
+  /// Adds a series. REQUIRES: `mutex()` is held, and the peer's series have not been removed.
   /// Throws std::runtime_error if the series exists: then it belongs to another peer of this name.
   template <class Metric, class... Buckets>
   Metric* add(prometheus::Family<Metric>& family, prometheus::Labels series,
@@ -85,11 +157,24 @@ private:
     removals_.emplace_back([&family, made] { family.Remove(made); });
     return made;
   }
+  [[nodiscard]] std::mutex& mutex() { return mutex_; }
+
+private:
+  static constexpr std::uint32_t withdrawn = 1U << 31U;
+
+  bool enter() {
+    if ((inside_.load(std::memory_order_relaxed) & withdrawn) != 0)
+      return false;
+    if ((inside_.fetch_add(1, std::memory_order_acquire) & withdrawn) == 0)
+      return true;
+    inside_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
 
   const std::shared_ptr<prometheus::Registry> registry_;
   const prometheus::Labels labels_;
+  std::atomic<std::uint32_t> inside_{0}; // visits, and `withdrawn`
   std::mutex mutex_;
-  bool withdrawn_ = false;
   std::vector<std::function<void()>> removals_; // of all series
 };
 
@@ -98,8 +183,8 @@ private:
 template <class Metric>
 class live_series {
 public:
-  live_series(std::unique_lock<std::mutex> lock, Metric* series)
-    : lock_(std::move(lock)), series_(series) {}
+  live_series(metric_registry::visit visit, Metric* series)
+    : visit_(std::move(visit)), series_(series) {}
 
   void Set(double value) const {
     if (series_ != nullptr)
@@ -119,80 +204,102 @@ public:
   }
 
 private:
-  std::unique_lock<std::mutex> lock_;
+  metric_registry::visit visit_;
   Metric* series_;
 };
 
-/// A metric with N labels. Thread-safe. Label values come from closed sets, never from the network.
+/// A metric with labels, each of a type like `label` whose values are numbers. So its series stand
+/// in a table, and to count takes a few atomic operations (of a histogram, a mutex of its own).
+/// Only the first use of a series that was not exported from the start locks. Thread-safe.
 /// REQUIRES: `where` outlives it.
-template <class Metric, std::size_t N, bool FromStart = true>
+template <class Metric, bool FromStart, class... Labels>
 class metric {
 public:
-  template <class... L>
-  metric(metric_registry& where, const char* name, const char* help, const L&... labels)
-    : metric(where, name, help, std::array<double, 0>{}, labels...) {}
-  template <std::size_t Buckets, class... L>
   metric(metric_registry& where, const char* name, const char* help,
-         const std::array<double, Buckets>& buckets, const L&... labels)
+         std::span<const double> buckets = {})
     : where_(where), family_(prometheus::detail::Builder<Metric>{}.Name(name).Help(help).Register(
                        *where.registry())),
-      labels_{labels.name...}, buckets_(buckets.begin(), buckets.end()) {
-    static_assert(sizeof...(labels) == N);
-    if (FromStart)
-      add_all({}, 0, {labels...});
+      buckets_(buckets.begin(), buckets.end()) {
+    for (std::size_t place = 0; FromStart && place < series_.size(); ++place) {
+      [[maybe_unused]] auto numbers = numbers_at(place);
+      std::size_t i = 0;
+      if (((numbers[i++] < Labels::from_start) && ... && true))
+        make(place);
+    }
   }
 
-  /// The series with these values, in the order of the labels.
-  template <class... Values>
-  live_series<Metric> at(const Values&... values) {
-    static_assert(sizeof...(values) == N);
-    std::array<std::string, N> key{label_value{values}.text...};
-    std::unique_lock lock{where_.mutex_};
-    auto* series = where_.withdrawn_ ? nullptr : find_or_add(key);
-    return {std::move(lock), series};
+  /// The series with these values.
+  live_series<Metric> at(Labels... values) {
+    std::size_t place = 0;
+    ((place = place * Labels::size + values.number()), ...);
+    metric_registry::visit visit{where_};
+    Metric* series = nullptr;
+    if (visit) {
+      series = series_[place].load(std::memory_order_acquire);
+      if (series == nullptr)
+        series = make(place);
+    }
+    return {std::move(visit), series};
   }
 
 private:
-  Metric* find_or_add(const std::array<std::string, N>& values) {
-    if (auto found = known_.find(values); found != known_.end())
-      return found->second;
-    prometheus::Labels series;
-    for (std::size_t i = 0; i < N; ++i)
-      series.emplace(labels_[i], values[i]);
+  /// The number of each label's value; that of the last label changes from place to place. (One
+  /// element more than labels, because there may be none.)
+  static std::array<std::size_t, sizeof...(Labels) + 1> numbers_at(std::size_t place) {
+    constexpr std::array<std::size_t, sizeof...(Labels) + 1> sizes{Labels::size...};
+    std::array<std::size_t, sizeof...(Labels) + 1> numbers{};
+    for (std::size_t i = sizeof...(Labels); i-- > 0; place /= sizes[i])
+      numbers[i] = place % sizes[i];
+    return numbers;
+  }
+  Metric* make(std::size_t place) {
+    std::lock_guard guard{where_.mutex()};
+    if (auto* made = series_[place].load(std::memory_order_relaxed))
+      return made;
+    prometheus::Labels labels;
+    [[maybe_unused]] auto numbers = numbers_at(place);
+    std::size_t i = 0;
+    (labels.emplace(Labels::name, Labels::text(numbers[i++])), ...);
     Metric* made = nullptr;
     if constexpr (std::is_same_v<Metric, prometheus::Histogram>)
-      made = where_.add(family_, std::move(series), buckets_);
+      made = where_.add(family_, std::move(labels), buckets_);
     else
-      made = where_.add(family_, std::move(series));
-    return known_.emplace(values, made).first->second;
-  }
-  /// Adds all combinations of the labels' values; the first `chosen` of `values` are chosen.
-  void add_all(std::array<std::string, N> values, std::size_t chosen,
-               const std::vector<label>& labels) {
-    if (chosen == N) {
-      find_or_add(values);
-      return;
-    }
-    for (const auto& value : labels[chosen].from_start) {
-      values[chosen] = value.text;
-      add_all(values, chosen + 1, labels);
-    }
+      made = where_.add(family_, std::move(labels));
+    series_[place].store(made, std::memory_order_release);
+    return made;
   }
 
   metric_registry& where_;
   prometheus::Family<Metric>& family_;
-  std::array<const char*, N> labels_;
-  std::vector<double> buckets_;
-  std::map<std::array<std::string, N>, Metric*> known_; // guarded by the lock of `where_`
+  const std::vector<double> buckets_;
+  std::array<std::atomic<Metric*>, (Labels::size * ... * std::size_t{1})> series_{};
 };
 
-template <std::size_t N = 0>
-using counter = metric<prometheus::Counter, N>;
-template <std::size_t N = 0>
-using gauge = metric<prometheus::Gauge, N>;
-template <std::size_t N = 0>
-using histogram = metric<prometheus::Histogram, N>;
+template <class... Labels>
+using counter = metric<prometheus::Counter, true, Labels...>;
+template <class... Labels>
+using gauge = metric<prometheus::Gauge, true, Labels...>;
+template <class... Labels>
+using histogram = metric<prometheus::Histogram, true, Labels...>;
 /// Not exported before it is set.
-using late_gauge = metric<prometheus::Gauge, 0, false>;
+using late_gauge = metric<prometheus::Gauge, false>;
+
+/// A gauge that is always 1; what it says stands in its labels. Not exported before.
+class info {
+public:
+  info(metric_registry& where, const char* name, const char* help)
+    : where_(where),
+      family_(prometheus::BuildGauge().Name(name).Help(help).Register(*where.registry())) {}
+
+  /// Once. REQUIRES: nothing that a peer of another run chose.
+  void show(const prometheus::Labels& what) {
+    std::lock_guard guard{where_.mutex()};
+    where_.add(family_, what)->Set(1);
+  }
+
+private:
+  metric_registry& where_;
+  prometheus::Family<prometheus::Gauge>& family_;
+};
 
 } // namespace waggle

@@ -12,17 +12,21 @@ class network_metrics {
 public:
   explicit network_metrics(metric_registry& registry) : in_(registry) { set_connections(0, 0); }
 
-  void count_network_bytes(std::string_view direction, std::string_view plane, double bytes) {
-    bytes_.at(direction, plane).Increment(bytes);
+  /// @param data the body of a part or of a state, else a message.
+  void count_network_bytes(bool outbound, bool data, double bytes) {
+    bytes_.at(way(outbound), data ? plane{"data"} : plane{"control"}).Increment(bytes);
+  }
+  void count_shared_bytes(bool outbound, double bytes) {
+    bytes_.at(way(outbound), "shared").Increment(bytes);
   }
   void count_shared_memory(ec why) { shared_memory_.at(why).Increment(); }
   void set_connections(double in, double out) {
     connections_.at("in").Set(in);
     connections_.at("out").Set(out);
   }
-  void connection_opened(std::string_view direction) { opened_.at(direction).Increment(); }
-  void connection_closed(std::string_view direction, ec reason) {
-    closed_.at(direction, reason).Increment();
+  void connection_opened(bool outbound) { opened_.at(way(outbound)).Increment(); }
+  void connection_closed(bool outbound, ec reason) {
+    closed_.at(way(outbound), reason).Increment();
   }
   void count_dial_error(ec reason) { dial_errors_.at(reason).Increment(); }
   /// Counts a refused inbound connection, handshake, frame or message.
@@ -39,35 +43,41 @@ public:
   void observe_rtt(double seconds) { rtt_.at().Observe(seconds); }
 
 private:
+  using direction = label<"direction", "in", "out">;
+  using plane = label<"plane", "control", "data", "shared">;
+  static direction way(bool outbound) { return outbound ? direction{"out"} : direction{"in"}; }
+
   metric_registry& in_;
-  label direction_{"direction", {"in", "out"}};
-  counter<2> bytes_{
+  counter<direction, plane> bytes_{
     in_, "waggle_network_bytes_total",
     "Bytes by direction and plane; shared: exchanged with a peer on this host through "
-    "shared memory instead of TCP.",
-    direction_, label{"plane", {"control", "data", "shared"}}};
-  counter<1> shared_memory_{
-    in_, "waggle_network_shared_memory_total",
-    "Links to peers on this host that use shared memory (reason none), or why not.",
-    label{"reason", {ec::none}}};
-  gauge<1> connections_{in_, "waggle_network_connections", "Open connections to peers.",
-                        direction_};
-  counter<1> opened_{in_, "waggle_network_connections_opened_total",
-                     "Connections made, by direction.", direction_};
-  counter<2> closed_{in_, "waggle_network_connections_closed_total",
-                     "Connections that ended, by direction and reason.", direction_,
-                     label{"reason", {ec::peer_lost}}};
-  counter<1> dial_errors_{
-    in_, "waggle_network_dial_errors_total", "Dials that failed, by reason.",
-    label{"reason", {ec::unreachable, ec::timeout, ec::wrong_run, ec::clock_skew}}};
-  counter<1> refused_input_{
-    in_, "waggle_network_refused_total",
-    "Connections, frames and messages that were refused, by reason.",
-    label{"reason",
-          {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
-           ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout,
-           ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch, ec::overloaded,
-           ec::rate_limited, ec::unknown_round}}};
+    "shared memory instead of TCP."};
+  counter<some_codes<1, "reason", ec::none, ec::malformed, ec::unreachable, ec::timeout,
+                     ec::bad_signature, ec::peer_lost, ec::io_error>>
+    shared_memory_{in_, "waggle_network_shared_memory_total",
+                   "Links to peers on this host that use shared memory (reason none), or why not."};
+  gauge<direction> connections_{in_, "waggle_network_connections", "Open connections to peers."};
+  counter<direction> opened_{in_, "waggle_network_connections_opened_total",
+                             "Connections made, by direction."};
+  counter<direction, some_codes<1, "reason", ec::peer_lost, ec::timeout, ec::shutting_down,
+                                ec::overloaded, ec::protocol_violation, ec::malformed, ec::oversize,
+                                ec::bad_signature, ec::duplicate_identity, ec::none>>
+    closed_{in_, "waggle_network_connections_closed_total",
+            "Connections that ended, by direction and reason."};
+  counter<some_codes<4, "reason", ec::unreachable, ec::timeout, ec::wrong_run, ec::clock_skew,
+                     ec::peer_lost, ec::shutting_down, ec::overloaded, ec::protocol_violation,
+                     ec::malformed, ec::wrong_version, ec::bad_signature, ec::duplicate_identity,
+                     ec::agreement_mismatch>>
+    dial_errors_{in_, "waggle_network_dial_errors_total", "Dials that failed, by reason."};
+  counter<some_codes<16, "reason", ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version,
+                     ec::bad_signature, ec::protocol_violation, ec::non_finite, ec::wrong_shape,
+                     ec::bad_weight, ec::timeout, ec::implausible_norm, ec::clock_skew,
+                     ec::agreement_mismatch, ec::overloaded, ec::rate_limited, ec::unknown_round,
+                     ec::duplicate_identity, ec::unreachable, ec::not_owner, ec::not_looking,
+                     ec::epoch_mismatch, ec::schema_mismatch, ec::wrong_group_key, ec::bad_config,
+                     ec::hash_mismatch, ec::bad_expiry, ec::excluded, ec::peer_lost>>
+    refused_input_{in_, "waggle_network_refused_total",
+                   "Connections, frames and messages that were refused, by reason."};
   counter<> holds_{in_, "waggle_network_link_holds_total",
                    "Times that a link was not read for a while, because its peer sent more than it "
                    "may make this peer process."};

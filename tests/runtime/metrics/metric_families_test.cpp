@@ -77,6 +77,7 @@ TEST_F(MetricFamilies, AreRemovedWhileOtherThreadsCount) {
     for (; !stop; ++counted) {
       ann->count_refused_input(ec::malformed);
       ann->observe_rtt(0.1);
+      ann->count_dial_error(ec::overloaded); // at first, makes a series
     }
   }};
   while (counted < 1000)
@@ -110,6 +111,40 @@ TEST_F(MetricFamilies, OfTwoPeersWithOneNameAreRefused) {
   EXPECT_EQ(series("waggle_peer_joins_total").at(0).counter.value, 1) << "the first is unharmed";
   ann->withdraw();
   EXPECT_NO_THROW(peer("ann"));
+}
+
+TEST_F(MetricFamilies, OfAnErrorThatIsNotExpectedAreOther) {
+  auto ann = peer("ann");
+  ann->count_dial_error(ec::wrong_sum);
+  ann->count_dial_error(ec::group_full);
+  ann->count_dial_error(ec::overloaded);
+  ann->count_http_request("/metrics", 599, 0.1);
+  auto page = ann->text();
+  EXPECT_THAT(page,
+              HasSubstr("dial_errors_total{peer=\"ann\",reason=\"other\",run=\"run-1\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("reason=\"overloaded\",run=\"run-1\"} 1\n"));
+  EXPECT_THAT(page,
+              HasSubstr("{code=\"other\",peer=\"ann\",route=\"/metrics\",run=\"run-1\"} 1\n"));
+}
+
+/// All use the same places of a table.
+TEST_F(MetricFamilies, WithSeveralLabelsCountEachCombinationApart) {
+  auto ann = peer("ann");
+  ann->count_network_bytes(false, false, 1);
+  ann->count_network_bytes(false, true, 2);
+  ann->count_shared_bytes(false, 4);
+  ann->count_network_bytes(true, false, 8);
+  ann->count_network_bytes(true, true, 16);
+  ann->count_shared_bytes(true, 32);
+  auto page = ann->text();
+  int value = 1;
+  for (const std::string direction : {"in", "out"})
+    for (const std::string plane : {"control", "data", "shared"}) {
+      EXPECT_THAT(page,
+                  HasSubstr("bytes_total{direction=\"" + direction + "\",peer=\"ann\",plane=\""
+                            + plane + "\",run=\"run-1\"} " + std::to_string(value) + "\n"));
+      value *= 2;
+    }
 }
 
 /// The time until something failed is not how long it takes.
