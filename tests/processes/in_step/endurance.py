@@ -19,6 +19,9 @@ class Accounts:
     def used(self):
         return sum(life.status["samples"]["used"] for p in self.run.peers for life in p.lives if life.status)
 
+    def rounds(self):
+        return sum(life.samples[-1].rounds for p in self.run.peers for life in p.lives if life.samples)
+
     def missing(self):
         """Samples that were computed but are not used, dropped or pending, by peer and life."""
         found = {}
@@ -45,6 +48,16 @@ def living_share(run, spans):
     return inside / whole if whole else 0.0
 
 
+def taking_part(spans):
+    """The time in which peers answered, and in which they trained, over all of `spans`."""
+    answered = trained = 0.0
+    for _peer, life, begin, end in spans:
+        samples = life.between(begin, end)
+        answered += end - samples[0].at if samples else 0
+        trained += sum(b.at - a.at for a, b in zip(samples, samples[1:]) if a.phase in watch.WORKING and b.at - a.at < watch.FRESH)
+    return answered, trained
+
+
 def quiet_speed(settings, report):
     """Samples per second in the updates of a run of five peers without faults."""
     with begun(settings, report, 5) as run:
@@ -54,7 +67,10 @@ def quiet_speed(settings, report):
 
 
 def chaos(settings, report):
-    """Kills, freezes or stops one of five peers every six seconds on average; compares with a run without faults."""
+    """Kills, freezes or stops one of five peers every six seconds on average; compares with a run without faults.
+
+    The means over time of the peers whose process runs, that have loaded LibTorch and answer, that train, and that a
+    committed round has."""
     for _ in range(settings.times):
         quiet = quiet_speed(settings, report)
         with begun(settings, report, 5, {"checkpoint-interval": "1s"}) as run:
@@ -63,6 +79,7 @@ def chaos(settings, report):
             spans, alive_since = [], {p: (p.history, time.monotonic()) for p in peers}
             pending = []  # [(when, peer, action)]
             before, began = Accounts(run).used(), time.monotonic()
+            rounds, epoch = Accounts(run).rounds(), max(p.status["epoch"] for p in peers)
             end, next_fault = began + settings.duration, began + random.expovariate(1 / settings.every)
 
             def leave(peer):
@@ -85,7 +102,7 @@ def chaos(settings, report):
                 standing = [p for p in peers if p in alive_since]
                 if len(standing) < 2:
                     continue
-                victim, fault = random.choice(standing), random.choice(("kill", "freeze", "stop"))
+                victim, fault = random.choice(standing), random.choice(settings.faults.split(","))
                 leave(victim)
                 if fault == "freeze":
                     victim.freeze()
@@ -96,12 +113,17 @@ def chaos(settings, report):
                 report.note(f"{fault} of {victim.name}; " + ", ".join(p.where() for p in standing if p is not victim))
             for _when, peer, action in pending:
                 come_back(peer, action)
-            speed = (Accounts(run).used() - before) / (time.monotonic() - began)
+            seconds = time.monotonic() - began
+            speed = (Accounts(run).used() - before) / seconds
+            committed = (Accounts(run).rounds() - rounds) / max(1, max(p.status["epoch"] for p in peers if p.status) - epoch)
             for peer in list(alive_since):
                 leave(peer)
             share = living_share(run, spans)
             await_one_history(settings, report, run, "after the chaos", peers, time.monotonic(),
                               settings.patience)
+            alive, (answered, trained) = sum(end - begin for *_, begin, end in spans), taking_part(spans)
+            report.fact("peers", alive=alive / seconds, answering=answered / seconds, taking_part=trained / seconds,
+                        committed=committed, speed_of_the_living=speed / quiet * 5 * seconds / alive)
             report.fact("chaos", share_in_step=share, samples_a_second=speed, when_quiet=quiet, ratio=speed / quiet)
             missing = Accounts(run).missing()
             report.require(share >= 0.95, f"{share:.0%} of the running time was in step")

@@ -22,20 +22,22 @@ import strategies
 SCENARIOS = {
     "joins": (joining.joins, []),
     "together": (joining.together, []),
-    "returns": (joining.returns, ["faults", "freeze"]),
+    "returns": (joining.returns, ["faults", "freeze", "strategy"]),
     "restart-all": (joining.restart_all, []),
     "cut": (links.cut, ["seconds"]),
     "lost-first": (joining.lost_first, []),
     "slow-join": (links.slow_join, ["rates", "model", "delay"]),
     "clients": (links.clients, []),
     "ends": (endurance.ends, ["epochs", "freeze"]),
-    "chaos": (endurance.chaos, ["duration", "every"]),
+    "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
     "batch-bound": (measures.batch_bound, ["peers", "epochs-ms", "duration"]),
     "uneven": (measures.uneven, ["passes", "target", "duration"]),
     "stale-folder": (joining.stale_folder, ["stale-epochs"]),
     "turns": (endurance.turns, ["duration", "every"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
+    "outer-rounds": (strategies.outer_rounds, []),
+    "islands": (strategies.islands, ["epochs"]),
     "attacks": (attacks.attacks, ["duration", "only"]),
 }
 SPECIAL = {
@@ -53,6 +55,7 @@ SPECIAL = {
     "passes": dict(default="0.2,2", help="seconds of a pass of the slow trainer"),
     "target": dict(type=int, default=1024, help="target batch size"),
     "only": dict(help="attacks to play, separated by commas; all by default"),
+    "strategy": dict(default="", help="of the peers, instead of collaborative; its rounds count passes"),
     "stale-epochs": dict(type=int, default=144, help="epoch of the stale folder"),
 }
 DEFAULTS = {
@@ -62,6 +65,7 @@ DEFAULTS = {
     "uneven": {"duration": 15},
     "memory": {"duration": 20},
     "strategies": {"duration": 10},
+    "islands": {"epochs": 400},
     "attacks": {"duration": 600},
 }
 

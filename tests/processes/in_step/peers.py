@@ -178,7 +178,10 @@ class Run:
         self.binary = pathlib.Path(settings.binary).resolve()
         if not os.access(self.binary, os.X_OK):
             raise Failed(f"there is no program {self.binary}: build it, or select another one with --binary")
-        self.options = {**SMALL, "data": settings.data, "log-level": settings.log_level, **(options or {})}
+        given = {**SMALL, "data": settings.data, "log-level": settings.log_level, **(options or {})}
+        if getattr(settings, "strategy", ""):  # with passes that leave the processor to the other peers
+            given |= {"strategy": settings.strategy, "target-batch-size": None, "step-interval": "20ms"}
+        self.options = {name: value for name, value in given.items() if value is not None}
         self.name = f"in-step-{random.getrandbits(32):08x}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-in-step-"))
         self.peers = []

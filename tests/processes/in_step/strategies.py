@@ -1,4 +1,6 @@
 """Compares the strategies: speed next to training without rounds, bytes, memory."""
+import statistics
+import subprocess
 import time
 
 from lab import Lab
@@ -21,15 +23,13 @@ PASSES = 8  # of each peer in an epoch, or between two rounds
 
 def options_of(mode, peers):
     by_steps = mode.get("strategy", "").startswith("decentralized")
-    period = {"averaging-steps-period": PASSES} if by_steps else {"target-batch-size": MODEL["micro-batch"] * PASSES * peers}
+    period = {"averaging-steps-period": PASSES, "target-batch-size": None} if by_steps else {"target-batch-size": MODEL["micro-batch"] * PASSES * peers}
     return {**MODEL, **period, **mode}
 
 
 def two_peers(settings, mode, delay, rounds=5):
     """The speed of one of two peers, and what the two move and keep."""
     with Lab(settings, 2, delay_ms=delay) as lab, Run(settings, options_of(mode, 2), lab) as run:
-        if "averaging-steps-period" in run.options:
-            del run.options["target-batch-size"]
         first = run.add().start()
         two = [first, run.add(via=first).start()]
         eventually("the two train together",
@@ -72,3 +72,95 @@ def strategies(settings, report):
             report.require(share <= 0.7, f"{name} reaches {share:.0%} of the speed without rounds: they are too short")
         elif "block" not in name:
             report.require(share >= 0.95, f"{name} reaches {share:.0%} of the speed without rounds")
+
+
+# -- rounds that are rare, on links that are slow -----------------------------------------------------
+
+SLOW = {"model": "mlp", "layers": 3, "width": 512, "context": 32, "micro-batch": 8, "step-interval": "20ms",
+        "shared-memory": "false", "target-batch-size": None}
+VALUES = 790_272  # of this model
+RATE, DELAY_MS = "50mbit", 20  # of each link; each way
+STEPS = 100
+OUTER_MODES = {  # strategy, rounds to measure, least share of the speed of one peer alone
+    "diloco": (f"diloco:steps={STEPS}", 5, 0.74),
+    "diloco, overlapped": (f"diloco:steps={STEPS},overlap={STEPS // 2}", 5, 0.95),
+    "data-parallel": ("data-parallel", 20, 0),
+}
+
+
+class Link:
+    """What the interface of a peer has sent, headers included, and its passes, since it was made."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.began = self.now()
+
+    def now(self):
+        file = "/sys/class/net/eth0/statistics/tx_bytes"
+        sent = subprocess.run(["ip", "netns", "exec", self.peer.namespace, "cat", file], capture_output=True, text=True, check=True)
+        return int(sent.stdout), self.peer.status["steps"], self.peer.status["epoch"], time.monotonic()
+
+    def since(self):
+        sent, steps, epochs, seconds = (b - a for a, b in zip(self.began, self.now()))
+        return steps / seconds, sent / max(1, epochs)
+
+
+def passes_and_bytes(settings, strategy, count, rounds):
+    """Passes a second of the first of `count` peers, and the bytes that it sends in a round, over `rounds` rounds."""
+    with Lab(settings, count, RATE, delay_ms=DELAY_MS) as lab, Run(settings, {**SLOW, "strategy": strategy}, lab) as run:
+        run.begin(count, [{"min-peers": count}] * count)
+        first = run.peers[0]
+
+        def round_ends(number):
+            eventually(f"round {number}", lambda: ((first.status or {}).get("epoch") or 0) >= number, 60 + 5 * rounds, 0.01)
+        round_ends(2)
+        link = Link(first)
+        round_ends(2 + rounds)
+        return link.since()
+
+
+def outer_rounds(settings, report):
+    """Speed of two peers with few rounds, relative to one alone in turn with them, and bytes at the interface."""
+    shares = {name: [] for name in OUTER_MODES}
+    for _ in range(settings.times):
+        alone, _ = passes_and_bytes(settings, f"diloco:steps={STEPS}", 1, 5)
+        for name, (strategy, rounds, _) in OUTER_MODES.items():
+            speed, sent = passes_and_bytes(settings, strategy, 2, rounds)
+            shares[name].append(speed / alone)
+            # Each of two peers sends half a vector, and half of the mean: 2 (n - 1) / n of the values.
+            report.fact(name, alone=alone, passes_a_second=speed, share=speed / alone, bytes_a_round=sent,
+                        of_the_formula=sent / (4 * VALUES))
+            if name != "diloco, overlapped":
+                report.require(abs(sent / (4 * VALUES) - 1) <= 0.08, f"{name} sends {sent:.0f} bytes in a round")
+    for name, (_, _, least) in OUTER_MODES.items():
+        share = statistics.median(shares[name])
+        report.fact(f"{name}, median", share=share)
+        report.require(share >= least, f"{name} reaches {share:.2f} of the speed of one peer alone")
+
+
+def seconds_to(loss, settings, options, updates):
+    """The seconds from the first update of two islands until their loss on fixed windows is at most `loss`; None: until
+    `updates` are made. Returns them and that loss."""
+    evaluated = {"replicas": 2, "eval-data": "/usr/share/common-licenses/Artistic", "eval-every": "500ms"}
+    with Lab(settings, 2, RATE, delay_ms=DELAY_MS) as lab, \
+            Run(settings, {**SLOW, "data": "/usr/share/common-licenses", **options}, lab) as run:
+        run.begin(2, [{"min-peers": 2, **evaluated}, {"min-peers": 2, "replicas": 2}])
+        first = run.peers[0]
+        eventually("the first update", lambda: (first.status or {}).get("epoch"), 60, 0.01)
+        began = time.monotonic()
+
+        def reached():
+            status = first.status
+            return status["epoch"] >= updates if loss is None else (status.get("eval_loss") or 99) <= loss
+        eventually("this loss", reached, 1200, 0.01)
+        return time.monotonic() - began, first.status["eval_loss"]
+
+
+def islands(settings, report):
+    """Time in which two islands of two replicas reach a loss with daso, relative to data-parallel."""
+    for _ in range(settings.times):
+        plain, loss = seconds_to(None, settings, {"strategy": "data-parallel"}, settings.epochs)
+        epochs = settings.epochs // 20
+        quicker, reached = seconds_to(loss, settings, {"strategy": f"daso:epochs={epochs},batches=20,warmup=2,cooldown=2"}, 0)
+        report.fact("daso", data_parallel_seconds=plain, loss=loss, seconds=quicker, its_loss=reached, ratio=quicker / plain)
+        report.require(quicker <= 0.66 * plain, f"daso needs {quicker / plain:.2f} of the time of data-parallel")
