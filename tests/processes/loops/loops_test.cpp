@@ -17,20 +17,9 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t epochs = 200;
 constexpr std::uint64_t target = 64;
 constexpr std::uint64_t batch = 8;
-const std::vector<std::string> same_run{"--run-id",
-                                        "loops",
-                                        "--model",
-                                        "mlp",
-                                        "--layers",
-                                        "1",
-                                        "--width",
-                                        "32",
-                                        "--context",
-                                        "16",
-                                        "--target-batch-size",
-                                        std::to_string(target),
-                                        "--epochs",
-                                        std::to_string(epochs)};
+const std::vector<std::string> same_run{"--run-id",  "loops", "--model",  "mlp",
+                                        "--layers",  "1",     "--width",  "32",
+                                        "--context", "16",    "--epochs", std::to_string(epochs)};
 
 /// A program of examples/.
 class loop {
@@ -86,6 +75,10 @@ nlohmann::json status_of(const endpoint& where) {
   auto answer = net::http_get(where, "/api/v1/status", 5s);
   return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
 }
+std::uint64_t epoch_of(const endpoint& where) {
+  auto now = status_of(where);
+  return now.is_object() ? now.value("epoch", std::uint64_t{0}) : 0;
+}
 
 class LoopsOfUsers : public ::testing::Test {
 protected:
@@ -109,10 +102,12 @@ protected:
     command.insert(command.end(), more.begin(), more.end());
     return std::make_unique<loop>(folder, name, command);
   }
-  std::unique_ptr<peer> train(std::vector<std::string> more) const {
+  std::unique_ptr<peer> train(std::vector<std::string> more,
+                              std::vector<std::string> due = {"--target-batch-size",
+                                                              std::to_string(target)}) const {
     std::vector<std::string> command{"train"};
-    command.insert(command.end(), same_run.begin(), same_run.end());
-    command.insert(command.end(), more.begin(), more.end());
+    for (const auto& some : {same_run, due, more})
+      command.insert(command.end(), some.begin(), some.end());
     return std::make_unique<peer>(folder, "train", command);
   }
   scratch_folder folder;
@@ -265,6 +260,37 @@ TEST_P(AveragingLoops, AverageTheirParametersWithThoseOfWaggleTrain) {
   }
 }
 
+/// All know the node only, and one of the loops accepts no connections.
+TEST_F(LoopsOfUsers, OfDilocoEndWithEqualAnchorsAfterAKillAndAJoin) {
+  const std::vector<std::string> rounds{"--strategy", "diloco:steps=10"};
+  peer node{folder, "node", {"node", "--run-id", "loops"}};
+  auto through = to_string(node.await_address());
+  auto first = train(joined({"--initial-peers", through, "--step-interval", "10ms", "--micro-batch",
+                             "8", "--linger", "5m"},
+                            rounds, train_waits),
+                     {});
+  auto where = first->await_address();
+  auto of_loops = joined(rounds, {"--target", "256", "--more", "step-interval=10ms"});
+  auto killed = start("killed", through, joined(of_loops, loops_wait, {"--seed", "2"}));
+  auto client = start("client", through,
+                      joined(of_loops, loops_wait, {"--more", "client-mode=true", "--seed", "3"}));
+  ASSERT_TRUE(eventually([&] { return epoch_of(where) >= 20; }, 150s)) << first->log();
+  killed->signal(SIGKILL);
+  auto joiner = start("joiner", through, joined(of_loops, {"--seed", "4"}));
+  ASSERT_TRUE(eventually([&] { return epoch_of(where) == epochs; }, 150s)) << first->log();
+  auto ours = status_of(where)["parameters"].get<std::string>();
+  EXPECT_FALSE(ours.empty());
+  for (auto* each : {client.get(), joiner.get()}) {
+    EXPECT_EQ(each->await_exit(60s), 0) << each->log();
+    auto end = ending_in(each->log());
+    ASSERT_TRUE(end) << each->log();
+    EXPECT_TRUE(end->last);
+    EXPECT_GT(end->used, 0U);
+    EXPECT_GT(end->rounds, 5U);
+    EXPECT_EQ(end->parameters, ours);
+  }
+}
+
 TEST_F(LoopsOfUsers, ALoopThatIsAnotherModelIsRefusedWithBothValues) {
   auto first = train({"--weight-decay", "0.5"});
   auto where = to_string(first->await_address());
@@ -282,12 +308,8 @@ TEST_F(LoopsOfUsers, ALoopThatIsKilledLeavesTheOthersAtWork) {
     eventually([&] { return second->log().find("in step at epoch") != std::string::npos; }))
     << second->log();
   second->signal(SIGKILL);
-  auto epoch = [&] {
-    auto now = status_of(where);
-    return now.is_object() ? now.value("epoch", std::uint64_t{0}) : 0;
-  };
-  auto then = epoch();
-  EXPECT_TRUE(eventually([&] { return epoch() >= std::min(then + 20, epochs); }, 150s))
+  auto then = epoch_of(where);
+  EXPECT_TRUE(eventually([&] { return epoch_of(where) >= std::min(then + 20, epochs); }, 150s))
     << first->log();
 }
 
