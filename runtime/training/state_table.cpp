@@ -269,15 +269,15 @@ result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
 std::string how_tables_differ(const state_table& theirs, const state_table& ours) {
   std::string cure;
   std::string what;
-  auto parameters = [](const state_table& table) {
+  auto tensors = [](const state_table& table, state_tensor::kind of) {
     std::vector<state_tensor> found;
     for (const auto& t : table.tensors())
-      if (t.what == state_tensor::kind::parameter)
+      if (t.what == of)
         found.push_back(t);
     return found;
   };
-  auto there = parameters(theirs);
-  auto here = parameters(ours);
+  auto there = tensors(theirs, state_tensor::kind::parameter);
+  auto here = tensors(ours, state_tensor::kind::parameter);
   auto blocks_there = blocks_of(theirs);
   auto blocks_here = blocks_of(ours);
   if (there != here) {
@@ -286,6 +286,10 @@ std::string how_tables_differ(const state_table& theirs, const state_table& ours
     what = "it is of a model with other parameters (" + shown(a, there.end()) + " there, "
            + shown(b, here.end()) + " here)";
     cure = "the --model, --layers, --width, --heads and --context";
+  } else if (tensors(theirs, state_tensor::kind::outer)
+             != tensors(ours, state_tensor::kind::outer)) {
+    return "it is of another --strategy; to use it, start this peer with the one with which it was "
+           "written, or begin a new run from its parameters with --from";
   } else if (blocks_there != blocks_here) {
     std::set<std::string> options;
     auto listed = [&](const std::set<std::string>& those, const std::set<std::string>& but) {

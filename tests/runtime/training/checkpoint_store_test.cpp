@@ -286,6 +286,12 @@ TEST_F(CheckpointStore, OneOfAnotherLearnerIsSkippedWithTheOptionsWithWhichItFit
   EXPECT_EQ(said_of(adam, state_table{{head, momentum}}),
             "it has exp_avg_sq, and no momentum; to use it, start this peer with the --optimizer "
             "with which it was written");
+  const state_table anchored{{head, {"outer/momentum/head", {4, 2}, kind::outer}, square}};
+  const state_table scheduled{{head, {"schedule/daso", {5}, kind::outer}, square}};
+  for (const auto& [a, b] : {std::pair{adam, anchored}, {anchored, scheduled}, {scheduled, adam}})
+    EXPECT_EQ(said_of(a, b),
+              "it is of another --strategy; to use it, start this peer with the one with which it "
+              "was written, or begin a new run from its parameters with --from");
   EXPECT_EQ(said_of(adam, state_table{{wide}}),
             "it is of a model with other parameters (head of 4 x 2 there, head of 4 x 3 here); to "
             "use it, start this peer with the --model, --layers, --width, --heads and --context "
