@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/links/switchboard.hpp"
-#include "runtime/net/sim_network.hpp"
 #include "runtime/wire/convert.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/sim_network.hpp"
 
 namespace waggle::testing {
 /// Command to a recording service: answer the calls that it kept.

@@ -12,7 +12,8 @@
 #include <caf/scheduler/test_coordinator.hpp>
 
 #include "actors/node/node.hpp"
-#include "runtime/net/sim_network.hpp"
+#include "tests/support/memory_disk.hpp"
+#include "tests/support/sim_network.hpp"
 
 namespace waggle::testing {
 

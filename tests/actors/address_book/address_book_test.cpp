@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/actor_test.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace waggle::testing {
 namespace {

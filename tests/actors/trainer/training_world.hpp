@@ -25,6 +25,7 @@
 #include "runtime/training/training_state.hpp"
 #include "tests/actors/trainer/slow_worker.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/memory_disk.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {

@@ -1,5 +1,3 @@
-#include "runtime/core/disk.hpp"
-
 #include <csignal>
 #include <fstream>
 #include <span>
@@ -9,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/core/buffer_pool.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace waggle {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/net/sim_network.hpp"
+#include "tests/support/sim_network.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/memory_disk.hpp"
 
 namespace waggle {
 namespace {

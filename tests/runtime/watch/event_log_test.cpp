@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/memory_disk.hpp"
+
 namespace waggle {
 namespace {
 

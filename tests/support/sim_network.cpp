@@ -1,6 +1,6 @@
 // This file is long: dials, links and faults are events of one network, and change the same nodes.
 
-#include "runtime/net/sim_network.hpp"
+#include "tests/support/sim_network.hpp"
 
 #include <algorithm>
 #include <cstring>
