@@ -1,7 +1,6 @@
 // A bare peer without a model: each round it averages a deterministic vector and prints one JSON
 // line.
 
-#include <csignal>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +10,6 @@
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/average_vector.hpp"
-#include "runtime/cli/fault_port.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -112,7 +110,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
   }};
 }
 
-int run_average(const run_options& options) {
+int run_average(const run_options& options, const round_port_decorator& around) {
   hold_signals();
   auto process = peer_process::prepare(options);
   if (!process)
@@ -124,9 +122,7 @@ int run_average(const run_options& options) {
     return bad_usage(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
-  if (options.fault_at)
-    p.decorate_rounds(break_in_round(options.fault_round, *options.fault_at,
-                                     options.fault == "stop" ? SIGSTOP : SIGKILL));
+  p.decorate_rounds(around);
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
@@ -141,7 +137,7 @@ int run_average(const run_options& options) {
 
 } // namespace
 
-command average_command() {
+command average_command(round_port_decorator around) {
   return {"average",
           "A bare peer that averages a vector round after round: for scripts and experiments.",
           "Prints one JSON line per round: round, contributors, weight_sum, digest of the "
@@ -149,9 +145,11 @@ command average_command() {
           "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
           "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
-          {"run", "peer", "averaging", "average", "For tests"},
+          {"run", "peer", "averaging", "average"},
           {},
-          run_average};
+          [around = std::move(around)](const run_options& options) {
+            return run_average(options, around);
+          }};
 }
 
 } // namespace waggle

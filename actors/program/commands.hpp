@@ -5,7 +5,11 @@
 
 namespace waggle {
 
-command average_command();
+class round_port;
+
+/// @param around node_dependencies::port_decorator, for tests that break a peer within a round.
+command average_command(
+  std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)> around = {});
 command doctor_command();
 command node_command();
 

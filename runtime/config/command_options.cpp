@@ -15,14 +15,6 @@ result<std::string> gathered_text(std::string_view v) {
   return std::string{v};
 }
 
-status set_fault_point(run_options& x, std::string_view v) {
-  auto point = parse_fault_point(v);
-  if (!point)
-    return point.error();
-  x.fault_at = *point;
-  return done{};
-}
-
 status set_json(run_options& x, std::string_view v) {
   x.json = true;
   if (!v.empty() && v != "true")
@@ -50,16 +42,6 @@ void add_command_options(std::vector<option_spec>& table) {
      {"expected-peers", "N", "Begin as soon as the group has this many members; 0: not known.",
       whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
      {"reuse-group", "BOOL", "Go on with the group of the last round.", yes_no(&o::reuse_group)}});
-  add_group(
-    table, "For tests",
-    {{"fault-at", "MOMENT",
-      "Break this peer at this point of a round: sent:K, received:K (parts), result:K, prepared or "
-      "committed.",
-      action(set_fault_point)},
-     {"fault", "NAME", "How --fault-at breaks it: kill or stop (SIGKILL, SIGSTOP).",
-      one_of(&o::fault, {"kill", "stop"})},
-     {"fault-round", "N", "The first round of this peer in which --fault-at may break it.",
-      whole(&o::fault_round, 1, many, "rounds count from 1")}});
   add_group(table, "swarm",
             {{"peers", "N", "Peers that waggle swarm starts.",
               whole(&o::peers, 1, 64, "they run on one machine")},

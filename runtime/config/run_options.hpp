@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/fault_point.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/time.hpp"
 
@@ -133,9 +132,6 @@ struct run_options {
   std::string gather;
   std::uint64_t expected_peers = 0;
   bool reuse_group = true;
-  std::optional<fault_point> fault_at; // for tests: where this peer breaks, how, in which round
-  std::string fault = "kill";
-  std::uint64_t fault_round = 1;
 
   // -- waggle swarm
   std::uint64_t peers = 4;

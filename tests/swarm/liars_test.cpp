@@ -2,9 +2,9 @@
 // and replaces nobody's model, while more than half of those that train together are honest.
 
 #include "runtime/averaging/open_group.hpp"
+#include "tests/support/honest_port.hpp"
 #include "tests/support/liar.hpp"
 #include "tests/support/test_context.hpp"
-#include "tests/swarm/honest_port.hpp"
 #include "tests/swarm/in_step.hpp"
 
 namespace waggle::testing {

@@ -1,6 +1,6 @@
 // Members that keep the rounds of a group waiting: how long the others wait for them, and for whom.
 
-#include "tests/swarm/honest_port.hpp"
+#include "tests/support/honest_port.hpp"
 #include "tests/swarm/in_step.hpp"
 
 namespace waggle::testing {

@@ -85,7 +85,7 @@ std::string any_moment(random_source& random) {
   const auto received = 2 * (peers - 1) * parts_each;
   const auto results = (peers - 1) * parts_each;
   if (random.below(5) == 0)
-    return random.below(2) == 0 ? "prepared" : "committed";
+    return random.below(2) == 0 ? "prepared:1" : "committed:1";
   auto at = random.below(sent + received + results);
   if (at < sent)
     return "sent:" + std::to_string(at + 1);
@@ -145,8 +145,7 @@ private:
                                          "--rounds",
                                          std::to_string(round)};
       if (i == victim)
-        arguments.insert(arguments.end(), {"--fault", kind, "--fault-at", moment, "--fault-round",
-                                           std::to_string(round)});
+        arguments.insert(arguments.begin(), {kind, moment, std::to_string(round)});
       if (i > 0)
         arguments.insert(arguments.end(), {"--initial-peers", to_string(all[0]->await_address())});
       all.push_back(std::make_unique<peer>(folder, "peer" + std::to_string(i), arguments));

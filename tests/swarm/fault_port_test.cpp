@@ -1,16 +1,16 @@
-#include "runtime/cli/fault_port.hpp"
+#include "tests/support/fault_port.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_signatures.hpp"
 
-namespace waggle {
+namespace waggle::testing {
 namespace {
 
 using moment = fault_point::moment;
 
 /// Records the calls that reach it.
-struct recorder final : testing::fake_signing_port {
+struct recorder final : fake_signing_port {
   recorder() : fake_signing_port(peer_id{}) {}
   void send(const peer_record&, wire::event what, payload) override { sent.push_back(what); }
   bool reduce(const reduce_part&) override { return false; }
@@ -92,11 +92,11 @@ TEST_F(FaultPort, StrikesAtACommitAndNotAtAFailure) {
 }
 
 TEST_F(FaultPort, StandsInTheChosenRoundAndInLaterOnes) {
-  auto around = break_in_round(2, {moment::sent, 1}, 0); // signal 0 does nothing
+  auto around = break_in_round(2, parse_fault_point("sent:1"), 0); // signal 0 does nothing
   EXPECT_EQ(around(inner), inner);
   EXPECT_NE(around(inner), inner);
   EXPECT_NE(around(inner), inner) << "the second round may fail before it gets that far";
 }
 
 } // namespace
-} // namespace waggle
+} // namespace waggle::testing

@@ -1,13 +1,24 @@
-#include "runtime/cli/fault_port.hpp"
+#include "tests/support/fault_port.hpp"
 
 #include <atomic>
 #include <csignal>
+#include <map>
 
 #include <unistd.h>
 
-namespace waggle {
+namespace waggle::testing {
 
 using moment = fault_point::moment;
+
+fault_point parse_fault_point(const std::string& text) {
+  static const std::map<std::string, moment> names{{"sent", moment::sent},
+                                                   {"received", moment::received},
+                                                   {"result", moment::result},
+                                                   {"prepared", moment::prepared},
+                                                   {"committed", moment::committed}};
+  auto colon = text.find(':');
+  return {names.at(text.substr(0, colon)), std::stoull(text.substr(colon + 1))};
+}
 
 void fault_port::reach(moment now) {
   if (now == where_.when && ++reached_ == where_.count)
@@ -55,4 +66,4 @@ break_in_round(std::uint64_t round, fault_point where, int signal) {
   };
 }
 
-} // namespace waggle
+} // namespace waggle::testing
