@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tries on one machine what this folder and examples/slurm/ say, and prints a table of what it saw. Needs no Docker, no
+# Tries on one machine what docker/ and examples/slurm/ say, and prints a table of what it saw. Needs no Docker, no
 # registry and no cluster; see docker/README.md for what that leaves unproved. As root, on Debian 12:
-#   docker/verify.sh --packages      installs what the tries need
-#   docker/verify.sh [NAME...]       images compose machines kubernetes slurm systemd (without names: all of these)
+#   tests/docker/verify.sh --packages      installs what the tries need
+#   tests/docker/verify.sh [NAME...]       images compose machines kubernetes slurm systemd (without names: all of these)
 # slurm and systemd use the program build/bin/waggle, the others the images. Everything lies in one folder, by default a
 # temporary one; --work DIR uses and keeps DIR, and images that are in it are not built again.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 
 program=$root/build/bin/waggle
 trainers=${TRAINERS:-4}
@@ -288,7 +288,7 @@ try_kubernetes() {
   images_up
   local d=$work/kubernetes id i
   rm -rf "$d" && mkdir -p "$d"
-  /usr/bin/python3 docker/pods_of_stateful_set.py docker/kubernetes.yaml "$d"
+  /usr/bin/python3 tests/docker/pods_of_stateful_set.py docker/kubernetes.yaml "$d"
   podman network exists waggle-verify-pods || podman network create waggle-verify-pods > /dev/null
   cleanups+=("podman network rm --force waggle-verify-pods")
   cleanups+=("podman volume rm --force data-waggle-0 data-waggle-1 data-waggle-2")

@@ -1,6 +1,6 @@
 """Makes the pods of a StatefulSet for `podman kube play`, which knows pods and volume claims only.
 
-    python3 pods_of_stateful_set.py kubernetes.yaml FOLDER
+    python3 tests/docker/pods_of_stateful_set.py docker/kubernetes.yaml FOLDER
 
 writes claims.yaml and a file for each replica: the template's specification, with a name, a host name and a volume
 claim of its own, as a cluster would make them.
