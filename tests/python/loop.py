@@ -27,9 +27,9 @@ class NextByte(torch.nn.Module):
         return self.head(torch.relu(self.hidden0(self.bytes(x[:, :16]).flatten(1))))
 
 
-def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow=""):
+def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="", device="cpu"):
     torch.manual_seed(int(seed))
-    model = NextByte()
+    model = NextByte().to(device)
     more = dict(model="mlp", data="synthetic", layers=1, width=32, context=16)
     inner = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
     if optimizer == "own":
@@ -41,7 +41,7 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="")
     print("address", swarm.address, flush=True)
     while opt.last != "finished":
         opt.zero_grad()
-        x = torch.randint(256, (8, 17))
+        x = torch.randint(256, (8, 17)).to(device)
         loss = F.cross_entropy(model(x), x[:, 16])
         loss.backward()
         opt.step(samples=8, loss=loss)

@@ -8,12 +8,21 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
 
 import waggle
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = pathlib.Path(os.environ.get("WAGGLE_BIN", ROOT / "build/bin")) / "waggle"
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"))
+DEVICE = "cpu"  # of net and batch
+
+
+@pytest.fixture(params=["cpu", GPU])
+def each_device(request, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "DEVICE", request.param)
+    return request.param
 
 
 def join(folder, **more):
@@ -25,12 +34,14 @@ def join(folder, **more):
 def net(seed=1, norm=False):
     torch.manual_seed(seed)
     layers = [torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)]
-    return torch.nn.Sequential(*layers[:1], torch.nn.BatchNorm1d(5), *layers[1:]) if norm else torch.nn.Sequential(*layers)
+    if norm:
+        layers.insert(1, torch.nn.BatchNorm1d(5))
+    return torch.nn.Sequential(*layers).to(DEVICE)
 
 
 def batch(i, size=4):
     random = torch.Generator().manual_seed(1000 + i)
-    return torch.randn(size, 6, generator=random), torch.randn(size, 2, generator=random)
+    return torch.randn(size, 6, generator=random).to(DEVICE), torch.randn(size, 2, generator=random).to(DEVICE)
 
 
 def loss_of(model, i):

@@ -1,14 +1,15 @@
-"""One peer alone is the plain loop, bit by bit."""
+"""One peer alone is the plain loop, bit by bit: on a CPU, and on a GPU where there is one."""
 
 import copy
 
 import pytest
 import torch
-from support import batch, equal, join, loss_of, net
+from support import batch, each_device, equal, join, loss_of, net
 
 import waggle
 
 STEPS = 200
+pytestmark = pytest.mark.usefixtures("each_device")
 
 
 class Own(torch.optim.Optimizer):
@@ -25,7 +26,7 @@ class Own(torch.optim.Optimizer):
                 if not state:
                     state["mean"] = torch.ones_like(p)
                     state["seen"] = 0.1
-                    state["rows"] = torch.zeros(p.shape[0])
+                    state["rows"] = torch.zeros(p.shape[0], device=p.device)
                 state["seen"] = state["seen"] / 1.1 + 1e-9
                 state["mean"].mul_(0.9).add_(p.grad, alpha=0.1)
                 state["rows"].add_(p.grad.reshape(p.shape[0], -1).pow(2).sum(1)).mul_(0.99)
@@ -112,7 +113,7 @@ def test_follows_a_scheduler(on_inner, how, tmp_path):
 def test_frozen_and_tied_parameters(tmp_path):
     def tied():
         model = net()
-        model.add_module("tied", torch.nn.Linear(5, 2))
+        model.add_module("tied", torch.nn.Linear(5, 2).to(model[0].weight.device))
         model.tied.weight = model[2].weight
         model[0].bias.requires_grad_(False)
         return model, [p for p in model.parameters() if p.requires_grad]
@@ -166,13 +167,25 @@ def test_begins_with_a_state_that_was_loaded(tmp_path):
         train(plain, own, i)
     ours = copy.deepcopy(plain)
     with waggle.Optimizer(torch.optim.Adam(ours.parameters(), 1e-2), join(tmp_path), ours, target_batch_size=4) as opt:
-        opt.load_state_dict(own.state_dict())
+        opt.load_state_dict(copy.deepcopy(own.state_dict()))  # newer versions of torch keep its tensors
         for i in range(3, 9):
             train(plain, own, i)
             train(ours, opt, i)
             assert equal(ours, plain), i
         with pytest.raises(waggle.Error, match="before the first step"):
             opt.load_state_dict(own.state_dict())
+
+
+def test_adam_and_adamw_are_those_of_waggle_train():
+    from waggle._describe import Description
+
+    for kind, cls in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
+        weight = torch.nn.Parameter(torch.zeros(2, 3))
+        inner = cls([weight])
+        assert Description(inner, [weight]).kind == kind
+        for decoupled in (True, False):  # newer versions of torch have this option
+            inner.param_groups[0]["decoupled_weight_decay"] = decoupled
+            assert (Description(inner, [weight]).kind == kind) == (decoupled == (kind == "adamw"))
 
 
 def test_accumulates_until_the_target(tmp_path):

@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import support
 import torch
-from support import batch, equal, join, loss_of, net
+from support import GPU, batch, equal, join, loss_of, net
 
 import waggle
 
@@ -59,6 +60,26 @@ def test_grad_scaler(tmp_path):
         scaler.step(opt, samples=3)
         scaler.update()
         assert opt.last == "held" and opt.swarm.status().samples_offered == 3
+
+
+@pytest.mark.parametrize("device", [GPU])
+def test_float16_with_a_grad_scaler_is_the_plain_loop(device, tmp_path, monkeypatch):
+    monkeypatch.setattr(support, "DEVICE", device)
+    ours, plain = net(), net()
+    own = torch.optim.AdamW(plain.parameters(), 1e-2)
+    with waggle.Optimizer(torch.optim.AdamW(ours.parameters(), 1e-2), join(tmp_path), ours, target_batch_size=4) as opt:
+        # The first gradients overflow, so the scalers leave these steps out.
+        scalers = [torch.cuda.amp.GradScaler(init_scale=2.0**20) for _ in range(2)]
+        for i in range(20):
+            for model, optimizer, scaler, more in ((plain, own, scalers[0], {}), (ours, opt, scalers[1], {"samples": 4})):
+                optimizer.zero_grad()
+                with torch.autocast(device, torch.float16):
+                    loss = loss_of(model, i)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer, **more)
+                scaler.update()
+            assert equal(ours, plain), i
+        assert 0 < opt.swarm.epoch < 20
 
 
 class Module(torch.nn.Module):

@@ -7,7 +7,7 @@ import socket
 import urllib.request
 
 import pytest
-from support import PROGRAM, ROOT, eventually, processes
+from support import GPU, PROGRAM, ROOT, eventually, processes
 
 HERE = pathlib.Path(__file__).parent
 EPOCHS = 60
@@ -51,15 +51,27 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
             assert end["samples_offered"] == end["samples_used"] + end["samples_dropped"]
 
 
-def test_two_with_an_optimizer_of_their_own_and_one_that_joins_later(tmp_path):
+@pytest.mark.parametrize("optimizer, devices", [
+    ("own", ["cpu"] * 4),
+    *[pytest.param(optimizer, devices, marks=GPU.marks) for optimizer in ("own", "adamw")
+      for devices in (["cuda"] * 4, ["cuda", "cpu", "cuda", "cpu"])],
+])
+def test_one_joins_later_and_one_is_killed(optimizer, devices, tmp_path):
     with processes(tmp_path) as start:
-        slow = tmp_path / "slow"  # while the third one starts
+        slow = tmp_path / "slow"  # until all have started
         slow.touch()
-        first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "own", 2, slow)
+
+        def loop(i, where, min_peers):
+            return start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer,
+                                min_peers, slow, devices[i])
+
+        first = loop(0, "", 3)
         where = first.line("address ")
-        second = start.python("second", HERE / "loop.py", tmp_path / "second", where, 2, EPOCHS, "own", 2, slow)
-        second.line("in step at epoch")
-        third = start.python("third", HERE / "loop.py", tmp_path / "third", where, 3, EPOCHS, "own", 1, slow)
+        second, doomed = loop(1, where, 3), loop(2, where, 3)
+        for each in (second, doomed):
+            each.line("in step at epoch")
+        doomed.kill()
+        third = loop(3, where, 1)
         third.line("in step at epoch")
         slow.unlink()
         ends = [ending(each) for each in (first, second, third)]

@@ -158,7 +158,8 @@ def _known_identity(inner: torch.optim.Optimizer, trained: Set[int]) -> tuple[st
     matrices: set[float] = set()
     vectors: set[float] = set()
     for group in inner.param_groups:
-        if group.get("maximize") or group.get("decoupled_weight_decay", False):
+        # Newer versions of torch have one class for Adam and AdamW, and say here which it is.
+        if group.get("maximize") or group.get("decoupled_weight_decay", kind == "adamw") != (kind == "adamw"):
             return None
         numbers = read(group)
         if numbers is None or common not in (None, numbers):

@@ -88,7 +88,7 @@ class Optimizer(torch.optim.Optimizer):
                           rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]), **options)
         self._tensors = [p for _, p in parameters]
         self._offered: list[torch.Tensor | None] = []
-        self._copied: dict[int, torch.Tensor] = {}  # gradients that are not in host memory
+        self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
         self._devices = [p.device for p in self._tensors]
         self._remember_structure()
         if module is None:
@@ -323,15 +323,31 @@ class Optimizer(torch.optim.Optimizer):
                 addresses.append(0)
         for i in others:
             self._check_tensor(i)
-            if (gradient := offered[i]) is not None:
-                if i not in self._copied:
-                    self._copied[i] = torch.empty(gradient.shape, pin_memory=gradient.is_cuda)
-                addresses[i] = self._copied[i].copy_(gradient.detach()).data_ptr()
+        buffers = self._model.buffers
+        away = {i: g for i in others if (g := offered[i]) is not None}
+        on_gpu = {i: b for i, (_, b) in enumerate(buffers, len(addresses)) if b.is_cuda}
+        copied = self._copies_of({**away, **on_gpu})
+        for i in away:
+            addresses[i] = copied[i].data_ptr()
         with torch.no_grad():
-            for (_, b), last in zip(self._model.buffers, self._model.finite_buffers):
-                if torch.isfinite(b).all():
-                    last.copy_(b)
+            for (_, b), last in zip(buffers, self._model.finite_buffers):
+                now = copied.get(len(addresses), b)
+                if torch.isfinite(now).all():
+                    last.copy_(now)
                 else:
                     b.copy_(last)  # otherwise one such batch would spoil all later ones
                 addresses.append(last.data_ptr())
         return addresses
+
+    def _copies_of(self, tensors: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """In host memory, by the same numbers. Waits once for all copies from a GPU."""
+        gpus = set()
+        for i, tensor in tensors.items():
+            if i not in self._copied:
+                self._copied[i] = torch.empty(tensor.shape, pin_memory=tensor.is_cuda)
+            self._copied[i].copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+            if tensor.is_cuda:
+                gpus.add(tensor.device)
+        for gpu in gpus:
+            torch.cuda.current_stream(gpu).synchronize()
+        return self._copied

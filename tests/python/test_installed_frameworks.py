@@ -1,0 +1,120 @@
+"""Frameworks themselves, where they are installed: one peer alone is what each does without waggle, bit by bit."""
+
+import pytest
+import support
+import torch
+from support import GPU, batch, each_device, equal, join, net
+
+import waggle
+
+COUNT = 12
+
+
+@pytest.mark.parametrize("precision", ["no", pytest.param("fp16", marks=GPU.marks)])
+def test_accelerate(precision, each_device, tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    if precision == "fp16" and each_device == "cpu":
+        pytest.skip("a CPU has no float16")
+
+    def trained(wrap):
+        accelerate.state.AcceleratorState._reset_state(True)
+        accelerator = accelerate.Accelerator(cpu=each_device == "cpu", mixed_precision=precision)
+        assert accelerator.device.type == each_device
+        model = net()
+        optimizer = wrap(torch.optim.AdamW(model.parameters(), 1e-2), model)
+        model, optimizer = accelerator.prepare(model, optimizer)
+        for i in range(COUNT):
+            x, y = batch(i)
+            optimizer.zero_grad()
+            accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+        return accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+
+    swarm = join(tmp_path)
+    ours = trained(lambda o, model: waggle.Optimizer(o, swarm, model, target_batch_size=4, samples=4))
+    assert swarm.epoch > COUNT // 2  # the scaler may have left out a few steps
+    swarm.leave()
+    assert equal(ours, trained(lambda o, model: o))
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x, labels):
+        out = self.net(x)
+        return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("fp16", marks=GPU.marks)])
+def test_transformers(precision, each_device, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    if precision == "fp16" and each_device == "cpu":
+        pytest.skip("a CPU has no float16")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(support, "DEVICE", "cpu")  # the Trainer moves it
+        data = [{"x": x, "labels": y} for x, y in map(lambda i: [t[0] for t in batch(i)], range(100))]
+
+    def trained(wrap):
+        args = transformers.TrainingArguments(
+            output_dir=str(tmp_path / "out"), per_device_train_batch_size=4, max_steps=COUNT, seed=3, report_to=[],
+            save_strategy="no", use_cpu=each_device == "cpu", dataloader_drop_last=True, disable_tqdm=True,
+            bf16=precision == "bf16", fp16=precision == "fp16")
+        model = Net()
+        optimizer, scheduler = wrap(torch.optim.AdamW(model.parameters(), 1e-2), model)
+        transformers.Trainer(model, args, train_dataset=data, optimizers=(optimizer, scheduler)).train()
+        return model
+
+    def rates(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+
+    swarm = join(tmp_path)
+
+    def wrap(inner, model):
+        optimizer = waggle.Optimizer(inner, swarm, model, target_batch_size=4, samples=4)
+        return optimizer, optimizer.follow(rates(optimizer))
+
+    ours = trained(wrap)
+    assert swarm.epoch > COUNT // 2
+    swarm.leave()
+    assert equal(ours, trained(lambda inner, model: (inner, rates(inner))))
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", pytest.param("16-mixed", marks=GPU.marks)])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lightning(accumulate, precision, each_device, tmp_path):
+    lightning = pytest.importorskip("lightning", minversion="2.0")
+    from waggle.lightning import SwarmStrategy
+
+    if precision == "16-mixed" and each_device == "cpu":
+        pytest.skip("a CPU has no float16")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = net(norm=True)
+
+        def training_step(self, batch, i):
+            x, y = batch
+            return torch.nn.functional.mse_loss(self.net(x), y)
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
+            return [optimizer], [{"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5), "interval": "step"}]
+
+    def trained(**more):
+        module = Module()
+        trainer = lightning.Trainer(accelerator="cpu" if each_device == "cpu" else "gpu", devices=1, max_epochs=1,
+                                    precision=precision, accumulate_grad_batches=accumulate, logger=False,
+                                    enable_progress_bar=False, enable_model_summary=False,
+                                    default_root_dir=tmp_path / "out", **more)
+        trainer.fit(module, [[t.cpu() for t in batch(i)] for i in range(COUNT)])
+        return module
+
+    strategy = SwarmStrategy(4 * accumulate, "tests", data_dir=tmp_path / "peer", log_level="warn",
+                             host_maddrs=["/ip4/127.0.0.1/tcp/0"])
+    ours = trained(strategy=strategy)
+    assert strategy.swarm.status().epoch > COUNT // accumulate // 2
+    assert equal(ours, trained())
+    assert list((tmp_path / "out").rglob("*.ckpt"))
