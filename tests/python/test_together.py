@@ -7,6 +7,7 @@ import socket
 import urllib.request
 
 import pytest
+import torch
 from support import GPU, PROGRAM, ROOT, eventually, processes
 
 HERE = pathlib.Path(__file__).parent
@@ -30,9 +31,10 @@ def waggle_train(start, folder, *more):
     return start("train", PROGRAM, "train", "--run-id", "tests", "--model", "mlp", "--layers", "1", "--width", "32",
                  "--context", "16", "--target-batch-size", "64", "--epochs", EPOCHS, "--micro-batch", "8",
                  "--listen", "127.0.0.1:0", "--data-dir", folder / "train", "--step-interval", "20ms",
-                 "--linger", "5m", *more)
+                 "--linger", "5m", "--device", "cpu", *more)
 
 
+@pytest.mark.skipif(not torch.__version__.startswith("1."), reason="the AdamW of torch 2 rounds otherwise")
 def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp_path):
     with processes(tmp_path) as start:
         first = waggle_train(start, tmp_path, "--min-peers", 4)
