@@ -349,5 +349,5 @@ class Optimizer(torch.optim.Optimizer):
             if tensor.is_cuda:
                 gpus.add(tensor.device)
         for gpu in gpus:
-            torch.cuda.current_stream(gpu).synchronize()
+            torch.cuda.current_stream(gpu).synchronize()  # type: ignore[no-untyped-call]
         return self._copied
