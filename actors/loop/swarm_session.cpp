@@ -238,7 +238,7 @@ swarm_session::averaged_by_strategy(const state_table& tensors) {
   const auto* strategy = find_strategy(options_.strategy); // the option accepts no other names
   if (!strategy->steps_each_pass())
     return std::shared_ptr<const averaged_tensors>{};
-  auto averaged = strategy->make(strategy_settings_of(options_)).lanes.front();
+  auto averaged = strategy->make(strategy_settings_of(options_)).averages;
   averaged.what = lane_content::parameters; // of which progress is a difference
   averaged.gradients = false; // with_averaged_gradients keeps them, and not the loop's learner
   return averaged_tensors::of(tensors, averaged);

@@ -41,7 +41,7 @@ run_health::settings health_of(const training_config& config, const strategy& ho
   settings.averaging_timeout = seconds_of(config.averaging_timeout);
   settings.group_size_max = config.group_size_max;
   settings.searches_groups = config.many_groups;
-  if (how.lanes.front().due.counts == lane_clock::unit::swarm_samples)
+  if (how.averages.due.counts == lane_clock::unit::swarm_samples)
     settings.target_batch = config.target_batch_size;
   settings.epochs_per_round = how.schedule.epochs_per_round;
   return settings;

@@ -157,7 +157,7 @@ private:
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
-  [[nodiscard]] const lane& averages() const { return strategy_.lanes.front(); }
+  [[nodiscard]] const lane& averages() const { return strategy_.averages; }
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
   /// Otherwise samples are in flight until an update has them.
   [[nodiscard]] bool averages_parameters() const {

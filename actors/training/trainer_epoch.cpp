@@ -97,7 +97,8 @@ situation trainer::present() {
     at_.in_step() && ((pass_.runs && model_->waits_for_pass()) || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
-  now.lanes = flight_.samples().lanes();
+  now.round = flight_.samples().round();
+  now.last_epoch = flight_.samples().last_epoch();
   return now;
 }
 
@@ -160,7 +161,7 @@ void trainer::on_round(const group_round& round) {
     round_facts facts;
     facts.contributors = failed ? 0 : static_cast<std::uint32_t>(report.contributors.size());
     facts.own_samples = flight_.given()->samples;
-    end_epoch(round, waggle::on_round(averages(), facts));
+    end_epoch(round, waggle::on_round(averages().what, facts));
     carry_out();
   }
   react();
@@ -207,7 +208,7 @@ void trainer::on_round_failed(const round_report& report) {
   facts.excluded = report.why.code == ec::excluded;
   facts.others_remain = facts.time_left = true; // in the next group that this peer is in
   facts.own_samples = flight_.given()->samples;
-  if (waggle::on_round(averages(), facts) != verdict::retry || !at_.in_step())
+  if (waggle::on_round(averages().what, facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
   lose_group(report, facts.excluded);
 }

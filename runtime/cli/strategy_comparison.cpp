@@ -127,7 +127,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       c.epochs = each_pass_ends_one ? epochs * period : skips ? rounds_of(daso) : epochs;
       c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(c.epochs)});
       c.steps_each_pass = made.inner == inner_rule::step || each_pass_ends_one;
-      c.merged = age_of(made.lanes.front().overlap);
+      c.merged = age_of(made.averages.overlap);
       rows.push_back(std::move(c));
     }
   return rows;

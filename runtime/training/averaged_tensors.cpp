@@ -36,9 +36,6 @@ failure not_kept(const std::string& name, const state_table& state) {
 
 result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state_table& state,
                                                                      const lane& averages) {
-  if (averages.part.count != 1)
-    return failure{ec::bad_config, "lanes of a fragment of the parameters cannot be averaged: no "
-                                   "learner keeps several anchors"};
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
   auto add = [&](std::size_t i, tensor_role role) { out->add(state, i, role); };
   bool gradient = averages.what != lane_content::parameters; // progress is one, of many steps

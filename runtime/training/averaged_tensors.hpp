@@ -19,8 +19,8 @@ namespace waggle {
 /// the vector ends with step_values that belong to no tensor. Immutable.
 class averaged_tensors {
 public:
-  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, the
-  /// model no gradient of its last step, or the lane is of a fragment.
+  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, or the
+  /// model no gradient of its last step.
   static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
                                                             const lane& averages);
 

@@ -6,8 +6,6 @@ namespace waggle {
 
 namespace {
 
-constexpr std::size_t only_lane = 0; // of a strategy
-
 std::string name_of(flight::phase p) {
   constexpr std::string_view names[]{"idle", "held", "searching", "averaging", "ended"};
   return std::string{names[static_cast<std::size_t>(p)]};
@@ -18,7 +16,7 @@ std::string name_of(flight::phase p) {
 void flight::begin(contribution given, std::uint64_t own_step) {
   WAGGLE_CHECK(phase_ == phase::idle, "one flight at a time: " + name_of(phase_));
   ledger_.add(given.samples);
-  (void)ledger_.begin(only_lane, own_step, given.epoch.value());
+  (void)ledger_.begin(own_step, given.epoch.value());
   given.steps = given.from_state ? uncounted_steps_ : 0; // the others do not get them
   given.counts = counts_;
   given_ = std::move(given);
@@ -63,7 +61,7 @@ void flight::interrupt() {
 
 void flight::end(verdict outcome, round_result result, bool alone) {
   WAGGLE_CHECK(phase_ == phase::averaging, name_of(phase_));
-  ledger_.end(only_lane, outcome);
+  ledger_.end(outcome);
   phase_ = phase::ended;
   called_ = false;
   result_ = std::move(result);
@@ -73,7 +71,7 @@ void flight::end(verdict outcome, round_result result, bool alone) {
 
 void flight::give_up() {
   WAGGLE_CHECK(phase_ != phase::idle && phase_ != phase::ended, name_of(phase_));
-  ledger_.end(only_lane, verdict::left_out);
+  ledger_.end(verdict::left_out);
   phase_ = phase::ended;
   ++number_;
 }
@@ -87,21 +85,21 @@ flight_ledger::settlement flight::settle(bool counted) {
   WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
   phase_ = phase::idle;
   given_.reset();
-  return ledger_.settle(only_lane, counted);
+  return ledger_.settle(counted);
 }
 
 void flight::recall() {
   WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
   phase_ = phase::idle;
   given_.reset();
-  ledger_.recall(only_lane);
+  ledger_.recall();
 }
 
 void flight::hold_again() {
   WAGGLE_CHECK(phase_ == phase::ended && given_, name_of(phase_));
   result_.reset();
   phase_ = phase::held;
-  ledger_.reopen(only_lane);
+  ledger_.reopen();
 }
 
 std::uint64_t flight::stepped(std::uint64_t samples) {

@@ -68,7 +68,7 @@ public:
 
   // -- transitions --------------------------------------------------------------------------------
 
-  /// The contribution is copied. Takes its samples, and begins a flight of the lane.
+  /// The contribution is copied. Takes its samples, and begins a flight.
   void hold(contribution given, std::uint64_t own_step);
   /// The members of its round are looked for; it is copied when they are found. Returns the number
   /// of the round.

@@ -1,7 +1,5 @@
 #include "runtime/training/flight_ledger.hpp"
 
-#include <numeric>
-#include <string>
 #include <utility>
 
 #include "runtime/core/check.hpp"
@@ -9,10 +7,7 @@
 namespace waggle {
 
 flight_ledger::flight_ledger(const strategy& strategy)
-  : lanes_(strategy.lanes.size()), in_flight_(strategy.lanes.size()) {
-  for (const auto& lane : strategy.lanes)
-    takes_samples_.push_back(lane.what != lane_content::parameters);
-}
+  : takes_samples_(strategy.averages.what != lane_content::parameters) {}
 
 std::uint64_t flight_ledger::use_accumulated() {
   used_ += toward_boundary_;
@@ -24,33 +19,30 @@ std::uint64_t flight_ledger::drop_accumulated() {
   return std::exchange(toward_boundary_, 0);
 }
 
-std::uint64_t flight_ledger::begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch) {
-  auto& state = lanes_.at(lane);
-  WAGGLE_CHECK(!state.under_way, "one flight per lane: " + std::to_string(lane));
-  state = {lane_round{own_step, std::nullopt}, own_step, epoch};
-  if (takes_samples_[lane])
-    in_flight_[lane] = std::exchange(toward_boundary_, 0);
-  return in_flight_[lane];
+std::uint64_t flight_ledger::begin(std::uint64_t own_step, std::uint64_t epoch) {
+  WAGGLE_CHECK(!round_, "one flight at a time");
+  round_ = flying_round{own_step, std::nullopt};
+  last_epoch_ = epoch;
+  if (takes_samples_)
+    in_flight_ = std::exchange(toward_boundary_, 0);
+  return in_flight_;
 }
 
-void flight_ledger::end(std::size_t lane, verdict outcome) {
-  auto& round = lanes_.at(lane).under_way;
-  WAGGLE_CHECK(round && !round->outcome, "no round under way: " + std::to_string(lane));
+void flight_ledger::end(verdict outcome) {
+  WAGGLE_CHECK(round_ && !round_->outcome, "no round under way");
   WAGGLE_CHECK(outcome != verdict::retry, "a round that is tried again is not over");
-  round->outcome = outcome;
+  round_->outcome = outcome;
 }
 
-void flight_ledger::reopen(std::size_t lane) {
-  auto& round = lanes_.at(lane).under_way;
-  WAGGLE_CHECK(round && round->outcome, "no round is over: " + std::to_string(lane));
-  round->outcome.reset();
+void flight_ledger::reopen() {
+  WAGGLE_CHECK(round_ && round_->outcome, "no round is over");
+  round_->outcome.reset();
 }
 
-flight_ledger::settlement flight_ledger::settle(std::size_t lane, bool contributed) {
-  auto& round = lanes_.at(lane).under_way;
-  WAGGLE_CHECK(round && round->outcome, "no round to settle: " + std::to_string(lane));
-  auto outcome = *std::exchange(round, std::nullopt)->outcome;
-  auto samples = std::exchange(in_flight_[lane], 0);
+flight_ledger::settlement flight_ledger::settle(bool contributed) {
+  WAGGLE_CHECK(round_ && round_->outcome, "no round to settle");
+  auto outcome = *std::exchange(round_, std::nullopt)->outcome;
+  auto samples = std::exchange(in_flight_, 0);
   settlement result;
   switch (outcome) {
     case verdict::merge:
@@ -72,13 +64,9 @@ flight_ledger::settlement flight_ledger::settle(std::size_t lane, bool contribut
   return result;
 }
 
-void flight_ledger::recall(std::size_t lane) {
-  lanes_.at(lane).under_way.reset();
-  in_flight_[lane] = 0;
-}
-
-std::uint64_t flight_ledger::in_flight() const {
-  return std::accumulate(in_flight_.begin(), in_flight_.end(), std::uint64_t{0});
+void flight_ledger::recall() {
+  round_.reset();
+  in_flight_ = 0;
 }
 
 } // namespace waggle

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <optional>
 
 #include "runtime/training/plan.hpp"
 #include "runtime/training/strategy.hpp"
@@ -10,9 +9,9 @@
 
 namespace waggle {
 
-/// The flights of a strategy's lanes, and what became of every sample (INV-2): a sample that was
-/// added counts toward the next boundary, is in flight, was used or was dropped. It ends in exactly
-/// one of the last two. Not thread-safe.
+/// The flight of a strategy, one at a time, and what became of every sample (INV-2): a sample that
+/// was added counts toward the next boundary, is in flight, was used or was dropped. It ends in
+/// exactly one of the last two. Not thread-safe.
 class flight_ledger {
 public:
   explicit flight_ledger(const strategy& strategy);
@@ -27,38 +26,37 @@ public:
   /// Drops the accumulated gradient. Returns the number of its samples.
   std::uint64_t drop_accumulated();
 
-  /// A round of `lane` begins. A lane of gradients or progress takes what was accumulated with it.
-  /// Returns the number of its samples. REQUIRES: no flight of this lane is under way.
-  std::uint64_t begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch);
-  /// The round of `lane` is over. REQUIRES: it is under way; `outcome` is not retry.
-  void end(std::size_t lane, verdict outcome);
-  /// The mean of the round of `lane` is not used: the flight waits for another round. REQUIRES: its
-  /// round is over.
-  void reopen(std::size_t lane);
+  /// A round begins, and takes what was accumulated with it, unless parameters are averaged.
+  /// Returns the number of its samples. REQUIRES: no flight is under way.
+  std::uint64_t begin(std::uint64_t own_step, std::uint64_t epoch);
+  /// The round is over. REQUIRES: it is under way; `outcome` is not retry.
+  void end(verdict outcome);
+  /// Its mean is not used: the flight waits for another round. REQUIRES: the round is over.
+  void reopen();
   /// What became of the samples of a flight.
   struct settlement {
     std::uint64_t used = 0;
     std::uint64_t dropped = 0;
   };
-  /// The flight of `lane` was merged or given up, according to its outcome. `contributed`: true if
-  /// the mean contains our samples; false if the others decided without them. REQUIRES: its round
-  /// is over.
-  settlement settle(std::size_t lane, bool contributed = true);
+  /// The flight was merged or given up, according to its outcome. `contributed`: true if the mean
+  /// contains our samples; false if the others decided without them. REQUIRES: its round is over.
+  settlement settle(bool contributed = true);
   /// The learner has taken the samples of the flight back (learner::take_back), to be added again
   /// with its next one.
-  void recall(std::size_t lane);
-  /// The lane states that a `situation` needs.
-  [[nodiscard]] const std::vector<lane_state>& lanes() const { return lanes_; }
+  void recall();
+  // As a `situation` needs them.
+  [[nodiscard]] const std::optional<flying_round>& round() const { return round_; }
+  [[nodiscard]] std::optional<std::uint64_t> last_epoch() const { return last_epoch_; }
   [[nodiscard]] std::uint64_t toward_boundary() const { return toward_boundary_; }
-  [[nodiscard]] std::uint64_t in_flight(std::size_t lane) const { return in_flight_.at(lane); }
-  [[nodiscard]] std::uint64_t in_flight() const; // of all lanes
+  [[nodiscard]] std::uint64_t in_flight() const { return in_flight_; }
   [[nodiscard]] std::uint64_t used() const { return used_; }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
 private:
-  std::vector<bool> takes_samples_; // by lane
-  std::vector<lane_state> lanes_;
-  std::vector<std::uint64_t> in_flight_; // by lane
+  const bool takes_samples_;
+  std::optional<flying_round> round_;
+  std::optional<std::uint64_t> last_epoch_;
+  std::uint64_t in_flight_ = 0;
   std::uint64_t toward_boundary_ = 0;
   std::uint64_t used_ = 0;
   std::uint64_t dropped_ = 0;

@@ -10,17 +10,10 @@
 
 namespace waggle {
 
-/// A round of a lane that was begun and is not settled yet.
-struct lane_round {
+/// A round that was begun and is not settled yet.
+struct flying_round {
   std::uint64_t begun = 0;        // own step
   std::optional<verdict> outcome; // nothing: the round is under way; never verdict::retry
-};
-
-/// The current state of a lane: one round per lane and part.
-struct lane_state {
-  std::optional<lane_round> under_way;
-  std::optional<std::uint64_t> last_step;  // own step at which a round was last begun
-  std::optional<std::uint64_t> last_epoch; // in which a round was last begun
 };
 
 /// The inputs of the decision what a peer does next.
@@ -41,22 +34,22 @@ struct situation {
   bool gradient_in_use = false;     // the pass adds to the gradient that a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
-  std::vector<lane_state> lanes;    // as many as the strategy has
+  std::optional<flying_round> round;
+  std::optional<std::uint64_t> last_epoch; // in which a round was last begun
 };
 
 struct action {
   enum class kind : std::uint8_t {
     inner_step, // the optimizer steps with the gradient that is offered
-    merge,      // the mean of `lane`
-    give_up,   // the flight of `lane`, by rule `why`; after left_out, the run's state is downloaded
-    begin,     // a round of `lane`, with the gradient accumulated so far, even none
-    end_epoch, // from here on, samples count toward the next boundary
-    await,     // the round of `lane`: no pass begins before it is over
-    finish,    // all epochs are done and every flight is settled
-    hold,      // keep accumulating: another pass may begin
+    merge,      // the mean
+    give_up,    // the flight, by rule `why`; after left_out, the run's state is downloaded
+    begin,      // a round, with the gradient accumulated so far, even none
+    end_epoch,  // from here on, samples count toward the next boundary
+    await,      // the round: no pass begins before it is over
+    finish,     // all epochs are done and no flight is left
+    hold,       // keep accumulating: another pass may begin
   };
   kind what = kind::hold;
-  std::size_t lane = 0;        // of inner_step, end_epoch, finish, hold: 0
   verdict why = verdict::skip; // of give_up: own_gradient, left_out or skip
 
   friend bool operator==(const action&, const action&) = default;
@@ -72,14 +65,12 @@ using plan = std::vector<action>;
 ///   been found; the pass that runs then still ends.
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
-/// - With fewer members than a lane's quorum, or outside of a group, no round begins.
+/// - Outside of a group, no round begins.
 /// - A round of gradients begins when the swarm has enough samples, or when another member has
 ///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
 ///   without samples begins at most one per epoch, and joins every round that another member
 ///   begins.
 /// - The end of an epoch adds exactly one to `epochs_done` (INV-7).
-///
-/// REQUIRES: as many lane states as lanes.
 plan on_offer(const strategy& strategy, const situation& now);
 
 } // namespace waggle

@@ -13,52 +13,34 @@
 
 namespace waggle {
 
-/// What a lane averages.
+/// What a round averages.
 enum class lane_content : std::uint8_t {
   gradient,   // of the accumulated samples
   parameters, // as they are
   progress,   // anchor − parameters
 };
 
-/// Fragment `index` of `count` of the parameters; the default is all of them.
-struct lane_part {
-  std::uint32_t index = 0;
-  std::uint32_t count = 1;
-
-  friend bool operator==(const lane_part&, const lane_part&) = default;
-};
-
-/// When a round of a lane is due. A lane that counts from one boundary to the next defines the
-/// boundaries: the end of its `every` ends the epoch.
+/// When a round is due, counted from one boundary to the next: it ends the epoch.
 struct lane_clock {
   enum class unit : std::uint8_t {
     swarm_samples, // of all peers since the last boundary
     first_peer,    // micro-steps of whichever peer first makes `every` of them since the boundary
     each_member,   // micro-steps of every member of the group, except silent ones
-    own_steps,     // micro-steps of this peer, each peer for itself; defines no boundaries
   };
   unit counts = unit::swarm_samples;
   std::uint64_t every = 1;
-  std::uint64_t phase = 0; // own_steps: due at phase, phase + every, …
   /// Milliseconds. Not 0: once due, the round waits until the swarm's time is a multiple of this,
   /// so that peers that are due at about the same time begin together.
   std::uint64_t grid = 0;
 
-  [[nodiscard]] bool makes_boundaries() const { return counts != unit::own_steps; }
-
   friend bool operator==(const lane_clock&, const lane_clock&) = default;
 };
-
-/// At own steps phase, phase + every, …
-inline lane_clock own_steps(std::uint64_t every, std::uint64_t phase = 0) {
-  return {lane_clock::unit::own_steps, every, phase, 0};
-}
 
 /// When the result of a round is merged, i.e. how long this peer trains on while the round runs.
 struct lane_overlap {
   enum class until : std::uint8_t {
     own_steps,     // `steps` after it began; 0: the round blocks
-    next_boundary, // before the next round of the lane begins
+    next_boundary, // before the next round begins
     it_arrives,
   };
   until ends = until::own_steps;
@@ -69,19 +51,16 @@ struct lane_overlap {
   friend bool operator==(const lane_overlap&, const lane_overlap&) = default;
 };
 
-/// How a mean is merged. The merge is relative to the snapshot taken when the round began, so that
-/// nothing learned since is lost (INV-5).
+/// How a mean is merged: relative to the snapshot taken when the round began, so that nothing
+/// learned since is lost (INV-5).
 struct lane_merge {
   enum class rule : std::uint8_t {
     optimizer_step, // with the mean as gradient
     add_change,     // x += mean − snapshot
-    outer_step,     // anchor −= rate · mean; x = keep_local · x + (1 − keep_local) · anchor
-    blend,          // the same with rate 1; x = (2b·x + P·anchor) / (2b + P) for P contributors,
-                    // and with b = 0 as outer_step with keep_local 1
+    outer_step,     // anchor −= rate · mean; x += the anchor's change
+    blend, // outer_step at rate 1; then x = (2b·x + P·anchor) / (2b + P) for P contributors
   };
   rule how = rule::optimizer_step;
-  double rate = 1;
-  double keep_local = 0;
   std::uint64_t behind = 0; // blend: b, batches that the mean is late
 
   /// blend: the share of the way to the mean of so many peers, P / (2b + P). 0, which is another
@@ -94,13 +73,7 @@ struct lane_merge {
   friend bool operator==(const lane_merge&, const lane_merge&) = default;
 };
 
-/// What happens when a round failed permanently.
-enum class failure_rule : std::uint8_t {
-  own_gradient, // an optimizer step with this peer's own mean gradient of the same epoch (INV-6)
-  skip,         // as if it had not been due; local progress enters the next round
-};
-
-/// How the values of a lane are shortened for its rounds, beside the codec of what is sent.
+/// How the values are shortened for a round, beside the codec of what is sent.
 struct lane_coding {
   std::uint32_t rank = 0;    // of the averaged matrices (low_rank.hpp); 0: none is shortened
   double least_saving = 0.5; // the share of a tensor that has to be saved, or it is not shortened
@@ -108,11 +81,10 @@ struct lane_coding {
   friend bool operator==(const lane_coding&, const lane_coding&) = default;
 };
 
-/// One row of a strategy: what is averaged, when, whether training waits, and how the result is
+/// The rounds of a strategy: what is averaged, when, whether training waits, and how the result is
 /// used.
 struct lane {
   lane_content what = lane_content::gradient;
-  lane_part part;
   /// Parameters only: the optimizer's statistics that are averaged with them, by name.
   std::vector<std::string> statistics;
   /// Parameters only: the rounds also count the steps of all peers (step_count.hpp).
@@ -124,30 +96,26 @@ struct lane {
   lane_overlap overlap;
   lane_coding coding; // gradients only
   lane_merge merge;
-  std::uint32_t quorum = 1; // with fewer contributors there is no mean
-  failure_rule on_failure = failure_rule::own_gradient;
 
   friend bool operator==(const lane&, const lane&) = default;
 };
 
 /// What happens to the gradient of a micro-step.
 enum class inner_rule : std::uint8_t {
-  hold, // accumulated for a lane
+  hold, // accumulated for a round
   step, // the optimizer steps with it immediately
 };
 
 /// How a run trains. Equal on all its peers.
 struct strategy {
   inner_rule inner = inner_rule::hold;
-  std::vector<lane> lanes;
+  lane averages;
   schedule_clock schedule{}; // what an epoch of the schedule is
 
   /// Whether all peers of an epoch hold the same bytes of the first tensors
   /// (state_table::shared_count), which are then hashed, compared, and what a newcomer needs: not
   /// if each peer's own parameters are averaged.
-  [[nodiscard]] bool peers_share_state() const {
-    return lanes.front().what != lane_content::parameters;
-  }
+  [[nodiscard]] bool peers_share_state() const { return averages.what != lane_content::parameters; }
 
   friend bool operator==(const strategy&, const strategy&) = default;
 };

@@ -6,7 +6,7 @@
 
 namespace waggle {
 
-/// What a peer knows about a round of a lane when it is over.
+/// What a peer knows about a round when it is over.
 struct round_facts {
   std::uint32_t contributors = 0; // to the mean; 0: there is no mean
   bool excluded = false;          // the others have a mean that excludes us
@@ -16,7 +16,7 @@ struct round_facts {
   std::uint64_t own_samples = 0;  // that we contributed to the round
 };
 
-/// What the end of a round means for its lane.
+/// What the end of a round means.
 enum class verdict : std::uint8_t {
   merge,        // use the mean
   retry,        // not over: try again with the remaining members and the same contribution
@@ -27,6 +27,6 @@ enum class verdict : std::uint8_t {
 
 /// A peer steps with its own gradient only if it may still hold the same state as most others: once
 /// the others have continued without it, it never steps alone.
-verdict on_round(const lane& lane, const round_facts& round);
+verdict on_round(lane_content averaged, const round_facts& round);
 
 } // namespace waggle

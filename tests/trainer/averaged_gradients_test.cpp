@@ -104,7 +104,7 @@ TEST(AveragedGradientsOfTorch, AreThoseOfPlainLoopsThatAddTheChangeToTheirGrad) 
       ours.push_back(std::move(*made));
       local.push_back(ours.back().get());
     }
-    auto lane = find_strategy("decentralized")->make({.average_gradients = true}).lanes.front();
+    auto lane = find_strategy("decentralized")->make({.average_gradients = true}).averages;
     auto averaged = *averaged_tensors::of(ours.front()->tensors(), lane);
     std::vector<float_vector> snapshots(2);
     std::vector<torch::Tensor> plain_snapshots(2);

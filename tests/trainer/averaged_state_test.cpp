@@ -75,7 +75,7 @@ TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
   std::vector<std::string> statistics{"exp_avg_sq"};
   if (how.amsgrad)
     statistics.emplace_back("max_exp_avg_sq");
-  auto averages = local_updates(own_steps(1), statistics).lanes.front();
+  auto averages = local_updates({}, statistics).averages;
   auto averaged = averaged_tensors::of(table, averages);
   ASSERT_TRUE(averaged);
   auto which = (*averaged)->indices();

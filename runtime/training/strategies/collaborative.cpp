@@ -5,15 +5,13 @@ namespace waggle {
 strategy collaborative(std::uint64_t target_batch) {
   lane gradients;
   gradients.what = lane_content::gradient;
-  gradients.due = {lane_clock::unit::swarm_samples, target_batch, 0};
-  gradients.merge.how = lane_merge::rule::optimizer_step;
-  gradients.on_failure = failure_rule::own_gradient;
-  return {inner_rule::hold, {gradients}};
+  gradients.due = {lane_clock::unit::swarm_samples, target_batch};
+  return {inner_rule::hold, gradients};
 }
 
 strategy delayed_gradients(std::uint64_t target_batch) {
   auto result = collaborative(target_batch);
-  result.lanes.front().overlap.ends = lane_overlap::until::next_boundary;
+  result.averages.overlap.ends = lane_overlap::until::next_boundary;
   return result;
 }
 
@@ -21,7 +19,7 @@ namespace {
 
 strategy make(const strategy_settings& s) {
   auto made = s.delay_gradients ? delayed_gradients(s.target_batch) : collaborative(s.target_batch);
-  made.lanes.front().coding = s.coding;
+  made.averages.coding = s.coding;
   return made;
 }
 

@@ -122,15 +122,14 @@ strategy make(const strategy_settings& s) {
   progress.what = lane_content::progress;
   progress.coding = s.coding;
   progress.merge.how = lane_merge::rule::blend;
-  progress.on_failure = failure_rule::own_gradient;
   set_lane(progress, daso_schedule{rule_of(s)}, false);
-  return {inner_rule::step, {progress}};
+  return {inner_rule::step, progress};
 }
 
 strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {
   auto schedule = daso_schedule::decode(rule_of(s), history.state);
   WAGGLE_CHECK(schedule.ok(), "the state of a learner of this strategy");
-  set_lane(now.lanes.front(), *schedule, history.in_flight);
+  set_lane(now.averages, *schedule, history.in_flight);
   return now;
 }
 

@@ -8,7 +8,7 @@ namespace {
 /// A member that is silent is waited for once (pass_barrier.hpp).
 strategy make(const strategy_settings& s) {
   auto made = collaborative(1);
-  auto& gradients = made.lanes.front();
+  auto& gradients = made.averages;
   gradients.due.counts = lane_clock::unit::each_member;
   if (s.delay_gradients)
     gradients.overlap.ends = lane_overlap::until::next_boundary;

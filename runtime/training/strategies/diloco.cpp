@@ -20,15 +20,13 @@ strategy make(const strategy_settings& s) {
   auto number = [&](std::string_view of) {
     return static_cast<std::uint64_t>(strategies::diloco.number(s, of));
   };
-  auto rule = rule_of(s);
   lane progress;
   progress.what = lane_content::progress;
-  progress.due = {lane_clock::unit::first_peer, number("steps"), 0, s.time_period};
+  progress.due = {lane_clock::unit::first_peer, number("steps"), s.time_period};
   progress.overlap = {lane_overlap::until::own_steps, number("overlap")};
   progress.coding = s.coding;
-  progress.merge = {lane_merge::rule::outer_step, rule.rate, 1};
-  progress.on_failure = failure_rule::own_gradient;
-  return {inner_rule::step, {progress}};
+  progress.merge.how = lane_merge::rule::outer_step;
+  return {inner_rule::step, progress};
 }
 
 learner_factory learners(learner_factory make, const strategy_settings& s) {

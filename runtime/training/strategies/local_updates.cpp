@@ -10,31 +10,28 @@ strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool
   if (delayed)
     parameters.overlap.ends = lane_overlap::until::it_arrives;
   parameters.merge.how = lane_merge::rule::add_change;
-  // The mean of a single peer's parameters changes nothing, but its epochs have to end, too.
-  parameters.quorum = due.makes_boundaries() ? 1 : 2;
-  parameters.on_failure = failure_rule::skip;
-  return {inner_rule::step, {parameters}};
+  return {inner_rule::step, parameters};
 }
 
 namespace {
 
 strategy averaging_parameters(lane_clock due, const strategy_settings& s) {
   auto made = local_updates(due, s.statistics, s.delay_state);
-  made.lanes.front().gradients = s.average_gradients;
+  made.averages.gradients = s.average_gradients;
   return made;
 }
 
 strategy make_by_samples(const strategy_settings& s) {
-  auto made = averaging_parameters({lane_clock::unit::swarm_samples, s.target_batch, 0, 0}, s);
+  auto made = averaging_parameters({lane_clock::unit::swarm_samples, s.target_batch}, s);
   made.schedule.epochs_per_round = s.epochs_per_round;
   return made;
 }
 
 strategy make_by_steps(const strategy_settings& s) {
   auto made =
-    averaging_parameters({lane_clock::unit::first_peer, s.steps_period, 0, s.time_period}, s);
+    averaging_parameters({lane_clock::unit::first_peer, s.steps_period, s.time_period}, s);
   made.schedule.steps_in_epoch = s.steps_in_epoch;
-  made.lanes.front().counts_steps = s.steps_in_epoch > 0;
+  made.averages.counts_steps = s.steps_in_epoch > 0;
   return made;
 }
 

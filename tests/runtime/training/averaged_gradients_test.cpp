@@ -78,7 +78,7 @@ private:
 };
 
 lane averaging() {
-  return find_strategy("local-updates")->make({.average_gradients = true}).lanes.front();
+  return find_strategy("local-updates")->make({.average_gradients = true}).averages;
 }
 
 /// A peer whose gradient is averaged.

@@ -5,7 +5,6 @@
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/training/pending_changes.hpp"
-#include "tests/runtime/training/streaming.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -25,7 +24,7 @@ const state_table adam{std::vector<state_tensor>{
 }};
 
 lane averaging(std::vector<std::string> statistics) {
-  return local_updates(own_steps(1), std::move(statistics)).lanes.front();
+  return local_updates({}, std::move(statistics)).averages;
 }
 
 TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
@@ -42,23 +41,17 @@ TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
   EXPECT_EQ((*both)->infos()->back().role, tensor_role::optimizer);
   EXPECT_EQ((*both)->infos()->back().key, "exp_avg_sq/b");
 
-  auto gradient = averaged_tensors::of(adam, collaborative(1).lanes.front());
+  auto gradient = averaged_tensors::of(adam, collaborative(1).averages);
   ASSERT_TRUE(gradient.ok());
   EXPECT_EQ((*gradient)->infos()->front().role, tensor_role::gradient);
 }
 
 TEST(AveragedTensors, ProgressIsAGradientOfManySteps) {
-  auto progress = averaged_tensors::of(adam, streaming_diloco({.fragments = 1}).lanes.front());
-  auto gradient = averaged_tensors::of(adam, collaborative(1).lanes.front());
+  auto progress = averaged_tensors::of(adam, find_strategy("diloco")->make({}).averages);
+  auto gradient = averaged_tensors::of(adam, collaborative(1).averages);
   ASSERT_TRUE(progress.ok() && gradient.ok());
   EXPECT_EQ((*progress)->value_count(), (*gradient)->value_count());
   EXPECT_EQ((*progress)->infos()->front().role, tensor_role::gradient);
-}
-
-TEST(AveragedTensors, LanesOfFragmentsAreRefused) {
-  auto fragment = averaged_tensors::of(adam, streaming_diloco({.fragments = 2}).lanes.front());
-  ASSERT_FALSE(fragment.ok());
-  EXPECT_EQ(fragment.error().code, ec::bad_config);
 }
 
 TEST(AveragedTensors, EndWithTheStepsIfTheRoundCountsThem) {
@@ -85,7 +78,7 @@ TEST(AveragedTensors, EndWithTheBuffersWhateverIsAveraged) {
     {"momentum_buffer/a", {2}, kind::statistic},
     {"running_var", {3}, kind::buffer},
   }};
-  for (const auto& lane : {averaging({}), collaborative(1).lanes.front()}) {
+  for (const auto& lane : {averaging({}), collaborative(1).averages}) {
     auto averaged = averaged_tensors::of(normalized, lane);
     ASSERT_TRUE(averaged.ok());
     EXPECT_THAT((*averaged)->indices(), ElementsAre(0, 2));
@@ -101,7 +94,7 @@ TEST(AveragedTensors, MetricsFollowGradientsOnlyAndAreNoBuffers) {
     {"a", {2}, kind::parameter}, {"running_var", {3}, kind::buffer}, {"loss", {}, kind::metric}}};
   EXPECT_EQ(measured.buffer_count(), 3U);
   EXPECT_EQ(measured.metric_count(), 1U);
-  auto gradient = averaged_tensors::of(measured, collaborative(1).lanes.front());
+  auto gradient = averaged_tensors::of(measured, collaborative(1).averages);
   ASSERT_TRUE(gradient.ok());
   EXPECT_THAT((*gradient)->indices(), ElementsAre(0, 1, 2));
   EXPECT_EQ((*gradient)->infos()->back().role, tensor_role::metric);

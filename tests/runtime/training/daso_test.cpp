@@ -214,7 +214,7 @@ TEST(DasoLearner, AloneIsThePlainLoopAndItsRoundsAreThoseOfTheSchedule) {
   };
   std::vector<std::uint64_t> rounds;
   for (int round = 0; round < 7; ++round) {
-    auto lane = lane_of(*model).lanes.front();
+    auto lane = lane_of(*model).averages;
     run_to(lane.due.every);
     rounds.push_back(passes);
     auto taken = model->take_mean_vector(*vectors);
@@ -256,11 +256,11 @@ TEST(DasoLearner, ItsStateCarriesTheScheduleAndRefusesAnImpossibleOne) {
   float loss = 2;
   for (int i = 0; i < 3; ++i)
     a->take_metrics({&loss, 1}, epoch_id{});
-  EXPECT_EQ(lane_of(*a).lanes.front().due.counts, lane_clock::unit::first_peer);
-  EXPECT_EQ(lane_of(*a).lanes.front().overlap.steps, 1U);
+  EXPECT_EQ(lane_of(*a).averages.due.counts, lane_clock::unit::first_peer);
+  EXPECT_EQ(lane_of(*a).averages.overlap.steps, 1U);
   auto state = a->save_state(0);
   auto b = make();
-  EXPECT_EQ(lane_of(*b).lanes.front().due.counts, lane_clock::unit::each_member);
+  EXPECT_EQ(lane_of(*b).averages.due.counts, lane_clock::unit::each_member);
   ASSERT_TRUE(b->load_state(state));
   EXPECT_EQ(b->strategy_state(), a->strategy_state());
   EXPECT_EQ(b->save_state(0), state);

@@ -47,7 +47,7 @@ TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
 }
 
 TEST(Flight, IsCopiedWhenItsMembersAreFound) {
-  flight it{local_updates(own_steps(5))};
+  flight it{local_updates({})};
   contribution of_model;
   of_model.epoch = epoch_id{3};
   EXPECT_EQ(it.stepped(4), 4U);
@@ -65,7 +65,7 @@ TEST(Flight, IsCopiedWhenItsMembersAreFound) {
 }
 
 TEST(Flight, DoesNotCountStepsOfAModelThatItDoesNotContain) {
-  flight it{local_updates(own_steps(5))};
+  flight it{local_updates({})};
   EXPECT_EQ(it.stepped(4), 4U);
   it.hold(copied(0), 1); // zeros, of a peer that has yet to download its group's state
   (void)it.send();
@@ -108,7 +108,7 @@ TEST(Flight, OfThisPeerAloneCanBeHeldAgainInsteadOfMerged) {
 }
 
 TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
-  flight it{local_updates(own_steps(5))};
+  flight it{local_updates({})};
   it.pass_ended();
   EXPECT_EQ(it.stepped(4), 4U);
   it.call();
@@ -126,7 +126,7 @@ TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
 }
 
 TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
-  flight it{local_updates(own_steps(5))};
+  flight it{local_updates({})};
   it.resume({40, 10}, 3);
   EXPECT_EQ(it.uncounted_steps(), 3U);
   it.begin_counting();
@@ -140,7 +140,7 @@ TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
 }
 
 TEST(Flight, AnEmptyPassIsNoStep) {
-  flight it{local_updates(own_steps(5))};
+  flight it{local_updates({})};
   EXPECT_EQ(it.stepped(0), 0U);
   EXPECT_EQ(it.uncounted_steps(), 0U);
 }

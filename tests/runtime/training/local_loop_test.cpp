@@ -96,7 +96,7 @@ protected:
   descent model;
   std::shared_ptr<loop_port> port = std::make_shared<loop_port>(table(), digest{});
   std::shared_ptr<const averaged_tensors> averaged =
-    *averaged_tensors::of(table(), local_updates({}).lanes.front());
+    *averaged_tensors::of(table(), local_updates({}).averages);
   double norm_max = 0;
   bool average_gradients = false;
   bool with_an_anchor = false;
@@ -353,7 +353,7 @@ TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
   average_gradients = true;
   worker([this](learner& l) {
     auto both = *averaged_tensors::of(
-      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
+      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).averages);
     ASSERT_EQ(both->tensor_value_count(), 5U);
     l.accumulate();
     l.step_locally(0.5);
@@ -380,7 +380,7 @@ TEST_F(LocalLoop, KeepsAnAveragedGradientForTheNextStepAndDropsItWithItsState) {
   average_gradients = true;
   worker([this](learner& l) {
     auto both = *averaged_tensors::of(
-      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
+      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).averages);
     std::vector<float> mean{1, 2, 5, 8, 8};
     std::vector<float> snapshot{1, 2, 5, 0, 0};
     l.add_change(both->indices(), mean, snapshot);

@@ -22,18 +22,15 @@ public:
     doubles start;
     double rate = 0.1;         // of the inner optimizer, plain SGD
     std::uint64_t latency = 0; // own steps from the start of a round to its end
+    double outer_rate = 1;
     std::function<doubles(std::size_t peer, const doubles& theta)> gradient;
   };
 
   lock_step(strategy table, std::size_t peers, options how)
     : table_(std::move(table)), how_(std::move(how)) {
     for (std::size_t i = 0; i < peers; ++i)
-      peers_.push_back(peer{flight_ledger{table_},
-                            how_.start,
-                            how_.start,
-                            doubles(how_.start.size()),
-                            {},
-                            std::vector<round>(table_.lanes.size())});
+      peers_.push_back(
+        peer{flight_ledger{table_}, how_.start, how_.start, doubles(how_.start.size()), {}, {}});
   }
 
   /// One micro-step of every peer, and everything that follows from it.
@@ -54,7 +51,7 @@ public:
 
 private:
   struct round {
-    doubles snapshot; // of the lane's content
+    doubles snapshot;
     doubles sent;
     doubles mean;
   };
@@ -64,7 +61,7 @@ private:
     doubles anchor;
     doubles accumulated; // gradients, summed
     doubles offered;     // the gradient of this micro-step
-    std::vector<round> rounds;
+    round flies;
     std::uint64_t epochs = 0;
     std::uint64_t boundary = 0; // own steps at the end of the last epoch
   };
@@ -92,7 +89,11 @@ private:
       now.in_group = true;
       now.members = static_cast<std::uint32_t>(peers_.size());
       now.epochs_done = p.epochs;
-      now.lanes = p.ledger.lanes();
+      // Just before a point of any grid when the run begins.
+      now.boundary_time = table_.averages.due.grid + p.boundary - 1;
+      now.time = table_.averages.due.grid + steps_ - 1;
+      now.round = p.ledger.round();
+      now.last_epoch = p.ledger.last_epoch();
       for (const auto& next : on_offer(table_, now))
         carry_out(p, next);
     }
@@ -105,11 +106,11 @@ private:
         p.ledger.use_accumulated();
         break;
       case action::kind::begin:
-        begin(p, next.lane);
+        begin(p);
         break;
       case action::kind::merge:
-        merge(p, next.lane);
-        p.ledger.settle(next.lane);
+        merge(p);
+        p.ledger.settle();
         break;
       case action::kind::end_epoch:
         ++p.epochs;
@@ -130,82 +131,65 @@ private:
       p.theta[k] -= how_.rate * gradient[k];
   }
 
-  /// The elements of a lane's fragment: [first, last).
-  [[nodiscard]] std::pair<std::size_t, std::size_t> range(const lane& lane) const {
-    auto size = how_.start.size();
-    return {size * lane.part.index / lane.part.count,
-            size * (lane.part.index + 1) / lane.part.count};
-  }
-
-  void begin(peer& p, std::size_t index) {
-    const auto& lane = table_.lanes[index];
-    auto& flies = p.rounds[index];
-    auto samples = p.ledger.begin(index, steps_, p.epochs);
-    auto [first, last] = range(lane);
-    flies.snapshot.assign(p.theta.begin() + first, p.theta.begin() + last);
-    flies.sent = flies.snapshot;
-    for (auto k = first; k < last; ++k)
-      switch (lane.what) {
+  void begin(peer& p) {
+    auto samples = p.ledger.begin(steps_, p.epochs);
+    p.flies.snapshot = p.flies.sent = p.theta;
+    for (std::size_t k = 0; k < p.theta.size(); ++k)
+      switch (table_.averages.what) {
         case lane_content::gradient:
-          flies.sent[k - first] = samples ? p.accumulated[k] / static_cast<double>(samples) : 0;
+          p.flies.sent[k] = samples ? p.accumulated[k] / static_cast<double>(samples) : 0;
           p.accumulated[k] = 0;
           break;
         case lane_content::parameters:
           break;
         case lane_content::progress:
-          flies.sent[k - first] = p.anchor[k] - p.theta[k];
+          p.flies.sent[k] = p.anchor[k] - p.theta[k];
           break;
       }
   }
 
-  void merge(peer& p, std::size_t index) {
-    const auto& lane = table_.lanes[index];
-    const auto& flies = p.rounds[index];
-    auto [first, last] = range(lane);
-    for (auto k = first; k < last; ++k) {
-      auto mean = flies.mean[k - first];
+  void merge(peer& p) {
+    const auto& how = table_.averages.merge;
+    for (std::size_t k = 0; k < p.theta.size(); ++k) {
+      auto mean = p.flies.mean[k];
       auto& x = p.theta[k];
-      switch (lane.merge.how) {
+      switch (how.how) {
         case lane_merge::rule::optimizer_step:
           x -= how_.rate * mean;
           break;
         case lane_merge::rule::add_change:
-          x += mean - flies.snapshot[k - first];
+          x += mean - p.flies.snapshot[k];
           break;
         case lane_merge::rule::blend:
           p.anchor[k] -= mean;
-          x += lane.merge.blend_share(peers_.size()) * (p.anchor[k] - x);
+          x += how.blend_share(peers_.size()) * (p.anchor[k] - x);
           break;
         case lane_merge::rule::outer_step:
-          p.anchor[k] -= lane.merge.rate * mean;
-          x = lane.merge.keep_local * x + (1 - lane.merge.keep_local) * p.anchor[k];
+          p.anchor[k] -= how_.outer_rate * mean;
+          x += p.anchor[k] - p.flies.snapshot[k];
           break;
       }
     }
   }
 
-  /// Ends the rounds that are due. Returns whether there were any.
+  /// Ends the round that is due. Returns whether there was one.
   bool deliver() {
-    bool ended = false;
-    for (std::size_t i = 0; i < table_.lanes.size(); ++i) {
-      const auto& first = peers_.front().ledger.lanes()[i].under_way;
-      if (!first || first->outcome || steps_ < first->begun + how_.latency)
-        continue;
-      auto n = static_cast<double>(peers_.size());
-      doubles mean(peers_.front().rounds[i].sent.size());
-      for (const auto& p : peers_)
-        for (std::size_t k = 0; k < mean.size(); ++k)
-          mean[k] += p.rounds[i].sent[k] / n;
-      for (auto& p : peers_) {
-        p.rounds[i].mean = mean;
-        round_facts facts;
-        facts.contributors = static_cast<std::uint32_t>(peers_.size());
-        facts.own_samples = p.ledger.in_flight(i);
-        p.ledger.end(i, on_round(table_.lanes[i], facts));
-      }
-      ended = true;
+    const auto& first = peers_.front().ledger.round();
+    if (!first || first->outcome || steps_ < first->begun + how_.latency)
+      return false;
+    auto n = static_cast<double>(peers_.size());
+    doubles mean(how_.start.size());
+    for (const auto& p : peers_)
+      for (std::size_t k = 0; k < mean.size(); ++k)
+        mean[k] += p.flies.sent[k] / n;
+    for (auto& p : peers_) {
+      p.flies.mean = mean;
+      round_facts facts;
+      facts.contributors = static_cast<std::uint32_t>(peers_.size());
+      facts.own_samples = p.ledger.in_flight();
+      p.ledger.end(on_round(table_.averages.what, facts));
     }
-    return ended;
+    return true;
   }
 
   strategy table_;

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/runtime/training/streaming.hpp"
-
 namespace waggle {
 namespace {
 
@@ -12,11 +10,11 @@ using kind = action::kind;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-action what(kind k, std::size_t lane = 0) {
-  return {k, lane, verdict::skip};
+action what(kind k) {
+  return {k, verdict::skip};
 }
-action give_up(verdict why, std::size_t lane = 0) {
-  return {kind::give_up, lane, why};
+action give_up(verdict why) {
+  return {kind::give_up, why};
 }
 
 const auto hold = what(kind::hold);
@@ -30,7 +28,7 @@ const auto inner_step = what(kind::inner_step);
 constexpr std::uint64_t target = 64;
 
 /// Two members at epoch 3 without any flight.
-situation quiet(const strategy& table) {
+situation quiet() {
   situation now;
   now.own_steps = 10;
   now.own_samples = 8;
@@ -38,18 +36,18 @@ situation quiet(const strategy& table) {
   now.in_group = true;
   now.members = 2;
   now.epochs_done = 3;
-  now.lanes.resize(table.lanes.size());
   return now;
 }
 
-void put_under_way(situation& now, std::optional<verdict> outcome, std::size_t lane = 0) {
-  now.lanes[lane] = {lane_round{now.own_steps, outcome}, now.own_steps, now.epochs_done};
+void put_under_way(situation& now, std::optional<verdict> outcome) {
+  now.round = flying_round{now.own_steps, outcome};
+  now.last_epoch = now.epochs_done;
 }
 
 class Collaborative : public testing::Test {
 protected:
   const strategy table = collaborative(target);
-  situation now = quiet(table);
+  situation now = quiet();
   plan made() const { return on_offer(table, now); }
 };
 
@@ -84,7 +82,7 @@ TEST_F(Collaborative, BeginsAtOnceWhenAnotherMemberHasCalled) {
 // Its first try was with another group, of another history, at an epoch with the same number.
 TEST_F(Collaborative, AnswersACallAlsoForAnEpochThatItHasTried) {
   now.own_samples = 0;
-  now.lanes[0].last_epoch = now.epochs_done;
+  now.last_epoch = now.epochs_done;
   EXPECT_THAT(made(), ElementsAre(hold));
   now.round_called = true;
   EXPECT_THAT(made(), ElementsAre(begin, await));
@@ -129,7 +127,7 @@ TEST_F(Collaborative, NeedsSamplesForASecondTryInAnEpoch) {
   now.own_samples = 0;
   put_under_way(now, verdict::skip);
   EXPECT_THAT(made(), ElementsAre(give_up(verdict::skip), hold));
-  now.lanes[0].under_way.reset();
+  now.round.reset();
   EXPECT_THAT(made(), ElementsAre(hold));
   now.own_samples = 8;
   EXPECT_THAT(made(), ElementsAre(begin, await));
@@ -160,20 +158,20 @@ TEST_F(Collaborative, FinishesAfterItsLastEpoch) {
   put_under_way(now, verdict::merge);
   EXPECT_THAT(made(), ElementsAre(merge, end_epoch, finish));
   now.epochs_done = 4;
-  now.lanes[0] = {};
+  now.round.reset();
   EXPECT_THAT(made(), ElementsAre(finish)); // resumed from the last checkpoint
 }
 
 TEST(DelayedGradients, TrainsOnWhileTheRoundRunsAndMergesAtTheNextBoundary) {
   auto table = delayed_gradients(target);
-  auto now = quiet(table);
+  auto now = quiet();
   now.swarm_samples = target;
   EXPECT_THAT(on_offer(table, now), ElementsAre(begin, end_epoch, hold));
   put_under_way(now, std::nullopt);
   now.epochs_done = 4;
   now.swarm_samples = 8;
   EXPECT_THAT(on_offer(table, now), ElementsAre(hold));
-  now.lanes[0].under_way->outcome = verdict::merge;
+  now.round->outcome = verdict::merge;
   EXPECT_THAT(on_offer(table, now), ElementsAre(hold));
   now.swarm_samples = target;
   EXPECT_THAT(on_offer(table, now), ElementsAre(merge, begin, end_epoch, hold));
@@ -181,7 +179,7 @@ TEST(DelayedGradients, TrainsOnWhileTheRoundRunsAndMergesAtTheNextBoundary) {
 
 TEST(DelayedGradients, IsNeverMoreThanOneRoundLate) {
   auto table = delayed_gradients(target);
-  auto now = quiet(table);
+  auto now = quiet();
   put_under_way(now, std::nullopt);
   now.epochs_done = 4;
   now.swarm_samples = target;
@@ -190,7 +188,7 @@ TEST(DelayedGradients, IsNeverMoreThanOneRoundLate) {
 
 TEST(DelayedGradients, FallsBackOnTheGradientOfTheFailedRoundsEpoch) { // INV-6
   auto table = delayed_gradients(target);
-  auto now = quiet(table);
+  auto now = quiet();
   put_under_way(now, verdict::own_gradient);
   now.epochs_done = 4;
   now.swarm_samples = target;
@@ -200,14 +198,14 @@ TEST(DelayedGradients, FallsBackOnTheGradientOfTheFailedRoundsEpoch) { // INV-6
 
 TEST(DelayedGradients, ActsAtOnceWhenItWasLeftOut) {
   auto table = delayed_gradients(target);
-  auto now = quiet(table);
+  auto now = quiet();
   put_under_way(now, verdict::left_out);
   EXPECT_THAT(on_offer(table, now), ElementsAre(give_up(verdict::left_out)));
 }
 
 TEST(DelayedGradients, SettlesItsLastRoundBeforeItFinishes) { // INV-2
   auto table = delayed_gradients(target);
-  auto now = quiet(table);
+  auto now = quiet();
   now.max_epochs = 4;
   now.swarm_samples = target;
   EXPECT_THAT(on_offer(table, now), ElementsAre(begin, end_epoch, await));
@@ -215,56 +213,14 @@ TEST(DelayedGradients, SettlesItsLastRoundBeforeItFinishes) { // INV-2
   now.epochs_done = 4;
   now.swarm_samples = 0;
   EXPECT_THAT(on_offer(table, now), ElementsAre(await));
-  now.lanes[0].under_way->outcome = verdict::merge;
+  now.round->outcome = verdict::merge;
   EXPECT_THAT(on_offer(table, now), ElementsAre(merge, finish));
-}
-
-class LocalUpdates : public testing::Test {
-protected:
-  const strategy table = local_updates(own_steps(5, 2));
-  situation now = quiet(table);
-  plan at(std::uint64_t step, bool offered = true) {
-    now.own_steps = step;
-    now.offered = offered;
-    return on_offer(table, now);
-  }
-};
-
-TEST_F(LocalUpdates, StepLocallyAndBeginOnTheirGrid) {
-  EXPECT_THAT(at(1), ElementsAre(inner_step, hold));
-  EXPECT_THAT(at(2), ElementsAre(inner_step, begin, hold));
-  put_under_way(now, std::nullopt);
-  EXPECT_THAT(at(2, false), ElementsAre(hold));
-  EXPECT_THAT(at(3), ElementsAre(inner_step, hold));
-}
-
-TEST_F(LocalUpdates, BeginOnceAtAGridPoint) {
-  at(2);
-  put_under_way(now, verdict::merge);
-  EXPECT_THAT(at(2, false), ElementsAre(merge, hold));
-  now.lanes[0].under_way.reset();
-  EXPECT_THAT(at(2, false), ElementsAre(hold));
-  EXPECT_THAT(at(6), ElementsAre(inner_step, hold));
-  EXPECT_THAT(at(7), ElementsAre(inner_step, begin, hold));
-}
-
-TEST_F(LocalUpdates, MergeAsTheMeanArrivesBeforeTheNextSnapshot) {
-  at(2);
-  put_under_way(now, std::nullopt);
-  EXPECT_THAT(at(7), ElementsAre(inner_step, hold)); // one flight per lane
-  now.lanes[0].under_way->outcome = verdict::merge;
-  EXPECT_THAT(at(8), ElementsAre(inner_step, merge, begin, hold)); // still due
-}
-
-TEST_F(LocalUpdates, HaveNothingToAverageAlone) {
-  now.members = 1;
-  EXPECT_THAT(at(2), ElementsAre(inner_step, hold));
 }
 
 class DataParallel : public testing::Test {
 protected:
   const strategy table = find_strategy("data-parallel")->make({});
-  situation now = quiet(table);
+  situation now = quiet();
   plan made() const { return on_offer(table, now); }
 };
 
@@ -287,7 +243,7 @@ TEST_F(DataParallel, JoinsARoundThatDoesNotWaitForIt) {
 class OverlappedDiloco : public testing::Test {
 protected:
   const strategy table = find_strategy("diloco")->make({.numbers = {10, 0.7, 0.9, 1, 4}});
-  situation now = quiet(table);
+  situation now = quiet();
   plan at(std::uint64_t own_steps, std::uint64_t boundary_steps) {
     now.own_steps = own_steps;
     now.boundary_steps = boundary_steps;
@@ -314,8 +270,8 @@ TEST_F(OverlappedDiloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
 
 class ParametersAtBoundaries : public testing::Test {
 protected:
-  strategy table = local_updates({lane_clock::unit::first_peer, 4, 0, 500});
-  situation now = quiet(table);
+  strategy table = local_updates({lane_clock::unit::first_peer, 4, 500});
+  situation now = quiet();
   plan at(std::uint64_t steps, std::uint64_t time) {
     now.boundary_steps = steps;
     now.time = time;
@@ -328,6 +284,11 @@ TEST_F(ParametersAtBoundaries, BeginOnceTheStepsAreMadeAndTheGridIsReached) {
   EXPECT_THAT(at(3, 2'100), ElementsAre(hold));
   EXPECT_THAT(at(4, 1'999), ElementsAre(hold));
   EXPECT_THAT(at(4, 2'000), ElementsAre(begin, end_epoch, hold));
+}
+
+TEST_F(ParametersAtBoundaries, StepLocallyWithEachPass) {
+  now.offered = true;
+  EXPECT_THAT(at(3, 2'100), ElementsAre(inner_step, hold));
 }
 
 TEST_F(ParametersAtBoundaries, BeginAtOnceWhenAnotherPeerCalls) {
@@ -343,21 +304,23 @@ TEST_F(ParametersAtBoundaries, EndEpochsAlsoAlone) {
 TEST_F(ParametersAtBoundaries, MergeWhenTheMeanArrivesAndAwaitTheLastOne) {
   put_under_way(now, std::nullopt);
   EXPECT_THAT(at(1, 1), ElementsAre(hold));
+  EXPECT_THAT(at(4, 500), ElementsAre(hold)) << "one flight at a time";
   put_under_way(now, verdict::merge);
   EXPECT_THAT(at(1, 1), ElementsAre(merge, hold));
+  EXPECT_THAT(at(4, 500), ElementsAre(merge, begin, end_epoch, hold)) << "before the next snapshot";
   put_under_way(now, std::nullopt);
   now.max_epochs = now.epochs_done;
   EXPECT_THAT(at(1, 1), ElementsAre(await));
 }
 
 TEST_F(ParametersAtBoundaries, BlockIfTheyAreNotDelayed) {
-  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  table = local_updates({lane_clock::unit::swarm_samples, target}, {}, false);
   now.swarm_samples = target;
   EXPECT_THAT(at(1, 1), ElementsAre(begin, await));
 }
 
 TEST_F(ParametersAtBoundaries, BlockOnlyOnceTheMembersOfTheRoundAreFound) {
-  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  table = local_updates({lane_clock::unit::swarm_samples, target}, {}, false);
   put_under_way(now, std::nullopt);
   now.searching = true;
   EXPECT_THAT(at(1, 1), ElementsAre(hold));
@@ -368,50 +331,11 @@ TEST_F(ParametersAtBoundaries, BlockOnlyOnceTheMembersOfTheRoundAreFound) {
 }
 
 TEST_F(ParametersAtBoundaries, AwaitTheMembersOfTheLastRound) {
-  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  table = local_updates({lane_clock::unit::swarm_samples, target}, {}, false);
   put_under_way(now, std::nullopt);
   now.searching = true;
   now.max_epochs = now.epochs_done;
   EXPECT_THAT(at(1, 1), ElementsAre(await));
-}
-
-class StreamingDiloco : public testing::Test {
-protected:
-  static strategy two_fragments() {
-    streaming_options options;
-    options.fragments = 2;
-    options.every = 6;
-    options.overlap = 3; // as long as the gap between the fragments
-    return streaming_diloco(options);
-  }
-  const strategy table = two_fragments();
-  situation now = quiet(table);
-  plan at(std::uint64_t step, bool offered = true) {
-    now.own_steps = step;
-    now.offered = offered;
-    return on_offer(table, now);
-  }
-};
-
-TEST_F(StreamingDiloco, MergesTheOlderFragmentBeforeTheNextSnapshot) {
-  EXPECT_THAT(at(3), ElementsAre(inner_step, what(kind::begin, 1), hold));
-  put_under_way(now, verdict::merge, 1);
-  EXPECT_THAT(at(5), ElementsAre(inner_step, hold)); // arrived, but not ripe
-  EXPECT_THAT(at(6), ElementsAre(inner_step, what(kind::merge, 1), what(kind::begin, 0), hold));
-}
-
-TEST_F(StreamingDiloco, BeginsNothingBeforeWhatIsRipeHasArrived) {
-  at(3);
-  put_under_way(now, std::nullopt, 1);
-  EXPECT_THAT(at(6), ElementsAre(inner_step, what(kind::await, 1)));
-  now.lanes[1].under_way->outcome = verdict::skip;
-  EXPECT_THAT(at(6, false),
-              ElementsAre(give_up(verdict::skip, 1), what(kind::begin, 0), hold)); // still due
-}
-
-TEST(Plan, NeedsAStateForEveryLane) {
-  auto table = collaborative(target);
-  EXPECT_DEATH(on_offer(table, situation{}), "a state for every lane");
 }
 
 } // namespace

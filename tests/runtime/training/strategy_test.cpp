@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/runtime/training/lock_step.hpp"
-#include "tests/runtime/training/streaming.hpp"
 
 namespace waggle {
 namespace {
@@ -24,36 +23,24 @@ struct recorded {
   std::size_t watched = 0; // the peer whose parameters were recorded
 };
 
-recorded streaming(std::uint64_t overlap, double keep_local) {
-  streaming_options options;
-  options.fragments = 2;
-  options.every = 6;
-  options.overlap = overlap;
-  options.outer_rate = 2;
-  options.keep_local = keep_local;
-  auto two = [](std::size_t, const doubles& theta) { return doubles(theta.size(), 2.0); };
-  return {streaming_diloco(options), 2, {{1, 1}, 1.0, 0, two}};
-}
-
 recorded gradients(strategy table) {
   auto itself = [](std::size_t, const doubles& theta) { return theta; };
-  return {std::move(table), 1, {{1}, 0.1, 0, itself}};
+  return {std::move(table), 1, {{1}, 0.1, 0, 1, itself}};
 }
 
 recorded add_change(std::uint64_t latency, doubles gradients = {1, 1}, std::size_t watched = 0) {
   auto own = [gradients](std::size_t i, const doubles& theta) {
     return doubles(theta.size(), gradients[i]);
   };
-  return {local_updates(own_steps(100, 1)), gradients.size(), {{0}, 1.0, latency, own}, watched};
+  // A single round, after the first step.
+  return {local_updates({lane_clock::unit::first_peer, 1, 100}),
+          gradients.size(),
+          {{0}, 1.0, latency, 1, own},
+          watched};
 }
 
 std::map<std::string, recorded> rows() {
   std::map<std::string, recorded> found;
-  for (std::uint64_t overlap : {0, 1})
-    for (const char* alpha : {"0.0", "0.5", "1.0"})
-      found["streaming_diloco fragments=2 H=6 overlap=" + std::to_string(overlap)
-            + " alpha=" + alpha + " outer=sgd(2.0) inner=sgd(1.0) gradient=2"] =
-        streaming(overlap, std::stod(alpha));
   found["delayed_gradients sgd(0.1) gradient=theta"] = gradients(delayed_gradients(1));
   found["synchronous sgd(0.1) gradient=theta"] = gradients(collaborative(1));
   for (std::uint64_t latency : {1, 2, 5}) {
@@ -93,7 +80,7 @@ TEST(Strategies, FollowTheRecordedTrajectories) {
 TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
   auto target = [](std::size_t i) { return 0.25 * static_cast<double>(i) - 1; };
   auto toward = [&](std::size_t i, const doubles& theta) { return doubles{theta[0] - target(i)}; };
-  lock_step run{collaborative(8), 4, {{0}, 0.1, 0, toward}};
+  lock_step run{collaborative(8), 4, {{0}, 0.1, 0, 1, toward}};
   double alone = 0;
   for (int epoch = 0; epoch < 10; ++epoch) {
     double mean = 0;
@@ -115,12 +102,12 @@ doubles toward_own_minimum(std::size_t i, const doubles& theta) {
   auto steepness = static_cast<double>(1 + 2 * i);
   return {steepness * theta[0] - 1, theta[1] * theta[1] - steepness};
 }
-const lock_step::options unequal_peers{{0.5, -0.25}, 0.1, 0, toward_own_minimum};
+const lock_step::options unequal_peers{{0.5, -0.25}, 0.1, 0, 1, toward_own_minimum};
 
 // spec/optimizer.md §10, F12
 TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
   const auto& how = unequal_peers;
-  for (auto due : {own_steps(1), lane_clock{lane_clock::unit::swarm_samples, 2},
+  for (auto due : {lane_clock{lane_clock::unit::swarm_samples, 2},
                    lane_clock{lane_clock::unit::first_peer, 1}}) {
     lock_step local{local_updates(due, {}, false), 2, how};
     lock_step together{collaborative(2), 2, how};
@@ -139,13 +126,13 @@ TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
 
 // -- DiLoCo (spec/optimizer.md §10, F12) ----------------------------------------------------------
 
-/// One fragment, and rounds that block.
-strategy diloco(std::uint64_t every, double outer_rate) {
-  streaming_options options;
-  options.fragments = 1;
-  options.every = every;
-  options.outer_rate = outer_rate;
-  return streaming_diloco(options);
+strategy diloco(std::uint64_t every) {
+  return find_strategy("diloco")->make({.numbers = {static_cast<double>(every)}});
+}
+lock_step::options unequal_peers_with(double outer_rate) {
+  auto how = unequal_peers;
+  how.outer_rate = outer_rate;
+  return how;
 }
 
 void descend(doubles& theta, const doubles& gradient, double rate) {
@@ -155,7 +142,7 @@ void descend(doubles& theta, const doubles& gradient, double rate) {
 
 TEST(Diloco, OfOneWorkerWithOuterRateOneIsTheInnerOptimizer) {
   for (std::uint64_t every : {1, 3}) {
-    lock_step run{diloco(every, 1), 1, unequal_peers};
+    lock_step run{diloco(every), 1, unequal_peers};
     auto plain = unequal_peers.start;
     for (int step = 1; step <= 12; ++step) {
       run.step();
@@ -168,11 +155,11 @@ TEST(Diloco, OfOneWorkerWithOuterRateOneIsTheInnerOptimizer) {
 
 // Every H steps the outer optimizer takes a step with the mean of what the workers have moved, and
 // all workers go on from its result.
-TEST(Diloco, OfOneFragmentWithoutOverlapIsDiloco) {
+TEST(Diloco, WithoutOverlapIsAsPublished) {
   constexpr std::uint64_t every = 3;
   constexpr std::size_t workers = 2;
   for (double outer_rate : {0.7, 1.0}) {
-    lock_step run{diloco(every, outer_rate), workers, unequal_peers};
+    lock_step run{diloco(every), workers, unequal_peers_with(outer_rate)};
     auto outer = unequal_peers.start;
     std::vector<doubles> local(workers, outer);
     for (std::uint64_t step = 1; step <= 4 * every; ++step) {
@@ -197,7 +184,7 @@ TEST(Diloco, OfOneFragmentWithoutOverlapIsDiloco) {
 
 TEST(Diloco, WithOuterRateOneTakesTheMeanOfTheWorkers) {
   constexpr std::uint64_t every = 3;
-  lock_step run{diloco(every, 1), 2, unequal_peers};
+  lock_step run{diloco(every), 2, unequal_peers};
   std::vector<doubles> local(2, unequal_peers.start);
   for (std::uint64_t step = 1; step <= 4 * every; ++step) {
     run.step();
@@ -215,18 +202,15 @@ TEST(Diloco, WithOuterRateOneTakesTheMeanOfTheWorkers) {
 TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
   EXPECT_TRUE(collaborative(64).peers_share_state());
   EXPECT_TRUE(delayed_gradients(64).peers_share_state());
-  EXPECT_FALSE(local_updates(own_steps(10)).peers_share_state());
+  EXPECT_FALSE(local_updates({}).peers_share_state());
   EXPECT_TRUE(find_strategy("diloco")->make({}).peers_share_state());
 }
 
-// The trainer carries out a single lane, whose rounds end the epochs.
-TEST(Strategies, OfARunHaveOneLaneThatMakesTheBoundaries) {
+TEST(Strategies, SayInTheirRowsWhatTheyDo) {
   for (const auto& row : strategy_table()) {
     auto table = row.make({});
-    ASSERT_EQ(table.lanes.size(), 1U) << row.name;
     EXPECT_TRUE(row.help.ends_with(".")) << row.name;
-    EXPECT_TRUE(table.lanes.front().due.makes_boundaries()) << row.name;
-    bool parameters = table.lanes.front().what == lane_content::parameters;
+    bool parameters = table.averages.what == lane_content::parameters;
     EXPECT_EQ(parameters, row.averages_parameters) << row.name;
     EXPECT_EQ(row.steps_each_pass(), table.inner == inner_rule::step) << row.name;
   }
@@ -239,16 +223,16 @@ TEST(Strategies, FollowTheirSettings) {
   EXPECT_EQ(made("collaborative", {.target_batch = 64}), collaborative(64));
   EXPECT_EQ(made("collaborative", {.target_batch = 64, .delay_gradients = true}),
             delayed_gradients(64));
-  EXPECT_TRUE(made("local-updates", {.delay_state = false}).lanes[0].overlap.blocks());
+  EXPECT_TRUE(made("local-updates", {.delay_state = false}).averages.overlap.blocks());
   auto timed = made("decentralized-adam",
                     {.steps_period = 5, .time_period = 700, .statistics = {"exp_avg_sq"}});
-  EXPECT_EQ(timed.lanes[0].due.every, 5U);
-  EXPECT_EQ(timed.lanes[0].due.grid, 700U);
-  EXPECT_EQ(timed.lanes[0].statistics, std::vector<std::string>{"exp_avg_sq"});
+  EXPECT_EQ(timed.averages.due.every, 5U);
+  EXPECT_EQ(timed.averages.due.grid, 700U);
+  EXPECT_EQ(timed.averages.statistics, std::vector<std::string>{"exp_avg_sq"});
   for (const auto& row : strategy_table())
     if (row.averages_parameters) {
-      EXPECT_TRUE(row.make({.average_gradients = true}).lanes[0].gradients) << row.name;
-      EXPECT_FALSE(row.make({}).lanes[0].gradients) << row.name;
+      EXPECT_TRUE(row.make({.average_gradients = true}).averages.gradients) << row.name;
+      EXPECT_FALSE(row.make({}).averages.gradients) << row.name;
     }
 }
 
@@ -269,15 +253,6 @@ TEST(Strategies, StandWithTheirNumbers) {
   EXPECT_THAT(text("collaborative:steps=5"), HasSubstr("it takes none"));
   EXPECT_THAT(text("dilco"), HasSubstr("the nearest is diloco"));
   EXPECT_THAT(strategy_help(), HasSubstr("diloco:steps=100,outer-rate=0.7"));
-}
-
-TEST(Strategies, NeedFragmentsThatDivideThePeriod) {
-  streaming_options options;
-  options.every = 7;
-  EXPECT_DEATH(streaming_diloco(options), "fragments");
-  options.every = 6;
-  options.overlap = 6;
-  EXPECT_DEATH(streaming_diloco(options), "one flight per fragment");
 }
 
 } // namespace

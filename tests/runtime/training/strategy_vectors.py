@@ -39,40 +39,10 @@ def add_change(latency, gradients=(1.0,), peer=0):
     return [[x] for x in theta]
 
 
-def streaming_diloco(overlap, alpha, period=6, rate=2.0, gradient=2.0):
-    """Two fragments of one element. A fragment is merged at every multiple of the gap in turn, and sent
-    `overlap` steps before. Outer optimizer: SGD on the anchor; `alpha` of the local element survives."""
-    x, anchor, flights = [1.0, 1.0], [1.0, 1.0], {}
-    gap, theta = period // 2, [[1.0, 1.0]]
-    for step in range(1, 16):
-        x = [element - gradient for element in x]
-
-        def merge():
-            for fragment, (ripe, progress) in list(flights.items()):
-                if step >= ripe:
-                    del flights[fragment]
-                    anchor[fragment] -= rate * progress
-                    x[fragment] = alpha * x[fragment] + (1 - alpha) * anchor[fragment]
-
-        merge()
-        if (step + overlap) % gap == 0:
-            fragment = ((step + overlap) // gap - 1) % 2
-            flights[fragment] = (step + overlap, anchor[fragment] - x[fragment])
-        merge()
-        theta.append(list(x))
-    return theta
-
-
 runs = [
-    {
-        "name": f"streaming_diloco fragments=2 H=6 overlap={overlap} alpha={alpha} outer=sgd(2.0) inner=sgd(1.0) gradient=2",
-        "theta": streaming_diloco(overlap, alpha),
-    }
-    for overlap in (0, 1)
-    for alpha in (0.0, 0.5, 1.0)
+    {"name": "delayed_gradients sgd(0.1) gradient=theta", "theta": delayed_gradients()},
+    {"name": "synchronous sgd(0.1) gradient=theta", "theta": synchronous()},
 ]
-runs.append({"name": "delayed_gradients sgd(0.1) gradient=theta", "theta": delayed_gradients()})
-runs.append({"name": "synchronous sgd(0.1) gradient=theta", "theta": synchronous()})
 runs += [{"name": f"add_change latency={n} sgd(1.0) gradient=1", "theta": add_change(n)} for n in (1, 2, 5)]
 runs += [
     {

@@ -60,7 +60,7 @@ TEST_F(TrainedModel, AChangeIsThatOfTheTensorsAlone) {
   strategy_settings how;
   how.steps_in_epoch = 5;
   how.average_gradients = true;
-  auto lane = find_strategy("decentralized-sgd")->make(how).lanes.front();
+  auto lane = find_strategy("decentralized-sgd")->make(how).averages;
   auto averaged = *averaged_tensors::of(model.computes().tensors(), lane);
   ASSERT_EQ(averaged->value_count(), averaged->tensor_value_count() + step_values);
   auto& local = model.computes();

@@ -2,14 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/runtime/training/streaming.hpp"
-
 namespace waggle {
 namespace {
 
-const lane gradients = collaborative(64).lanes.front();
-const lane parameters = local_updates(own_steps(10)).lanes.front();
-const lane fragment = streaming_diloco({}).lanes.front();
+constexpr auto gradients = lane_content::gradient;
+constexpr auto parameters = lane_content::parameters;
+constexpr auto progress = lane_content::progress;
 
 round_facts failed(std::uint64_t own_samples) {
   round_facts facts;
@@ -18,29 +16,14 @@ round_facts failed(std::uint64_t own_samples) {
 }
 
 TEST(Verdict, AMeanIsMergedWithAndWithoutOwnSamples) {
-  for (std::uint64_t samples : {0, 8}) {
-    auto facts = failed(samples);
-    facts.contributors = 2;
-    EXPECT_EQ(on_round(gradients, facts), verdict::merge);
-    facts.run_moved_on = true; // the result arrived first
-    EXPECT_EQ(on_round(gradients, facts), verdict::merge);
-  }
-}
-
-TEST(Verdict, AMeanOfFewerThanTheQuorumIsNone) {
-  auto facts = failed(0);
-  facts.contributors = 1;
-  EXPECT_EQ(on_round(gradients, facts), verdict::merge);
-  EXPECT_EQ(on_round(fragment, facts), verdict::merge);
-  EXPECT_EQ(on_round(parameters, facts), verdict::skip);
-  facts.contributors = 2;
-  EXPECT_EQ(on_round(parameters, facts), verdict::merge);
-}
-
-TEST(Verdict, WithoutContributorsThereIsNoMeanWhateverTheQuorum) { // INV-4
-  auto lane = gradients;
-  lane.quorum = 0;
-  EXPECT_EQ(on_round(lane, failed(8)), verdict::own_gradient);
+  for (std::uint64_t samples : {0, 8})
+    for (auto averaged : {gradients, parameters, progress}) {
+      auto facts = failed(samples);
+      facts.contributors = 1;
+      EXPECT_EQ(on_round(averaged, facts), verdict::merge);
+      facts.run_moved_on = true; // the result arrived first
+      EXPECT_EQ(on_round(averaged, facts), verdict::merge);
+    }
 }
 
 TEST(Verdict, APeerThatWasLeftOutNeverStepsByItself) {
@@ -51,7 +34,7 @@ TEST(Verdict, APeerThatWasLeftOutNeverStepsByItself) {
       facts.run_moved_on = !excluded;
       facts.others_remain = facts.time_left = true; // even if a retry were possible
       EXPECT_EQ(on_round(gradients, facts), verdict::left_out);
-      EXPECT_EQ(on_round(fragment, facts), verdict::left_out); // the anchors differ now
+      EXPECT_EQ(on_round(progress, facts), verdict::left_out); // the anchors differ now
     }
 }
 
