@@ -8,7 +8,6 @@
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
-#include "runtime/core/named.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/scaled_loss.hpp"
@@ -351,28 +350,6 @@ model_shape shape_of(const learner_config& c) {
 }
 
 status check_learner_config(const learner_config& config) {
-  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
-  const auto* model = find_model(config.model);
-  if (model == nullptr && !is_torchscript(config.model))
-    return bad("--model " + config.model + " is unknown: use " + listed(model_table())
-               + ", or a TorchScript file (FILE.pt)");
-  if (find_optimizer(config.optimizer.kind) == nullptr)
-    return bad("--optimizer " + config.optimizer.kind + " is unknown: use "
-               + listed(optimizer_table()));
-  if (auto fits = check_optimizer(config.optimizer); !fits)
-    return fits;
-  for (auto [name, value] : {std::pair{"--layers", config.layers},
-                             {"--width", config.width},
-                             {"--heads", config.heads},
-                             {"--context", config.context},
-                             {"--micro-batch", config.micro_batch},
-                             {"--replicas", config.replicas},
-                             {"--threads", static_cast<std::int64_t>(config.threads)}})
-    if (value < 1)
-      return bad(std::string{name} + " is " + std::to_string(value) + ": it must be at least 1");
-  if (model != nullptr)
-    if (auto fits = model->check(shape_of(config)); !fits)
-      return fits;
   auto devices = devices_of(config);
   if (!devices)
     return devices.error();

@@ -49,8 +49,9 @@ struct learner_config {
 
 model_shape shape_of(const learner_config& config);
 
-/// Checks whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that
-/// names the option and how to correct it.
+/// Checks whether `make_torch_learner` can succeed with options that are valid
+/// (check_combinations): devices, data, module. Fails with ec::bad_config and a sentence that names
+/// the option and how to correct it.
 status check_learner_config(const learner_config& config);
 
 /// Makes a learner that uses LibTorch. The parameters, the gradient and each optimizer statistic

@@ -55,11 +55,6 @@ void averager::on_exit() {
 }
 
 averager::behavior_type averager::make_behavior() {
-  if (auto valid = check_averaging_config(config_); !valid) {
-    ctx_.log->error("averaging cannot begin: {}", valid.error().detail);
-    quit(to_caf(valid.error()));
-    return behavior_type::make_empty_behavior();
-  }
   if (!group_)
     round_.begin(*this);
   set_down_handler([this](const caf::down_msg& down) {

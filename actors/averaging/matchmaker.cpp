@@ -41,11 +41,6 @@ void matchmaker::on_exit() {
 }
 
 matchmaker::behavior_type matchmaker::make_behavior() {
-  if (auto valid = check_matchmaking_config(config_, ctx_.record.client_mode); !valid) {
-    ctx_.log->error("matchmaking cannot begin: {}", valid.error().detail);
-    quit(to_caf(valid.error()));
-    return behavior_type::make_empty_behavior();
-  }
   if (auto warning = matchmaking_warning(config_))
     ctx_.log->warn("{}", *warning);
   return {

@@ -28,7 +28,7 @@ using matchmaker_base = matchmaker_actor::extend<caf::reacts_to<search_tick>>::b
 
 /// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
 /// the group key, asks candidates found there and, as long as all peers share one bucket, peers
-/// that are connected anyway. Ends at once with ec::bad_config if the configuration is invalid.
+/// that are connected anyway. REQUIRES: check_matchmaking_config succeeded.
 class matchmaker final : public matchmaker_base {
 public:
   matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,

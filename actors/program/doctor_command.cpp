@@ -41,7 +41,6 @@ constexpr std::size_t addresses_tried_max = 16; // of all initial peers
 constexpr std::size_t members_asked_max = 64;
 
 // -- this machine
-// ----------------------------------------------------------------------------------
 
 /// Whether a process holds the lock of this file, without touching it.
 bool is_locked(const fs::path& file) {
@@ -107,7 +106,6 @@ std::uint64_t available_memory() {
 }
 
 // -- printing
-// --------------------------------------------------------------------------------------
 
 class report {
 public:
@@ -139,7 +137,6 @@ private:
 };
 
 // -- the network
-// -----------------------------------------------------------------------------------
 
 struct reached_peer {
   endpoint where;
@@ -362,7 +359,6 @@ int examine_this_machine(const run_options& options) {
 }
 
 // -- a running swarm
-// -------------------------------------------------------------------------------
 
 int examine_swarm(const run_options& options, const endpoint& where) {
   auto peers = net::http_get(where, "/api/v1/peers", page_timeout);

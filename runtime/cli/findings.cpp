@@ -78,7 +78,6 @@ bool any_bad(const std::vector<finding>& all) {
 }
 
 // -- this machine
-// ----------------------------------------------------------------------------------
 
 std::vector<finding> judge_folder(const folder_facts& facts) {
   std::vector<finding> out;
@@ -163,7 +162,6 @@ std::optional<finding> judge_loopback(const std::vector<endpoint>& listen,
 }
 
 // -- initial peers
-// ---------------------------------------------------------------------------------
 
 finding judge_name(const endpoint& given, const failure& why) {
   if (why.code == ec::none)
@@ -283,7 +281,6 @@ std::optional<finding> judge_versions(const std::string& own,
 }
 
 // -- a running swarm
-// -------------------------------------------------------------------------------
 
 std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
   std::vector<finding> out;

@@ -32,7 +32,6 @@ std::string to_json(const std::vector<finding>& all);
 bool any_bad(const std::vector<finding>& all);
 
 // -- this machine
-// ----------------------------------------------------------------------------------
 
 /// What is known of a data folder.
 struct folder_facts {
@@ -60,7 +59,6 @@ std::optional<finding> judge_loopback(const std::vector<endpoint>& listen,
                                       const std::vector<endpoint>& initial_peers);
 
 // -- initial peers
-// ---------------------------------------------------------------------------------
 
 /// The outcome of a dial that ends before it joins. `given`: what the operator wrote.
 finding judge_dial(const endpoint& given, const endpoint& where, const failure& why,
@@ -80,7 +78,6 @@ std::optional<finding> judge_versions(const std::string& own,
                                       const std::vector<std::pair<endpoint, std::string>>& theirs);
 
 // -- a running swarm
-// -------------------------------------------------------------------------------
 
 /// What one peer answered, or why it did not.
 struct asked_member {

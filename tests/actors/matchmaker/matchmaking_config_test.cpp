@@ -72,13 +72,6 @@ TEST_F(MatchmakerConfig, ALonePeerGivesUpEarlyIfItShould) {
   EXPECT_EQ(group.get().error().code, ec::nobody_declared);
 }
 
-TEST_F(MatchmakerConfig, AMatchmakerThatCannotWorkEndsAtOnce) {
-  auto a = start(1, with([](auto& c) { c.prefix = "a.b"; }));
-  EXPECT_FALSE(alive(a.maker));
-  EXPECT_THAT(lines.str(), ::testing::HasSubstr("prefix"));
-  EXPECT_TRUE(alive(start(2).maker));
-}
-
 TEST_F(MatchmakerConfig, AnAuxiliaryMayLeadAndReduce) {
   auto a = wire_up(1, with([](auto& c) { c.mode = member_mode::auxiliary; }));
   auto b = wire_up(2);
