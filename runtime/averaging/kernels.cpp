@@ -281,47 +281,30 @@ WAGGLE_AVX2 std::size_t pull_avx2(row_span rows, const double* factors, float* c
 
 } // namespace
 
-std::uint32_t weighted_sum([[maybe_unused]] instructions path, row_span rows, const double* weights,
-                           double factor, float* out, std::size_t n) {
+std::uint32_t weighted_sum(instructions path, row_span rows, const double* weights, double factor,
+                           float* out, std::size_t n) {
   std::uint32_t top = 0;
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = weighted_sum_avx2(rows, weights, factor, out, n, top);
-#endif
+  auto done = WAGGLE_IF_AVX2(path, weighted_sum_avx2(rows, weights, factor, out, n, top));
   return std::max(top, weighted_sum_portable(rows, weights, factor, out, done, n));
 }
 
-void median([[maybe_unused]] instructions path, row_span rows, const std::int32_t* shares,
-            float* out, std::size_t n) {
+void median(instructions path, row_span rows, const std::int32_t* shares, float* out,
+            std::size_t n) {
   std::int32_t total = 0;
   for (std::size_t i = 0; i < rows.size(); ++i)
     total += shares[i];
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = median_avx2(rows, shares, total, out, n);
-#endif
+  auto done = WAGGLE_IF_AVX2(path, median_avx2(rows, shares, total, out, n));
   median_portable(rows, shares, total, out, done, n);
 }
 
-void trimmed_mean([[maybe_unused]] instructions path, row_span rows, const double* weights,
-                  std::size_t trim, float* out, std::size_t n) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = trimmed_mean_avx2(rows, weights, trim, out, n);
-#endif
+void trimmed_mean(instructions path, row_span rows, const double* weights, std::size_t trim,
+                  float* out, std::size_t n) {
+  auto done = WAGGLE_IF_AVX2(path, trimmed_mean_avx2(rows, weights, trim, out, n));
   trimmed_mean_portable(rows, weights, trim, out, done, n);
 }
 
-void pull([[maybe_unused]] instructions path, row_span rows, const double* factors, float* centre,
-          std::size_t n) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = pull_avx2(rows, factors, centre, n);
-#endif
+void pull(instructions path, row_span rows, const double* factors, float* centre, std::size_t n) {
+  auto done = WAGGLE_IF_AVX2(path, pull_avx2(rows, factors, centre, n));
   pull_portable(rows, factors, centre, done, n);
 }
 

@@ -151,13 +151,7 @@ WAGGLE_AVX2 std::size_t codes_avx2(const float* values, std::size_t n, float sca
 
 std::uint32_t largest_magnitude(instructions path, const float* values, std::size_t n) {
   std::uint32_t largest = 0;
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = largest_avx2(values, n, largest);
-#else
-  (void)path;
-#endif
+  auto done = WAGGLE_IF_AVX2(path, largest_avx2(values, n, largest));
   return std::max(largest, largest_portable(values + done, n - done));
 }
 
@@ -175,11 +169,7 @@ void encode_block(instructions path, const float* values, std::size_t n, std::by
     return;
   }
   auto scale = std::bit_cast<float>(largest);
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = codes_avx2(values, n, scale, codes);
-#endif
+  auto done = WAGGLE_IF_AVX2(path, codes_avx2(values, n, scale, codes));
   codes_portable(values + done, n - done, scale, codes + done);
 }
 

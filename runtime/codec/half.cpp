@@ -154,43 +154,23 @@ WAGGLE_AVX2 std::size_t from_bfloats_avx2(const std::byte* bytes, std::size_t n,
 
 } // namespace
 
-void to_halves([[maybe_unused]] instructions path, const float* values, std::size_t n,
-               std::byte* bytes) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = to_halves_avx2(values, n, bytes);
-#endif
+void to_halves(instructions path, const float* values, std::size_t n, std::byte* bytes) {
+  auto done = WAGGLE_IF_AVX2(path, to_halves_avx2(values, n, bytes));
   to_halves_portable(values + done, n - done, bytes + 2 * done);
 }
 
-void from_halves([[maybe_unused]] instructions path, const std::byte* bytes, std::size_t n,
-                 float* values) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = from_halves_avx2(bytes, n, values);
-#endif
+void from_halves(instructions path, const std::byte* bytes, std::size_t n, float* values) {
+  auto done = WAGGLE_IF_AVX2(path, from_halves_avx2(bytes, n, values));
   from_halves_portable(bytes + 2 * done, n - done, values + done);
 }
 
-void to_bfloats([[maybe_unused]] instructions path, const float* values, std::size_t n,
-                std::byte* bytes) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = to_bfloats_avx2(values, n, bytes);
-#endif
+void to_bfloats(instructions path, const float* values, std::size_t n, std::byte* bytes) {
+  auto done = WAGGLE_IF_AVX2(path, to_bfloats_avx2(values, n, bytes));
   to_bfloats_portable(values + done, n - done, bytes + 2 * done);
 }
 
-void from_bfloats([[maybe_unused]] instructions path, const std::byte* bytes, std::size_t n,
-                  float* values) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = from_bfloats_avx2(bytes, n, values);
-#endif
+void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, float* values) {
+  auto done = WAGGLE_IF_AVX2(path, from_bfloats_avx2(bytes, n, values));
   from_bfloats_portable(bytes + 2 * done, n - done, values + done);
 }
 

@@ -76,24 +76,12 @@ WAGGLE_AVX2 std::size_t unscale_avx2(float* values, std::size_t n, double mean, 
 
 void scale(instructions path, const float* values, std::size_t n, double mean, double inverse,
            float* out) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = scale_avx2(values, n, mean, inverse, out);
-#else
-  (void)path;
-#endif
+  auto done = WAGGLE_IF_AVX2(path, scale_avx2(values, n, mean, inverse, out));
   scale_portable(values + done, n - done, mean, inverse, out + done);
 }
 
 void unscale(instructions path, float* values, std::size_t n, double mean, double deviation) {
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = unscale_avx2(values, n, mean, deviation);
-#else
-  (void)path;
-#endif
+  auto done = WAGGLE_IF_AVX2(path, unscale_avx2(values, n, mean, deviation));
   unscale_portable(values + done, n - done, mean, deviation);
 }
 

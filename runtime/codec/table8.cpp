@@ -231,11 +231,7 @@ void to_uniform8(instructions path, const float* values, std::size_t n, std::byt
   } else {
     auto deviation = std::sqrt(squares / static_cast<double>(n - 1));
     auto inverse = static_cast<double>(table_entries) / (6 * deviation);
-    std::size_t done = 0;
-#if defined(__x86_64__)
-    if (path == instructions::avx2)
-      done = uniform_codes_avx2(values, n, mean, inverse, codes);
-#endif
+    auto done = WAGGLE_IF_AVX2(path, uniform_codes_avx2(values, n, mean, inverse, codes));
     uniform_codes_portable(values + done, n - done, mean, inverse, codes + done);
   }
   write_means(values, codes, n, bytes);
@@ -246,11 +242,7 @@ void to_quantile8(instructions path, const float* values, std::size_t n, std::by
   if (!std::isfinite(lane_sum(path, values, n)))
     return write_poisoned(bytes, n);
   auto borders = find_borders(values, n);
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = quantile_codes_avx2(values, n, borders, codes);
-#endif
+  auto done = WAGGLE_IF_AVX2(path, quantile_codes_avx2(values, n, borders, codes));
   quantile_codes_portable(values + done, n - done, borders, codes + done);
   write_means(values, codes, n, bytes);
 }
