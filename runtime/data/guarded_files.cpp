@@ -15,7 +15,20 @@ namespace {
 /// A process may have a thousand open files, sockets included.
 constexpr std::size_t open_files_max = 256;
 
+std::vector<std::uint64_t> items_of(const std::vector<data_files::file>& files,
+                                    std::size_t item_bytes) {
+  std::vector<std::uint64_t> items;
+  for (const auto& file : files)
+    items.push_back(file.bytes / item_bytes);
+  return items;
+}
+
 } // namespace
+
+items_in_files::items_in_files(const std::string& option,
+                               const std::vector<data_files::file>& files,
+                               const sample_shape& shape)
+  : sample_data(shape, items_of(files, shape.item_bytes)), files_(option, files) {}
 
 guarded_files::guarded_files(std::string option, const std::vector<data_files::file>& files)
   : option_(std::move(option)) {

@@ -12,6 +12,7 @@
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/data/sample_data.hpp"
 
 namespace waggle {
 
@@ -54,6 +55,20 @@ private:
   std::string option_;
   mutable std::vector<opened> files_;
   mutable std::deque<std::size_t> open_; // the one that was opened first is in front
+};
+
+/// Items one after another in files, of which each is a piece.
+class items_in_files : public sample_data {
+public:
+  items_in_files(const std::string& option, const std::vector<data_files::file>& files,
+                 const sample_shape& shape);
+  [[nodiscard]] const guarded_files& files() const { return files_; }
+  status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
+    return files_.read(piece, at * shape().item_bytes, out);
+  }
+
+private:
+  guarded_files files_;
 };
 
 } // namespace waggle

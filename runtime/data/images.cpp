@@ -87,23 +87,22 @@ result<idx_content> read_idx(const fs::path& file, bool images) {
   return idx_content{*head, std::move(*all)};
 }
 
+/// Of images as they are read: the label, and then the values.
+sample_shape images_of(std::size_t item_bytes, std::int64_t channels, std::int64_t rows,
+                       std::int64_t columns, std::int64_t classes) {
+  return {sample_shape::kind::images, item_bytes, channels, rows, columns, classes};
+}
+
 class idx_images final : public sample_data {
 public:
   idx_images(idx_header head, std::vector<std::byte> labels, std::vector<std::byte> values,
              std::shared_ptr<const guarded_files> file, std::int64_t classes)
-    : labels_(std::move(labels)), values_(std::move(values)), file_(std::move(file)),
-      image_bytes_(head.item_bytes()), sizes_{head.items} {
-    shape_.what = sample_shape::kind::images;
-    shape_.item_bytes = 1 + image_bytes_;
-    shape_.channels = 1;
-    shape_.rows = head.rows;
-    shape_.columns = head.columns;
-    shape_.classes = classes;
-  }
-  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
-  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+    : sample_data(images_of(1 + head.item_bytes(), 1, head.rows, head.columns, classes),
+                  {head.items}),
+      labels_(std::move(labels)), values_(std::move(values)), file_(std::move(file)),
+      image_bytes_(head.item_bytes()) {}
   status read(std::size_t /*piece*/, std::uint64_t at, std::span<std::byte> out) const override {
-    for (; !out.empty(); out = out.subspan(shape_.item_bytes), ++at) {
+    for (; !out.empty(); out = out.subspan(shape().item_bytes), ++at) {
       out[0] = labels_[at];
       auto image = out.subspan(1, image_bytes_);
       if (!file_)
@@ -115,41 +114,24 @@ public:
   }
 
 private:
-  sample_shape shape_;
   std::vector<std::byte> labels_;
   std::vector<std::byte> values_;             // unpacked; none: they are in the file
   std::shared_ptr<const guarded_files> file_; // null: they are in memory
   std::size_t image_bytes_;
-  std::vector<std::uint64_t> sizes_;
 };
 
-class cifar_images final : public sample_data {
+class cifar_images final : public items_in_files {
 public:
   cifar_images(const data_files& files, const std::string& option, std::int64_t classes)
-    : files_(option, files.files) {
-    shape_.what = sample_shape::kind::images;
-    shape_.item_bytes = cifar_record;
-    shape_.channels = 3;
-    shape_.rows = shape_.columns = cifar_side;
-    shape_.classes = classes;
-    for (const auto& file : files.files)
-      sizes_.push_back(file.bytes / cifar_record);
-  }
-  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
-  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+    : items_in_files(option, files.files,
+                     images_of(cifar_record, 3, cifar_side, cifar_side, classes)) {}
   status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
-    if (auto good = files_.read(piece, at * cifar_record, out); !good)
+    if (auto good = items_in_files::read(piece, at, out); !good)
       return good;
-    if (auto good = check_labels(out, cifar_record, shape_.classes, at); !good)
-      return failure{ec::io_error, files_.path(piece).string() + " " + good.error().detail};
+    if (auto good = check_labels(out, cifar_record, shape().classes, at); !good)
+      return failure{ec::io_error, files().path(piece).string() + " " + good.error().detail};
     return done{};
   }
-  [[nodiscard]] const guarded_files& files() const { return files_; }
-
-private:
-  sample_shape shape_;
-  guarded_files files_;
-  std::vector<std::uint64_t> sizes_;
 };
 
 status add_file(data_files& found, const std::string& option, const fs::path& file) {

@@ -14,29 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class text_files final : public sample_data {
-public:
-  text_files(const std::string& option, const std::vector<data_files::file>& files)
-    : files_(option, files) {
-    for (const auto& file : files)
-      sizes_.push_back(file.bytes);
-  }
-  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
-  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
-  status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
-    return files_.read(piece, at, out);
-  }
-  [[nodiscard]] const guarded_files& files() const { return files_; }
-
-private:
-  sample_shape shape_;
-  guarded_files files_;
-  std::vector<std::uint64_t> sizes_;
-};
-
 class synthetic_text final : public sample_data {
 public:
-  synthetic_text() : bytes_(1_MiB), sizes_{bytes_.size()} {
+  synthetic_text() : sample_data({}, {1_MiB}), bytes_(1_MiB) {
     constexpr std::uint64_t letters = 64;
     random_source random{20'260'101};
     std::array<std::array<std::uint8_t, 4>, letters> followers{};
@@ -49,16 +29,12 @@ public:
       b = static_cast<std::byte>(32 + now);
     }
   }
-  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
-  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
   status read(std::size_t /*piece*/, std::uint64_t at, std::span<std::byte> out) const override {
     return borrowed_bytes{bytes_}.read(at, out);
   }
 
 private:
-  sample_shape shape_;
   std::vector<std::byte> bytes_;
-  std::vector<std::uint64_t> sizes_;
 };
 
 } // namespace
@@ -68,7 +44,7 @@ result<std::shared_ptr<const sample_data>> open_text(const fs::path& path, std::
   auto listed = list_data_files(path, window, option);
   if (!listed)
     return listed.error();
-  auto text = std::make_shared<text_files>(option, listed->files);
+  auto text = std::make_shared<items_in_files>(option, listed->files, sample_shape{});
   if (auto opened = text->files().open_all(); !opened)
     return opened.error();
   return std::shared_ptr<const sample_data>{text};

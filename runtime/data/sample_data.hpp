@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/bytes.hpp"
@@ -32,13 +33,21 @@ struct sample_shape {
 class sample_data {
 public:
   virtual ~sample_data() = default;
-  [[nodiscard]] virtual const sample_shape& shape() const = 0;
+  [[nodiscard]] const sample_shape& shape() const { return shape_; }
   /// The number of items of each piece.
-  [[nodiscard]] virtual const std::vector<std::uint64_t>& sizes() const = 0;
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const { return sizes_; }
   /// Copies the items from `at` on that fill `out`. Fails with ec::io_error and a sentence for the
   /// operator, e.g. if a file has become shorter. REQUIRES: they lie within the piece, and `out` is
   /// as long as a whole number of items.
   virtual status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const = 0;
+
+protected:
+  sample_data(const sample_shape& shape, std::vector<std::uint64_t> sizes)
+    : shape_(shape), sizes_(std::move(sizes)) {}
+
+private:
+  const sample_shape shape_;
+  const std::vector<std::uint64_t> sizes_;
 };
 
 /// The files that list_data_files finds, one piece each, so each piece holds a whole window. Fails

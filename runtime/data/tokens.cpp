@@ -11,37 +11,33 @@ namespace {
 
 constexpr std::uint64_t looked_at = 1U << 16U; // tokens of each file
 
-class token_files final : public sample_data {
+sample_shape shape_of(const data_request& request) {
+  sample_shape shape;
+  shape.what = sample_shape::kind::tokens;
+  shape.item_bytes = request.token_bytes;
+  shape.classes = static_cast<std::int64_t>(request.classes);
+  return shape;
+}
+
+class token_files final : public items_in_files {
 public:
   token_files(const data_files& files, const data_request& request)
-    : files_(option_of(request.role), files.files) {
-    shape_.what = sample_shape::kind::tokens;
-    shape_.item_bytes = request.token_bytes;
-    shape_.classes = static_cast<std::int64_t>(request.classes);
-    for (const auto& file : files.files)
-      sizes_.push_back(file.bytes / request.token_bytes);
-  }
-  [[nodiscard]] const sample_shape& shape() const override { return shape_; }
-  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+    : items_in_files(option_of(request.role), files.files, shape_of(request)) {}
   status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
-    auto good = files_.read(piece, at * shape_.item_bytes, out);
-    if (!good)
+    if (auto good = items_in_files::read(piece, at, out); !good)
       return good;
-    values_.resize(out.size() / shape_.item_bytes);
-    if (auto wrong = read_tokens(out, shape_.item_bytes, shape_.classes, values_.data()))
+    auto bytes = shape().item_bytes;
+    values_.resize(out.size() / bytes);
+    if (auto wrong = read_tokens(out, bytes, shape().classes, values_.data()))
       return failure{ec::io_error,
-                     sentence(files_.path(piece).string(), " has the token ", *wrong,
-                              ", and tokens of ", shape_.classes,
+                     sentence(files().path(piece).string(), " has the token ", *wrong,
+                              ", and tokens of ", shape().classes,
                               " classes are below that: set --classes to the size of the "
                               "vocabulary, or --token-type to the type of the file")};
     return done{};
   }
-  [[nodiscard]] const guarded_files& files() const { return files_; }
 
 private:
-  sample_shape shape_;
-  guarded_files files_;
-  std::vector<std::uint64_t> sizes_;
   mutable std::vector<std::int64_t> values_;
 };
 
