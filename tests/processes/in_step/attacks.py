@@ -1,6 +1,8 @@
-"""A client plays all attacks of tests/processes/attacks one after another against four trainers."""
+"""Attacks on trainers: by the client of tests/processes/attacks, and by a member that is always just in time."""
+import contextlib
 import json
 import subprocess
+import threading
 import time
 
 import peers as processes
@@ -59,6 +61,47 @@ def attacks(settings, report):
         await_one_history(settings, report, run, "after the attacks", run.peers, time.monotonic(), settings.patience)
         failed = [p.status["rounds"] for p in run.peers]
         report.fact("rounds", of_the_first=str(failed[0]))
+
+
+@contextlib.contextmanager
+def held_back(peer):
+    """Meanwhile the peer runs for 0.1 s of each second: whatever the others wait for comes just within a second."""
+    over = threading.Event()
+
+    def hold():
+        while not over.is_set():
+            peer.freeze()
+            over.wait(0.85)
+            peer.thaw()
+            over.wait(0.1)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def just_in_time(settings, report):
+    """A fourth member is late by just less than the stall timeout: epochs a second without it, in its first 20 s, and
+    after them."""
+    with processes.begun(settings, report, 3, {"step-interval": PAUSE, "stall-timeout": "1s"}) as run:
+        honest = list(run.peers)
+        time.sleep(5)
+        quiet = observe(honest, settings.duration / 2)[0] / 60
+        late = run.add(via=honest[0]).start()
+        processes.eventually("the fourth is a member", lambda: (late.status or {}).get("group_size") == 4, 60)
+        with held_back(late):
+            first = observe(honest, 20)[0] / 60
+            then = observe(honest, settings.duration)[0] / 60
+        late.end()
+        time.sleep(5)
+        quiet = (quiet + observe(honest, settings.duration / 2)[0] / 60) / 2  # the machine may have other work
+        report.fact("just in time", epochs_a_second=quiet, of_it_first_20_s=first / quiet, of_it_after=then / quiet,
+                    kept_out=sum(peer.text().count("kept most rounds waiting") for peer in honest),
+                    failed_rounds=str(honest[0].status["rounds"]))
+        report.require(then >= 0.6 * quiet, f"{then / quiet:.0%} of the epochs without it")
 
 
 def report_growth(report, played, turn, paces, quiet):

@@ -39,6 +39,7 @@ SCENARIOS = {
     "outer-rounds": (strategies.outer_rounds, []),
     "islands": (strategies.islands, ["epochs"]),
     "attacks": (attacks.attacks, ["duration", "only"]),
+    "just-in-time": (attacks.just_in_time, ["duration"]),
 }
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
@@ -67,6 +68,7 @@ DEFAULTS = {
     "strategies": {"duration": 10},
     "islands": {"epochs": 400},
     "attacks": {"duration": 600},
+    "just-in-time": {"duration": 60},
 }
 
 
