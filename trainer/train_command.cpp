@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <iostream>
 
 #include <fmt/format.h>
 
@@ -119,10 +118,10 @@ int run_train(const run_options& options) {
     stopped.peers_behind = last.peers_behind;
     last = stopped;
   }
-  std::cerr << summary_of(last, options, p.data_dir()) << "\n";
+  p.print(summary_of(last, options, p.data_dir()));
   if (code == exit_clean && finished_at && last.peers_behind > 0) {
-    std::cerr << "waggle: " << last.peers_behind
-              << " peers of the run did not reach its last epoch with this one\n";
+    p.print("waggle: " + std::to_string(last.peers_behind)
+            + " peers of the run did not reach its last epoch with this one");
     return exit_failed;
   }
   return code;

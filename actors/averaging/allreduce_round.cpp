@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -21,9 +22,10 @@ namespace {
 class live_port final : public round_port {
 public:
   live_port(caf::weak_actor_ptr round, const node_context& ctx, round_handles handles,
-            const round_id& id, const caf::actor_clock& clock)
-    : ctx_(ctx), handles_(std::move(handles)), name_(short_name(id)), round_(std::move(round)),
-      clock_(clock) {}
+            const round_plan& plan, const caf::actor_clock& clock)
+    : ctx_(ctx), handles_(std::move(handles)),
+      name_(short_name(plan.id)), about_{.epoch = plan.epoch, .round = plan.id},
+      round_(std::move(round)), clock_(clock) {}
 
   void send(const peer_record& to, wire::event what, payload body) override {
     const auto* only = &to;
@@ -63,6 +65,7 @@ public:
   void count_check(bool right) override { ctx_.metrics->count_check(right); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
   void log(const std::string& what) override {
+    log_about about{about_};
     ctx_.log_caused("rounds", clock_.now(), spdlog::level::info, "round " + name_ + " " + what);
   }
   void finished(round_finished how) override {
@@ -77,6 +80,7 @@ private:
   const node_context ctx_;
   const round_handles handles_;
   const std::string name_;
+  const log_about::fields about_;
   const caf::weak_actor_ptr round_;
   const caf::actor_clock& clock_;
   std::size_t next_ = 0; // under the round's lock
@@ -92,7 +96,7 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
                                 / static_cast<double>(request.plan.elements));
   std::shared_ptr<round_port> port =
     std::make_shared<live_port>(caf::actor_cast<caf::weak_actor_ptr>(this), ctx_, std::move(peers),
-                                request.plan.id, home_system().clock());
+                                request.plan, home_system().clock());
   if (ctx_.port_decorator)
     port = ctx_.port_decorator(std::move(port));
   engine_ = std::make_shared<round_engine>(

@@ -10,6 +10,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/allreduce/round_messages.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -248,6 +249,7 @@ void averager::on_report(round_report report) {
     ++step.failures;
   if (failed && !step.cancelled && step.what.allow_retries && may_retry(report.why.code)
       && step.failures <= config_.retries_max && time_left() > 0ms) {
+    log_about about{{.epoch = report.epoch, .round = report.round, .reason = report.why.code}};
     ctx_.log->info("round {} failed, trying again: {}", short_name(report.round),
                    to_string(report.why));
     return attempt();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/averaging/group_majority.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -77,6 +78,8 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
       continue;
     ctx_.metrics->count_exclusion(to_string(excluded->kind));
     ctx_.note(watch::excluded{peer, report.round, std::string{to_string(reason)}});
+    log_about about{
+      {.epoch = report.epoch, .round = report.round, .remote = peer, .reason = reason}};
     ctx_.log_caused("excluded members", now, spdlog::level::warn,
                     fmt::format("peer {} stays out of our groups for {:.0f} s: {} in round {}",
                                 short_name(peer), seconds_of(excluded->lasts),

@@ -16,6 +16,7 @@
 #include "actors/guard.hpp"
 #include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -169,6 +170,7 @@ void group_averager::welcome_back(const round_plan& plan) {
 
 void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
                               const round_plan& plan) {
+  log_about about{{.epoch = plan.epoch, .round = plan.id}};
   ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
                   plan.members.size(), before.size());
   ctx_.rounds->expect(plan);
@@ -207,6 +209,7 @@ void group_averager::on_event(const inbound_event& event) {
 
 void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
   auto refuse = [&](const failure& why) {
+    log_about about{{.remote = from.id, .reason = why.code}};
     ctx_.log_caused("refused plans", now(), spdlog::level::warn,
                     "peer " + short_name(from.id)
                       + " sent a plan that we refuse: " + to_string(why));
@@ -248,6 +251,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     entry_.reset();
     ++attempts_;
     gone_.clear();
+    log_about about{{.epoch = message.plan.epoch, .round = message.plan.id}};
     ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                     message.plan.epoch.value());
     promise.deliver(view());

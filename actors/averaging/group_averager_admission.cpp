@@ -5,6 +5,7 @@
 
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -64,12 +65,14 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
 void group_averager::judge_newcomers(const round_report& report) {
   for (const auto& fault : report.faults)
     if (fault.seen && kind_of(fault.reason) == fault_kind::silent)
-      if (auto paused = hosts_.silent(fault.peer, now()))
+      if (auto paused = hosts_.silent(fault.peer, now())) {
+        log_about about{{.round = report.round, .remote = fault.peer, .reason = fault.reason}};
         ctx_.log_caused("silent newcomers", now(), spdlog::level::warn,
                         fmt::format("newcomer {} was silent in its first round: no peers that we "
                                     "do not know are admitted from {} for {:.0f} s",
                                     short_name(fault.peer), paused->host,
                                     seconds_of(paused->lasts)));
+      }
   for (const auto& peer : report.contributors)
     hosts_.forget(peer);
 }

@@ -3,6 +3,7 @@
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
 #include "actors/new_name.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -100,6 +101,7 @@ void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
 }
 
 void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
+  log_about about{{.remote = entry_->search.asked().id, .reason = why.code}};
   ctx_.log->debug("peer {} does not admit us: {}", short_name(entry_->search.asked().id),
                   to_string(why));
   entry_->search.refused(std::move(why), suggested);

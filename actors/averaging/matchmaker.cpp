@@ -10,6 +10,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -326,6 +327,7 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
   note_auxiliaries(plan);
   auto size = static_cast<double>(plan.members.size());
   ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
+  log_about about{{.epoch = plan.epoch, .round = plan.id}};
   ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                   short_name(plan.id), run.key.text());
   run.promise.deliver(group_formed{plan, regrouped, std::move(terms), !run.compatible.empty()});
@@ -358,6 +360,7 @@ void matchmaker::end(const failure& why) {
     leave_empty_bucket();
   if (!config_.extra)
     ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
+  log_about about{{.reason = why.code}};
   ctx_.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
   run.promise.deliver(to_caf(why));

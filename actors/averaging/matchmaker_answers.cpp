@@ -4,6 +4,7 @@
 #include "actors/averaging/matchmaker.hpp"
 #include "actors/caf_error.hpp"
 #include "runtime/allreduce/round_messages.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -99,6 +100,7 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
     auto why = valid.error();
     // Our search ended while the message was on its way: not an error of the peer.
     bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
+    log_about about{{.remote = from.id, .reason = why.code}};
     ctx_.log_caused(late ? "late plans" : "refused plans", clock().now(),
                     late ? spdlog::level::debug : spdlog::level::warn,
                     "peer " + short_name(from.id)

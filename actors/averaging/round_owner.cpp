@@ -4,6 +4,7 @@
 
 #include "actors/averaging/part_worker.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -32,6 +33,7 @@ void round_owner::start(caf::scheduled_actor& self, round_request what, millisec
   WAGGLE_CHECK(!runs(), short_name(what.plan.id));
   auto settings = config_.round;
   settings.deadline = std::min(settings.deadline, std::max(time_left, milliseconds{1}));
+  log_about about{{.epoch = what.plan.epoch, .round = what.plan.id}};
   ctx_.log->debug("round {} begins with {} members", short_name(what.plan.id),
                   what.plan.members.size());
   auto why = why_unchecked(what.plan);
@@ -80,9 +82,9 @@ void round_owner::exit(caf::scheduled_actor& self, const caf::error& why) {
 void round_owner::count(const round_report& report) const {
   if (config_.observer)
     config_.observer(report);
-  ctx_.metrics->count_round(std::string_view{config_.kind}, to_string(report.outcome), report.allreduce_seconds,
-                            static_cast<double>(report.contributors.size()),
-                            report.recovery_seconds);
+  ctx_.metrics->count_round(
+    std::string_view{config_.kind}, to_string(report.outcome), report.allreduce_seconds,
+    static_cast<double>(report.contributors.size()), report.recovery_seconds);
 }
 
 } // namespace waggle

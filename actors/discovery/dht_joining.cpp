@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/caf_error.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/refusals.hpp"
 
@@ -69,6 +70,7 @@ void dht_joining::resolve(const endpoint& name) {
 }
 
 void dht_joining::on_resolved(const name_resolved& msg) {
+  log_about about{{.reason = msg.found ? ec::none : msg.found.error().code}};
   if (bootstrap_.resolved(msg.name, msg.found, now()))
     ctx_.log->warn("could not join through {}: {}", to_string(msg.name),
                    to_string(msg.found.error()));
@@ -105,6 +107,7 @@ void dht_joining::on_dial_failed(const endpoint& where, const std::optional<endp
     why.detail.erase(0, prefix.size());
   auto level = bootstrap_.failed(where, why, now()) ? spdlog::level::warn : spdlog::level::debug;
   auto through = given && *given != where ? to_string(*given) + " at " : std::string{};
+  log_about about{{.reason = why.code}};
   ctx_.log->log(level, "could not join through {}{}: {}", through, to_string(where),
                 to_string(why));
 }

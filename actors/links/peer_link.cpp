@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -170,6 +171,7 @@ void peer_link::on_frame(frame_arrived& content) {
   if (!content.message) {
     const auto& why = content.message.error();
     ctx_.metrics->count_refused_input(why.code);
+    log_about about{{.remote = link_->remote().id, .reason = why.code}};
     ctx_.log_caused("refused messages", clock().now(), spdlog::level::warn,
                     "peer " + short_name(link_->remote().id)
                       + " sent a message that we refuse: " + to_string(why));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/net/refusals.hpp"
 
 namespace waggle {
@@ -240,6 +241,7 @@ void switchboard::give_up(std::uint64_t number) {
   if (!dial.peer.is_zero())
     dialling_.erase(dial.peer);
   refuse_waiting(dial, dial.why);
+  log_about about{{.remote = dial.peer, .reason = dial.why.code}};
   ctx_.log->debug("could not reach {}: {}",
                   dial.given ? to_string(*dial.given) : short_name(dial.peer), to_string(dial.why));
 }
@@ -358,6 +360,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   count_connections();
   if (is_new) {
     ctx_.metrics->count_peer_join();
+    log_about about{{.remote = remote.id}};
     ctx_.log_caused("links", now(), spdlog::level::info,
                     "connected to peer " + short_name(remote.id));
     for (const auto& listener : listeners_)
@@ -386,6 +389,7 @@ void switchboard::on_link_down(const link_down& msg) {
     ctx_.metrics->count_peer_departure(msg.why.code);
     // Another process has our identity: each dial ends like this, so it is an error only once.
     bool grave = msg.why.code == ec::duplicate_identity && first_time(msg.peer);
+    log_about about{{.remote = msg.peer, .reason = msg.why.code}};
     ctx_.log_caused(grave ? "shared identity" : "lost links", now(),
                     grave ? spdlog::level::err : spdlog::level::info,
                     "lost peer " + short_name(msg.peer) + ": " + to_string(msg.why));
@@ -426,10 +430,12 @@ void switchboard::settle_identity(const peer_id& peer, bool alive) {
   auto newcomer = std::exchange(entry->second.newcomer, nullptr);
   if (alive) {
     ctx_.metrics->count_refused_input(ec::duplicate_identity);
-    if (first_time(peer))
+    if (first_time(peer)) {
+      log_about about{{.remote = peer, .reason = ec::duplicate_identity}};
       ctx_.log_caused("refused identities", now(), spdlog::level::warn,
                       "refused a second process with the identity of peer " + short_name(peer)
                         + ", which is connected");
+    }
     newcomer->close({ec::duplicate_identity, std::string{net::identity_in_use}});
     return;
   }

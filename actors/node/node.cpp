@@ -18,6 +18,7 @@
 #include "actors/training/model_worker.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/dial_policy.hpp"
@@ -141,6 +142,7 @@ void log_disagreements(const node_context& ctx, const std::vector<endpoint>& ini
     bool known = why.code == ec::agreement_mismatch && joins->contains(where);
     if (told.size() >= addresses_told_max)
       told.clear();
+    log_about about{{.reason = why.code}};
     if (!known && told.insert(where).second)
       log_within(budget.get(), *log, "refused links", clock.now(), spdlog::level::warn,
                  "no link with " + (outbound ? to_string(where) : "a peer at " + where.host) + ": "
@@ -171,6 +173,7 @@ watch_clocks(const node_context& ctx, std::shared_ptr<net::kept_clock> kept,
     }
     if (!sentence)
       return;
+    log_about about{{.remote = peer}};
     if (ctx.log_caused("clocks", clock.now(), spdlog::level::warn, *sentence))
       ctx.note(watch::remark{watch::remark::what::clock, *sentence, 1000 * seconds_of(offset)});
   };

@@ -16,6 +16,7 @@
 #include "runtime/cli/peer_address.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"
@@ -203,19 +204,23 @@ result<started_node> peer_process::start(const node_config& config) {
 
 void peer_process::print_start(const node_config& config, const started_node& peer,
                                bool joinable) const {
-  auto bound = to_string(peer.bound);
-  if (!config.client_mode)
-    std::fprintf(stderr, "listening on %s\n", bound.c_str());
-  else
-    std::fprintf(stderr, "accepts no peers; status and metrics on %s\n", bound.c_str());
-  std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(self().id()).c_str(),
-               config.run_id.c_str(), data_dir().c_str());
+  print((config.client_mode ? "accepts no peers; status and metrics on " : "listening on ")
+        + to_string(peer.bound));
+  print("peer " + to_string(self().id()) + " of run " + config.run_id + ", data in "
+        + data_dir().string());
   if (!config.client_mode && joinable)
-    std::fprintf(
-      stderr, "join with:\n%s\n",
-      join_line(config.run_id, config.agreement.get(), peer.ctx.record.addresses, peer.bound)
-        .c_str());
-  std::fflush(stderr);
+    print(
+      "join with:\n"
+      + join_line(config.run_id, config.agreement.get(), peer.ctx.record.addresses, peer.bound));
+}
+
+void peer_process::print(const std::string& lines) const {
+  if (impl_->options.log_format == "json") {
+    impl_->log->log(std::max(impl_->log->level(), spdlog::level::info), "{}", lines);
+  } else {
+    std::fprintf(stderr, "%s\n", lines.c_str());
+    std::fflush(stderr);
+  }
 }
 
 milliseconds peer_process::shutdown_limit() const {

@@ -42,6 +42,8 @@ public:
   /// Prints the start-up block. Its last line is a command with which other peers can join; it is
   /// omitted if the peer is not `joinable`.
   void print_start(const node_config& config, const started_node& peer, bool joinable = true) const;
+  /// Prints lines whatever the level of the log: as they are, or as a line of a log in JSON.
+  void print(const std::string& lines) const;
 
   /// How long the peer that was started may take to stop (`shut_down`).
   [[nodiscard]] milliseconds shutdown_limit() const;

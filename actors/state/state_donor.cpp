@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -148,6 +149,7 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
   if (!opened || !known->second.downloads) {
     if (!take_slot(reader, host))
       return to_caf(ec::overloaded, "enough peers download from this one");
+    log_about about{{.epoch = snapshot.content.epoch, .remote = reader}};
     ctx_.log_caused("downloads", now(), spdlog::level::info,
                     "peer " + short_name(reader) + " downloads our state of epoch "
                       + to_string(snapshot.content.epoch));

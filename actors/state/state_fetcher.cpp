@@ -5,6 +5,7 @@
 #include "actors/state/state_fetcher.hpp"
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
@@ -94,6 +95,7 @@ void state_fetcher::ask_for_offers() {
           on_offers();
         },
         [this, who = question.donor.id](const caf::error& why) {
+          log_about about{{.remote = who, .reason = from_caf(why).code}};
           log_caused(spdlog::level::info,
                      "no state from peer " + short_name(who) + ": " + to_string(from_caf(why)));
           vote_->refused(who, from_caf(why));
@@ -133,6 +135,7 @@ void state_fetcher::log_caused(spdlog::level::level_enum level, const std::strin
 
 /// The operator is told, and the caller, which asks others for a while.
 void state_fetcher::suspect(const peer_id& donor, ec code, std::string_view why) const {
+  log_about about{{.remote = donor, .reason = code}};
   log_caused(spdlog::level::warn,
              fmt::format("peer {} is not asked for the run's state for a while: {}",
                          short_name(donor), why));
@@ -177,6 +180,7 @@ void state_fetcher::next_donor() {
 }
 
 void state_fetcher::leave_donor(const failure& why) {
+  log_about about{{.remote = donor_.id, .reason = why.code}};
   log_caused(spdlog::level::info,
              "no state from peer " + short_name(donor_.id) + ": " + to_string(why));
   last_ = why;
@@ -285,6 +289,7 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
       suspect(donor_.id, code, "its bytes are not those that it offered");
     return leave_donor(whole.error());
   }
+  log_about about{{.epoch = offer.epoch, .remote = donor_.id}};
   ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
                  offer.bytes, short_name(donor_.id));
   ++attempt_;
@@ -296,6 +301,7 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
 /// The chunks of several donors do not make up the state, and nobody can tell whose are wrong. One
 /// donor alone can be blamed if it happens again.
 void state_fetcher::start_over(const state_offer& offer) {
+  log_about about{{.epoch = offer.epoch, .remote = donor_.id}};
   log_caused(spdlog::level::info,
              fmt::format("the chunks of several donors do not make up the state of epoch {}: "
                          "downloading it from peer {} alone",

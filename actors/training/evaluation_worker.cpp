@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -47,6 +48,7 @@ caf::result<model_evaluated> evaluation_worker::measure(const evaluate_weights& 
   ctx_.metrics->set_evaluation(found->loss, found->accuracy, seconds);
   auto accuracy =
     std::isfinite(found->accuracy) ? fmt::format(", accuracy {:.4f}", found->accuracy) : "";
+  log_about about{{.epoch = msg.epoch}};
   ctx_.log->info("evaluation of epoch {}: loss {:.4f}{}, {} samples in {:.1f} s", msg.epoch.value(),
                  found->loss, accuracy, found->samples, seconds);
   return model_evaluated{msg.epoch, *found};

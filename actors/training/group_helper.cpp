@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "actors/guard.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/training/missed_updates.hpp"
 
 namespace waggle {
@@ -119,12 +120,14 @@ void group_helper::enter(const help_choice& choice) {
         clientless_since_.reset();
         claims_.begin_epoch(now()); // earlier claims were made to another group
         take_members(group);
+        log_about about{{.epoch = group.epoch}};
         ctx_.log->info("reduces for clients: in a group of {} at epoch {} of history {}",
                        group.members.size(), group.epoch.value(), short_name(past.branch));
         react();
       },
       [this, through = choice.through](const caf::error& error) {
         auto why = from_caf(error);
+        log_about about{{.remote = through.front().id, .reason = why.code}};
         place_ = place::outside;
         enter_after_ = now() + config_.entry_pause;
         if (why.code != ec::oversize)
@@ -138,6 +141,7 @@ void group_helper::enter(const help_choice& choice) {
 }
 
 void group_helper::leave(const std::string& why) {
+  log_about about{{.epoch = own_.epoch}};
   ctx_.log->info("left the group of epoch {}: {}", own_.epoch.value(), why);
   send(peers_.averager, quit_group{});
   stop_fetching({ec::not_ready, "we have left that group"});
@@ -336,6 +340,7 @@ void group_helper::on_no_state(const failure& why, bool compared) {
     }
     return fetch();
   }
+  log_about about{{.reason = why.code}};
   ctx_.log->warn("could not download a client's state to pass it on: {}", to_string(why));
   refuse_readers(why);
 }

@@ -8,6 +8,7 @@
 #include "actors/guard.hpp"
 #include "actors/training/evaluation_worker.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/parameter_sample.hpp"
 
@@ -207,6 +208,7 @@ void model_worker::resume() {
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
     return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
                           to_string(loaded.error()));
+  log_about about{{.epoch = newest.epoch}};
   ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
                  newest.file.string());
   resume_own(*search);

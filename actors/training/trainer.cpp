@@ -10,6 +10,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/resumable_learner.hpp"
@@ -258,6 +259,7 @@ void trainer::end_because(const failure& why) {
   if (stop_.why.code != ec::none)
     return;
   stop_.why = why;
+  log_about about{{.epoch = at_.epoch(), .reason = why.code}};
   ctx_.log->error("this peer stops training: {}", why.detail);
   begin_stop();
   save_and_answer();

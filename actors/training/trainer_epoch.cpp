@@ -6,6 +6,7 @@
 
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/training/smooth.hpp"
 
 namespace waggle {
@@ -180,6 +181,7 @@ std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
 
 /// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
 void trainer::count_round(const round_report& report) {
+  log_about about{{.epoch = at_.epoch(), .round = report.round, .reason = report.why.code}};
   if (report.outcome == round_outcome::failed && serves_groups()) { // no group needed it
     status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
     return;
@@ -201,6 +203,7 @@ void trainer::count_round(const round_report& report) {
 }
 
 void trainer::on_round_failed(const round_report& report) {
+  log_about about{{.epoch = at_.epoch(), .round = report.round, .reason = report.why.code}};
   ++status_.rounds_failed;
   status_.last_outcome = "failed: " + std::string{to_string(report.why.code)};
   ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));
@@ -215,6 +218,7 @@ void trainer::on_round_failed(const round_report& report) {
 
 void trainer::end_epoch(const group_round& round, verdict outcome) {
   const auto& report = round.report;
+  log_about about{{.epoch = at_.epoch(), .round = report.round}};
   const auto& given = *flight_.given();
   if (!round.keeps_majority)
     fork_group(report);

@@ -10,6 +10,7 @@
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/group_majority.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -105,6 +106,7 @@ void trainer::found() {
         begin_counting();
         flight_.count_on();
         send(worker_, rename_history{past, at_.epoch()});
+        log_about about{{.epoch = at_.epoch()}};
         if (past.parent.is_zero())
           ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
                          at_.epoch().value());
@@ -136,6 +138,7 @@ void trainer::enter(const history_choice& choice) {
     .then([this, choice](const group_view& group) { on_entered(choice, group); },
           [this, choice](const caf::error& why) {
             auto reason = from_caf(why);
+            log_about about{{.epoch = at_.epoch(), .reason = reason.code}};
             ctx_.log->debug("could not enter the run's group: {}", to_string(reason));
             membership_.refused(reason.code, is_exclusion(reason.code), &choice.through.front().id,
                                 now()); // the first one that was asked
@@ -184,6 +187,7 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
     if (other && (line_.samples > 0 || before.work > 0)) {
+      log_about about{{.epoch = epoch}};
       ctx_.log->warn(
         "history {} (up to epoch {}, {} of our samples since epoch {}) is not continued: "
         "the run's is {} at epoch {}, which {} peers hold. {}",
@@ -227,6 +231,7 @@ void trainer::follow_run() {
   if (!membership_.is_member())
     return;
   bool was_in_step = at_.in_step();
+  log_about about{{.epoch = membership_.epoch()}};
   go_to(membership_.epoch());
   if (was_in_step && !at_.in_step())
     ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
@@ -247,6 +252,7 @@ void trainer::replace_outdated_state() {
   merge();
   if (!membership_.is_member())
     return;
+  log_about about{{.epoch = at_.epoch()}};
   ctx_.log->info("the others averaged, and we did not for more than {} epochs: downloading a state",
                  config_.epoch_difference_max);
   at_.outdate();
@@ -263,6 +269,7 @@ bool trainer::is_stale() const {
 
 /// Leaves the group and returns to the state that the model holds.
 void trainer::leave(const std::string& why) {
+  log_about about{{.epoch = at_.epoch()}};
   if (!why.empty())
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});

@@ -5,6 +5,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/training/trainer.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/state/state_vote.hpp"
 #include "runtime/training/training_state.hpp"
 
@@ -84,6 +85,7 @@ void trainer::show_suspects(const std::vector<peer_id>& suspects) {
 
 void trainer::on_no_state(const failure& why) {
   request_.fetcher = nullptr;
+  log_about about{{.epoch = at_.epoch(), .reason = why.code}};
   ctx_.log->warn("could not download the run's state: {}", to_string(why));
   send(peers_.exporter, state_download_ended{false, why, 0, sync_.seconds(now())});
   react();
@@ -113,6 +115,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   status_.last_outcome = "state loaded";
   send(peers_.exporter,
        state_download_ended{true, {}, download.bytes, sync_.took(), download.donor, outcome.epoch});
+  log_about about{{.epoch = outcome.epoch, .remote = download.donor}};
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(download.donor), at_.epoch().value());
   auto follows = at_.take_state(outcome.past, outcome.epoch);
@@ -128,6 +131,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
 /// Carries out what follows from the end of an epoch or from a new state: applies updates, or
 /// downloads another state.
 void trainer::carry(const run_position::outcome& what) {
+  log_about about{{.epoch = at_.epoch()}};
   for (const auto& step : what.apply)
     apply(step);
   switch (what.what) {
@@ -191,12 +195,14 @@ bool trainer::differs_from_most() {
   auto found = vote_.compare(membership_.voters(at_.past().branch));
   if (found.changed) {
     ctx_.metrics->set_differing_peers(vote_.differing());
-    if (vote_.differing() > 0)
+    if (vote_.differing() > 0) {
+      log_about about{{.epoch = vote_.epoch(), .remote = found.first}};
       ctx_.log_caused("other parameters", now(), spdlog::level::err,
                       fmt::format("{} peers, {} among them, hold parameters that differ from ours "
                                   "at epoch {} of history {}",
                                   vote_.differing(), short_name(found.first), vote_.epoch().value(),
                                   short_name(at_.past().branch)));
+    }
   }
   if (!found.found.empty())
     ctx_.metrics->count_state_hash_check(found.found);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "actors/training/trainer.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -149,6 +150,7 @@ void trainer::enter_phase(trainer_phase phase) {
   ctx_.metrics->set_peer_state(phase == trainer_phase::finished || phase == trainer_phase::stopped
                                  ? "paused"
                                  : to_string(phase));
+  log_about about{{.epoch = at_.epoch()}};
   ctx_.log->log(often ? spdlog::level::debug : spdlog::level::info, "trainer is {} at epoch {}",
                 to_string(phase), at_.epoch().value());
   if (!often)
@@ -189,6 +191,7 @@ void trainer::log_progress() {
               : left < 120 ? fmt::format(" of {}, {:.0f} s left", config_.max_epochs, left)
                            : fmt::format(" of {}, {:.0f} min left", config_.max_epochs, left / 60);
   auto loss = std::isfinite(s.loss) ? fmt::format("loss {:.3f}", s.loss) : "no loss yet";
+  log_about about{{.epoch = s.epoch}};
   ctx_.log->info("epoch {}{}: {}, {:.0f} samples/s here, {} samples in the last update of {} "
                  "peers, last round: {}",
                  s.epoch.value(), rest, loss, s.samples_per_second, s.effective_batch, s.group_size,
@@ -203,6 +206,7 @@ void trainer::note_plateau(const std::optional<plateau_report>& now, epoch_id ep
   if (now->reductions > 0)
     status_.learning_rate = now->rate;
   ctx_.metrics->set_rate_reductions(static_cast<double>(now->reductions));
+  log_about about{{.epoch = epoch}};
   if (now->lowered)
     ctx_.log->info(
       "the learning rate falls from {:.3g} to {:.3g} at epoch {}: the loss of the swarm "
@@ -211,6 +215,7 @@ void trainer::note_plateau(const std::optional<plateau_report>& now, epoch_id ep
 }
 
 void trainer::wait_for(std::string what) {
+  log_about about{{.epoch = at_.epoch()}};
   log_wait(*ctx_.log, waits_.look(what, now()));
   status_.waiting_for = std::move(what);
 }

@@ -8,6 +8,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/core/log_about.hpp"
 #include "runtime/core/version.hpp"
 #include "runtime/watch/round_event.hpp"
 
@@ -70,6 +71,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
       if (msg.ok)
         moved.epoch = msg.epoch.value();
       ctx_.note(moved);
+      log_about about{{.remote = msg.donor, .reason = msg.why.code}};
       if (!msg.ok)
         ctx_.log->debug("a state download failed after {:.1f} s: {}", msg.seconds,
                         to_string(msg.why));
@@ -132,13 +134,15 @@ void metrics_exporter::watch_round(const round_report& report) {
   picture_.slow = board_->maker().slow_rounds().add(std::move(event), passes, now);
   auto changed = board_->maker().on_slow(picture_.slow);
   for (const auto& each : changed)
-    if (const auto* slow = std::get_if<watch::slow>(&each))
+    if (const auto* slow = std::get_if<watch::slow>(&each)) {
+      log_about about{{.round = report.round, .remote = slow->other}};
       ctx_.log_caused("slow peers", now, spdlog::level::info,
                       slow->cause.empty()
                         ? "peer " + short_name(slow->other)
                             + " does not slow the rounds down any more"
                         : "peer " + short_name(slow->other) + " slows the rounds down ("
                             + slow->cause + "): " + slow->text);
+    }
   note(changed);
 }
 

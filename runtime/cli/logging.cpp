@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "runtime/cli/readable.hpp"
+#include "runtime/core/log_about.hpp"
 
 namespace waggle {
 
@@ -48,6 +49,28 @@ public:
   }
 };
 
+/// The fields of log_about, each followed by a comma.
+class json_about final : public spdlog::custom_flag_formatter {
+public:
+  void format(const spdlog::details::log_msg& /*msg*/, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const auto& about = log_about::now();
+    std::string text;
+    if (about.epoch)
+      text.append("\"epoch\":").append(std::to_string(about.epoch->value())).append(",");
+    if (!about.round.is_zero())
+      text.append("\"round\":\"").append(to_string(about.round)).append("\",");
+    if (about.reason != ec::none)
+      text.append("\"reason\":\"").append(to_string(about.reason)).append("\",");
+    if (!about.remote.is_zero())
+      text.append("\"remote\":\"").append(short_name(about.remote)).append("\",");
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<json_about>();
+  }
+};
+
 } // namespace
 
 std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
@@ -57,9 +80,9 @@ std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
     for (char c : json_text(run))
       name.append(c == '%' ? 2 : 1, c);
     auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
-    formatter->add_flag<json_message>('*').set_pattern(
+    formatter->add_flag<json_message>('*').add_flag<json_about>('k').set_pattern(
       R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","run":)" + name
-      + R"(,"message":%*})");
+      + R"(,%k"message":%*})");
     return formatter;
   }
   auto formatter = std::make_unique<spdlog::pattern_formatter>();

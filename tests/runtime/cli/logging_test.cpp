@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/details/log_msg.h>
 
+#include "runtime/core/log_about.hpp"
+
 using namespace waggle;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -30,6 +32,31 @@ TEST(Logging, WritesAJsonObjectALine) {
   EXPECT_EQ(record["peer"], "01234567");
   EXPECT_EQ(record["run"], "50 %v \"of\" a run");
   EXPECT_EQ(record["message"], "a \"b\"\n\x1b[0m");
+}
+
+TEST(Logging, WritesWhatALineIsAboutAsFieldsOfJsonAlone) {
+  auto keys = [](const nlohmann::json& record) {
+    std::string all;
+    for (const auto& [key, value] : record.items())
+      all += key + " ";
+    return all;
+  };
+  log_about epoch{{.epoch = epoch_id{7}}};
+  {
+    round_id round;
+    round.bytes[0] = std::byte{0xab};
+    peer_id remote;
+    remote.bytes[0] = std::byte{0xcd};
+    log_about more{{.round = round, .remote = remote, .reason = ec::peer_lost}};
+    auto record = nlohmann::json::parse(written("json", "x"));
+    EXPECT_EQ(record["epoch"], 7);
+    EXPECT_EQ(record["round"], to_string(round));
+    EXPECT_EQ(record["reason"], "peer_lost");
+    EXPECT_EQ(record["remote"], "cd000000");
+    EXPECT_THAT(written("text", "x"), EndsWith(" warning x\n"));
+  }
+  EXPECT_EQ(keys(nlohmann::json::parse(written("json", "x"))),
+            "epoch level message peer run time ");
 }
 
 TEST(Logging, WhatAPeerSaidIsOneLineAndCannotDriveTheTerminal) {
