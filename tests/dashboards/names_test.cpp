@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -259,6 +260,31 @@ TEST(Dashboards, NoTwoPanelsHaveOneNumber) {
       EXPECT_TRUE(numbers.insert(panel["id"].get<int>()).second) << file << ": " << panel["title"];
     EXPECT_GT(numbers.size(), 10U) << file;
   }
+}
+
+/// From the run to a peer of it, and back; a link to a board or a variable that is gone opens an
+/// empty one.
+TEST(Dashboards, LinkToEachOtherWithVariablesThatTheOtherHas) {
+  std::map<std::string, names> variables; // of each board
+  for (const auto* file : {"swarm.json", "peer.json"}) {
+    auto board = nlohmann::json::parse(content(file));
+    for (const auto& variable : board["templating"]["list"])
+      variables[board["uid"]].insert(variable["name"].get<std::string>());
+  }
+  names reached;
+  for (const auto* file : {"swarm.json", "peer.json"})
+    for (const auto& link : matches(content(file), "\"(/d/[^\"]+)\"")) {
+      auto board = *matches(link, "^/d/([a-z-]+)").begin();
+      reached.insert(board);
+      for (const auto& name : matches(link, "var-([a-z]+)="))
+        EXPECT_THAT(variables[board], testing::Contains(name)) << link;
+    }
+  EXPECT_EQ(reached, (names{"waggle-peer", "waggle-swarm"}));
+  auto swarm = nlohmann::json::parse(content("swarm.json"));
+  for (const auto& panel : swarm["panels"])
+    if (panel["type"] == "timeseries" && panel.dump().find("\"{{instance}}\"") != std::string::npos)
+      EXPECT_THAT(panel.dump(), testing::HasSubstr("var-instance=${__field.labels.instance}"))
+        << panel["title"] << " has a line per peer: each leads to its board";
 }
 
 /// The runbook writes names of panels in italics.
