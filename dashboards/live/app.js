@@ -14,10 +14,10 @@ import {address, faster, jump, pause, replayBar} from './replay.js';
 
 const frameMs = 90;
 const state = createState();
-const byId = id => document.getElementById(id);
-const content = id => document.querySelector(`#${id} .content`);
+const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
+const content = id => /** @type {HTMLElement} */ (document.querySelector(`#${id} .content`));
 const chart = new LossChart(content('loss'));
-const link = {up: false, why: '', since: undefined};
+const link = {up: false, why: '', since: 0};
 
 // -- drawing ------------------------------------------------------------------------------------------
 
@@ -133,8 +133,9 @@ function goTo(id) {
   byId(id).scrollIntoView({block: 'start'});
 }
 const onRounds = change => { if (state.rounds.length > 0) { change(); draw(['rounds'], true); } };
-const help = byId('help');
+const help = /** @type {HTMLDialogElement} */ (byId('help'));
 
+/** @type {[string, string, () => void][]} */
 const keys = [
   ['?', 'show or hide this list', () => (help.open ? help.close() : help.showModal())],
   ['p', 'go to the peers', () => goTo('peers')],
@@ -144,13 +145,14 @@ const keys = [
   ['e', 'go to the events', () => goTo('events')],
   ['ArrowLeft', 'earlier round', () => onRounds(() => step(state, -1))],
   ['ArrowRight', 'later round', () => onRounds(() => step(state, 1))],
-  ['f', 'follow the latest round, or stay', () => onRounds(() => { roundView.key = roundView.key === undefined ? state.rounds.at(-1).key : undefined; })],
+  ['f', 'follow the latest round, or stay', () => onRounds(() => { roundView.key = roundView.key === undefined ? state.rounds.at(-1)?.key : undefined; })],
   ['-', 'more rounds on the time axis', () => onRounds(() => zoom(1))],
   ['+', 'fewer rounds on the time axis', () => onRounds(() => zoom(-1))],
   ['/', 'filter the events by text', () => byId('filter')?.focus()],
-  ...Object.entries(groups).map(([group, label], i) => [String(i + 1), `show or hide events: ${label.toLowerCase()}`, () => { toggle(group); draw(['events'], true); }]),
+  ...Object.entries(groups).map(([group, label], i) => /** @type {[string, string, () => void]} */ ([String(i + 1), `show or hide events: ${label.toLowerCase()}`, () => { toggle(group); draw(['events'], true); }])),
   ['Escape', 'clear the filter, close this list', () => { eventView.words = ''; draw(['events'], true); }],
 ];
+/** @type {[string, string, () => void][]} */
 const replayKeys = [
   ['k', 'pause the replay, or go on', () => pause(state, go)],
   [',', 'ten seconds back', () => jump(state, go, -1)],
@@ -167,16 +169,17 @@ byId('keys').addEventListener('click', () => help.showModal());
 
 addEventListener('keydown', event => {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
-  const slides = event.target.type === 'range';
+  const target = /** @type {HTMLInputElement} */ (event.target);
+  const slides = target.type === 'range';
   if (slides && /^(Arrow|Home|End|Page)/.test(event.key)) return;
-  const typing = !slides && /^(INPUT|SELECT)$/.test(event.target.tagName);
+  const typing = !slides && /^(INPUT|SELECT)$/.test(target.tagName);
   if (typing && event.key !== 'Escape') return;
   if (help.open && event.key !== '?') return;
   const found = keys.find(([key]) => key === event.key || (key === '+' && event.key === '='));
   if (!found) return;
   // In a table that can scroll sideways, arrows scroll.
-  if (event.key.startsWith('Arrow') && event.target.classList?.contains('scroll') && event.target.scrollWidth > event.target.clientWidth) return;
-  if (typing) event.target.blur();
+  if (event.key.startsWith('Arrow') && target.classList?.contains('scroll') && target.scrollWidth > target.clientWidth) return;
+  if (typing) target.blur();
   event.preventDefault();
   found[2]();
 });

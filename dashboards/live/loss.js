@@ -13,6 +13,7 @@ export class LossChart {
     this.box = box;
     this.place = document.createElement('div');
     this.place.className = 'chart';
+    this.ids = /** @type {string[]} */ ([]);
     this.readout = document.createElement('p');
     this.readout.className = 'legend readout';
     box.append(this.readout, this.place);

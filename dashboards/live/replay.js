@@ -7,6 +7,7 @@ const speeds = [1, 10, 100, 1000];
 const stepMs = 10_000;
 
 /** What the user has chosen. `at`: where the handle of the slider is while it is dragged. */
+/** @type {{speed: number, paused: boolean, at: number | undefined}} */
 export const view = {speed: 1, paused: false, at: undefined};
 
 /** The stream of a peer, or of its recording from `at` on. */

@@ -59,7 +59,7 @@ function strip(state, chosen, pick) {
 function niceStep(span) {
   const raw = span / 5;
   const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].map(x => x * power).find(x => x >= raw);
+  return [1, 2, 5, 10].map(x => x * power).find(x => x >= raw) ?? 10 * power;
 }
 
 function axis(span) {

@@ -39,6 +39,7 @@ export function createState() {
     status: {},
     peers: new Map(),
     left: [],
+    /** @type {any[]} */
     rounds: [],
     events: Object.fromEntries(Object.keys(groups).map(g => [g, []])),
     loss: {t: [], of: new Map(), low: [], high: []},
@@ -152,7 +153,7 @@ function readStatus(state, raw) {
     shrunk: count(rounds.shrunk) ?? 0, failed: count(rounds.failed) ?? 0, dropped: count(object(s.samples).dropped) ?? 0,
     waitingFor: text(s.waiting_for), notice: text(s.notice, 300), provisional: s.provisional === true,
     histories: count(s.histories) ?? 0, differing: count(s.differing_peers) ?? 0, runTag: text(s.run_tag, 64),
-    clients: count(s.reduces_for_clients), uptimeMs: number(s.uptime_seconds, 0, 1e10) * 1000, toward: count(s.samples_toward_epoch),
+    clients: count(s.reduces_for_clients), toward: count(s.samples_toward_epoch),
   };
 }
 
@@ -216,7 +217,7 @@ function readRound(e, t) {
     first: ms(m.first_ms), last: ms(m.last_ms), resultFirst: ms(m.result_first_ms), resultLast: ms(m.result_last_ms),
     bytesIn: count(m.bytes_in), bytesOut: count(m.bytes_out), rtt: ms(m.rtt_ms),
   })).filter(m => m.peer);
-  members.sort((a, b) => b.self - a.self || (a.peer < b.peer ? -1 : 1));
+  members.sort((a, b) => Number(b.self) - Number(a.self) || (a.peer < b.peer ? -1 : 1));
   const began = time(e.began) ?? t;
   const id = text(e.round, 64);
   const lasts = members.filter(m => m.last !== undefined && !m.self).map(m => m.last);
@@ -306,7 +307,7 @@ export const epoch = state => state.status.globalEpoch ?? state.status.epoch;
 
 /** This peer, then slow ones, then the rest by name. */
 export function peerRows(state) {
-  return [...state.peers.values()].sort((a, b) => (b.self - a.self) || (!!b.slow - !!a.slow) || (a.id < b.id ? -1 : 1));
+  return [...state.peers.values()].sort((a, b) => Number(b.self) - Number(a.self) || Number(!!b.slow) - Number(!!a.slow) || (a.id < b.id ? -1 : 1));
 }
 
 /** How late each member's last part came in the last rounds, as shares of the round. The result: for each peer its

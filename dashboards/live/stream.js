@@ -12,6 +12,7 @@ export function follow(address, on) {
   let lastAt = 0;
   let tries = 0;
   let moved = false;
+  /** @type {() => void} */
   let leave = () => {};
 
   async function once() {
@@ -34,7 +35,7 @@ export function follow(address, on) {
       const headers = {Accept: 'text/event-stream'};
       if (lastId && performance.now() - lastAt < resumeMs) headers['Last-Event-ID'] = lastId;
       const answer = await fetch(address(), {headers, signal: stop.signal, cache: 'no-store'});
-      if (!answer.ok) return await refusal(answer);
+      if (!answer.ok || !answer.body) return await refusal(answer);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';
       for (;;) {
@@ -44,7 +45,7 @@ export function follow(address, on) {
         rest += value;
         if (rest.length > frameMax) { stop.abort(); return 'The peer sends too much at once'; }
         const frames = rest.split(/\r?\n\r?\n/);
-        rest = frames.pop();
+        rest = frames.pop() ?? '';
         for (const frame of frames) take(frame);
       }
     } catch {
@@ -91,8 +92,8 @@ export function follow(address, on) {
       on.link({up: false, why, retryMs: pause});
       ++tries;
       await new Promise(done => {
-        leave = done;
-        setTimeout(done, pause);
+        leave = () => done(undefined);
+        setTimeout(leave, pause);
       });
       moved = false;
     }
