@@ -75,6 +75,10 @@ int serve(timeline all, const std::vector<endpoint>& where) {
 }
 
 int run_replay(const run_options& options) {
+  bool serves = options.given.contains("listen");
+  if (serves && options.json)
+    return bad_usage(
+      "--json prints the events, --listen shows a page of them: give one of the two");
   auto logs = logs_of(options.arguments);
   if (!logs)
     return bad_usage(logs.error().detail);
@@ -93,7 +97,7 @@ int run_replay(const run_options& options) {
   for (const auto& peer : all.unaligned())
     warn("peer " + short_name(peer)
          + " shares no round with the others: its own clock was used for its events");
-  if (options.given.contains("listen"))
+  if (serves)
     return serve(std::move(all), options.listen);
   constexpr std::size_t text_max = 1000;
   for (const auto& event : all.events())

@@ -254,6 +254,12 @@ TEST_F(Program, StatusIsForPeopleAndAsJsonForScripts) {
   EXPECT_THAT(text_of("json"), HasSubstr("\"peer_list\": ["));
 }
 
+TEST_F(Program, AReplayIsPrintedOrShownNotBoth) {
+  auto ended = run("replay --json --listen 127.0.0.1:0 .");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("--json prints the events, --listen shows a page of them"));
+}
+
 TEST_F(Program, APeerEndsCleanlyAfterItsDurationAndPrintsTheJoinLineLast) {
   auto ended = run("node --listen 127.0.0.1:0 --announce 127.0.0.1:0 --run-id demo --duration "
                    "200ms --data-dir d --log-level error");
