@@ -37,4 +37,21 @@ private:
   std::map<std::string, std::size_t> counts_; // no entry without connections
 };
 
+/// Who has a stream of events. A new one is refused when there are enough: none is closed for it.
+/// The last places are kept for this machine. Not thread-safe.
+class stream_slots {
+public:
+  static constexpr std::size_t all_max = 16, per_host_max = 4;
+
+  using number = connection_slots::number;
+
+  /// @param own whether `host` is this machine. Returns whether there is a place.
+  bool add(number id, const std::string& host, bool own);
+  /// No effect if it is not there.
+  void remove(number id) { hosts_.erase(id); }
+
+private:
+  std::map<number, std::string> hosts_;
+};
+
 } // namespace waggle::net

@@ -15,9 +15,6 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr std::size_t streams_max = 16;
-constexpr std::size_t streams_per_host_max = 4;
-
 error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
   acceptor.open(where.protocol(), error);
@@ -155,24 +152,18 @@ void http_front::serve(tcp::socket socket) {
     [this, id, host] { return begin_stream(id, host); },
     [this, id] {
       slots_.remove(id);
-      streams_.erase(id);
+      streams_.remove(id);
       close_.erase(id);
     });
   close_.emplace(id, std::move(closer));
 }
 
-/// Streams last, so a new one is refused when there are enough, and none is closed for it. The last
-/// places are kept for this machine. They do not take the place of requests.
+/// A stream does not take the place of requests.
 bool http_front::begin_stream(connection_slots::number id, const std::string& host) {
-  auto of_host = static_cast<std::size_t>(std::count_if(
-    streams_.begin(), streams_.end(), [&](const auto& stream) { return stream.second == host; }));
   error_code error;
   auto address = asio::ip::make_address(host, error);
-  bool own = !error && address.is_loopback();
-  auto most = own ? streams_max : streams_max - streams_per_host_max;
-  if (streams_.size() >= most || of_host >= streams_per_host_max)
+  if (!streams_.add(id, host, !error && address.is_loopback()))
     return false;
-  streams_.emplace(id, host);
   slots_.remove(id);
   return true;
 }

@@ -64,8 +64,8 @@ private:
   bool begin_stream(connection_slots::number id, const std::string& host);
 
   const std::shared_ptr<const http_settings> settings_;
-  connection_slots slots_;                                          // without the streams
-  std::map<connection_slots::number, std::string> streams_;         // their hosts
+  connection_slots slots_; // without the streams
+  stream_slots streams_;
   std::map<connection_slots::number, std::function<void()>> close_; // of each connection
   connection_slots::number last_ = 0;
   on_peer peers_;

@@ -282,9 +282,11 @@ TEST(Dashboards, LinkToEachOtherWithVariablesThatTheOtherHas) {
   EXPECT_EQ(reached, (names{"waggle-peer", "waggle-swarm"}));
   auto swarm = nlohmann::json::parse(content("swarm.json"));
   for (const auto& panel : swarm["panels"])
-    if (panel["type"] == "timeseries" && panel.dump().find("\"{{instance}}\"") != std::string::npos)
+    if (panel["type"] == "timeseries"
+        && panel.dump().find("\"{{instance}}\"") != std::string::npos) {
       EXPECT_THAT(panel.dump(), testing::HasSubstr("var-instance=${__field.labels.instance}"))
         << panel["title"] << " has a line per peer: each leads to its board";
+    }
 }
 
 /// The runbook writes names of panels in italics.

@@ -369,6 +369,46 @@ TEST_F(MetricsExporter, ARoundBecomesAnEventWithItsMarksAndAPage) {
   EXPECT_NEAR(phase("agreement"), 0.005, 1e-9);
 }
 
+/// Who is slow is judged by the rounds before its start, too: it takes eight.
+TEST_F(MetricsExporter, OneThatWasStartedAgainStillKnowsTheRoundsBefore) {
+  auto rounds = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      auto marks = std::make_shared<round_marks>();
+      marks->members.resize(4);
+      for (std::uint8_t n = 0; n < 4; ++n) {
+        auto late = n == 2 ? 300ms : 0ms;
+        auto& member = marks->members[n];
+        member.peer = n == 0 ? ctx.self->id() : identity::from_seed(n)->id();
+        member.reduces = true;
+        member.contributions = {1ms + late, 20ms + late};
+        member.results = {326ms, 340ms};
+      }
+      round_ended event;
+      event.report.outcome = round_outcome::complete;
+      event.report.round.bytes[0] = std::byte{9};
+      event.report.allreduce_seconds = 0.34;
+      for (const auto& member : marks->members)
+        event.report.contributors.push_back(member.peer);
+      event.report.marks = std::move(marks);
+      tell(event);
+      pass(500ms);
+    }
+  };
+  auto named = [&] {
+    for (const auto& line : ctx.events->after(0, 1_MiB).lines)
+      if (auto event = json::parse(*line); event["type"] == "slow")
+        return event["other"] == to_string(identity::from_seed(2)->id());
+    return false;
+  };
+  rounds(7);
+  EXPECT_FALSE(named());
+  caf::anon_send_exit(exporter, caf::exit_reason::kill);
+  scheduler.run();
+  exporter = system.spawn<metrics_exporter>(ctx, board, true);
+  rounds(1);
+  EXPECT_TRUE(named());
+}
+
 TEST_F(MetricsExporter, AStreamShowsTheRunsTagToStrangersAndNothingToOtherOrigins) {
   net::http_request request{"GET", "/api/v1/events"};
   auto local = board->answer(request).stream(steady_time{});

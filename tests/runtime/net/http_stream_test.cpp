@@ -26,12 +26,15 @@ struct HttpStream : testing::Test {
         return http_response{200, "text/plain", "page", {}};
       reply.stream = [this, id = request.last_event_id, n = 0](steady_time) mutable {
         ++asked;
+        if (n == exhausts)
+          budget->owe(work{1h});
         return n == items ? std::string{}
                           : id + "#" + std::to_string(n++) + std::string(padding, ' ') + "\n";
       };
       return reply;
     };
     settings.events = std::make_shared<net_events>();
+    settings.answering = budget;
     front = std::make_unique<http_front>(std::make_shared<const http_settings>(std::move(settings)),
                                          connection_slots::limits{64, 64});
     auto bound = front->listen({{"127.0.0.1", 0}}, {});
@@ -53,6 +56,8 @@ struct HttpStream : testing::Test {
   std::atomic<int> items{2};
   std::atomic<int> asked{0};
   std::atomic<std::size_t> padding{0};
+  std::atomic<int> exhausts{-1}; // the item that uses up the budget
+  std::shared_ptr<work_bucket> budget = std::make_shared<work_bucket>(work{1s});
   endpoint where;
   std::unique_ptr<http_front> front; // last: its thread uses the others
 };
@@ -115,6 +120,24 @@ TEST_F(HttpStream, AClientThatDoesNotReadDelaysNobody) {
   page.write("GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(page.read_all(), HasSubstr("page"));
   EXPECT_LE(asked, 1) << "its first piece is still under way";
+}
+
+/// Streams and pages cost the peer, together, no more than its budget.
+TEST_F(HttpStream, AsksForNothingWhileTheBudgetOfAnswersIsUsedUp) {
+  exhausts = 1;
+  items = 1000;
+  raw_client client{where};
+  client.write(request());
+  EXPECT_THAT(read_until(client, "#1\n"), HasSubstr("#1\n"));
+  int answered = 0; // health is not part of the budget; meanwhile three frames would be due
+  for (auto end = std::chrono::steady_clock::now() + 400ms; std::chrono::steady_clock::now() < end;
+       ++answered) {
+    raw_client health{where};
+    health.write("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    EXPECT_THAT(health.read_all(), HasSubstr("page"));
+  }
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(HttpStream, EndsWithThePeer) {
