@@ -1,15 +1,39 @@
 #include "trainer/autocast.hpp"
 
+#include <torch/version.h>
+
 namespace waggle {
 
 namespace {
 
+// LibTorch 2.4 has functions for any device, and deprecates those for each.
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 204
+torch::DeviceType kind(bool on_gpu) {
+  return on_gpu ? torch::kCUDA : torch::kCPU;
+}
+
+void enable(bool on_gpu, bool enabled) {
+  at::autocast::set_autocast_enabled(kind(on_gpu), enabled);
+}
+
+void use_type(bool on_gpu, torch::ScalarType type) {
+  at::autocast::set_autocast_dtype(kind(on_gpu), type);
+}
+#else
 void enable(bool on_gpu, bool enabled) {
   if (on_gpu)
     at::autocast::set_enabled(enabled);
   else
     at::autocast::set_cpu_enabled(enabled);
 }
+
+void use_type(bool on_gpu, torch::ScalarType type) {
+  if (on_gpu)
+    at::autocast::set_autocast_gpu_dtype(type);
+  else
+    at::autocast::set_autocast_cpu_dtype(type);
+}
+#endif
 
 } // namespace
 
@@ -26,11 +50,7 @@ autocast::autocast(precision format, const torch::Device& device)
   : on_(format != precision::float32), on_gpu_(device.is_cuda()) {
   if (!on_)
     return;
-  auto type = format == precision::float16 ? torch::kHalf : torch::kBFloat16;
-  if (on_gpu_)
-    at::autocast::set_autocast_gpu_dtype(type);
-  else
-    at::autocast::set_autocast_cpu_dtype(type);
+  use_type(on_gpu_, format == precision::float16 ? torch::kHalf : torch::kBFloat16);
   enable(on_gpu_, true);
   at::autocast::increment_nesting();
 }

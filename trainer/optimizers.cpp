@@ -3,6 +3,8 @@
 #include <array>
 #include <stdexcept>
 
+#include <torch/version.h>
+
 #include "runtime/core/named.hpp"
 
 namespace waggle {
@@ -13,10 +15,19 @@ namespace optim = torch::optim;
 
 // -- torch::optim ---------------------------------------------------------------------------------
 
+/// Where an optimizer keeps the state of a parameter: at its address, before LibTorch 2 as text.
+auto key_of(const torch::Tensor& parameter) {
+#if TORCH_VERSION_MAJOR > 1
+  return static_cast<void*>(parameter.unsafeGetTensorImpl());
+#else
+  return c10::guts::to_string(parameter.unsafeGetTensorImpl());
+#endif
+}
+
 /// Null if the optimizer has no state for the parameter yet and `make` is false.
 template <class State>
 State* state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter, bool make) {
-  auto key = c10::guts::to_string(parameter.unsafeGetTensorImpl());
+  auto key = key_of(parameter);
   auto found = optimizer.state().find(key);
   if (found == optimizer.state().end() && make)
     found = optimizer.state().emplace(key, std::make_unique<State>()).first;

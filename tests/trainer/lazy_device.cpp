@@ -16,6 +16,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 namespace waggle::testing {
 
@@ -166,12 +167,28 @@ private:
 // -- tensors --------------------------------------------------------------------------------------
 
 struct memory_of_device final : c10::Allocator {
+#if TORCH_VERSION_MAJOR > 1
+  c10::DataPtr allocate(std::size_t bytes) override {
+    return block_of(bytes);
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+#else
   c10::DataPtr allocate(std::size_t bytes) const override {
+    return block_of(bytes);
+  }
+#endif
+  static c10::DataPtr block_of(std::size_t bytes) {
     auto* memory = streams::all().allocate(bytes);
     return {memory, memory, &release, only_device()};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  static void release(void* memory) { streams::all().free(memory); }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &release;
+  }
+  static void release(void* memory) {
+    streams::all().free(memory);
+  }
 };
 
 c10::Allocator* allocator() {

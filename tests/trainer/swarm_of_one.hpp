@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,15 +39,23 @@ protected:
   static std::unique_ptr<torch::optim::Optimizer> adam(const torch::nn::Linear& m) {
     return std::make_unique<torch::optim::AdamW>(m->parameters(), 1e-2);
   }
-  static torch::nn::Linear line() {
+  /// The CPU, and a GPU if there is one.
+  static std::vector<torch::Device> devices() {
+    std::vector<torch::Device> all{torch::kCPU};
+    if (torch::cuda::is_available())
+      all.emplace_back(torch::kCUDA, 0);
+    return all;
+  }
+  static torch::nn::Linear line(const torch::Device& device = torch::kCPU) {
     torch::nn::Linear m{3, 2};
     torch::NoGradGuard guard;
     m->weight.fill_(0.25);
     m->bias.fill_(-0.5);
+    m->to(device);
     return m;
   }
   static torch::Tensor loss_of(torch::nn::Linear& m, std::uint64_t step) {
-    auto x = torch::rand({4, 3}, at::detail::createCPUGenerator(step));
+    auto x = torch::rand({4, 3}, at::detail::createCPUGenerator(step)).to(m->weight.device());
     return (m(x) - x.narrow(1, 0, 2)).pow(2).mean();
   }
   template <class Optimizer>

@@ -22,31 +22,36 @@ using SwarmOfOne = testing::swarm_of_one;
 
 TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   constexpr std::uint64_t steps = 50;
-  auto plain = line();
-  auto own = adam(plain);
-  auto ours = line();
-  auto swarm = join(options(steps));
-  ASSERT_TRUE(swarm) << swarm.error().detail;
-  {
-    optimizer with{swarm, *ours, adam(ours)};
-    for (std::uint64_t i = 0; i < steps; ++i) {
-      own->zero_grad();
-      loss_of(plain, i).backward();
-      own->step();
-      auto outcome = train(ours, with, i);
-      ASSERT_EQ(outcome, i + 1 < steps ? step_outcome::stepped : step_outcome::finished) << i;
-      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
-      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
+  for (const auto& device : devices()) {
+    SCOPED_TRACE(device.str());
+    auto plain = line(device);
+    auto own = adam(plain);
+    auto ours = line(device);
+    auto o = options(steps);
+    o.data_dir = folder_ / device.str();
+    auto swarm = join(o);
+    ASSERT_TRUE(swarm) << swarm.error().detail;
+    {
+      optimizer with{swarm, *ours, adam(ours)};
+      for (std::uint64_t i = 0; i < steps; ++i) {
+        own->zero_grad();
+        loss_of(plain, i).backward();
+        own->step();
+        auto outcome = train(ours, with, i);
+        ASSERT_EQ(outcome, i + 1 < steps ? step_outcome::stepped : step_outcome::finished) << i;
+        ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
+        ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
+      }
+      EXPECT_TRUE(swarm->finished());
+      EXPECT_EQ(train(ours, with, steps), step_outcome::finished);
+      EXPECT_TRUE(torch::equal(ours->weight, plain->weight));
     }
-    EXPECT_TRUE(swarm->finished());
-    EXPECT_EQ(train(ours, with, steps), step_outcome::finished);
-    EXPECT_TRUE(torch::equal(ours->weight, plain->weight));
+    auto last = swarm->status();
+    EXPECT_EQ(last.epoch, steps);
+    EXPECT_EQ(last.samples_offered, 4 * steps);
+    EXPECT_EQ(last.samples_used, 4 * steps);
+    EXPECT_EQ(last.samples_dropped, 0U);
   }
-  auto last = swarm->status();
-  EXPECT_EQ(last.epoch, steps);
-  EXPECT_EQ(last.samples_offered, 4 * steps);
-  EXPECT_EQ(last.samples_used, 4 * steps);
-  EXPECT_EQ(last.samples_dropped, 0U);
 }
 
 TEST_F(SwarmOfOne, TakesItsRatesFromASchedulerOfTorch) {
