@@ -15,6 +15,7 @@
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/status/peer_status.hpp"
+#include "runtime/training/decided_round.hpp"
 #include "runtime/training/evaluation.hpp"
 #include "runtime/training/micro_step.hpp"
 #include "runtime/training/plateau.hpp"
@@ -94,6 +95,7 @@ struct apply_update {
   /// What this peer contributed to the mean of these tensors, or of the buffers; null: nothing.
   std::shared_ptr<const float_vector> snapshot;
   std::string position; // missed_update::position
+  decided_round by{};   // learner::end_epoch
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;

@@ -58,6 +58,20 @@ result<std::shared_ptr<const sample_data>> open_data(const learner_config& confi
   return open_data_set(request);
 }
 
+result<std::uint64_t> count_samples(const learner_config& config) {
+  auto data = open_data(config);
+  if (!data)
+    return data.error();
+  auto window = window_of((*data)->shape(), static_cast<std::size_t>(config.context));
+  auto count = window_grid{**data, window}.count();
+  if (count > sample_ledger::samples_max)
+    return failure{ec::bad_config,
+                   "--passes counts at most " + std::to_string(sample_ledger::samples_max)
+                     + " samples, and --data " + config.data + " has " + std::to_string(count)
+                     + ": leave it out, or raise --context"};
+  return count;
+}
+
 void set_threads(int threads) {
   at::set_num_threads(threads);
   using setter = void (*)(int);

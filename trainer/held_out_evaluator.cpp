@@ -26,24 +26,24 @@ public:
                              const std::atomic<bool>& stop) override {
     torch::NoGradGuard guard;
     load(weights);
-    window_walk walk{*data_, window_};
-    auto length = window_ * data_->shape().item_bytes;
+    window_grid grid{*data_, window_};
     evaluation out;
     double loss = 0;
     std::uint64_t predictions = 0;
     std::uint64_t right = 0;
     bool shows = true;
-    std::vector<std::byte> samples;
-    while (out.samples < walk.count()) {
+    while (out.samples < grid.count()) {
       if (stop)
         return failure{ec::shutting_down, "the evaluation was stopped"};
-      auto count = std::min(batch_max, walk.count() - out.samples);
-      samples.resize(count * length);
-      for (std::size_t at = 0; at < samples.size(); at += length)
-        if (auto read = walk.read_next(std::span{samples}.subspan(at, length)); !read)
-          return read.error();
+      auto count = std::min(batch_max, grid.count() - out.samples);
+      std::vector<window_place> places;
+      while (places.size() < count)
+        places.push_back(grid.at(out.samples + places.size()));
+      auto samples = read_windows(*data_, window_, places);
+      if (!samples)
+        return samples.error();
       auto found = model_->measure(
-        batch_of(samples, static_cast<std::int64_t>(count), data_->shape(), device_));
+        batch_of(*samples, static_cast<std::int64_t>(count), data_->shape(), device_));
       loss += found.loss * static_cast<double>(found.predictions);
       predictions += found.predictions;
       right += found.right.value_or(0);

@@ -8,6 +8,7 @@
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/scaled_loss.hpp"
@@ -32,6 +33,7 @@ public:
                 std::vector<std::shared_ptr<training_model>> models,
                 std::shared_ptr<const sample_data> data)
     : config_(config), device_(devices.front()), staging_(device_), model_(models.front()),
+      data_(data), grid_(*data, window_of(data->shape(), static_cast<std::size_t>(config.context))),
       sampler_(data, window_of(data->shape(), static_cast<std::size_t>(config.context)),
                random_source{config.data_seed}) {
     model_->to(device_);
@@ -71,7 +73,9 @@ public:
     auto drawn = sampler_.drawn();
     std::vector<waggle::batch> drawn_samples;
     for (std::size_t i = 0; i <= others_.size(); ++i) {
-      auto next = next_batch(sampler_, batch, i == 0 ? device_ : others_[i - 1]->device());
+      auto next = config_.draws
+                    ? dealt_batch(batch)
+                    : next_batch(sampler_, batch, i == 0 ? device_ : others_[i - 1]->device());
       if (!next)
         return {.why = next.error()};
       drawn_samples.push_back(*std::move(next));
@@ -220,6 +224,19 @@ public:
   status load_gradient(const partial_gradient& partial) override { return sum_->load(partial); }
 
 private:
+  /// Of the samples that this peer may draw. `size`: the most; becomes how many there are.
+  result<batch> dealt_batch(std::int64_t& size) {
+    std::vector<window_place> places;
+    for (auto number : config_.draws->draw(static_cast<std::uint64_t>(size)))
+      places.push_back(grid_.at(number));
+    WAGGLE_CHECK(!places.empty(), "a pass without samples");
+    size = static_cast<std::int64_t>(places.size());
+    auto samples = read_windows(*data_, sampler_.window(), places);
+    if (!samples)
+      return samples.error();
+    return batch_of(*samples, size, data_->shape(), device_);
+  }
+
   [[nodiscard]] std::string text_of(std::uint64_t drawn) const {
     return byte_writer{}.put(sampler_.fingerprint()).put(drawn).take();
   }
@@ -299,6 +316,8 @@ private:
   torch::Device device_;
   mutable host_staging staging_; // for gradients of updates, and states
   std::shared_ptr<training_model> model_;
+  std::shared_ptr<const sample_data> data_;
+  window_grid grid_;
   window_sampler sampler_;
   std::optional<parameter_copies> parameters_;
   std::unique_ptr<gradient_sum> sum_;

@@ -14,6 +14,7 @@
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/precision.hpp"
+#include "runtime/training/sample_draws.hpp"
 
 namespace waggle {
 
@@ -45,7 +46,13 @@ struct learner_config {
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples
+  /// Instead of random samples, those that it draws, by their number in the data.
+  std::shared_ptr<sample_draws> draws{};
 };
+
+/// The number of samples of the data. Fails with ec::bad_config, also if a ledger cannot count
+/// them.
+result<std::uint64_t> count_samples(const learner_config& config);
 
 model_shape shape_of(const learner_config& config);
 

@@ -99,7 +99,7 @@ int run_train(const run_options& options) {
     if (clock::now() - asked < 500ms)
       return false;
     ask();
-    if (options.epochs == 0 || last.phase != trainer_phase::finished)
+    if ((options.epochs == 0 && options.passes == 0) || last.phase != trainer_phase::finished)
       return false;
     finished_at = finished_at.value_or(clock::now());
     // Peers that are behind download the last state from peers that have finished.
@@ -127,9 +127,17 @@ int run_train(const run_options& options) {
   return code;
 }
 
-learner_factory makes_learner(const run_options& o, const peer_id& peer) {
-  return begun_from([learner = learner_from(o, peer)] { return make_torch_learner(learner); },
-                    o.from, make_system_disk());
+learner_factory makes_learner(const run_options& o, const learner_config& learner) {
+  return begun_from([learner] { return make_torch_learner(learner); }, o.from, make_system_disk());
+}
+
+std::shared_ptr<sample_draws> draws_from(const run_options& o, const learner_config& learner,
+                                         const peer_id& peer) {
+  if (o.passes == 0)
+    return nullptr;
+  auto samples = count_samples(learner);
+  WAGGLE_CHECK(samples.ok(), o.data); // the options were checked
+  return std::make_shared<sample_draws>(peer, *samples, o.run_id);
 }
 
 } // namespace
@@ -139,9 +147,15 @@ status check_for_training(const run_options& options) {
     return usable;
   if (auto agreed = training_agreement(options, protocol_version); !agreed)
     return agreed.error();
-  if (auto fits = check_learner_config(learner_from(options, {})); !fits || options.from.empty())
+  auto learner = learner_from(options, {});
+  if (auto fits = check_learner_config(learner); !fits)
     return fits;
-  if (auto made = makes_learner(options, {})(); !made)
+  if (options.passes > 0)
+    if (auto counted = count_samples(learner); !counted)
+      return counted.error();
+  if (options.from.empty())
+    return done{};
+  if (auto made = makes_learner(options, learner)(); !made)
     return made.error();
   return done{};
 }
@@ -176,13 +190,16 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
 }
 
 learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
-  return with_training_options(makes_learner(o, peer), o);
+  return with_training_options(makes_learner(o, learner_from(o, peer)), o);
 }
 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
-  add_training_parts(base, o, makes_learner(o, peer), data_dir,
-                     [learner = learner_from(o, peer)] { return make_evaluator(learner); });
+  auto learner = learner_from(o, peer);
+  auto draws = learner.draws = draws_from(o, learner, peer);
+  add_training_parts(
+    base, o, makes_learner(o, learner), data_dir, [learner] { return make_evaluator(learner); },
+    draws);
 }
 
 command train_command() {

@@ -108,6 +108,7 @@ const std::map<std::string, std::string>& options_not_for_loops() {
       {"no-decay", "the optimizer's own: give vectors a parameter group with weight decay 0"},
       {"micro-batch", "the loop's own: pass the number of samples to optimizer::step"},
       {"device", "the module's own: move the module before the torch optimizer is constructed"},
+      {"passes", "for `waggle train`, which draws from --data: set swarm_options::max_epochs"},
       {"from", "the loop's own: load the parameters before waggle::optimizer is constructed"},
       {"replicas", "the loop's own: wrap the module in torch's data parallelism"},
       {"devices", "the loop's own: wrap the module in torch's data parallelism"},

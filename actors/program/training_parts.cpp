@@ -5,6 +5,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/clipping.hpp"
+#include "runtime/training/ledger_learner.hpp"
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/schedule.hpp"
 #include "runtime/training/strategy.hpp"
@@ -21,7 +22,8 @@ learner_factory with_training_options(learner_factory make, const run_options& o
 }
 
 void add_training_parts(node_config& base, const run_options& o, learner_factory make,
-                        const std::filesystem::path& data_dir, evaluator_factory evaluate) {
+                        const std::filesystem::path& data_dir, evaluator_factory evaluate,
+                        std::shared_ptr<sample_draws> draws) {
   bool many = o.groups == "moshpit";
   const auto* strategy = find_strategy(o.strategy); // the option accepts no other names
   const char* kind = strategy->averages_parameters ? "params" : "gradients";
@@ -35,6 +37,7 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   auto& t = parts.training;
   t.target_batch_size = samples_per_round(o);
   t.max_epochs = rounds_of(o);
+  t.max_passes = o.passes;
   t.group_size_max = static_cast<std::uint32_t>(o.target_group_size);
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
@@ -59,8 +62,8 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints", o.keep);
   if (evaluate && o.eval_data)
-    parts.evaluation = {std::move(evaluate), o.eval_every, epoch_id{t.max_epochs}};
-  parts.make_learner = with_training_options(std::move(make), o);
+    parts.evaluation = {std::move(evaluate), o.eval_every, epoch_id{t.max_epochs}, o.passes};
+  parts.make_learner = with_ledger(with_training_options(std::move(make), o), std::move(draws));
 }
 
 } // namespace waggle

@@ -5,6 +5,7 @@
 #include "actors/node/node.hpp"
 #include "runtime/config/run_options.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/sample_draws.hpp"
 
 namespace waggle {
 
@@ -14,8 +15,10 @@ learner_factory with_training_options(learner_factory make, const run_options& o
 
 /// Adds the configuration of a peer that trains to `base`, and keeps its agreement. Its learner is
 /// that of `make` with the training options. REQUIRES: the options were checked.
-/// `evaluate`: makes what measures it on --eval-data.
+/// `evaluate`: makes what measures it on --eval-data. `draws`: what the learner draws of its
+/// samples, if it counts them; its state then has their ledger.
 void add_training_parts(node_config& base, const run_options& options, learner_factory make,
-                        const std::filesystem::path& data_dir, evaluator_factory evaluate = {});
+                        const std::filesystem::path& data_dir, evaluator_factory evaluate = {},
+                        std::shared_ptr<sample_draws> draws = {});
 
 } // namespace waggle

@@ -285,7 +285,7 @@ void model_worker::apply(const apply_update& update) {
   if (update.mean && update.averaged)
     model_->add_change(*update.averaged, mean, given, update.after);
   else
-    model_->step(mean, update.rate, update.after, given);
+    model_->step(mean, update.rate, update.after, given, update.by);
   if (!update.position.empty())
     position_ = update.position;
   last_.reset();
@@ -299,7 +299,11 @@ void model_worker::apply(const apply_update& update) {
 /// At the end of an epoch. The weights are copied here; another thread measures them.
 void model_worker::evaluate_if_due() {
   auto epoch = model_->epoch();
-  bool last = evaluation_ && epoch == evaluation_->last;
+  auto ledger = shared_->ledger();
+  bool last =
+    evaluation_
+    && (epoch == evaluation_->last
+        || (evaluation_->last_pass > 0 && ledger && ledger->passes() >= evaluation_->last_pass));
   bool early = evaluated_at_ != steady_time{} && clock().now() - evaluated_at_ < evaluation_->every;
   if (!evaluates_ || (!last && (evaluating_ || early)))
     return;

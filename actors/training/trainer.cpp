@@ -124,6 +124,7 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
       pending_.applied();
+      note_ledger();
       if (buffers_ && model_->accumulated_samples() == 0)
         pending_.forget_applied(); // the next pass finds them in the buffers
       note_plateau(msg.plateau, msg.epoch);
@@ -156,6 +157,7 @@ void trainer::start() {
 
 void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
+  note_ledger();
   passes_ = ready.passes;
   vote_.hold(ready.epoch, ready.parameters);
   at_.begin(ready.past, ready.epoch);
@@ -212,7 +214,9 @@ void trainer::react() {
 }
 
 bool trainer::done() const {
-  return config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs;
+  return (config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs)
+         || (config_.max_passes != 0 && counts_passes() && pending_.waiting() == 0
+             && status_.passes.back().pass > config_.max_passes);
 }
 
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.

@@ -33,8 +33,9 @@
 namespace waggle {
 
 struct training_config {
-  std::uint64_t target_batch_size = 256;  // samples of all peers from one round to the next
-  std::uint64_t max_epochs = 0;           // rounds; 0: until stopped
+  std::uint64_t target_batch_size = 256; // samples of all peers from one round to the next
+  std::uint64_t max_epochs = 0;          // rounds; 0: until stopped
+  std::uint64_t max_passes = 0; // over the data, if the learner has a ledger of them; 0: no limit
   std::uint32_t group_size_max = 64;      // contributors of a round
   std::string strategy = "collaborative"; // in strategy_table
   strategy_settings how;                  // the actor fills in target_batch and numbers
@@ -177,9 +178,12 @@ private:
   [[nodiscard]] bool waits_for_members() const { // an epoch has one pass of each
     return averages().due.counts == lane_clock::unit::each_member;
   }
+  /// Whether the model's state has a ledger of the samples.
+  [[nodiscard]] bool counts_passes() const { return !status_.passes.empty(); }
   /// Whether the next pass, and the next round, need the update that is under way.
   [[nodiscard]] bool merges_in_turn() const {
-    return averages().merge.how == lane_merge::rule::blend && pending_.waiting() > 0;
+    return (averages().merge.how == lane_merge::rule::blend || counts_passes())
+           && pending_.waiting() > 0;
   }
   [[nodiscard]] bool is_blocked() const { // a round runs that passes wait for
     return round_runs() && averages().overlap.blocks() && !searches();
@@ -262,6 +266,8 @@ private:
   [[nodiscard]] bool done() const;
   [[nodiscard]] situation present();
   std::size_t members_missing();
+  [[nodiscard]] bool samples_exhausted();
+  void note_ledger();
   [[nodiscard]] pass_decision next_pass() const;
   [[nodiscard]] pass_decision pass_during_round() const;
   [[nodiscard]] std::uint64_t swarm_time() const;

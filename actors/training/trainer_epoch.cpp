@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "actors/training/trainer.hpp"
+#include "runtime/averaging/group_majority.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/training/smooth.hpp"
@@ -12,6 +14,11 @@
 namespace waggle {
 
 namespace {
+
+constexpr std::size_t passes_shown = 100;
+/// From the begin of an epoch until all members in step have reported something.
+constexpr auto reports_due = 1s;
+constexpr double tail_patience = 10; // seconds
 
 double distance(std::span<const float> a, std::span<const float> b) {
   double sum = 0;
@@ -59,6 +66,51 @@ std::size_t trainer::members_missing() {
   return without ? barrier_.missing(*without, now()) : 0;
 }
 
+/// Whether all samples that the members may draw before this epoch ends are drawn and reported.
+/// Members that have not reported anything yet, because the epoch has just begun, are waited for;
+/// those that download a state are not, nor those that add nothing any more.
+bool trainer::samples_exhausted() {
+  if (!counts_passes() || pending_.waiting() > 0 || awaits_merge() || round_runs())
+    return false;
+  auto ledger = model_->ledger();
+  auto left = ledger->left_to(ctx_.record.id);
+  std::set<peer_id> reported{ctx_.record.id};
+  for (const auto& peer : seen_.progress.peers)
+    if (counts_here(peer)) {
+      left += ledger->left_to(peer.who.id);
+      reported.insert(peer.who.id);
+    }
+  auto samples = own_samples() + samples_of_others();
+  auto without_more = epoch_.without_more(samples, now());
+  if (samples < left)
+    return !model_->has_samples() && !pass_.runs && without_more > tail_patience;
+  const auto& members = membership_.members();
+  return now() - epoch_.began > reports_due
+         || std::all_of(members.begin(), members.end(), [&](const peer_id& who) {
+              return reported.contains(who) || ledger->left_to(who) == 0;
+            });
+}
+
+/// The ledger of the state that the model has now.
+void trainer::note_ledger() {
+  auto ledger = model_->ledger();
+  if (!ledger)
+    return;
+  auto shown = [](std::uint64_t pass, const sample_ledger::account& of) {
+    return pass_seen{pass, of.once, of.twice, of.never};
+  };
+  auto& all = status_.passes;
+  if (!all.empty() && all.back().pass == ledger->passes()) {
+    auto ended = all.back() = shown(ledger->passes(), ledger->last());
+    ctx_.log->info("pass {} over the data is complete: {} samples seen once, {} twice, {} never",
+                   ended.pass, ended.once, ended.twice, ended.never);
+  }
+  std::erase_if(all, [&](const pass_seen& each) { return each.pass > ledger->passes(); });
+  all.push_back(shown(ledger->passes() + 1, ledger->present()));
+  if (all.size() > passes_shown)
+    all.erase(all.begin());
+}
+
 /// Milliseconds of the clock that all peers share.
 std::uint64_t trainer::swarm_time() const {
   return static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now())) / 1'000'000;
@@ -97,7 +149,8 @@ situation trainer::present() {
   now.gradient_in_use =
     at_.in_step() && ((pass_.runs && model_->waits_for_pass()) || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
-  now.max_epochs = config_.max_epochs;
+  now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
+  now.exhausted = at_.in_step() && samples_exhausted();
   now.round = flight_.samples().round();
   now.last_epoch = flight_.samples().last_epoch();
   return now;
@@ -283,6 +336,13 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.position = given.position;
   update.branch = round.branch;
   update.before = at_.past().branch;
+  update.by = {report.weight_sum, report.contributors};
+  // These have a share of the data from the next epoch on. The marks are in the plan, so all
+  // members see the same ones.
+  for (const auto& [member, mark] : report.gathered)
+    if (const auto& in = report.contributors;
+        has_just_entered(mark) && std::find(in.begin(), in.end(), member) == in.end())
+      update.by.members.push_back(member);
   double norm = 0;
   bool fits = report.values && report.values->size() == averaged_->value_count();
   if (report.values && !fits)
@@ -358,9 +418,9 @@ void trainer::apply(const run_position::step& step) {
     pending_.add(update.mean, update.snapshot);
   else if (update.mean && buffers_)
     pending_.add(buffers_in(*update.mean), update.snapshot);
-  send(worker_,
-       apply_update{update.mean, update.rate, step.after,
-                    averages_parameters() ? averaged_ : nullptr, update.snapshot, update.position});
+  send(worker_, apply_update{update.mean, update.rate, step.after,
+                             averages_parameters() ? averaged_ : nullptr, update.snapshot,
+                             update.position, update.by});
 }
 
 } // namespace waggle

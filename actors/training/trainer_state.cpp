@@ -109,6 +109,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   flight_.forget_steps();
   pass_.outdated = pass_.runs && !moved; // beside the worker: otherwise it had to end first
   note_plateau(outcome.plateau, outcome.epoch);
+  note_ledger();
   vote_.hold(outcome.epoch, outcome.parameters);
   membership_.merged(outcome.epoch);
   ++status_.state_downloads;

@@ -241,7 +241,7 @@ private:
   [[nodiscard]] bool finished() const {
     if (options_.duration > 0ms && clock::now() - began_ >= options_.duration)
       return true;
-    if (options_.epochs == 0)
+    if (options_.epochs == 0 && options_.passes == 0)
       return false;
     if (kill_due_ || join_due_)
       return false;
@@ -320,8 +320,11 @@ private:
     auto room = terminal();
     std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
     std::fflush(stdout);
-    auto differences = options_.epochs > 0 && !stopped_ ? summary_.differences(rounds_of(options_))
-                                                        : std::vector<std::string>{};
+    auto last = rounds_of(options_);
+    for (const auto& p : summary_.peers) // passes end at an epoch that nobody knows before
+      last = options_.passes > 0 && !p.killed ? std::max(last, p.last.epoch) : last;
+    auto differences =
+      last > 0 && !stopped_ ? summary_.differences(last) : std::vector<std::string>{};
     for (const auto& difference : differences)
       std::cerr << "waggle: " << difference << "\n";
     if (options_.json_file) {

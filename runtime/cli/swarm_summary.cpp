@@ -54,6 +54,11 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   s.eval_accuracy = real(at(doc, "eval_accuracy"));
   s.used = whole(at(at(doc, "samples"), "used"));
   s.dropped = whole(at(at(doc, "samples"), "dropped"));
+  constexpr std::size_t passes_max = 1'000;
+  if (auto passes = at(doc, "passes"); passes.is_array() && passes.size() <= passes_max)
+    for (const auto& each : passes)
+      s.passes.push_back({whole(at(each, "pass")), whole(at(each, "once")),
+                          whole(at(each, "twice")), whole(at(each, "never"))});
   s.complete = whole(at(at(doc, "rounds"), "complete"));
   s.shrunk = whole(at(at(doc, "rounds"), "shrunk"));
   s.failed = whole(at(at(doc, "rounds"), "failed"));
@@ -78,6 +83,14 @@ bool swarm_summary::losses_fell_below(double ratio) const {
   return std::isfinite(bar) && std::all_of(peers.begin(), peers.end(), [bar](const peer& p) {
            return p.killed || (p.joined_late && std::isnan(p.last.loss)) || p.last.loss < bar;
          });
+}
+
+std::vector<peer_snapshot::pass> swarm_summary::passes() const {
+  std::vector<peer_snapshot::pass> out;
+  for (const auto& p : peers)
+    if (!p.killed && p.last.passes.size() > out.size())
+      out = p.last.passes;
+  return out;
 }
 
 std::optional<bool> swarm_summary::compare_parameters() const {
@@ -156,6 +169,10 @@ std::string swarm_summary::json() const {
     rounds = {{"complete", most->complete}, {"shrunk", most->shrunk}, {"failed", most->failed}};
   doc["rounds"] = rounds;
   doc["samples"] = {{"used", used}, {"dropped", dropped}};
+  doc["passes"] = json_value::array();
+  for (const auto& each : passes())
+    doc["passes"].push_back(
+      {{"pass", each.number}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
   doc["kills"] = kills;
   doc["joins"] = joins;
   doc["seconds"] = seconds;
@@ -181,6 +198,16 @@ std::string swarm_summary::text(std::size_t width) const {
             "the parameters (above 1 MiB, a window of them) are byte-equal at the end");
   else
     out += "unknown the parameters are byte-equal: the peers were not all seen at one epoch\n";
+  for (const auto& each : passes()) {
+    auto seen = "pass " + readable_count(each.number)
+                + " over the data: " + readable_count(each.once) + " samples in one update, "
+                + readable_count(each.twice) + " in two, " + readable_count(each.never)
+                + " in none";
+    if (each.never > 0)
+      out += "        " + seen + " so far\n";
+    else
+      promise(each.twice == 0, seen);
+  }
   std::uint64_t used = 0;
   std::uint64_t dropped = 0;
   double moved = 0;

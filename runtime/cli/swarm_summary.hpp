@@ -21,6 +21,13 @@ struct peer_snapshot {
   double eval_accuracy = std::numeric_limits<double>::quiet_NaN();
   std::uint64_t used = 0; // samples that entered an update
   std::uint64_t dropped = 0;
+  struct pass {
+    std::uint64_t number = 0;
+    std::uint64_t once = 0; // samples that have entered one update
+    std::uint64_t twice = 0;
+    std::uint64_t never = 0;
+  };
+  std::vector<pass> passes; // over the data, if its samples are counted
   std::uint64_t complete = 0;
   std::uint64_t shrunk = 0;
   std::uint64_t failed = 0;
@@ -58,6 +65,8 @@ struct swarm_summary {
   [[nodiscard]] double start_loss() const;
   /// Whether the losses of all living peers are below `ratio` times the start loss.
   [[nodiscard]] bool losses_fell_below(double ratio) const;
+  /// The passes over the data as the peer that saw most of them reports them.
+  [[nodiscard]] std::vector<peer_snapshot::pass> passes() const;
   /// Whether all living peers have the same parameters. Nothing if this is unknown because one did
   /// not answer or they are at different epochs.
   [[nodiscard]] std::optional<bool> compare_parameters() const;
@@ -67,8 +76,9 @@ struct swarm_summary {
 
   /// {"peers":[{"id","first_loss","last_loss","eval_loss","eval_accuracy","epoch","samples",
   /// "bytes":{"sent","received","shared"},"killed","joined_late"}],"rounds":{"complete","shrunk","failed"},
-  /// "samples":{"used","dropped"},"kills","joins","seconds","parameters_equal","strategy"}; null
-  /// for unknown values. Samples are those that entered an update.
+  /// "samples":{"used","dropped"},"passes":[{"pass","once","twice","never"}],"kills","joins",
+  /// "seconds","parameters_equal","strategy"}; null for unknown values. Samples are those that
+  /// entered an update.
   [[nodiscard]] std::string json() const;
   /// For people. No line of its table is longer than `width`.
   [[nodiscard]] std::string text(std::size_t width) const;

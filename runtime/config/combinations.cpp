@@ -258,6 +258,25 @@ status check_first_epoch(const run_options& o) {
              + std::to_string(needed) + ", or lower one of the others");
 }
 
+/// Passes over the data need updates that say which samples they have.
+status check_passes(const run_options& o) {
+  const std::pair<bool, std::string> others[]{
+    {o.strategy != "collaborative", "--strategy " + o.strategy},
+    {o.epochs > 0, "--epochs"},
+    {o.aggregator != to_string(aggregator::mean), "--aggregator " + o.aggregator},
+    {o.low_rank > 0, "--low-rank"},
+    {o.delay_grad_averaging, "--delay-grad-averaging"},
+    {o.delay_optimizer_step, "--delay-optimizer-step"},
+    {o.replicas > 1, "--replicas"},
+    {o.reuse_grad_buffers, "--reuse-grad-buffers"}};
+  for (const auto& [given, option] : others)
+    if (o.passes > 0 && given)
+      return bad("--passes and " + option
+                 + " exclude each other: the mean of each update of --strategy collaborative says "
+                   "which samples it has, and the next pass waits for it; leave one of them out");
+  return done{};
+}
+
 } // namespace
 
 status check_optimizer_of_strategy(const run_options& o) {
@@ -339,6 +358,8 @@ status check_combinations(const run_options& o) {
                "members; lower the first, or raise the second");
   if (auto enough = check_first_epoch(o); !enough)
     return enough;
+  if (auto counts = check_passes(o); !counts)
+    return counts;
   if (o.wait_for_peers > 0ms && o.min_peers == 1)
     return bad("--wait-for-peers needs --min-peers 2 or more: there is nothing to wait for; raise "
                "--min-peers, or leave it out");

@@ -50,6 +50,7 @@ struct run_options {
   std::uint64_t target_batch_size = 256;
   std::uint64_t micro_batch = 8;
   std::uint64_t epochs = 0; // 0: until stopped
+  std::uint64_t passes = 0; // over --data; 0: its samples are drawn at random
   std::string model = "char-gpt";
   std::uint64_t layers = 2;
   std::uint64_t width = 64;

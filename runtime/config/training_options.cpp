@@ -200,6 +200,11 @@ void add_training_options(std::vector<option_spec>& table) {
       "Length of the run: updates with collaborative, otherwise averages (but see "
       "--average-state-every); 0: until stopped.",
       whole(&o::epochs).agreed()},
+     {"passes", "N",
+      "Length of the run instead of --epochs: passes over --data, in which each sample (an image, "
+      "or a window of text or tokens) enters one update of the swarm, whoever dies or joins; 0: "
+      "samples are drawn at random.",
+      whole(&o::passes, 0, 1U << 20U, "a run needs an end before that").agreed()},
      {"layers", "N", "Blocks of char-gpt, hidden layers of mlp, convolutions of cnn.",
       whole(&o::layers, 1, 256, too_much).agreed()},
      {"width", "N",

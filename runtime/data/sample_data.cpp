@@ -54,6 +54,17 @@ std::shared_ptr<const sample_data> make_synthetic_text() {
   return std::make_shared<synthetic_text>();
 }
 
+result<std::vector<std::byte>> read_windows(const sample_data& data, std::size_t window,
+                                            std::span<const window_place> places) {
+  auto length = window * data.shape().item_bytes;
+  std::vector<std::byte> out(places.size() * length);
+  auto to = std::span{out};
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (auto read = data.read(places[i].piece, places[i].at, to.subspan(i * length, length)); !read)
+      return read.error();
+  return out;
+}
+
 window_sampler::window_sampler(std::shared_ptr<const sample_data> data, std::size_t window,
                                random_source random)
   : data_(std::move(data)), window_(window), first_(random), random_(random) {
@@ -79,7 +90,7 @@ void window_sampler::continue_after(std::uint64_t drawn) {
     (void)next();
 }
 
-window_sampler::place window_sampler::next() {
+window_place window_sampler::next() {
   if (drawn_ > 0 && drawn_ % block == 0)
     begin_block(drawn_ / block);
   ++drawn_;
@@ -95,23 +106,17 @@ status window_sampler::read_next(std::span<std::byte> out) {
   return data_->read(where.piece, where.at, out);
 }
 
-window_walk::window_walk(const sample_data& data, std::size_t window)
-  : data_(data), window_(window), step_(window > 1 ? window - 1 : 1) {
-  for (std::size_t i = 0; i < data_.sizes().size(); ++i)
-    count_ += windows_in(i);
+window_grid::window_grid(const sample_data& data, std::size_t window)
+  : step_(window > 1 ? window - 1 : 1) {
+  std::uint64_t windows = 0;
+  for (auto items : data.sizes())
+    ends_.push_back(windows += items < window ? 0 : (items - window) / step_ + 1);
 }
 
-std::uint64_t window_walk::windows_in(std::size_t piece) const {
-  auto items = data_.sizes()[piece];
-  return items < window_ ? 0 : (items - window_) / step_ + 1;
-}
-
-status window_walk::read_next(std::span<std::byte> out) {
-  while (in_piece_ == windows_in(piece_)) {
-    ++piece_;
-    in_piece_ = 0;
-  }
-  return data_.read(piece_, in_piece_++ * step_, out);
+window_place window_grid::at(std::uint64_t number) const {
+  auto piece = std::upper_bound(ends_.begin(), ends_.end(), number) - ends_.begin();
+  auto begin = piece == 0 ? 0 : ends_[static_cast<std::size_t>(piece) - 1];
+  return {static_cast<std::size_t>(piece), (number - begin) * step_};
 }
 
 } // namespace waggle

@@ -60,6 +60,18 @@ result<std::shared_ptr<const sample_data>> open_text(const std::filesystem::path
 /// by one of four letters, so a model can learn it; the loss cannot fall below about 1.2 nats.
 std::shared_ptr<const sample_data> make_synthetic_text();
 
+/// Where a window begins. It lies within one piece.
+struct window_place {
+  std::size_t piece = 0;
+  std::uint64_t at = 0;
+  friend bool operator==(const window_place&, const window_place&) = default;
+};
+
+/// Copies windows, one after another. Fails with ec::io_error, as sample_data::read. REQUIRES: each
+/// lies within its piece.
+result<std::vector<std::byte>> read_windows(const sample_data& data, std::size_t window,
+                                            std::span<const window_place> places);
+
 /// Draws random windows of `data`; all positions are equally likely. The sequence depends on
 /// `random`, the data and the length of a window only, and can be continued from any point of it.
 class window_sampler {
@@ -67,13 +79,7 @@ public:
   /// `window`: items.
   window_sampler(std::shared_ptr<const sample_data> data, std::size_t window, random_source random);
 
-  /// Where a window begins. It lies within one piece.
-  struct place {
-    std::size_t piece = 0;
-    std::uint64_t at = 0;
-    friend bool operator==(const place&, const place&) = default;
-  };
-  place next();
+  window_place next();
   /// Copies the next window (`window_bytes()` bytes). Fails with ec::io_error, as
   /// sample_data::read.
   status read_next(std::span<std::byte> out);
@@ -102,26 +108,20 @@ private:
   std::vector<std::uint64_t> ends_; // cumulative number of positions, by piece
 };
 
-/// All windows of `data` in order, each once, for measuring. The next window begins with the last
-/// item of the one before it, which a model of text predicted there; windows of one item do not
-/// overlap. What is left at the end of a piece is left out.
-class window_walk {
+/// The samples of a data set: its windows by number. The next window begins with the last item of
+/// the one before it, which a model of text predicted there; windows of one item do not overlap.
+/// What is left at the end of a piece is left out.
+class window_grid {
 public:
-  window_walk(const sample_data& data, std::size_t window);
+  window_grid(const sample_data& data, std::size_t window);
   /// The number of windows in all.
-  [[nodiscard]] std::uint64_t count() const { return count_; }
-  /// Copies the next window. Fails with ec::io_error. REQUIRES: fewer than `count` were read.
-  status read_next(std::span<std::byte> out);
+  [[nodiscard]] std::uint64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+  /// REQUIRES: number < count().
+  [[nodiscard]] window_place at(std::uint64_t number) const;
 
 private:
-  [[nodiscard]] std::uint64_t windows_in(std::size_t piece) const;
-
-  const sample_data& data_;
-  std::uint64_t window_;
   std::uint64_t step_;
-  std::uint64_t count_ = 0;
-  std::size_t piece_ = 0;
-  std::uint64_t in_piece_ = 0; // windows read of it
+  std::vector<std::uint64_t> ends_; // cumulative number of windows, by piece
 };
 
 } // namespace waggle

@@ -42,6 +42,14 @@ constexpr std::string_view to_string(trainer_phase x) {
   return "unknown";
 }
 
+/// How often the samples of one pass over the data have entered an update.
+struct pass_seen {
+  std::uint64_t pass = 0; // from 1 on
+  std::uint64_t once = 0;
+  std::uint64_t twice = 0;
+  std::uint64_t never = 0;
+};
+
 /// Of a trainer; reported when it changed, at most every 100 ms (a new phase at once).
 struct training_status {
   trainer_phase phase = trainer_phase::starting;
@@ -63,6 +71,9 @@ struct training_status {
   std::uint64_t target_batch_size = 0;
   std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
   std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
+  /// The last passes over the data that ended while this peer trained, and then the present one;
+  /// empty: the samples are not counted.
+  std::vector<pass_seen> passes;
   std::uint64_t rounds_complete = 0;
   std::uint64_t rounds_shrunk = 0;
   std::uint64_t rounds_failed = 0;

@@ -109,6 +109,13 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
     t && std::isfinite(t->eval_loss) ? json(t->eval_epoch.value()) : json(nullptr);
   doc["seconds_left"] = t ? number_or_null(t->seconds_left) : json(nullptr);
   doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
+  json passes = json::array();
+  if (t)
+    for (const auto& each : t->passes)
+      if (each.once + each.twice > 0)
+        passes.push_back(
+          {{"pass", each.pass}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
+  doc["passes"] = passes.empty() ? json(nullptr) : passes;
   doc["rounds"] = {{"complete", picture.rounds_complete},
                    {"shrunk", picture.rounds_shrunk},
                    {"failed", picture.rounds_failed}};

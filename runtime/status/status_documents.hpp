@@ -55,11 +55,13 @@ training_status not_started();
 /// {"peer","run","run_tag","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","eval_loss",
 /// "eval_accuracy","eval_epoch","seconds_left","samples":{"used","dropped"},
+/// "passes":[{"pass","once","twice","never"}],
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
 /// "samples_per_second","compute_samples_per_second","learning_rate",
 /// "learning_rate_reductions","schedule_epoch","last_outcome","parameters",
 /// "bytes":{"in","out","shared"},"bandwidth","peers","auxiliaries","reduces_for_clients",
 /// "uptime_seconds", …}; null where a value is not known or does not exist yet.
+/// "passes" over the data, with --passes: how often its samples have entered an update.
 /// "samples_per_second" is the speed that this peer reports to others, waits included, as in
 /// /api/v1/peers; "compute_samples_per_second" that of its passes alone. "peers" train,
 /// "auxiliaries" only reduce. "reduces_for_clients": for how many clients a peer without a model

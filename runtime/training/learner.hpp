@@ -18,9 +18,11 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/vector_pool.hpp"
+#include "runtime/training/decided_round.hpp"
 #include "runtime/training/learner_factory.hpp"
 #include "runtime/training/micro_step.hpp"
 #include "runtime/training/plateau.hpp"
+#include "runtime/training/sample_ledger.hpp"
 #include "runtime/training/state_table.hpp"
 
 namespace waggle {
@@ -71,6 +73,8 @@ public:
   /// The means of the metrics (metric_count values) over all samples of the update that ends
   /// `epoch` and was applied just now.
   virtual void take_metrics(std::span<const float> /*means*/, epoch_id /*epoch*/) {}
+  /// The epoch has ended, and its update, if it had one, was applied.
+  virtual void end_epoch(const decided_round& /*by*/) {}
   /// The state of the schedule, if it is part of the learner's (plateau_learner.hpp).
   [[nodiscard]] virtual std::optional<plateau_report> plateau_state() const { return std::nullopt; }
   /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
@@ -105,6 +109,10 @@ public:
   [[nodiscard]] virtual bool copies_during_passes() const {
     return steps_locally() && tensors().buffer_count() == 0;
   }
+  /// Which samples of the data have entered an update, if the state says so (ledger_learner.hpp).
+  [[nodiscard]] virtual std::optional<sample_ledger> ledger() const { return std::nullopt; }
+  /// Whether a pass has samples to draw; otherwise it must not begin before the epoch has ended.
+  [[nodiscard]] virtual bool has_samples() const { return true; }
   /// The tensor on which the strategy's next rounds depend (strategy_row::on_boundary); empty:
   /// none.
   [[nodiscard]] virtual std::vector<float> strategy_state() const { return {}; }

@@ -38,6 +38,7 @@ public:
   void take_metrics(std::span<const float> means, epoch_id epoch) override {
     below_->take_metrics(means, epoch);
   }
+  void end_epoch(const decided_round& by) override { below_->end_epoch(by); }
   [[nodiscard]] std::optional<plateau_report> plateau_state() const override {
     return below_->plateau_state();
   }
@@ -61,6 +62,8 @@ public:
   [[nodiscard]] bool copies_during_passes() const override {
     return below_->copies_during_passes();
   }
+  [[nodiscard]] std::optional<sample_ledger> ledger() const override { return below_->ledger(); }
+  [[nodiscard]] bool has_samples() const override { return below_->has_samples(); }
   [[nodiscard]] std::vector<float> strategy_state() const override {
     return below_->strategy_state();
   }

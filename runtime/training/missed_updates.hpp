@@ -10,6 +10,7 @@
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/history.hpp"
+#include "runtime/training/decided_round.hpp"
 
 namespace waggle {
 
@@ -35,6 +36,7 @@ struct missed_update {
   digest branch;          // of the epoch that begins; differs from `before` if the history forked
   digest before;          // of the epoch that it ends
   std::int64_t steps = 0; // by which history::steps changes
+  decided_round by{};     // for learner::end_epoch
 
   [[nodiscard]] std::uint64_t bytes() const {
     auto values = (mean ? mean->size() : 0) + (snapshot ? snapshot->size() : 0);

@@ -47,7 +47,7 @@ private:
   }
 
   [[nodiscard]] bool at_boundary() const {
-    if (now_.round_called)
+    if (now_.round_called || now_.exhausted)
       return true;
     const auto& due = averages_.due;
     if (due.counts == lane_clock::unit::each_member && now_.members_missing > 0)
@@ -101,7 +101,8 @@ private:
     bool first_try = now_.last_epoch != now_.epochs_done;
     // A round that another member called is always joined: it may be in another group than the one
     // of our first try.
-    return now_.own_samples > 0 || (now_.members > 1 && (first_try || now_.round_called));
+    return now_.own_samples > 0 || now_.exhausted
+           || (now_.members > 1 && (first_try || now_.round_called));
   }
 
   void begin() {

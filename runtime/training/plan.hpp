@@ -27,6 +27,7 @@ struct situation {
   std::uint64_t boundary_time = 0;  // of the last boundary, or of the entry into the group
   std::uint64_t time = 0;           // milliseconds of the swarm's clock, as boundary_time
   bool round_called = false;        // another member has begun the round of this epoch
+  bool exhausted = false;           // no member can add a sample: the round is due
   bool in_group = false;            // we are in a group, which may have no other member
   std::uint32_t members = 1;        // of the group, including ourselves
   bool pass_running = false;        // on the computing thread: the plan does not wait for it

@@ -9,7 +9,7 @@ const digest& trained_model::parameters() {
 }
 
 void trained_model::step(std::span<const float> mean, double learning_rate, const history& after,
-                         std::span<const float> buffers) {
+                         std::span<const float> buffers, const decided_round& by) {
   if (!mean.empty()) {
     auto count = learner_->parameter_count();
     learner_->apply(mean.first(count), learning_rate);
@@ -20,6 +20,7 @@ void trained_model::step(std::span<const float> mean, double learning_rate, cons
       learner_->take_metrics(mean.subspan(count + buffer_count), epoch_);
     parameters_.reset();
   }
+  learner_->end_epoch(by);
   epoch_ = epoch_.next();
   past_ = after;
 }

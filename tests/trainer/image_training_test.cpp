@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/training/ledger_learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/image_folder.hpp"
@@ -147,6 +148,34 @@ TEST(ImageTraining, ALearnerContinuesInTheImagesWhereItWas) {
     return dynamic_cast<resumable_learner&>(**third).position();
   }()));
   EXPECT_EQ((*second)->accumulate().loss, loss);
+}
+
+// The gradient of a pass is that of all images, however it is cut into batches.
+TEST(ImageTraining, APassOfDealtSamplesHasEachImageOnce) {
+  image_folder images;
+  auto gradient = [&](std::int64_t batch) {
+    auto config = cnn_on(images);
+    config.micro_batch = batch;
+    auto samples = count_samples(config);
+    EXPECT_TRUE(samples);
+    EXPECT_EQ(*samples, 200U);
+    peer_id alone;
+    config.draws = std::make_shared<sample_draws>(alone, *samples, "run");
+    auto dealt = config.draws->ledger();
+    dealt.end_epoch({}, 0, std::vector{alone});
+    EXPECT_TRUE(config.draws->follow(dealt));
+    auto model = *with_ledger([config] { return make_torch_learner(config); }, config.draws)();
+    while (model->has_samples())
+      EXPECT_GT(model->accumulate().samples, 0U);
+    auto mean = model->take_mean_vector(*vector_pool::make(1));
+    EXPECT_EQ(mean.samples, 200U);
+    return *mean.values;
+  };
+  auto one = gradient(200);
+  auto many = gradient(7);
+  ASSERT_EQ(one.size(), many.size());
+  for (std::size_t i = 0; i < one.size(); ++i)
+    ASSERT_NEAR(one[i], many[i], 1e-5) << i;
 }
 
 } // namespace

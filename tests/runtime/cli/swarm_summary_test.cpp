@@ -18,7 +18,7 @@ namespace {
 constexpr const char* document =
   R"({"peer":"0123456789abcdef","run":"demo","version":"0.1.0","phase":"training",
   "epoch":5,"global_epoch":5,"samples_toward_epoch":17,"target_batch_size":64,"loss":1.5,"first_loss":4.0,"eval_loss":0.5,"eval_accuracy":0.875,
-  "samples":{"used":100,"dropped":3},"rounds":{"complete":4,"shrunk":1,"failed":2},"local_fallbacks":2,
+  "samples":{"used":100,"dropped":3},"passes":[{"pass":1,"once":60,"twice":0,"never":0},{"pass":2,"once":20,"twice":1,"never":39}],"rounds":{"complete":4,"shrunk":1,"failed":2},"local_fallbacks":2,
   "last_outcome":"complete","parameters":"ff00","bytes":{"in":1000,"out":2000,"shared":4000},"peers":4})";
 
 swarm_summary::peer peer_with(const std::string& id, double first, double last) {
@@ -56,6 +56,11 @@ TEST(Snapshot, ReadsTheStatusDocument) {
   EXPECT_EQ(s->eval_accuracy, 0.875);
   EXPECT_EQ(s->used, 100U);
   EXPECT_EQ(s->dropped, 3U);
+  ASSERT_EQ(s->passes.size(), 2U);
+  EXPECT_EQ(s->passes[1].number, 2U);
+  EXPECT_EQ(s->passes[1].once, 20U);
+  EXPECT_EQ(s->passes[1].twice, 1U);
+  EXPECT_EQ(s->passes[1].never, 39U);
   EXPECT_EQ(s->complete, 4U);
   EXPECT_EQ(s->shrunk, 1U);
   EXPECT_EQ(s->failed, 2U);
@@ -128,6 +133,23 @@ TEST(SwarmSummary, EveryLivingPeerHasToFallBelowTheBar) {
   EXPECT_TRUE(s.losses_fell_below(0.6));
   s.peers.back().last.loss = 4;
   EXPECT_FALSE(s.losses_fell_below(0.6)) << "a late one that trained counts";
+}
+
+TEST(SwarmSummary, ShowsEachPassOverTheDataAsThePeerThatSawMostOfThem) {
+  swarm_summary s;
+  s.peers = {peer_with("late", 5, 2), peer_with("a", 5, 2)};
+  s.peers[0].last.passes = {{2, 59, 1, 0}};
+  s.peers[1].last.passes = {{1, 60, 0, 0}, {2, 59, 1, 0}, {3, 20, 0, 40}};
+  auto text = s.text(wide);
+  EXPECT_THAT(text, HasSubstr("held    pass 1 over the data: 60 samples in one update, 0 in two, 0 "
+                              "in none\n"));
+  EXPECT_THAT(text, HasSubstr("BROKEN  pass 2 over the data: 59 samples in one update, 1 in two"));
+  EXPECT_THAT(text,
+              HasSubstr("        pass 3 over the data: 20 samples in one update, 0 in two, 40 "
+                        "in none so far\n"));
+  auto passes = json::parse(s.json())["passes"];
+  ASSERT_EQ(passes.size(), 3U);
+  EXPECT_EQ(passes[1], (json{{"pass", 2}, {"once", 59}, {"twice", 1}, {"never", 0}}));
 }
 
 TEST(SwarmSummary, WithoutAnyLossNothingFell) {

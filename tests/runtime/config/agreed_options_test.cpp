@@ -75,6 +75,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "groups=one\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
+                                   "passes=0\n"
                                    "layers=2\n"
                                    "width=64\n"
                                    "heads=4\n"
@@ -114,6 +115,7 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"low-rank", "4"}, {"min-compression-ratio", "0.25"}},
     {{"target-batch-size", "512"}},
     {{"epochs", "7"}},
+    {{"passes", "7"}},
     {{"model", "mlp"}},
     {{"layers", "3"}},
     {{"width", "128"}},

@@ -338,6 +338,22 @@ TEST(Options, LowRankIsForMeansOfGradients) {
   EXPECT_EQ(strategy_settings_of(*options).coding, (lane_coding{4, 0.5}));
 }
 
+TEST(Options, PassesAreCountedWhereEachUpdateSaysWhichSamplesItHas) {
+  EXPECT_EQ(refusal({{"passes", "3"}, {"codec", "uniform8"}, {"schedule", "plateau"}}), "");
+  for (const auto& row : strategy_table()) {
+    auto said = refusal({{"passes", "3"}, {"strategy", std::string{row.name}}});
+    EXPECT_EQ(said.empty(), row.name == "collaborative") << said;
+  }
+  for (auto [option, value] :
+       {std::pair{"strategy", "data-parallel"}, std::pair{"epochs", "9"},
+        std::pair{"aggregator", "median"}, std::pair{"low-rank", "4"}, std::pair{"replicas", "2"},
+        std::pair{"delay-grad-averaging", "true"}, std::pair{"delay-optimizer-step", "true"},
+        std::pair{"reuse-grad-buffers", "true"}})
+    EXPECT_THAT(refusal({{"passes", "3"}, {option, value}}),
+                AllOf(HasSubstr("--passes and --" + std::string{option}),
+                      HasSubstr("exclude each other"), HasSubstr("--strategy collaborative")));
+}
+
 TEST(Options, AveragedGradientsAreForStrategiesThatAverageParameters) {
   for (const auto& row : strategy_table()) {
     std::string name{row.name};

@@ -281,30 +281,29 @@ TEST_F(DataSet, PeersCompareNamesSizesAndTheTypeOfAnItem) {
 
 // -- in order -------------------------------------------------------------------------------------
 
-TEST_F(DataSet, AWalkReadsEachImageOnceAndTextWithOneByteOfOverlap) {
+TEST_F(DataSet, AGridHasEachImageOnceAndTextWithOneByteOfOverlap) {
   write_idx();
   auto images = open_data_set(request());
   ASSERT_TRUE(images);
-  window_walk walk{**images, 1};
-  ASSERT_EQ(walk.count(), 20u);
-  std::vector<std::byte> item((*images)->shape().item_bytes);
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(walk.read_next(item));
-    EXPECT_EQ(std::to_integer<int>(item[1]), (10 * i) % 256);
+  window_grid grid{**images, 1};
+  ASSERT_EQ(grid.count(), 20u);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    auto item = read_windows(**images, 1, std::vector{grid.at(i)});
+    ASSERT_TRUE(item);
+    EXPECT_EQ(std::to_integer<std::uint64_t>((*item)[1]), (10 * i) % 256);
   }
   fs::create_directory(folder / "text");
   write("text/a", "abcdefgh");
   write("text/b", "1234");
   auto text = open_data_set(request("text"));
   ASSERT_TRUE(text);
-  window_walk words{**text, 4};
-  std::string all;
-  std::vector<std::byte> window(4);
-  for (std::uint64_t i = 0; i < words.count(); ++i) {
-    ASSERT_TRUE(words.read_next(window));
-    all += std::string{as_string_view(window)} + " ";
-  }
-  EXPECT_EQ(all, "abcd defg 1234 ");
+  window_grid words{**text, 4};
+  std::vector<window_place> places;
+  while (places.size() < words.count())
+    places.push_back(words.at(places.size()));
+  auto all = read_windows(**text, 4, places);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(as_string_view(*all), "abcddefg1234");
 }
 
 } // namespace

@@ -1,0 +1,140 @@
+#include "runtime/training/ledger_learner.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/training/learner_layer.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto claim_count = sample_ledger::ranges;
+
+/// The numbers of the own tensors.
+enum own_tensor : std::size_t { own_ledger, own_claims };
+
+std::vector<state_tensor> own_tensors() {
+  return {{"data/ledger", {sample_ledger::value_count}, state_tensor::kind::statistic},
+          {"data/claims", {claim_count}, state_tensor::kind::metric}};
+}
+
+class ledger_learner final : public learner_layer {
+public:
+  ledger_learner(std::unique_ptr<learner> below, std::shared_ptr<sample_draws> draws)
+    : learner_layer(std::move(below), own_tensors(),
+                    "waggle ledger 1/" + std::to_string(draws->ledger().samples())),
+      draws_(std::move(draws)), claims_(claim_count) {}
+
+  /// The learner's own vectors are shorter than those of the rounds, so the pool is not for them.
+  void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) override {}
+
+  micro_step accumulate() override {
+    auto step = below().accumulate();
+    if (step.why.code != ec::none)
+      return step;
+    if (!step.finite || step.lost > 0)
+      draws_->refuse(step.samples, step.finite ? 0 : step.lost);
+    else if (!draws_->pass_ended(step.samples))
+      step.lost += drop_gradient();
+    step.lost += lost_.exchange(0);
+    return step;
+  }
+
+  mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    auto mean = below().take_mean_vector(vectors, room + claim_count);
+    auto given = draws_->take(mean.samples);
+    auto values = std::span{*mean.values};
+    if (!given.holds) {
+      std::fill(values.begin(), values.end(), 0.0F);
+      draws_->take_back();
+      lost_ += std::exchange(mean.samples, 0);
+    }
+    sample_ledger::write_claims(
+      given.counts, mean.samples,
+      values.subspan(gradient_count() - claim_count).first<claim_count>());
+    return mean;
+  }
+  std::uint64_t drop_gradient() override {
+    auto samples = below().drop_gradient();
+    draws_->drop(samples);
+    return samples;
+  }
+  /// A peer cannot take back what it gave: it may be in an update of the others.
+  std::uint64_t take_back() override {
+    draws_->take_back();
+    return 0;
+  }
+
+  [[nodiscard]] std::optional<sample_ledger> ledger() const override { return draws_->ledger(); }
+  [[nodiscard]] bool has_samples() const override { return draws_->any_left(); }
+  /// Local steps would use samples that no round decides about.
+  [[nodiscard]] bool steps_locally() const override { return false; }
+  [[nodiscard]] resumable_learner* resumable() override { return nullptr; }
+
+  void take_metrics(std::span<const float> means, epoch_id epoch) override {
+    auto others = means.size() - claim_count;
+    if (others > 0)
+      below().take_metrics(means.first(others), epoch);
+    std::copy(means.begin() + static_cast<std::ptrdiff_t>(others), means.end(), claims_.begin());
+    claimed_ = true;
+  }
+  void end_epoch(const decided_round& by) override {
+    auto claims =
+      std::exchange(claimed_, false) ? std::span<const float>{claims_} : std::span<const float>{};
+    auto now = draws_->ledger();
+    now.end_epoch(claims, by.weight, by.members);
+    follow(now);
+    below().end_epoch(by);
+  }
+
+  status check_values(const byte_source& from, std::uint64_t at) const override {
+    auto values = own_in(from, at, own_ledger);
+    if (!values)
+      return values.error();
+    if (auto decoded = sample_ledger::decode(samples(), *values); !decoded)
+      return decoded.error();
+    return below().check_values(from, at);
+  }
+
+protected:
+  void read_own(std::size_t own, std::span<float> out) const override {
+    auto values = own == own_claims ? claims_ : draws_->ledger().encode();
+    std::copy(values.begin(), values.end(), out.begin());
+  }
+  void write_own(std::size_t own, std::span<const float> values) override {
+    if (own == own_claims) {
+      std::copy(values.begin(), values.end(), claims_.begin());
+      return;
+    }
+    auto read = sample_ledger::decode(samples(), values);
+    if (!read)
+      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
+    follow(*read);
+  }
+
+private:
+  [[nodiscard]] std::uint64_t samples() const { return draws_->ledger().samples(); }
+
+  void follow(const sample_ledger& now) {
+    if (!draws_->follow(now))
+      lost_ += drop_gradient();
+  }
+
+  const std::shared_ptr<sample_draws> draws_;
+  std::atomic<std::uint64_t> lost_{0}; // dropped here, and not reported
+  // -- the computing thread
+  std::vector<float> claims_; // the mean of the last update
+  bool claimed_ = false;      // since the last epoch ended
+};
+
+} // namespace
+
+learner_factory with_ledger(learner_factory make, std::shared_ptr<sample_draws> draws) {
+  return draws ? layered<ledger_learner>(std::move(make), "", std::move(draws)) : make;
+}
+
+} // namespace waggle

@@ -1,0 +1,183 @@
+#include "runtime/training/sample_draws.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "runtime/core/check.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+sample_order::sample_order(std::uint64_t samples, const std::string& run, std::uint64_t pass)
+  : samples_(samples), half_bits_((static_cast<unsigned>(std::bit_width(samples - 1)) + 1) / 2) {
+  std::uint64_t seed = 0;
+  for (auto b : sha256("waggle pass/" + std::to_string(pass) + "/" + run).view().first(8))
+    seed = seed << 8U | std::to_integer<std::uint64_t>(b);
+  random_source random{seed};
+  for (auto& key : keys_)
+    key = random.next();
+}
+
+std::uint64_t sample_order::at(std::uint64_t place) const {
+  auto mask = (std::uint64_t{1} << half_bits_) - 1;
+  do {
+    auto left = place >> half_bits_;
+    auto right = place & mask;
+    for (auto key : keys_) {
+      auto mixed = (right + key) * 0x9e37'79b9'7f4a'7c15U; // as splitmix64
+      mixed = (mixed ^ mixed >> 30U) * 0xbf58'476d'1ce4'e5b9U;
+      mixed ^= mixed >> 31U;
+      left = std::exchange(right, left ^ (mixed & mask));
+    }
+    place = left << half_bits_ | right;
+  } while (place >= samples_);
+  return place;
+}
+
+sample_draws::sample_draws(const peer_id& self, std::uint64_t samples, std::string run)
+  : self_(self), run_(std::move(run)), ledger_(samples), order_(samples, run_, 0) {}
+
+bool sample_draws::any_left() const {
+  std::lock_guard lock{mutex_};
+  return std::any_of(own_.begin(), own_.end(),
+                     [this](std::size_t r) { return next_[r] < ledger_.size_of(r); });
+}
+
+std::vector<std::uint64_t> sample_draws::draw(std::uint64_t most) {
+  std::lock_guard lock{mutex_};
+  std::vector<std::uint64_t> out;
+  for (auto r : own_) {
+    auto begin = next_[r];
+    auto count = std::min(most - out.size(), ledger_.size_of(r) - begin);
+    if (count == 0)
+      continue;
+    for (; next_[r] < begin + count; ++next_[r])
+      out.push_back(order_.at(ledger_.begin_of(r) + next_[r]));
+    if (auto* last = drawn_.empty() ? nullptr : &drawn_.back();
+        last != nullptr && last->holds && last->range == r && last->begin + last->count == begin)
+      last->count += count;
+    else
+      drawn_.push_back({r, begin, count});
+  }
+  return out;
+}
+
+/// Removes `count` drawn samples, from the one with the number `from` on.
+std::deque<sample_draws::run> sample_draws::remove(std::int64_t from, std::uint64_t count) {
+  WAGGLE_CHECK(from >= 0, "a pass that was never drawn");
+  auto skipped = static_cast<std::uint64_t>(from);
+  std::deque<run> kept;
+  std::deque<run> removed;
+  for (auto next : drawn_) {
+    for (auto [to, most] : {std::pair{&kept, &skipped}, std::pair{&removed, &count}}) {
+      auto part = next;
+      part.count = std::min(next.count, *most);
+      if (part.count > 0)
+        to->push_back(part);
+      *most -= part.count;
+      next.begin += part.count;
+      next.count -= part.count;
+    }
+    if (next.count > 0)
+      kept.push_back(next);
+  }
+  WAGGLE_CHECK(skipped == 0 && count == 0, "a pass over more samples than were drawn");
+  drawn_ = std::move(kept);
+  return removed;
+}
+
+/// Which drawn samples hold, and where each range is drawn from next. Returns whether all in the
+/// gradient hold.
+bool sample_draws::look_again() {
+  for (std::size_t r = 0; r < sample_ledger::ranges; ++r)
+    next_[r] = ledger_.seen_of(r);
+  for (const auto& each : given_)
+    next_[each.range] += each.count;
+  auto before = in_gradient_;
+  bool all = true;
+  for (auto& each : drawn_) {
+    each.holds = each.holds && ledger_.owns(self_, each.range) && each.begin == next_[each.range];
+    if (each.holds)
+      next_[each.range] += each.count;
+    else
+      all = all && before <= 0;
+    before -= static_cast<std::int64_t>(each.count);
+  }
+  return all;
+}
+
+bool sample_draws::pass_ended(std::uint64_t samples) {
+  std::lock_guard lock{mutex_};
+  in_gradient_ += static_cast<std::int64_t>(samples);
+  auto left = in_gradient_;
+  for (const auto& each : drawn_) {
+    if (left <= 0)
+      break;
+    if (!each.holds)
+      return false;
+    left -= static_cast<std::int64_t>(each.count);
+  }
+  return true;
+}
+
+void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
+  std::lock_guard lock{mutex_};
+  in_gradient_ -= static_cast<std::int64_t>(lost);
+  for (const auto& each : remove(in_gradient_, samples + lost)) {
+    auto at = std::find(own_.begin(), own_.end(), each.range);
+    if (at != own_.end())
+      std::rotate(at, at + 1, own_.end());
+  }
+  look_again();
+}
+
+void sample_draws::drop(std::uint64_t samples) {
+  std::lock_guard lock{mutex_};
+  in_gradient_ -= static_cast<std::int64_t>(samples);
+  remove(0, samples);
+  look_again();
+}
+
+sample_draws::taken sample_draws::take(std::uint64_t samples) {
+  std::lock_guard lock{mutex_};
+  in_gradient_ -= static_cast<std::int64_t>(samples);
+  taken out;
+  given_ = remove(0, samples);
+  for (const auto& each : given_) {
+    out.counts[each.range] += each.count;
+    out.holds = out.holds && each.holds;
+  }
+  return out;
+}
+
+void sample_draws::take_back() {
+  std::lock_guard lock{mutex_};
+  given_.clear();
+  look_again();
+}
+
+bool sample_draws::follow(const sample_ledger& now) {
+  std::lock_guard lock{mutex_};
+  bool next_pass = now.passes() != ledger_.passes();
+  ledger_ = now;
+  given_.clear();
+  if (next_pass) {
+    order_ = sample_order{now.samples(), run_, now.passes()};
+    for (auto& each : drawn_)
+      each.holds = false;
+  }
+  own_.clear();
+  for (std::size_t r = 0; r < sample_ledger::ranges; ++r)
+    if (now.owns(self_, r))
+      own_.push_back(r);
+  return look_again();
+}
+
+sample_ledger sample_draws::ledger() const {
+  std::lock_guard lock{mutex_};
+  return ledger_;
+}
+
+} // namespace waggle
