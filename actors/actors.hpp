@@ -164,6 +164,7 @@ using group_averager_actor = service_actor::extend<
   caf::replies_to<found_group>::with<group_view>,
   caf::replies_to<enter_group>::with<group_view>,
   caf::reacts_to<quit_group>,
+  caf::replies_to<get_residual>::with<group_residual>,
   caf::replies_to<find_members>::with<members_found>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
@@ -214,6 +215,7 @@ struct model_ready {
   std::uint64_t local_samples = 0; // own_progress
   std::uint64_t local_passes = 0;
   std::uint64_t uncounted_steps = 0;
+  std::shared_ptr<const float_vector> residual; // null: none
 };
 
 /// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and

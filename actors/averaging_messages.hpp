@@ -113,6 +113,9 @@ struct describe_vector {
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
   /// Not null: each vector is averaged in two rounds of this coding. Used by the receiver alone.
   std::shared_ptr<two_round_coding> coding = nullptr;
+  /// What codecs have taken from this peer's vectors (get_residual); null: nothing.
+  std::shared_ptr<const float_vector> residual = nullptr;
+  digest history{}; // to which it belongs
 };
 /// Command: matchmaking has formed this group, whose members all do this. `plan` is that of its
 /// first round; its branch is zero, which no round changes.
@@ -125,6 +128,14 @@ struct adopt_group {
 struct found_group {
   epoch_id epoch;
   digest branch;
+  digest parent{}; // see enter_group
+};
+/// Query: what error feedback has kept of the codecs' errors, for a restart. Answered with
+/// group_residual.
+struct get_residual {};
+struct group_residual {
+  std::shared_ptr<const float_vector> values; // null: nothing
+  digest history;                             // to which it belongs
 };
 /// Query: enter the group of one of these peers. Answered with group_view once its leader has
 /// admitted this peer. Fails with the reason of the last peer asked, ec::cancelled after
@@ -215,6 +226,8 @@ WAGGLE_LOCAL(reduced_part)
 WAGGLE_LOCAL(describe_vector)
 WAGGLE_LOCAL(adopt_group)
 WAGGLE_LOCAL(found_group)
+WAGGLE_LOCAL(get_residual)
+WAGGLE_LOCAL(group_residual)
 WAGGLE_LOCAL(enter_group)
 WAGGLE_LOCAL(quit_group)
 WAGGLE_LOCAL(group_view)

@@ -106,8 +106,8 @@ struct rename_history {
   history past;
   epoch_id epoch;
 };
-/// Only if the peer stops, the checkpoint has what it did not finish: the accumulated gradient, and
-/// its contribution to a round that is not over.
+/// Only if the peer stops, the checkpoint has what it did not finish: the accumulated gradient, its
+/// contribution to a round that is not over, and what codecs have taken from earlier ones.
 struct save_checkpoint {
   bool stops = false;
   std::shared_ptr<const float_vector> pending{}; // null: none
@@ -116,6 +116,7 @@ struct save_checkpoint {
   std::uint64_t local_samples = 0; // own_progress
   std::uint64_t local_passes = 0;
   std::uint64_t uncounted_steps = 0;
+  std::shared_ptr<const float_vector> residual{}; // null: none
 };
 /// Events of the model_worker.
 struct pass_done {

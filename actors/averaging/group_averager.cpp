@@ -64,6 +64,12 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](quit_group) {
       quit_from({ec::cancelled, {}});
     },
+    [this](get_residual) -> group_residual {
+      auto kept = feedback_.residual();
+      if (kept.empty())
+        return {};
+      return {std::make_shared<float_vector>(kept.begin(), kept.end()), history_};
+    },
     [](const find_members&) { return members_found{}; },
     [this](average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
@@ -107,6 +113,10 @@ void group_averager::describe(const describe_vector& what) {
   }
   if (!group_ || group_->shared().codecs != *codecs)
     feedback_ = {};
+  if (what.residual && config_.error_feedback) {
+    feedback_.restore(*what.residual);
+    history_ = what.history;
+  }
   described_ = true;
   elements_ = what.elements;
   use(what.coding);
@@ -243,11 +253,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       return on_refusal(entered.error());
     }
     auto promise = std::move(entry_->promise);
-    auto before = std::exchange(history_, message.branch);
-    if (before != history_ && before != entry_->parent) {
-      feedback_.forget();
-      tell_coding(&two_round_coding::forget);
-    }
+    train(message.branch, entry_->parent);
     entry_.reset();
     ++attempts_;
     gone_.clear();

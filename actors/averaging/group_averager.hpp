@@ -105,6 +105,7 @@ private:
 
   void adopt(const adopt_group& msg);
   caf::result<group_view> found(const found_group& msg);
+  void train(const digest& branch, const digest& parent);
   caf::result<group_view> enter(enter_group& msg);
   void ask_next();
   void ask_leader();

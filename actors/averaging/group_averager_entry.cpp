@@ -37,8 +37,17 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   group_->become(self());
   group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
   gone_.clear();
-  history_ = msg.branch; // forked from ours, so residuals stay
+  train(msg.branch, msg.parent);
   return view();
+}
+
+/// Residuals are of use to one history, and to what was forked from it.
+void group_averager::train(const digest& branch, const digest& parent) {
+  auto before = std::exchange(history_, branch);
+  if (before == branch || before == parent)
+    return;
+  feedback_.forget();
+  tell_coding(&two_round_coding::forget);
 }
 
 caf::result<group_view> group_averager::enter(enter_group& msg) {

@@ -56,6 +56,7 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
     },
     [this](const enter_group& msg) { return enter(msg); },
     [this](quit_group) { quit_from(); },
+    [](get_residual) { return group_residual{}; }, // its averager has one, of no history
     [this](const find_members& msg) { return find(msg); },
     [this](const average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) {

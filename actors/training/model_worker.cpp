@@ -173,7 +173,8 @@ caf::result<model_ready> model_worker::prepare() {
                      lost_samples_,
                      kept_.local_samples,
                      kept_.local_passes,
-                     kept_.uncounted_steps};
+                     kept_.uncounted_steps,
+                     std::exchange(kept_.residual, nullptr)};
 }
 
 pass_worker_actor model_worker::runs_passes() {
@@ -236,6 +237,7 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
   kept_.local_samples = own.local_samples;
   kept_.local_passes = own.local_passes;
   kept_.uncounted_steps = own.uncounted_steps;
+  kept_.residual = own.residual;
   if (own.samples() == 0)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
@@ -370,6 +372,7 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     own.local_samples = msg.local_samples;
     own.local_passes = msg.local_passes;
     own.uncounted_steps = msg.uncounted_steps;
+    own.residual = msg.residual;
   }
   if (msg.stops && resumes_ != nullptr) {
     own.position = resumes_->position();

@@ -20,7 +20,8 @@ namespace waggle {
 namespace {
 
 constexpr auto look_interval = 20ms;
-constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
+constexpr milliseconds model_timeout = 1h;    // a large model, and a checkpoint from a slow disk
+constexpr milliseconds residual_timeout = 5s; // an actor of this process copies a vector
 
 training_config with_settings(training_config config) {
   auto numbers = strategy_numbers(config.strategy);
@@ -187,7 +188,8 @@ void trainer::on_model(const model_ready& ready) {
     if (!coding)
       ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
   }
-  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding});
+  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding,
+                                        ready.residual, ready.past.branch});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
@@ -305,8 +307,19 @@ void trainer::keep_unfinished() {
 }
 
 void trainer::save_and_answer() {
+  request(peers_.averager, residual_timeout, get_residual{})
+    .then([this](const group_residual& left) { save_and_answer(left); },
+          [this](const caf::error& why) {
+            ctx_.log->warn("the errors of the codecs are not kept: {}", to_string(from_caf(why)));
+            save_and_answer(group_residual{});
+          });
+}
+
+void trainer::save_and_answer(const group_residual& left) {
   save_checkpoint last;
   last.stops = true;
+  if (left.history == current_status().past.branch)
+    last.residual = left.values;
   if (steps_locally()) {
     last.local_samples = flight_.counts().samples;
     last.local_passes = flight_.counts().passes;

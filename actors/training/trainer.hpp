@@ -215,6 +215,7 @@ private:
   void end_because(const failure& why);
   void keep_unfinished();
   void save_and_answer();
+  void save_and_answer(const group_residual& left);
   void react();
 
   // -- the group, and what is believed (trainer_group.cpp)

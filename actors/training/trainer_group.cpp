@@ -95,7 +95,7 @@ void trainer::found() {
   past.parent = past.branch;
   past.forked_at = at_.epoch();
   past.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(name.view()).finish();
-  request(peers_.averager, 5s, found_group{at_.epoch(), past.branch})
+  request(peers_.averager, 5s, found_group{at_.epoch(), past.branch, past.parent})
     .then(
       [this, past](const group_view& group) {
         membership_.founded(group.members, group.epoch, now());

@@ -41,6 +41,11 @@ public:
   /// Drops the residual, too: the vector has another meaning now (a state was loaded).
   void forget();
 
+  /// Continues with the residual of an earlier object. REQUIRES: finite values.
+  void restore(std::span<const float> residual) {
+    residual_.assign(residual.begin(), residual.end());
+  }
+
   /// The residual: as long as the vector, or empty if it is zero.
   [[nodiscard]] std::span<const float> residual() const { return residual_; }
   [[nodiscard]] bool in_round() const { return begun_; }

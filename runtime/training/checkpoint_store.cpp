@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view stem = "checkpoint-";
 constexpr std::string_view suffix = ".wgl";
-constexpr std::uint64_t own_bytes_max = 4_KiB; // without vectors
+constexpr std::uint64_t own_bytes_max = // without vectors
+  4_KiB + 2 * resumable_learner::position_bytes_max;
 
 constexpr std::string_view own_suffix = ".own";
 
@@ -70,8 +71,9 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
       return read.error();
     auto head = head_of(own, name_of_state(header));
     auto values = [](const auto& v) { return v ? std::as_bytes(std::span{*v}) : byte_span{}; };
-    if (auto written = files_->write(
-          own_file_of(file), {as_byte_span(head), values(own.partial.sum), values(own.pending)});
+    if (auto written =
+          files_->write(own_file_of(file), {as_byte_span(head), values(own.partial.sum),
+                                            values(own.pending), values(own.residual)});
         !written)
       return written.error();
   }
@@ -179,8 +181,8 @@ result<own_progress> checkpoint_store::load_own(const std::filesystem::path& ima
   auto file = own_file_of(image);
   if (std::find(names->begin(), names->end(), file.filename().string()) == names->end())
     return own_progress{};
-  // A sum has at most two words per value of the state, a contribution one.
-  auto bytes = files_->read(file, own_bytes_max + 3 * content.size());
+  // A sum has at most two words per value of the state, a contribution and a residual one.
+  auto bytes = files_->read(file, own_bytes_max + 4 * content.size());
   if (!bytes)
     return bytes.error();
   auto own =

@@ -12,7 +12,7 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view magic = "WGGLOW04";
+constexpr std::string_view magic = "WGGLOW05";
 /// More than any epoch has, and small enough that sums do not overflow.
 constexpr std::uint64_t samples_max = 1ULL << 40U;
 
@@ -52,11 +52,13 @@ std::string head_of(const own_progress& p, const digest& state) {
   fields.put(p.partial.samples).put(p.partial.passes).put(p.partial.scale);
   fields.put(size_of(p.partial.sum)).put(p.pending_samples).put(size_of(p.pending));
   fields.put(p.local_samples).put(p.local_passes).put(p.uncounted_steps);
+  fields.put(size_of(p.residual));
   fields.put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
   auto hash = sha256_stream{}
                 .add(fields.text())
                 .add(bytes_of(p.partial.sum))
                 .add(bytes_of(p.pending))
+                .add(bytes_of(p.residual))
                 .finish();
   byte_writer head;
   head.put_raw(magic).put(state).put(hash).put_raw(fields.text());
@@ -87,6 +89,7 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   p.local_samples = in.get<std::uint64_t>();
   p.local_passes = in.get<std::uint64_t>();
   p.uncounted_steps = in.get<std::uint64_t>();
+  auto residual_values = in.get<std::uint64_t>();
   bool plausible = stopped <= 1 && own <= learner::own_bytes_max
                    && position <= resumable_learner::position_bytes_max
                    && pending_position <= resumable_learner::position_bytes_max
@@ -103,8 +106,9 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   p.pending_position = in.get_raw(pending_position);
   p.partial.sum = values_in(in, partial_values);
   p.pending = values_in(in, pending_values);
+  p.residual = values_in(in, residual_values);
   if (!in.ok() || in.left() > 0 || size_of(p.partial.sum) != partial_values
-      || size_of(p.pending) != pending_values)
+      || size_of(p.pending) != pending_values || size_of(p.residual) != residual_values)
     return failure{ec::malformed, "its length is wrong"};
   return p;
 }

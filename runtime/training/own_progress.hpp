@@ -34,9 +34,13 @@ struct own_progress {
   std::uint64_t local_samples = 0;
   std::uint64_t local_passes = 0;
   std::uint64_t uncounted_steps = 0; // local steps in the state that no round has counted
+  /// What codecs have taken from this peer's contributions (error_feedback::residual); null:
+  /// nothing. Of no use without a stop: later rounds may have sent it.
+  std::shared_ptr<const float_vector> residual;
 
   [[nodiscard]] bool empty() const {
-    return own.empty() && position.empty() && !stopped && partial.samples == 0 && !pending;
+    return own.empty() && position.empty() && !stopped && partial.samples == 0 && !pending
+           && !residual;
   }
   [[nodiscard]] std::uint64_t samples() const { return partial.samples + pending_samples; }
 };
@@ -45,14 +49,14 @@ struct own_progress {
 /// `header`: its first state_header_bytes (training_state.hpp).
 digest name_of_state(byte_span header);
 
-/// The bytes in front of the two vectors of `progress`, which follow as they are in memory. Layout,
-/// little-endian:
+/// The bytes in front of the three vectors of `progress`, which follow as they are in memory.
+/// Layout, little-endian:
 ///
-///     magic "WGGLOW04" (8) | name_of_state (32) | SHA-256 of all that follows (32)
+///     magic "WGGLOW05" (8) | name_of_state (32) | SHA-256 of all that follows (32)
 ///     | stopped (1) | lengths of own, position, pending position (4 each)
 ///     | partial: samples (8), passes (8), scale (8), values (8) | pending: samples (8), values (8)
-///     | local: samples (8), passes (8), uncounted steps (8)
-///     | own | position | pending position | values of partial | values of pending
+///     | local: samples (8), passes (8), uncounted steps (8) | residual: values (8)
+///     | own | position | pending position | values of partial | of pending | of residual
 std::string head_of(const own_progress& progress, const digest& state);
 
 /// Fails with ec::malformed if the bytes are damaged or inconsistent, and wrong_run if they belong

@@ -20,14 +20,16 @@ struct partial_gradient {
 };
 
 /// What a learner can keep over a restart although it is no part of the run's state: the position
-/// in its data, and the gradient of an unfinished epoch. A learner whose data is not its own (a
-/// user's training loop) does not implement it.
+/// in its data, and the gradient of an unfinished epoch.
 class resumable_learner {
 public:
   virtual ~resumable_learner() = default;
 
   /// The length of a position, in bytes.
-  static constexpr std::size_t position_bytes_max = 256;
+  static constexpr std::size_t position_bytes_max = 64_KiB; // a loop chooses what it has
+
+  /// Whether `copy_gradient` has it.
+  [[nodiscard]] virtual bool keeps_gradient() const { return true; }
 
   // -- any thread ---------------------------------------------------------------------------------
 

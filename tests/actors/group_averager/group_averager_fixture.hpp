@@ -106,8 +106,9 @@ struct GroupAverager : actor_test {
     throw std::logic_error{"nobody has this id"};
   }
 
-  result<group_view> found(peer& p, std::uint64_t epoch = 3, const digest& begun = branch) {
-    return ask<group_view>(p.actor, found_group{epoch_id{epoch}, begun});
+  result<group_view> found(peer& p, std::uint64_t epoch = 3, const digest& begun = branch,
+                           digest parent = {}) {
+    return ask<group_view>(p.actor, found_group{epoch_id{epoch}, begun, parent});
   }
   pending<group_view> enter(peer& p, const std::vector<peer*>& through, digest wanted = branch,
                             digest parent = {}) {

@@ -286,13 +286,13 @@ TEST_F(ErrorFeedbackInGroups, LastsAsLongAsTheHistory) {
   EXPECT_TRUE(keeps([](peer&, peer&) {}));
   EXPECT_TRUE(keeps([&](peer& a, peer& b) { // as after a failed round
     both_leave(a, b);
-    ASSERT_TRUE(found(a, 4, child).ok());
+    ASSERT_TRUE(found(a, 4, child, branch).ok());
     ASSERT_TRUE(enter(b, {&a}, child, branch).get().ok());
   }))
     << "of a peer that enters";
   EXPECT_TRUE(keeps([&](peer& a, peer& b) {
     both_leave(a, b);
-    ASSERT_TRUE(found(b, 4, child).ok());
+    ASSERT_TRUE(found(b, 4, child, branch).ok());
     ASSERT_TRUE(enter(a, {&b}, child, branch).get().ok());
   }))
     << "of the founder";
@@ -304,10 +304,40 @@ TEST_F(ErrorFeedbackInGroups, LastsAsLongAsTheHistory) {
     << "of the same history";
   EXPECT_FALSE(keeps([&](peer& a, peer& b) {
     both_leave(a, b);
-    ASSERT_TRUE(found(a, 4, child).ok());
+    ASSERT_TRUE(found(a, 4, child, branch).ok());
     ASSERT_TRUE(enter(b, {&a}, child, sha256("another")).get().ok());
   }))
     << "of another history";
+  EXPECT_FALSE(keeps([&](peer& a, peer& b) {
+    both_leave(a, b);
+    ASSERT_TRUE(found(b, 4, child, sha256("another")).ok());
+    ASSERT_TRUE(enter(a, {&b}, child, branch).get().ok());
+  }))
+    << "of a founder that has loaded the state of another history";
+}
+
+TEST_F(ErrorFeedbackInGroups, LastsOverARestart) {
+  for (bool same_history : {true, false}) {
+    auto restart = [&](peer& a, peer& b) {
+      tell(a.actor, quit_group{});
+      tell(b.actor, quit_group{});
+      auto left = ask<group_residual>(b.actor, get_residual{});
+      ASSERT_TRUE(left.ok() && left->values);
+      EXPECT_EQ(left->history, branch);
+      // The same actor, without what it had in memory: another length of the vector drops that.
+      describe_vector again;
+      again.elements = values + 1;
+      tell(b.actor, again);
+      EXPECT_FALSE(ask<group_residual>(b.actor, get_residual{})->values);
+      again.elements = values;
+      again.residual = left->values;
+      again.history = left->history;
+      tell(b.actor, again);
+      ASSERT_TRUE(found(b, 4, child, same_history ? branch : sha256("another")).ok());
+      ASSERT_TRUE(enter(a, {&b}, child, branch).get().ok());
+    };
+    EXPECT_EQ(keeps(restart), same_history);
+  }
 }
 
 /// A vector of two tensors.

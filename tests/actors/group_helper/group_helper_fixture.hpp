@@ -46,6 +46,7 @@ struct GroupHelper : actor_test {
             return group;
           },
           [this](quit_group) { ++quits; },
+          [](get_residual) { return group_residual{}; },
           [](const find_members&) { return members_found{}; },
           [this, self](const average_in_group& msg) -> caf::result<group_round> {
             asked.push_back(msg);

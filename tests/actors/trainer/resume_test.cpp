@@ -331,6 +331,26 @@ TEST_F(ResumedInASwarm, OfAnotherModelTheyAreDroppedAndCounted) {
   EXPECT_EQ(status_of(again).samples_dropped, before.samples_toward_epoch);
 }
 
+TEST_F(ResumedInASwarm, TheErrorsOfCodecsAreKeptIfTheyAreOfTheSameHistory) {
+  for (bool same : {true, false}) {
+    auto& b = add_started(keeping(files));
+    pass_until([&] { return status_of(b).epoch.value() == 2; });
+    auto history = status_of(b).past.branch;
+    b.residual = {std::make_shared<float_vector>(float_vector{0.5F, -1}),
+                  same ? history : sha256("another")};
+    auto before = leave_with_samples(b);
+    auto& again = restart(keeping(files), {}, before.samples_toward_epoch);
+    pass(5ms);
+    ASSERT_TRUE(again.described);
+    ASSERT_EQ(again.described->residual != nullptr, same);
+    if (same) {
+      EXPECT_EQ(*again.described->residual, *b.residual.values);
+      EXPECT_EQ(again.described->history, history);
+    }
+    stop(again);
+  }
+}
+
 TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
   auto& b = add_started(keeping(files));
   pass_until([&] { return all_at(2); });
@@ -338,7 +358,7 @@ TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
   auto names = *files->list("/data");
   for (const auto& name : names)
     if (name.ends_with(".own"))
-      files->corrupt("/data/" + name, "WGGLOW04 and no more");
+      files->corrupt("/data/" + name, "WGGLOW05 and no more");
   auto& again = restart(keeping(files), {}, 0);
   pass(5ms);
   EXPECT_EQ(again.reports.front().epoch, before.epoch);

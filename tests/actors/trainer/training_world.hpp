@@ -126,6 +126,7 @@ protected:
     trainer_peers peers;
     std::vector<report_progress> reports;
     std::optional<describe_vector> described;                      // received by the averager
+    group_residual residual;                                       // what it keeps
     std::vector<average_in_group> questions;                       // received by the averager
     std::vector<std::uint64_t> steps_before;                       // micro-steps, for each question
     std::vector<caf::typed_response_promise<group_round>> answers; // still to be delivered
@@ -436,6 +437,7 @@ private:
             return to_caf(ec::unreachable);
           },
           [this, i](quit_group) { members[i]->group = 0; },
+          [this, i](get_residual) { return members[i]->residual; },
           [this, i, self](const find_members& question) -> caf::result<members_found> {
             auto& m = *members[i];
             if (m.group == 0 || groups[m.group] != question.epoch)

@@ -96,7 +96,9 @@ TEST_P(Stopped, EndsWithTheParametersOfARunWithoutStops) { // F19
 
 INSTANTIATE_TEST_SUITE_P(
   Each, Stopped,
-  ::testing::Values(setting{"Collaborative", {"--optimizer", "adam", "--schedule", "cosine"}},
+  ::testing::Values(setting{"Collaborative",
+                            {"--optimizer", "adam", "--schedule", "cosine", "--codec", "uniform8",
+                             "--error-feedback", "true"}},
                     setting{"DelayedGradients", {"--delay-grad-averaging", "true"}},
                     setting{"ScaledLossInReusedBuffers",
                             {"--loss-scale", "1024", "--reuse-grad-buffers", "true"},

@@ -24,12 +24,13 @@ own_progress full() {
   p.local_samples = 24;
   p.local_passes = 6;
   p.uncounted_steps = 5;
+  p.residual = std::make_shared<float_vector>(float_vector{0.25F, -9, 0});
   return p;
 }
 
 std::string bytes_of(const own_progress& p, const digest& of = state) {
   auto out = head_of(p, of);
-  for (const auto& v : {p.partial.sum, p.pending})
+  for (const auto& v : {p.partial.sum, p.pending, p.residual})
     if (v)
       out += as_string_view(std::as_bytes(std::span{*v}));
   return out;
@@ -51,6 +52,7 @@ TEST(OwnProgress, IsReadAsItWasWritten) {
   EXPECT_EQ(read->local_samples, 24U);
   EXPECT_EQ(read->local_passes, 6U);
   EXPECT_EQ(read->uncounted_steps, 5U);
+  EXPECT_EQ(*read->residual, *full().residual);
 }
 
 TEST(OwnProgress, WithoutVectorsIsShort) {
@@ -104,7 +106,7 @@ TEST(OwnProgress, RandomBytesAreRefused) {
     std::string bytes(random.below(400), '\0');
     random.fill(std::as_writable_bytes(std::span{bytes}));
     if (i % 2 == 0 && bytes.size() >= 8)
-      bytes.replace(0, 8, "WGGLOW03");
+      bytes.replace(0, 8, "WGGLOW05");
     EXPECT_FALSE(decode_own_progress(bytes, state).ok());
   }
 }
