@@ -15,6 +15,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/begun_from.hpp"
+#include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/named_number.hpp"
 #include "trainer/held_out_evaluator.hpp"
 
@@ -45,6 +46,11 @@ std::string summary_of(const training_status& s, const run_options& options,
   return out;
 }
 
+run_options without_from(run_options options) {
+  options.from.clear();
+  return options;
+}
+
 /// Files of a folder that are not read may be a mistake.
 void log_left_out(spdlog::logger& log, const run_options& options) {
   if (options.data == "synthetic")
@@ -58,8 +64,21 @@ void log_left_out(spdlog::logger& log, const run_options& options) {
             *what);
 }
 
-int run_train(const run_options& options) {
+/// Whether this peer goes on from a checkpoint of its own instead of --from.
+bool goes_on(const run_options& options, const std::filesystem::path& data_dir) {
+  auto made =
+    options.resume ? learner_factory_from(without_from(options), {})() : failure{ec::not_found, {}};
+  if (!made)
+    return false; // the check of the options says why
+  const auto& table = (*made)->tensors();
+  auto found = checkpoint_store{make_system_disk(), data_dir / "checkpoints"}.load_newest(
+    (*made)->schema(), state_header_bytes + table.image_bytes());
+  return found && found->newest;
+}
+
+int run_train(const run_options& given) {
   hold_signals();
+  auto options = without_from(given);
   if (auto usable = check_for_training(options); !usable)
     return bad_usage(usable.error().detail);
   auto process = peer_process::prepare(options);
@@ -67,10 +86,14 @@ int run_train(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   log_left_out(p.log(), options);
-  if (!options.from.empty())
+  if (!given.from.empty() && !goes_on(given, p.data_dir())) {
+    options = given;
+    if (auto usable = check_for_training(options); !usable)
+      return bad_usage(usable.error().detail);
     p.log().info("a new run begins with the parameters of {}: epoch, history, statistics of the "
                  "optimizer and schedules begin anew",
                  options.from);
+  }
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);
   if (!agreement)

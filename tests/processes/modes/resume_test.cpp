@@ -106,5 +106,35 @@ INSTANTIATE_TEST_SUITE_P(
                             {4, 8, 12}}),
   [](const auto& info) { return std::string{info.param.name}; });
 
+TEST(BegunFromACheckpoint, ARunDoesNotNeedItOnceItHasOneOfItsOwn) {
+  scratch_folder folder;
+  auto train = [&](const std::string& name, const std::string& epochs,
+                   const std::vector<std::string>& more) {
+    std::vector<std::string> all{
+      "train", "--run-id", name,   "--model",       "mlp", "--width",
+      "16",    "--layers", "1",    "--micro-batch", "4",   "--target-batch-size",
+      "16",    "--epochs", epochs, "--linger",      "0s"};
+    all.insert(all.end(), more.begin(), more.end());
+    return peer{folder, name, all};
+  };
+  auto file = folder.path() / "first.wgl";
+  std::vector<std::string> from{"--strategy", "diloco:steps=4", "--from", file.string()};
+  auto missing = train("second", "2", from);
+  EXPECT_EQ(missing.await_exit(), 2) << missing.log();
+  EXPECT_FALSE(missing.address());
+  auto first = train("first", "3", {});
+  ASSERT_EQ(first.await_exit(), 0) << first.log();
+  auto left = last_checkpoint(folder.path() / "first");
+  std::ofstream{file, std::ios::binary} << left.image;
+  auto begun = train("second", "2", from);
+  ASSERT_EQ(begun.await_exit(), 0) << begun.log();
+  EXPECT_NE(begun.log().find("begins with the parameters of"), std::string::npos);
+  std::filesystem::remove(file);
+  auto again = train("second", "4", from);
+  EXPECT_EQ(again.await_exit(), 0) << again.log();
+  EXPECT_EQ(again.log().find("begins with the parameters of"), std::string::npos) << again.log();
+  EXPECT_EQ(last_checkpoint(folder.path() / "second").epoch, 4U);
+}
+
 } // namespace
 } // namespace waggle::testing
