@@ -101,6 +101,15 @@ double optimizer::unscale() {
   return scale;
 }
 
+void optimizer::keep(std::string bytes) {
+  port_->keep(std::move(bytes));
+}
+
+std::string optimizer::kept() {
+  port_->await_pass(*state_, [this] { return session_->over(); });
+  return port_->kept();
+}
+
 void optimizer::zero_grad() {
   if (port_->adds_up())
     return;
@@ -113,7 +122,7 @@ void optimizer::follow(scheduler_maker make) {
   // Peers that step on their own are about an epoch apart anyway.
   std::function<std::uint64_t()> epoch;
   if (strategy != nullptr && strategy->steps_each_pass())
-    epoch = [session = session_.get()] { return session->status_now().epoch; };
+    epoch = [port = port_.get()] { return port->epoch(); };
   state_->follow(std::move(make), std::move(epoch));
 }
 

@@ -131,6 +131,16 @@ public:
   requires(!std::is_arithmetic_v<Batch>) step_outcome step(const Batch& batch, double loss) {
     return step(batch_size_of(batch), loss);
   }
+  /// Keeps `bytes` (at most 64 KiB) for the next start from this data_dir: what your loop needs to
+  /// go on, such as the place in its data. Call it before a `step`: it is kept with the samples of
+  /// that step. Throws std::length_error.
+  void keep(std::string bytes);
+  /// Before the first `step` of a loop that may have stopped before: waits as `step` does, loads
+  /// the checkpoint or the state of the run into the module, and returns what was kept with the
+  /// last sample in it or, if the loop had left the run in order, with its last `step`. Empty:
+  /// nothing. A peer alone that leaves after any step then goes on bit for bit. Throws as `step`
+  /// does.
+  [[nodiscard]] std::string kept();
   /// Calls zero_grad of the torch optimizer. Allowed at any time. With "reuse-grad-buffers" it does
   /// nothing between two updates, so that the backward passes add up in .grad; do not clear or
   /// change .grad in another way then, and pass equally many samples to each `step`. A gradient

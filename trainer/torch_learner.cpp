@@ -159,8 +159,8 @@ public:
     learner::add_change(which, mean, snapshot);
     keep_buffers();
   }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
+  std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
+                                            std::span<float> out) const override {
     std::lock_guard lock{values_};
     for (auto i : which) {
       auto length = static_cast<std::size_t>(tensors_[i].elements());

@@ -154,4 +154,14 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
   return outcome;
 }
 
+void loop::keep(std::string bytes) {
+  impl_->port->keep(std::move(bytes));
+}
+
+std::string loop::kept() {
+  auto& m = *impl_;
+  m.port->await_pass(m.model, [&m] { return m.session->over(); });
+  return m.port->kept();
+}
+
 } // namespace waggle

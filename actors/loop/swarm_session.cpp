@@ -332,8 +332,8 @@ bool swarm_session::over() {
     throw swarm_error{{ec::shutting_down, "this peer has ended; its log contains the reason"}};
   if (auto refused = process_->refused_by_all())
     throw swarm_error{{refused->code, "refused by all initial peers: " + refused->detail}};
-  if (auto now = ask()) {
-    last_ = now;
+  if (auto now = node_->board->training()) {
+    last_ = *now;
     over_ = now->phase == trainer_phase::finished;
   }
   return over_;
@@ -419,6 +419,11 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.waiting_for = s.waiting_for;
   out.loss = s.loss;
   out.parameters = s.parameters;
+  if (port_) {
+    auto samples = port_->samples();
+    out.samples_offered = samples.offered;
+    out.samples_dropped += samples.outdated;
+  }
   return out;
 }
 
@@ -431,13 +436,11 @@ status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const 
 
 swarm_status swarm_session::status_now() const {
   auto s = ask();
-  auto out = summary(s.value_or(last_.value_or(training_status{})));
-  if (port_) {
-    auto samples = port_->samples();
-    out.samples_offered = samples.offered;
-    out.samples_dropped += samples.outdated;
-  }
-  return out;
+  return s ? summary(*s) : status_seen();
+}
+
+swarm_status swarm_session::status_seen() const {
+  return summary(last_.value_or(training_status{}));
 }
 
 void swarm_session::count_outdated(std::uint64_t samples) const {

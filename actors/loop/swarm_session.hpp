@@ -64,7 +64,8 @@ public:
   [[nodiscard]] const std::vector<endpoint>& addresses() const { return addresses_; }
   [[nodiscard]] const peer_id& id() const;
   [[nodiscard]] const std::filesystem::path& data_dir() const;
-  /// Whether the last update of the run is applied. Throws swarm_error if all initial peers refuse
+  /// Whether the last update of the run is applied. Waits for no actor: the trainer may be waiting
+  /// for this thread (loop_port::read_now). Throws swarm_error if all initial peers refuse
   /// this one, or if this peer has ended.
   [[nodiscard]] bool over();
   /// The last result of `over`.
@@ -79,6 +80,8 @@ public:
   /// See swarm::wait_until_ready. Any thread.
   [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
   [[nodiscard]] swarm_status status_now() const;
+  /// What `over` saw last. Waits for nothing.
+  [[nodiscard]] swarm_status status_seen() const;
   /// Counts samples in the metrics that were dropped before the trainer received them.
   void count_outdated(std::uint64_t samples) const;
 

@@ -259,7 +259,8 @@ void model_worker::pass(const run_pass& msg) {
   if (!model_)
     return;
   auto began = clock().now();
-  auto step = model_->computes().accumulate();
+  shared_->at_epoch(model_->epoch());
+  auto step = shared_->accumulate();
   if (msg.rate && step.finite && step.why.code == ec::none)
     model_->step_locally(*msg.rate);
   if (msg.rate && resumes_ != nullptr)

@@ -166,9 +166,7 @@ void trainer::on_model(const model_ready& ready) {
   epoch_.began = now();
   membership_.begin(now());
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
-  if (averaged
-      && ((averages_parameters() && !model_->copies_during_passes())
-          || (steps_locally() && !model_->steps_locally())))
+  if (averaged && steps_locally() && !model_->steps_locally())
     averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                          + config_.strategy + " does"};
   if (!averaged) {
@@ -288,7 +286,8 @@ caf::result<training_status> trainer::stop() {
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
   stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr;
+                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr
+                && model_->resumable()->keeps_gradient();
   const auto* given = flight_.given();
   if (stop_.keeps && awaits_merge() && given != nullptr)
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,

@@ -180,6 +180,12 @@ private:
   }
   /// Whether the model's state has a ledger of the samples.
   [[nodiscard]] bool counts_passes() const { return !status_.passes.empty(); }
+  /// Whether a round that begins now gets nothing of a peer that steps locally: its parameters can
+  /// only be copied when the pass that runs has ended. In many groups the members are found first.
+  [[nodiscard]] bool copy_waits() const {
+    return pass_.runs && steps_locally() && !config_.many_groups
+           && (averages_parameters() ? !model_->copies_during_passes() : model_->waits_for_pass());
+  }
   /// Whether the next pass, and the next round, need the update that is under way.
   [[nodiscard]] bool merges_in_turn() const {
     return (averages().merge.how == lane_merge::rule::blend || counts_passes())
@@ -277,7 +283,9 @@ private:
   void carry_out();
   void begin_round(bool call);
   [[nodiscard]] std::shared_ptr<const float_vector> copy_parameters();
+  [[nodiscard]] std::shared_ptr<const float_vector> nothing() const;
   void find_members_of_round(contribution given, bool call);
+  void on_members(std::uint64_t number, const members_found& found);
   [[nodiscard]] std::shared_ptr<const float_vector>
   with_pending_buffers(const learner::mean_gradient& mean);
   [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;

@@ -146,8 +146,9 @@ situation trainer::present() {
   now.members = static_cast<std::uint32_t>(membership_.members().size());
   now.pass_running = pass_.runs;
   now.searching = searches();
-  now.gradient_in_use =
-    at_.in_step() && ((pass_.runs && model_->waits_for_pass()) || merges_in_turn());
+  bool in_use = steps_locally() ? copy_waits() && !pass_.is_late(this->now())
+                                : pass_.runs && model_->waits_for_pass();
+  now.gradient_in_use = at_.in_step() && (in_use || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
   now.exhausted = at_.in_step() && samples_exhausted();

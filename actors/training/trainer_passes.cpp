@@ -119,6 +119,7 @@ void trainer::maybe_pass() {
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
   pass_.runs = true;
+  pass_.began = now();
   run_pass pass;
   if (steps_locally())
     pass.rate = status_.learning_rate = rate_of_pass();
@@ -132,7 +133,8 @@ void trainer::on_pass(const pass_done& pass) {
   if (step.why.code != ec::none)
     return end_because(step.why);
   ++status_.steps;
-  flight_.pass_ended();
+  if (step.samples > 0 || waits_for_members()) // a loop that has ended computes nothing
+    flight_.pass_ended();
   pass_.samples = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
@@ -167,6 +169,8 @@ void trainer::on_pass(const pass_done& pass) {
     drop_accumulated(stop_.begun ? "stopped" : "left_out");
   if (!stop_.answers.empty() && (config_.delay_optimizer_step || steps_locally()))
     save_and_answer();
+  if (auto then = std::exchange(pass_.then, nullptr))
+    then();
   react();
 }
 
@@ -175,11 +179,9 @@ void trainer::on_pass(const pass_done& pass) {
 void trainer::begin_round(bool call) {
   contribution given;
   given.epoch = at_.epoch();
-  given.from_state = at_.in_step();
+  given.from_state = at_.in_step() && !copy_waits();
   if (!given.from_state) {
-    auto zeros = ctx_.vectors->take(averaged_->value_count());
-    std::fill(zeros->begin(), zeros->end(), 0.0F);
-    given.own = std::move(zeros);
+    given.own = nothing();
   } else if (!averages_parameters()) {
     if (pass_.outdated) // it may have ended: nothing in the sum belongs to our state
       drop_accumulated("left_out");
@@ -198,9 +200,13 @@ void trainer::begin_round(bool call) {
     if (auto* resumes = model_->resumable())
       given.position = resumes->taken_position();
   } else {
-    if (!config_.many_groups && !(given.own = copy_parameters()))
-      return;
-    given.weight = config_.auxiliary ? 0 : 1;
+    if (!config_.many_groups && !(given.own = copy_parameters())) {
+      if (!membership_.is_member())
+        return;
+      given.from_state = false; // the loop is away
+      given.own = nothing();
+    }
+    given.weight = config_.auxiliary || !given.from_state ? 0 : 1;
     status_.effective_batch = own_samples() + samples_of_others();
   }
   if (!given.own)
@@ -210,11 +216,21 @@ void trainer::begin_round(bool call) {
   send_round(flight_.send(), call);
 }
 
-/// Copies what the peers average, also in the middle of a pass. Null: it cannot be averaged.
+/// What a peer contributes that has nothing to contribute.
+std::shared_ptr<const float_vector> trainer::nothing() const {
+  auto zeros = ctx_.vectors->take(averaged_->value_count());
+  std::fill(zeros->begin(), zeros->end(), 0.0F);
+  return zeros;
+}
+
+/// Copies what the peers average, also in the middle of a pass. Null: it cannot be read now, or it
+/// cannot be averaged, and we have left the group.
 std::shared_ptr<const float_vector> trainer::copy_parameters() {
   auto copy = ctx_.vectors->take(averaged_->value_count());
   auto applied = model_->copy_tensors(averaged_->indices(), *copy);
-  pending_.complete(*averaged_, applied, *copy);
+  if (!applied)
+    return nullptr;
+  pending_.complete(*averaged_, *applied, *copy);
   if (averaged_->counts_steps())
     write_steps(std::span{*copy}.last<step_values>(), flight_.uncounted_steps(), at_.past().steps);
   if (!all_finite(*copy) && membership_.members().size() > 1) {
@@ -239,21 +255,30 @@ void trainer::find_members_of_round(contribution given, bool call) {
           find_members{at_.epoch(), call, config_.averaging_timeout, averages_parameters()})
     .then(
       [this, number](const members_found& found) {
-        if (!flight_.awaits(number))
-          return;
-        bool ended = found.ended.has_value();
-        // If it has ended: what the mean replaces.
-        auto own = ended && !found.ended->report.values ? nullptr : copy_parameters();
-        if (flight_.awaits(number)) {
-          auto of_round = flight_.found(std::move(own));
-          if (ended)
-            return on_round(*found.ended);
-          send_round(of_round, false);
-        }
-        if (!ended)
-          react();
+        if (pass_.runs && !model_->copies_during_passes())
+          pass_.then = [this, number, found] { on_members(number, found); };
+        else
+          on_members(number, found);
       },
       [this, number](const caf::error& why) { on_no_answer(number, why); });
+}
+
+void trainer::on_members(std::uint64_t number, const members_found& found) {
+  if (!flight_.awaits(number))
+    return;
+  bool ended = found.ended.has_value();
+  bool copies = !ended || found.ended->report.values; // if it has ended: what the mean replaces
+  auto own = copies ? copy_parameters() : nullptr;
+  if (flight_.awaits(number)) {
+    if (copies && !own)
+      return on_no_answer(number, to_caf(ec::not_ready, "the loop is away"));
+    auto of_round = flight_.found(std::move(own));
+    if (ended)
+      return on_round(*found.ended);
+    send_round(of_round, false);
+  }
+  if (!ended)
+    react();
 }
 
 /// The mean with buffers that contain all changes which the worker has been asked to make.

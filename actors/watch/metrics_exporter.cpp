@@ -53,6 +53,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
       bool new_phase = !picture_.training || picture_.training->phase != msg.phase;
       note(board_->maker().on_status(msg, clock().now()));
       picture_.training = msg;
+      board_->show_training(msg);
       if (new_phase) // the rest can wait for the next refresh
         refresh();
     },

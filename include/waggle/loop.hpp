@@ -58,6 +58,13 @@ public:
   /// outcome only. Throws std::invalid_argument if the gradient has another length or the samples
   /// are none or too many, and swarm_error if all initial peers refuse this one or it has ended.
   step_outcome step(std::span<const float> gradient, std::uint64_t samples, double loss);
+  /// Keeps `bytes` (at most 64 KiB) over a restart, with the samples of the next `step`: where the
+  /// loop is in its data, say. Throws std::length_error.
+  void keep(std::string bytes);
+  /// Before the first `step`: waits as it does, loads the checkpoint or the state of the run into
+  /// the arrays, and returns what was kept with the last sample in it; empty: nothing. Throws
+  /// swarm_error.
+  [[nodiscard]] std::string kept();
 
 private:
   struct impl;

@@ -11,6 +11,7 @@
 #include "runtime/net/http.hpp"
 #include "runtime/status/event_maker.hpp"
 #include "runtime/status/live_page.hpp"
+#include "runtime/status/peer_status.hpp"
 #include "runtime/watch/event_ring.hpp"
 
 namespace waggle {
@@ -31,6 +32,12 @@ public:
   void show_self(std::string json);
   /// @param now when it was true.
   void show_status(std::string json, swarm_time now = {});
+  /// For the loop of this process, which must not wait for the trainer.
+  void show_training(const training_status& now) {
+    training_ = std::make_shared<const training_status>(now);
+  }
+  /// At most some 100 ms old, but of the present phase; null: none yet.
+  [[nodiscard]] std::shared_ptr<const training_status> training() const { return training_; }
   void show_peers(std::string json);
   void show_targets(std::string json);
   /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
@@ -86,6 +93,7 @@ private:
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};
+  std::atomic<std::shared_ptr<const training_status>> training_;
   mutable std::mutex mutex_;
   std::string self_ = "{}";
   swarm_time now_{};

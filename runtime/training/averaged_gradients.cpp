@@ -61,8 +61,8 @@ public:
                  "a part of the gradient, or more than it");
     change(mean.subspan(values), snapshot.subspan(values));
   }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
+  std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
+                                            std::span<float> out) const override {
     auto tensors = tensors_of_below(which);
     auto values = values_in(which.first(tensors));
     std::lock_guard lock{values_};

@@ -62,8 +62,8 @@ void learner::add_change(std::span<const std::size_t> which, std::span<const flo
   ++changes_;
 }
 
-std::uint64_t learner::copy_tensors(std::span<const std::size_t> which,
-                                    std::span<float> out) const {
+std::optional<std::uint64_t> learner::copy_tensors(std::span<const std::size_t> which,
+                                                   std::span<float> out) const {
   std::lock_guard lock{values_};
   for (auto i : which) {
     auto length = static_cast<std::size_t>(tensors()[i].elements());

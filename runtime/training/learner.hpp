@@ -56,6 +56,9 @@ public:
   /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
   /// weighted correctly.
   virtual micro_step accumulate() = 0;
+  /// Before a pass: how many updates its parameters have. A learner that has a schedule of its own
+  /// follows it.
+  virtual void at_epoch(epoch_id /*now*/) {}
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`; with
   /// lane_merge::rule::blend, `lr` is the share of the way to the anchor, 0: by its change.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
@@ -102,10 +105,12 @@ public:
   /// Whether its optimizer can step with each micro-batch: for strategies with inner_rule::step.
   [[nodiscard]] virtual bool steps_locally() const { return false; }
   /// Copies the tensors as they are between two steps or changes. Returns how many changes they
-  /// contain. Waits for a step, not for a pass.
-  virtual std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                                     std::span<float> out) const;
-  /// Whether `copy_tensors` may be called during a pass: not if the pass changes the tensors.
+  /// contain; nothing if the thread that alone may read them does something else. Waits for a step,
+  /// not for a pass.
+  virtual std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
+                                                    std::span<float> out) const;
+  /// Whether `copy_tensors` may be called during a pass: not if the pass changes the tensors, or
+  /// only its thread may read them.
   [[nodiscard]] virtual bool copies_during_passes() const {
     return steps_locally() && tensors().buffer_count() == 0;
   }

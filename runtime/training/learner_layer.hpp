@@ -26,6 +26,7 @@ public:
     below_->use_shared(std::move(shared));
   }
   micro_step accumulate() override { return below_->accumulate(); }
+  void at_epoch(epoch_id now) override { below_->at_epoch(now); }
   void apply(std::span<const float> gradient, double lr) override;
   void step_locally(double lr) override;
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
@@ -55,8 +56,8 @@ public:
   }
 
   [[nodiscard]] bool steps_locally() const override { return below_->steps_locally(); }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
+  std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
+                                            std::span<float> out) const override {
     return below_->copy_tensors(which, out);
   }
   [[nodiscard]] bool copies_during_passes() const override {

@@ -11,7 +11,7 @@ namespace waggle {
 
 namespace {
 
-class port_learner : public learner {
+class port_learner : public learner, public resumable_learner {
 public:
   explicit port_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
 
@@ -19,6 +19,7 @@ public:
     port_->use_shared(std::move(shared));
   }
   micro_step accumulate() override { return port_->pass(); }
+  void at_epoch(epoch_id now) override { port_->set_epoch(now.value()); }
   void apply(std::span<const float> gradient, double lr) override {
     call(effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
   }
@@ -61,6 +62,24 @@ public:
     return port_->gradients().use() == gradient_use::in_place;
   }
 
+  // -- resumable_learner: the position is what the loop keeps
+  [[nodiscard]] resumable_learner* resumable() override { return this; }
+  [[nodiscard]] bool keeps_gradient() const override { return !adds_in_place(); }
+  [[nodiscard]] std::string position() const override { return port_->gradients().position(); }
+  [[nodiscard]] std::string taken_position() const override {
+    return port_->gradients().taken_position();
+  }
+  status load_position(std::string_view position) override {
+    port_->gradients().load_position(std::string{position});
+    return done{};
+  }
+  [[nodiscard]] partial_gradient copy_gradient() const override {
+    return port_->gradients().copy();
+  }
+  status load_gradient(const partial_gradient& partial) override {
+    return port_->gradients().load(partial);
+  }
+
 protected:
   using effect = loop_port::effect;
 
@@ -68,55 +87,30 @@ protected:
     port_->call(what, work);
   }
 
-private:
   std::shared_ptr<loop_port> port_;
 };
 
-/// Steps with each gradient of the loop. `copy_` is the only thing that other threads read.
+/// Steps with each gradient of the loop.
 class local_loop_learner final : public port_learner {
 public:
   local_loop_learner(std::shared_ptr<loop_port> port,
                      std::shared_ptr<const averaged_tensors> averaged)
-    : port_learner(std::move(port)), averaged_(std::move(averaged)),
-      copy_(averaged_->tensor_value_count()) {
-    call(effect::none, [this](loop_model& m) { renew_copy(m); });
-  }
+    : port_learner(std::move(port)), averaged_(std::move(averaged)) {}
 
-  void apply(std::span<const float> gradient, double lr) override {
-    call(effect::applied, [&](loop_model& m) {
-      m.apply(gradient, lr);
-      renew_copy(m);
-    });
-  }
   [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
     if (drop_gradient() == 0) // the loop has ended
       return;
-    call(effect::applied, [&](loop_model& m) {
-      m.step(lr);
-      renew_copy(m);
-    });
+    call(effect::applied, [&](loop_model& m) { m.step(lr); });
   }
-  void write_tensor(std::size_t which, std::span<const float> values) override {
-    port_learner::write_tensor(which, values);
-    std::lock_guard lock{values_};
-    for (std::size_t i = 0, at = 0; i < averaged_->indices().size(); ++i) {
-      auto index = averaged_->indices()[i];
-      if (index == which)
-        std::copy(values.begin(), values.end(), copy_.begin() + static_cast<std::ptrdiff_t>(at));
-      at += elements(index);
-    }
-  }
-
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
                   std::span<const float> snapshot) override {
     require_averaged(which);
+    float_vector values(averaged_->tensor_value_count());
     call(effect::merged, [&](loop_model& m) {
-      // The loop may have changed values itself since the last copy.
-      renew_copy(m);
-      std::lock_guard lock{values_};
-      averaged_->add_change(copy_, mean, snapshot);
-      std::span<const float> rest{copy_};
+      read(m, values);
+      averaged_->add_change(values, mean, snapshot);
+      std::span<const float> rest{values};
       for (auto i : which) {
         m.write_tensor(i, rest.first(elements(i)));
         rest = rest.subspan(elements(i));
@@ -124,14 +118,17 @@ public:
       ++changes_;
     });
   }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
+  std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
+                                            std::span<float> out) const override {
     require_averaged(which);
-    std::lock_guard lock{values_};
-    std::copy(copy_.begin(), copy_.end(), out.begin());
-    return changes_;
+    std::uint64_t changes = 0;
+    bool copied = port_->read_now([&](const loop_model& m) {
+      read(m, out);
+      changes = changes_; // which are made on the same thread
+    });
+    return copied ? std::optional{changes} : std::nullopt;
   }
-  [[nodiscard]] bool copies_during_passes() const override { return true; }
+  [[nodiscard]] bool copies_during_passes() const override { return port_->has_master(); }
 
 private:
   [[nodiscard]] std::size_t elements(std::size_t which) const {
@@ -144,17 +141,14 @@ private:
                  "other tensors are averaged than were copied");
   }
 
-  void renew_copy(const loop_model& m) {
-    std::lock_guard lock{values_};
-    std::span<float> rest{copy_};
+  void read(const loop_model& m, std::span<float> out) const {
     for (auto i : averaged_->indices()) {
-      m.read_tensor(i, rest.first(elements(i)));
-      rest = rest.subspan(elements(i));
+      m.read_tensor(i, out.first(elements(i)));
+      out = out.subspan(elements(i));
     }
   }
 
   const std::shared_ptr<const averaged_tensors> averaged_;
-  float_vector copy_; // guarded by values_
 };
 
 } // namespace
@@ -187,6 +181,37 @@ loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_mo
 }
 
 // -- the loop's thread ----------------------------------------------------------------------------
+
+/// Its thread carries calls out as long as this exists. REQUIRES: the lock is held at the
+/// beginning.
+class loop_port::presence {
+public:
+  presence(loop_port& port, guard& lock) : port_(port), lock_(lock) { port_.present_ = true; }
+  ~presence() {
+    if (!lock_.owns_lock())
+      lock_.lock();
+    port_.present_ = false;
+    port_.worker_.notify_all();
+  }
+  presence(const presence&) = delete;
+  presence& operator=(const presence&) = delete;
+
+private:
+  loop_port& port_;
+  guard& lock_;
+};
+
+void loop_port::await_pass(loop_model& model, const is_over& over) {
+  guard lock{mutex_};
+  (void)serve_until_pass(lock, model, over);
+}
+
+void loop_port::keep(std::string bytes) {
+  if (bytes.size() > kept_bytes_max)
+    throw std::length_error{"a loop keeps at most " + std::to_string(kept_bytes_max)
+                            + " bytes, and these are " + std::to_string(bytes.size())};
+  gradients_.keep(std::move(bytes));
+}
 
 step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient,
                               const micro_step& step, const is_over& over) {
@@ -224,14 +249,16 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     counts = added.counts;
     step.finite = added.finite;
     step.lost = added.lost;
-  } else if (gradients_.use() == gradient_use::in_place) {
-    step.lost = gradients_.drop(); // it is in the same buffers
+  } else {
+    gradients_.pass_over();
+    if (gradients_.use() == gradient_use::in_place)
+      step.lost = gradients_.drop(); // it is in the same buffers
   }
   if (step.finite)
     last_loss_ = step.loss;
   pass_wanted_ = pass_began_ = false;
   handed_ = step;
-  worker_.notify_one();
+  worker_.notify_all();
   if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
   if (in_module_.loaded != before.loaded)
@@ -243,6 +270,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
 
 /// Returns false if there is nothing more to wait for.
 bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& over) {
+  presence here{*this, lock};
   while (!closed_ && !ended_) {
     if (task_ != nullptr) {
       carry_out(lock, model);
@@ -319,13 +347,14 @@ void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
   show_own(model);
   guard lock{mutex_};
   ended_ = true;
-  worker_.notify_one();
+  worker_.notify_all();
   while (!closed_) {
     lock.unlock();
     bool is = over();
     lock.lock();
     if (is)
       break;
+    presence here{*this, lock}; // not in `over`, which may wait for threads that read
     loop_.wait_for(lock, look_every, [this] { return task_ != nullptr; });
     while (task_ != nullptr)
       carry_out(lock, model);
@@ -351,7 +380,7 @@ void loop_port::carry_out(guard& lock, loop_model& model) {
   count(now.what);
   in_module_ = changes_;
   now.done = true;
-  worker_.notify_one();
+  worker_.notify_all();
   if (thrown)
     std::rethrow_exception(thrown);
 }
@@ -369,7 +398,7 @@ void loop_port::count(effect what) {
 void loop_port::close() {
   guard lock{mutex_};
   ended_ = closed_ = true;
-  worker_.notify_one();
+  worker_.notify_all();
 }
 
 loop_port::account loop_port::samples() const {
@@ -418,6 +447,7 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
     return change_master(what, work);
   task own{what, &work, false, {}};
   guard lock{mutex_};
+  worker_.wait(lock, [&] { return task_ == nullptr || closed_; });
   if (closed_)
     throw loop_closed{};
   task_ = &own;
@@ -431,6 +461,31 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
   }
   if (own.failed)
     throw std::runtime_error{*own.failed};
+}
+
+bool loop_port::read_now(const std::function<void(const loop_model&)>& work) {
+  if (master_) {
+    std::lock_guard changing{changing_};
+    work(*master_);
+    return true;
+  }
+  std::function<void(loop_model&)> reads = [&work](loop_model& m) { work(m); };
+  task own{effect::none, &reads, false, {}};
+  guard lock{mutex_};
+  auto is_away = [this] { return !present_ || closed_; };
+  worker_.wait(lock, [&] { return task_ == nullptr || is_away(); });
+  if (is_away())
+    return false;
+  task_ = &own;
+  loop_.notify_one();
+  worker_.wait(lock, [&] { return own.done || (is_away() && task_ == &own); });
+  if (!own.done) {
+    task_ = nullptr;
+    return false;
+  }
+  if (own.failed)
+    throw std::runtime_error{*own.failed};
+  return true;
 }
 
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -107,6 +108,15 @@ public:
   /// throws reaches the loop and, as an error, the worker. `passes`: see offered_gradients::add.
   step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
                      const is_over& over, std::uint64_t passes = 1);
+  /// Waits, as `offer` does, until the first gradient is wanted: then a checkpoint or the state of
+  /// the run is loaded. Does nothing later.
+  void await_pass(loop_model& model, const is_over& over);
+  static constexpr std::size_t kept_bytes_max = resumable_learner::position_bytes_max;
+  /// What of the loop's own the samples of the next `offer` lead to. It is kept over a restart,
+  /// when these samples are. Throws std::length_error beyond kept_bytes_max.
+  void keep(std::string bytes);
+  /// What was kept last, also by a process before this one; empty: nothing.
+  [[nodiscard]] std::string kept() const { return gradients_.position(); }
   /// The same, of values that stand one after another.
   step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
                      const is_over& over);
@@ -157,10 +167,17 @@ public:
 
   // -- any thread ---------------------------------------------------------------------------------
 
+  /// The same, of reading, if the loop's thread is in `offer`, `await_pass` or `serve`; returns
+  /// false otherwise. Waits for the calls that are carried out, and so for a step at most.
+  [[nodiscard]] bool read_now(const std::function<void(const loop_model&)>& work);
   [[nodiscard]] offered_gradients& gradients() { return gradients_; }
+  /// Updates in the parameters of the pass that is computed.
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }
 
 private:
   using guard = std::unique_lock<std::mutex>;
+  class presence;
   struct task {
     effect what = effect::none;
     const std::function<void(loop_model&)>* work = nullptr;
@@ -192,7 +209,8 @@ private:
   mutable std::mutex mutex_; // guards everything up to shown_
   std::condition_variable loop_;
   std::condition_variable worker_;
-  task* task_ = nullptr; // the worker's call that has not been started
+  task* task_ = nullptr; // a call that has not been started
+  bool present_ = false; // the loop's thread carries calls out
   bool pass_wanted_ = false;
   bool pass_began_ = false; // it is wanted, and the loop computes it with the module's parameters
   std::optional<micro_step> handed_; // to the pass that waits
@@ -208,13 +226,13 @@ private:
   bool shown_ = false;          // the loop's thread's: the shared ones are in the module
   float_vector own_;            // the loop's thread's: the module's own meanwhile, if they differ
   offered_gradients gradients_; // never waits for mutex_
+  std::atomic<std::uint64_t> epoch_{0};
 };
 
 /// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with
-/// inner_rule::step what its lane averages; the result then steps locally. It keeps a copy of these
-/// tensors in host memory and renews it after each step, so that a round never waits for the loop,
-/// and never reads a tensor while the loop may use it. With `averaged`, call it on the worker's
-/// thread. Throws loop_closed.
+/// inner_rule::step what its lane averages; the result then steps locally. A round copies these
+/// tensors on the loop's thread, between two passes, so it never reads a tensor while the loop may
+/// use it.
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
                                            std::shared_ptr<const averaged_tensors> averaged = {});
 

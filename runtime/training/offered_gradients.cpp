@@ -94,6 +94,7 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
                                                 std::uint64_t samples, std::uint64_t passes,
                                                 std::uint64_t merges) {
   std::lock_guard lock{mutex_};
+  position_ = next_position_;
   auto own = gradient(tensors);
   auto buffers = tensors.subspan(own.size());
   added result{true, true, std::exchange(poisoned_, 0)};
@@ -166,6 +167,7 @@ void offered_gradients::take_away() {
 
 offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
   std::lock_guard lock{mutex_};
+  taken_position_ = position_;
   auto samples = samples_.load();
   samples_ = 0;
   auto passes = std::exchange(passes_, 0);
@@ -200,6 +202,7 @@ offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
 
 std::uint64_t offered_gradients::drop() {
   std::lock_guard lock{mutex_};
+  taken_position_ = position_;
   passes_ = 0;
   return samples_.exchange(0) + std::exchange(poisoned_, 0);
 }
@@ -212,6 +215,53 @@ std::uint64_t offered_gradients::samples_each() const {
 bool offered_gradients::was_not_finite() {
   std::lock_guard lock{mutex_};
   return std::exchange(not_finite_, false);
+}
+
+void offered_gradients::keep(std::string position) {
+  std::lock_guard lock{mutex_};
+  next_position_ = std::move(position);
+}
+
+void offered_gradients::pass_over() {
+  std::lock_guard lock{mutex_};
+  position_ = next_position_;
+}
+
+std::string offered_gradients::position() const {
+  std::lock_guard lock{mutex_};
+  return position_;
+}
+
+std::string offered_gradients::taken_position() const {
+  std::lock_guard lock{mutex_};
+  return taken_position_;
+}
+
+void offered_gradients::load_position(std::string position) {
+  std::lock_guard lock{mutex_};
+  next_position_ = position_ = taken_position_ = std::move(position);
+}
+
+partial_gradient offered_gradients::copy() const {
+  std::lock_guard lock{mutex_};
+  if (use_ != gradient_use::summed || samples_ == 0)
+    return {};
+  auto sum = std::make_shared<float_vector>(sum_.begin(), sum_.end());
+  sum->insert(sum->end(), buffers_.begin(), buffers_.end());
+  return {std::move(sum), samples_, single_ ? 1U : 0U, 1};
+}
+
+status offered_gradients::load(const partial_gradient& partial) {
+  std::lock_guard lock{mutex_};
+  if (use_ != gradient_use::summed || !partial.sum || partial.samples == 0
+      || partial.sum->size() != parameters_ + buffer_values_)
+    return failure{ec::malformed, "a gradient of another length, or that is not summed here"};
+  auto buffers = partial.sum->begin() + static_cast<std::ptrdiff_t>(parameters_);
+  sum_.assign(partial.sum->begin(), buffers);
+  buffers_.assign(buffers, partial.sum->end());
+  single_ = partial.passes == 1;
+  samples_ = partial.samples;
+  return done{};
 }
 
 } // namespace waggle

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "runtime/core/float_vector.hpp"
+#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
@@ -71,6 +72,19 @@ public:
   /// With `in_place`: whether the last sum that was taken was not finite. Asked once.
   [[nodiscard]] bool was_not_finite();
 
+  // -- over a restart: see resumable_learner
+
+  /// The position after the next gradient that is added or passed over.
+  void keep(std::string position);
+  /// The loop has computed one that is not finite.
+  void pass_over();
+  [[nodiscard]] std::string position() const;
+  [[nodiscard]] std::string taken_position() const;
+  void load_position(std::string position);
+  /// Without samples unless `summed`.
+  [[nodiscard]] partial_gradient copy() const;
+  status load(const partial_gradient& partial);
+
 private:
   [[nodiscard]] added add_to_sum(std::span<const offered_tensor> gradient, std::uint64_t samples);
   [[nodiscard]] std::span<const offered_tensor> gradient(std::span<const offered_tensor> all) const;
@@ -87,6 +101,9 @@ private:
   std::uint64_t passes_ = 0;         // whose gradients add up in place
   std::uint64_t poisoned_ = 0; // samples of a sum that could not be taken, until they are reported
   bool not_finite_ = false;
+  std::string next_position_;  // what `keep` got
+  std::string position_;       // after the last gradient
+  std::string taken_position_; // when gradients were taken or dropped last
   std::atomic<std::uint64_t> samples_{0};
 };
 

@@ -94,7 +94,7 @@ private:
   [[nodiscard]] bool may_begin() const {
     if (round_ || !now_.in_group)
       return false;
-    if (now_.gradient_in_use && averages_.what != lane_content::parameters)
+    if (now_.gradient_in_use)
       return false;
     if (ended_ || !at_boundary()) // the samples in `now_` belong to the epoch that ended
       return false;

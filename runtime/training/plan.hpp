@@ -32,7 +32,7 @@ struct situation {
   std::uint32_t members = 1;        // of the group, including ourselves
   bool pass_running = false;        // on the computing thread: the plan does not wait for it
   bool searching = false;           // for the members of the round that is under way
-  bool gradient_in_use = false;     // the pass adds to the gradient that a round would take
+  bool gradient_in_use = false;     // the pass uses what a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
   std::optional<flying_round> round;

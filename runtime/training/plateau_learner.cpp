@@ -155,6 +155,7 @@ public:
   [[nodiscard]] resumable_learner* resumable() override {
     return below().resumable() != nullptr ? this : nullptr;
   }
+  [[nodiscard]] bool keeps_gradient() const override { return resumed().keeps_gradient(); }
   [[nodiscard]] std::string position() const override { return resumed().position(); }
   [[nodiscard]] std::string taken_position() const override { return resumed().taken_position(); }
   status load_position(std::string_view position) override {

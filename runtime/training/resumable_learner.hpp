@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/bytes.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/result.hpp"
 

@@ -160,6 +160,29 @@ def test_goes_on_from_its_checkpoint(kind, tmp_path):
                 assert torch.equal(torch.as_tensor(state[i][name]), torch.as_tensor(value)), name
 
 
+@pytest.mark.parametrize("strategy", ["collaborative", "diloco:steps=5", "local-updates"])
+def test_goes_on_after_any_step_as_without_the_stop(strategy, tmp_path):
+    def run(folder, until, seed=1):
+        model = net(seed)
+        inner = MAKE["AdamW"](model.parameters())
+        how = {} if ":" in strategy else {"target_batch_size": 12}
+        with waggle.Optimizer(inner, join(tmp_path / folder), model, strategy=strategy, **how) as opt:
+            opt.follow(torch.optim.lr_scheduler.StepLR(inner, 1, 0.9))
+            for i in range(int(opt.kept() or b"0"), until):
+                opt.keep(str(i + 1).encode())
+                train(model, opt, i)
+                assert opt.last in ("held", "stepped")
+        return model
+
+    whole = run("whole", 11)
+    for stop in (0, 1, 3, 5, 7):
+        run(str(stop), stop)
+        assert equal(run(str(stop), 11, seed=2), whole), stop
+    with waggle.Optimizer(MAKE["AdamW"](net().parameters()), join(tmp_path / "long")) as opt:
+        with pytest.raises(ValueError, match="at most 65536 bytes"):
+            opt.keep(bytes(65537))
+
+
 def test_begins_with_a_state_that_was_loaded(tmp_path):
     plain = net()
     own = torch.optim.Adam(plain.parameters(), 1e-2)

@@ -173,6 +173,38 @@ TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
   EXPECT_EQ(swarm->epoch(), 5U);
 }
 
+/// Stopped after any step, a loop alone ends as without the stop.
+TEST_F(SwarmOfOne, GoesOnAfterAnyStepBitByBit) {
+  constexpr std::uint64_t steps = 12;
+  for (const char* strategy :
+       {"collaborative", "local-updates", "diloco:steps=5", "daso:batches=3"}) {
+    auto o = options();
+    o.strategy = strategy;
+    bool by_steps = std::string_view{strategy}.find(':') != std::string_view::npos;
+    o.target_batch_size = by_steps ? swarm_options{}.target_batch_size : 12; // three steps
+    auto run = [&](std::uint64_t seed, std::uint64_t until) {
+      auto m = line();
+      if (seed != 0)
+        torch::nn::init::zeros_(m->weight);
+      optimizer with{join(o), *m, adam(m)};
+      auto kept = with.kept();
+      for (auto i = kept.empty() ? 0 : std::stoull(kept); i < until; ++i) {
+        with.keep(std::to_string(i + 1));
+        auto outcome = train(m, with, i);
+        EXPECT_TRUE(outcome == step_outcome::held || outcome == step_outcome::stepped);
+      }
+      return m->weight.detach().clone();
+    };
+    o.data_dir = folder_ / strategy / "whole";
+    auto expected = run(0, steps);
+    for (std::uint64_t stop : {0, 1, 3, 5, 7}) {
+      o.data_dir = folder_ / strategy / std::to_string(stop);
+      (void)run(0, stop);
+      EXPECT_TRUE(torch::equal(run(1, steps), expected)) << strategy << " stopped after " << stop;
+    }
+  }
+}
+
 TEST_F(SwarmOfOne, LowersTheRateOnAPlateauOfTheLossThatIsPassed) {
   auto o = options(6);
   o.learning_rate = rate_owner::run;

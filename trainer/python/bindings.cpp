@@ -190,6 +190,9 @@ PYBIND11_MODULE(_waggle, m) {
         return std::string{to_string(loop.offer(samples, loss, addresses, passes))};
       },
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1)
+    .def("keep", &python_loop::keep, py::arg("what"))
+    .def("kept", &python_loop::kept)
+    .def_property_readonly("epoch", &python_loop::epoch)
     .def("show_shared", &python_loop::show_shared)
     .def("show_own", &python_loop::show_own)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })

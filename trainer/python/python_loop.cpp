@@ -167,6 +167,12 @@ void python_loop::require_loop() const {
                                       "step there only"}};
 }
 
+void python_loop::require_optimizer() const {
+  require_loop();
+  if (!port_)
+    throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
+}
+
 const python_loop::place& python_loop::where() const {
   require_process();
   return where_;
@@ -237,9 +243,7 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
                                 const std::optional<py::list>& addresses, std::uint64_t passes) {
-  require_loop();
-  if (!port_)
-    throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
+  require_optimizer();
   if (auto usable = session_->check_samples(samples); !usable)
     throw std::invalid_argument{usable.error().detail};
   if (session_->was_over())
@@ -250,23 +254,39 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = std::isfinite(loss.value_or(0));
   auto before = port_->samples().outdated;
-  auto is_over = [this] {
-    run_signal_handlers();
-    bool is = session_->over();
-    auto now = session_->status_now();
-    py::gil_scoped_acquire gil;
-    status_ = std::move(now);
-    return is;
-  };
-  auto outcome = port_->offer(*model_, offered_, pass, is_over, passes);
+  auto outcome = port_->offer(
+    *model_, offered_, pass, [this] { return look(); }, passes);
   session_->count_outdated(port_->samples().outdated - before);
   return outcome;
 }
 
+/// While the loop's thread waits. Returns whether the run is over.
+bool python_loop::look() {
+  run_signal_handlers();
+  bool is = session_->over();
+  auto now = session_->status_seen();
+  py::gil_scoped_acquire gil;
+  status_ = std::move(now);
+  return is;
+}
+
+void python_loop::keep(const py::bytes& what) {
+  require_optimizer();
+  port_->keep(what);
+}
+
+py::bytes python_loop::kept() {
+  require_optimizer();
+  {
+    busy_while here{busy_};
+    py::gil_scoped_release free;
+    port_->await_pass(*model_, [this] { return look(); });
+  }
+  return port_->kept();
+}
+
 void python_loop::show_shared() {
-  require_loop();
-  if (!port_)
-    throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
+  require_optimizer();
   port_->show_shared(*model_);
 }
 

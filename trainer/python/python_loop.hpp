@@ -47,6 +47,11 @@ public:
   /// offered_gradients::add.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
                                    const std::optional<py::list>& addresses, std::uint64_t passes);
+  /// See optimizer.hpp.
+  void keep(const py::bytes& what);
+  [[nodiscard]] py::bytes kept();
+  /// See loop_port::epoch.
+  [[nodiscard]] std::uint64_t epoch() const { return port_ ? port_->epoch() : 0; }
   /// See loop_port. After `leave`, which has shown them, `show_own` does nothing.
   void show_shared();
   void show_own();
@@ -71,6 +76,8 @@ public:
 private:
   void require_process() const;
   void require_loop() const;
+  void require_optimizer() const;
+  [[nodiscard]] bool look();
   void point_to(const std::optional<py::list>& addresses);
 
   std::shared_ptr<swarm_session> session_; // null: it has left

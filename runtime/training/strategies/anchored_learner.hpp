@@ -156,12 +156,12 @@ public:
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
     auto out = vectors.take(gradient_count() + room);
     std::lock_guard lock{mutex_};
-    if (moves_ || !progress_.may_depart()) {
+    bool departs = !moves_ && progress_.may_depart();
+    float_vector theta(departs ? anchor().size() : 0);
+    if (!departs || !below().copy_tensors(moved_->indices(), theta)) {
       std::fill(out->begin(), out->end(), 0.0F);
       return {std::move(out)};
     }
-    float_vector theta(anchor().size());
-    below().copy_tensors(moved_->indices(), theta);
     auto buffers = std::span{theta}.subspan(parameter_count());
     for (std::size_t i = 0; i < parameter_count(); ++i)
       (*out)[i] = anchor()[i] - theta[i];
@@ -267,9 +267,10 @@ private:
     return std::span{all}.subspan(static_cast<std::size_t>(tensors().offset(which)),
                                   static_cast<std::size_t>(tensors()[which].elements()));
   }
-  /// Without the buffers. Any thread that holds `mutex_`, or before others know this learner.
+  /// Without the buffers. The computing thread.
   void copy_theta(std::span<float> out) const {
-    below().copy_tensors(moved_->indices(), out);
+    for (std::size_t i = 0; i < parameters_; ++i)
+      below().read_tensor(i, part_of(out, i));
     auto buffers = out.subspan(parameter_count());
     std::fill(buffers.begin(), buffers.end(), 0.0F);
   }

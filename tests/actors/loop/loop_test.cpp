@@ -75,6 +75,11 @@ protected:
                 }};
     return o;
   }
+  static void use(swarm_options& o, const std::string& strategy) {
+    o.strategy = strategy;
+    if (strategy.find(':') != std::string::npos) // its rounds do not count samples
+      o.target_batch_size = swarm_options{}.target_batch_size;
+  }
   [[nodiscard]] std::size_t series() const {
     std::size_t all = 0;
     for (const auto& family : registry->Collect())
@@ -82,6 +87,7 @@ protected:
     return all;
   }
 
+  std::promise<std::string> first_address;
   // Before the system: its actors may log until it has ended.
   std::mutex mutex;
   std::vector<std::string> lines;
@@ -115,6 +121,60 @@ TEST_F(LoopInAService, AloneIsThePlainLoopAndLeavesNothingBehind) {
   EXPECT_EQ(in->wait_until_ready(1s).error().code, ec::shutting_down);
   std::lock_guard guard{mutex};
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("listening on 127.0.0.1:")));
+}
+
+/// With what it has kept: the state of its data.
+TEST_F(LoopInAService, GoesOnAfterAnyStepBitByBit) {
+  constexpr int steps = 12;
+  for (const char* strategy : {"collaborative", "local-updates", "diloco:steps=5"}) {
+    auto run = [&](const std::string& folder, std::uint64_t seed, int from, int until) {
+      auto o = options(std::string{strategy} + "/" + folder);
+      o.max_epochs = 0;
+      use(o, strategy);
+      line own{seed};
+      own.w[0] = static_cast<float>(seed); // all comes from the checkpoint
+      auto peer = loop::start(*join(o), own.options());
+      if (auto kept = peer->kept(); !kept.empty())
+        own.state = std::stoull(kept);
+      for (int i = from; i < until; ++i) {
+        auto gradient = own.gradient();
+        peer->keep(std::to_string(own.state));
+        auto outcome = peer->step(gradient, 3, 0);
+        EXPECT_TRUE(outcome == step_outcome::held || outcome == step_outcome::stepped);
+      }
+      return own.w;
+    };
+    auto expected = run("whole", 1, 0, steps);
+    for (int stop : {1, 4, 5, 6, 8}) {
+      (void)run(std::to_string(stop), 1, 0, stop);
+      EXPECT_EQ(run(std::to_string(stop), 2, stop, steps), expected) << strategy << ", " << stop;
+    }
+  }
+}
+
+// Each copies its parameters between two of its own passes.
+TEST_F(LoopInAService, TwoLoopsThatStepInEachPassShareAnAnchor) {
+  auto train = [this](const char* name, std::uint64_t seed, const std::string& address) {
+    auto o = options(name, address.empty() ? std::vector<std::string>{} : std::vector{address});
+    use(o, "diloco:steps=3");
+    o.more["min-peers"] = "2";
+    auto in = join(o);
+    line own{seed};
+    auto peer = loop::start(*in, own.options());
+    if (address.empty())
+      first_address.set_value(in->address());
+    while (peer->step(own.gradient(), 4, 0) != step_outcome::finished) {
+    }
+    { auto leaves = std::move(*peer); }
+    auto last = in->status();
+    EXPECT_GT(last.rounds, 10U);
+    EXPECT_GT(last.samples_used, last.samples_offered / 2);
+    return std::pair{last.epoch, last.parameters};
+  };
+  auto other = std::async(std::launch::async, train, "first", 1, "");
+  auto second = train("second", 2, first_address.get_future().get());
+  EXPECT_EQ(second, other.get());
+  EXPECT_EQ(second.first, 20U);
 }
 
 TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {

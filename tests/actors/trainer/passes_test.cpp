@@ -165,6 +165,47 @@ struct RoundCalledDuringAPass : TrainerPasses {
   std::size_t asked = 0; // rounds of the first one, before the call
 };
 
+/// Only between two passes can its parameters be copied, as those of a user's loop.
+struct RoundOfParametersCalledDuringAPass : TrainerPasses {
+  member& call() {
+    auto config = defaults();
+    config.strategy = "local-updates";
+    auto& m = add_started(config, toy_options{.buffer = true});
+    pass_until([&] { return all_at(1); });
+    hold_passes = true;
+    pass_until([&] { return !m.held.empty(); });
+    asked = m.questions.size();
+    tell(m.actor, round_called{status_of(m).epoch});
+    pass(900ms);
+    EXPECT_EQ(m.questions.size(), asked);
+    return m;
+  }
+  void end_pass(member& m) {
+    hold_passes = false;
+    for (const auto& done : std::exchange(m.held, {}))
+      tell(caf::actor_cast<model_listener_actor>(m.actor), done);
+  }
+  std::size_t asked = 0;
+};
+
+TEST_F(RoundOfParametersCalledDuringAPass, WaitsForThePass) {
+  auto& m = call();
+  end_pass(m);
+  ASSERT_GT(m.questions.size(), asked);
+  EXPECT_EQ(m.questions[asked].weight, 1);
+}
+
+TEST_F(RoundOfParametersCalledDuringAPass, GoesOnWithoutThePeerIfThePassDoesNotEnd) {
+  auto& m = call();
+  pass(200ms);
+  ASSERT_EQ(m.questions.size(), asked + 1);
+  EXPECT_EQ(m.questions[asked].weight, 0);
+  auto before = status_of(m);
+  end_pass(m);
+  pass_until([&] { return status_of(m).epoch.value() > before.epoch.value() + 1; });
+  EXPECT_EQ(m.questions[asked + 1].weight, 1) << "its own parameters stayed";
+}
+
 TEST_F(RoundCalledDuringAPass, BeginsAtOnce) {
   call(false, false);
   EXPECT_EQ(first->questions.size(), asked + 1);

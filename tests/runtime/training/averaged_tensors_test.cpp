@@ -211,7 +211,7 @@ TEST(PendingChanges, ASnapshotContainsThoseThatAreStillToBeAdded) {
   pending_changes pending;
   auto snapshot = [&] {
     float_vector values(1);
-    pending.complete(*averaged, model->copy_tensors(averaged->indices(), values), values);
+    pending.complete(*averaged, *model->copy_tensors(averaged->indices(), values), values);
     return values[0];
   };
   EXPECT_EQ(snapshot(), 0);

@@ -2,6 +2,8 @@
 // loop's thread is the test's thread; the worker runs on another one.
 
 #include <future>
+#include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,11 +28,14 @@ public:
     step(lr);
   }
   void step(double lr) override {
+    if (during_step)
+      during_step();
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] -= static_cast<float>(lr) * own[i];
     ++steps;
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
+    readers.insert(std::this_thread::get_id());
     const auto& from = which == 0 ? values : buffer;
     std::copy(from.begin(), from.end(), out.begin());
   }
@@ -44,6 +49,8 @@ public:
   std::vector<float> buffer{5};
   std::vector<float> own{0, 0}; // the gradient, as the loop left it
   std::uint64_t steps = 0;
+  std::function<void()> during_step;
+  mutable std::set<std::thread::id> readers;
 };
 
 class LocalLoop : public ::testing::Test {
@@ -79,7 +86,10 @@ protected:
   [[nodiscard]] learner& local() const { return *learns; }
   [[nodiscard]] std::vector<float> copy() const {
     std::vector<float> out(3);
-    changes = local().copy_tensors(averaged->indices(), out);
+    std::optional<std::uint64_t> copied;
+    while (!(copied = local().copy_tensors(averaged->indices(), out)))
+      std::this_thread::yield(); // until the loop is in `offer`
+    changes = *copied;
     return out;
   }
   step_outcome offer(std::vector<float> gradient, bool finite = true) {
@@ -123,16 +133,44 @@ TEST_F(LocalLoop, StepsWithEachGradientWhereTheLoopLeftIt) {
   EXPECT_EQ(model.steps, 2U);
 }
 
-TEST_F(LocalLoop, ARoundReadsTheCopyOfTheLastStepWhateverTheLoopIsDoing) {
+// Only the loop's thread reads the model, in `offer`: a round of another thread never waits for it.
+TEST_F(LocalLoop, IsReadByARoundBetweenTwoPassesOnItsOwnThread) {
+  std::vector<float> none(3);
   worker([this](learner& l) {
     EXPECT_THAT(copy(), ElementsAre(1, 2, 5)) << "before the first step";
     l.accumulate();
     l.step_locally(0.5);
+    auto round = std::async(std::launch::async, [this] { return copy(); });
+    EXPECT_THAT(round.get(), ElementsAre(0, 0, 5));
+    EXPECT_FALSE(l.copies_during_passes());
     l.accumulate();
   });
   EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
-  model.buffer = {6}; // a pass of the loop
-  EXPECT_THAT(copy(), ElementsAre(0, 0, 5));
+  EXPECT_FALSE(local().copy_tensors(averaged->indices(), none)) << "a pass runs";
+  end();
+  EXPECT_EQ(model.readers, std::set{std::this_thread::get_id()});
+}
+
+TEST_F(LocalLoop, ARoundThatReadsDuringACallWaitsForItAndNotForTheLoop) {
+  std::promise<void> asked;
+  worker([&](learner& l) {
+    l.accumulate();
+    l.step_locally(0.5);
+    l.accumulate();
+  });
+  std::vector<float> out(3);
+  std::future<bool> round;
+  model.during_step = [&] {
+    round = std::async(std::launch::async, [&] {
+      asked.set_value();
+      return local().copy_tensors(averaged->indices(), out).has_value();
+    });
+    asked.get_future().wait();
+  };
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  if (round.get()) { // otherwise it came when the next pass had begun
+    EXPECT_THAT(out, ElementsAre(0, 0, 5));
+  }
   end();
 }
 
@@ -340,7 +378,6 @@ TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
     l.step_locally(1);
     EXPECT_THAT(copy(), ElementsAre(::testing::FloatEq(1 - 0.6F), ::testing::FloatEq(2 - 0.8F), 5));
     l.add_change(averaged->indices(), copy(), copy());
-    EXPECT_TRUE(l.copies_during_passes());
     l.accumulate();
   });
   EXPECT_EQ(offer({3, 4}), step_outcome::stepped);

@@ -265,6 +265,50 @@ TEST_F(LoopLearner, AnEmptyPassRepeatsTheLastLossAndCountsNothing) {
   EXPECT_EQ(offer({1, 1}), step_outcome::finished);
 }
 
+// The position is what the loop keeps with each gradient.
+TEST_F(LoopLearner, WhatItKeepsBelongsToTheGradientsThatAreTaken) {
+  auto& resumes = *learns->resumable();
+  EXPECT_EQ(port->kept(), "");
+  ASSERT_TRUE(resumes.load_position("at 0"));
+  EXPECT_EQ(port->kept(), "at 0");
+  worker([&](learner& l) {
+    l.accumulate();
+    EXPECT_EQ(resumes.position(), "at 1");
+    EXPECT_EQ(resumes.taken_position(), "at 0");
+    (void)mean_gradient_of(l);
+    EXPECT_FALSE(l.accumulate().finite);
+    EXPECT_EQ(resumes.position(), "at 2");
+    EXPECT_EQ(resumes.taken_position(), "at 1");
+    l.drop_gradient();
+    EXPECT_EQ(resumes.taken_position(), "at 2");
+    l.accumulate();
+  });
+  port->keep("at 1");
+  offer({1, 1});
+  port->keep("at 2");
+  offer({1, 1}, 4, NAN);
+  port->keep("at 3"); // no gradient follows
+  EXPECT_EQ(port->kept(), "at 2");
+  over = true;
+  offer({1, 1});
+  await_worker();
+  EXPECT_THROW(port->keep(std::string(loop_port::kept_bytes_max + 1, 'x')), std::length_error);
+}
+
+TEST_F(LoopLearner, WaitsForTheStateThatItGoesOnFrom) {
+  worker([](learner& l) {
+    l.write_tensor(0, std::vector<float>{7, 8});
+    l.set_optimizer_steps(3);
+    l.accumulate();
+  });
+  port->await_pass(model, [this] { return over.load(); });
+  EXPECT_EQ(model.values, (std::vector<float>{7, 8}));
+  over = true;
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished) << "and no gradient was lost";
+  await_worker();
+  EXPECT_EQ(port->samples().outdated, 0U);
+}
+
 /// Also has a buffer of one value, tensor 1.
 class model_with_buffer final : public loop_model {
 public:

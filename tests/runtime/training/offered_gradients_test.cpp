@@ -51,6 +51,33 @@ TEST(OfferedGradients, OneGradientComesBackBitByBit) {
   EXPECT_EQ(mean_of(all, 2), odd);
 }
 
+TEST(OfferedGradients, WhatAnEndedOneLeavesIsAddedToBitByBit) {
+  std::vector<float> values{0.1F, 1.0F / 3};
+  std::vector<float> buffer{5};
+  for (int ends = 1; ends < 4; ++ends) {
+    offered_gradients whole{2, 1, gradient_use::summed};
+    offered_gradients first{2, 1, gradient_use::summed};
+    offered_gradients second{2, 1, gradient_use::summed};
+    for (int i = 0; i < 4; ++i) {
+      if (i == ends) {
+        ASSERT_TRUE(second.load(first.copy()));
+        EXPECT_EQ(second.samples(), first.samples());
+      }
+      values[0] *= 1.7F;
+      buffer[0] += 1;
+      for (auto* one : {&whole, i < ends ? &first : &second})
+        EXPECT_TRUE(one->add(std::array{tensor(values), tensor(buffer)}, 3, 1, 0).counts);
+    }
+    EXPECT_EQ(mean_of(second, 3), mean_of(whole, 3)) << ends;
+  }
+  offered_gradients other{3, 1, gradient_use::summed};
+  other.add(std::array{tensor(values), tensor(buffer), tensor(buffer)}, 3, 1, 0);
+  offered_gradients fresh{2, 1, gradient_use::summed};
+  EXPECT_FALSE(fresh.load(other.copy()));
+  EXPECT_EQ(fresh.samples(), 0U);
+  EXPECT_FALSE(fresh.copy().sum);
+}
+
 TEST(OfferedGradients, AValueThatIsNotFiniteCostsItsGradient) {
   constexpr std::size_t n = 10'000; // several blocks
   for (std::size_t bad : {std::size_t{0}, n - 1}) {

@@ -100,6 +100,19 @@ class Loop:
         if this peer has ended, or in another thread or process."""
         return refusing(self._peer.offer, samples, loss)
 
+    def keep(self, what: bytes) -> None:
+        """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the
+        place in its data. Call it before a step: it is kept with the samples of that step. Raises ValueError if
+        it is longer."""
+        refusing(self._peer.keep, what)
+
+    def kept(self) -> bytes:
+        """Before the first step of a loop that may have stopped before: waits as a step does, loads the checkpoint
+        or the state of the run, and returns what was kept with the last sample in it or, if the loop had left in
+        order, with its last step. Empty: nothing. A peer alone that leaves after any step goes on bit for bit.
+        Raises as a step does."""
+        return refusing(self._peer.kept)
+
     @contextlib.contextmanager
     def shared_weights(self) -> Iterator[None]:
         """In the `with` block the model has the parameters that all peers share instead of its own, to measure or

@@ -11,7 +11,6 @@ import torch
 
 from ._describe import Description, Statistic
 from ._loop import LoopModel
-from ._swarm import Swarm
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -62,8 +61,7 @@ class Model(LoopModel):
         self.passes = 0  # since the gradients were cleared
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
-        self.by_epoch = False  # it stands at the run's epoch, not at the number of steps
-        self.swarm: Callable[[], Swarm | None] = lambda: None  # a weak reference
+        self.epoch: Callable[[], int] | None = None  # where it stands; None: at the number of steps
         self.count_steps()
 
     def count_steps(self) -> None:
@@ -82,9 +80,7 @@ class Model(LoopModel):
 
     def _inner_step(self, lr: float) -> None:
         if self.followed is not None:
-            # Peers that step on their own are about an epoch apart anyway.
-            swarm = self.swarm() if self.by_epoch else None
-            self.followed.move_to(self.steps_made if swarm is None else swarm.epoch)
+            self.followed.move_to(self.steps_made if self.epoch is None else self.epoch())
         if self.ratios is not None:
             for group, ratio in zip(self.inner.param_groups, self.ratios):
                 group["lr"] = lr * ratio

@@ -77,8 +77,13 @@ class Optimizer(torch.optim.Optimizer):
         self._last: str | None = None
         parameters, buffers = tensors_of(module, optimizer)
         self._model = model = Model(optimizer, parameters, buffers)
-        model.swarm = weakref.ref(swarm)
-        model.by_epoch = _waggle.steps_each_pass(strategy)
+        if _waggle.steps_each_pass(strategy):
+            peer = weakref.ref(swarm._peer)  # which refers to the model
+
+            def epoch() -> int:
+                now = peer()
+                return 0 if now is None else now.epoch
+            model.epoch = epoch
         if options.get("lr") is not None:
             model.own_rates()
         d = model.description
@@ -137,6 +142,14 @@ class Optimizer(torch.optim.Optimizer):
         self._last = refusing(self._loop._peer.offer, samples, None if loss is None else float(loss),
                               self._addresses(), self._model.passes)
         return result
+
+    def keep(self, what: bytes) -> None:
+        """As `Loop.keep`."""
+        self._loop.keep(what)
+
+    def kept(self) -> bytes:
+        """As `Loop.kept`."""
+        return self._loop.kept()
 
     @property
     def last(self) -> str | None:
