@@ -9,7 +9,8 @@ wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker
   wire::dht_found found;
   for (const auto& key : question.keys) {
     wire::dht_found::answer answer;
-    answer.nearest = table.nearest(key, wire::nearest_per_key_max, asker);
+    answer.nearest =
+      table.nearest(key, wire::nearest_per_key_max, asker, routing_table::of::reached);
     auto fits = [&](const record& entry) {
       auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
       if (records_left == 0 || bytes_left < bytes)

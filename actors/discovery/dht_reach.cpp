@@ -1,5 +1,6 @@
 // a link that we dialled ─► (a moment later) dial_back to three peers ─► dialled_back ─► reachability
 // another peer's dial_back ─► limits ─► connect_address at the host of its link ─► dialled_back
+// a peer that dialled us ─► connect_address where it announces ─► reached: others may be told of it
 
 #include "actors/discovery/dht_reach.hpp"
 
@@ -12,6 +13,10 @@ namespace waggle {
 
 namespace {
 
+// An announced address of a peer that dialled us. Its lookup of itself waits for as long.
+constexpr milliseconds try_timeout{1'000};
+constexpr milliseconds try_again{60'000};
+
 std::string joined(const std::vector<endpoint>& all) {
   std::string out;
   for (const auto& each : all)
@@ -22,10 +27,16 @@ std::string joined(const std::vector<endpoint>& all) {
 } // namespace
 
 dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
-                     switchboard_actor switchboard, std::function<void(std::string)> changed)
+                     switchboard_actor switchboard, std::function<void(std::string)> changed,
+                     std::function<void(const peer_id&)> reached)
   : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
-    switchboard_(std::move(switchboard)), changed_(std::move(changed)), reach_(config_.inquiries),
-    limits_(config_.limits) {}
+    switchboard_(std::move(switchboard)), changed_(std::move(changed)),
+    reached_(std::move(reached)), reach_(config_.inquiries), limits_(config_.limits) {}
+
+void dht_reach::on_exit() {
+  waiting_.clear();
+  switchboard_ = nullptr;
+}
 
 /// Those that this peer listens on, even while it acts as a client.
 std::vector<endpoint> dht_reach::addresses() const {
@@ -189,14 +200,53 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
       ->request(switchboard_, config_.dial_timeout + 1s,
                 connect_address{{call.host, port}, config_.dial_timeout})
       .then(
-        [ended, peer = call.from.id](const peer_connected& up) {
-          ended(up.peer.id == peer ? ec::none : ec::unreachable); // another one listens there
+        [this, ended, peer = call.from.id](const peer_connected& up) {
+          if (up.peer.id != peer)
+            return ended(ec::unreachable); // another one listens there
+          reached_(peer);
+          ended(ec::none);
         },
         [ended](const caf::error& why) {
           auto code = from_caf(why).code;
           ended(code == ec::none ? ec::unreachable : code);
         });
   return all->promise;
+}
+
+void dht_reach::try_to_reach(const peer_record& peer) {
+  std::erase_if(tried_, [&](const auto& each) { return now() - each.second >= try_again; });
+  auto link = ctx_.links->find(peer.id);
+  if (!link || tried_.contains(peer.id) || !tries_.take(link->host(), peer.addresses.size(), now()))
+    return;
+  tried_.emplace(peer.id, now());
+  waiting_.try_emplace(peer.id);
+  try_next(peer.id, {peer.addresses.begin(), peer.addresses.end()});
+}
+
+void dht_reach::try_next(const peer_id& peer, std::deque<endpoint> left) {
+  if (left.empty())
+    return;
+  auto where = left.front();
+  left.pop_front();
+  auto ended = [this, peer, left = std::move(left)](bool reached) {
+    if (reached)
+      reached_(peer);
+    if (auto waiting = waiting_.extract(peer))
+      for (const auto& then : waiting.mapped())
+        then();
+    if (!reached)
+      try_next(peer, left);
+  };
+  self_->request(switchboard_, try_timeout + 1s, connect_address{where, try_timeout})
+    .then([ended, peer](const peer_connected& up) { ended(up.peer.id == peer); },
+          [ended](const caf::error&) { ended(false); });
+}
+
+void dht_reach::when_tried(const peer_id& peer, std::function<void()> then) {
+  if (auto waiting = waiting_.find(peer); waiting != waiting_.end())
+    waiting->second.push_back(std::move(then));
+  else
+    then();
 }
 
 } // namespace waggle

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <caf/all.hpp>
 
@@ -25,16 +28,23 @@ struct reach_config {
   std::function<void(peer_record)> announce;
 };
 
+/// Attempts to reach peers that dialled us: so few that dials of our own are never refused.
+inline constexpr net::dial_back_limits::options tries_max{
+  .of_host_max = 64, .all_max = 128, .within = 10'000ms};
+
 /// The part of the DHT router that knows how other peers reach this one: looks again at which
-/// addresses it listens, finds out whether others reach it there, and dials others back that ask
-/// the same. A trainer that nobody reaches, or that has no link with a member of its group, becomes
-/// a client (node_context::is_client): otherwise each round of two such peers would wait until one
-/// of them is given up. Has the lifetime of the actor `self`.
+/// addresses it listens, finds out whether others reach it there, dials others back that ask the
+/// same, and tries to reach those that dialled us. A trainer that nobody reaches, or that has no
+/// link with a member of its group, becomes a client (node_context::is_client): otherwise each
+/// round of two such peers would wait until one of them is given up. Has the lifetime of the actor
+/// `self`.
 class dht_reach {
 public:
   /// `changed` takes the notice for the operator whenever it changes; empty: others reach us.
+  /// `reached` takes a peer that we reached at an address that it announces.
   dht_reach(dht_router_base* self, node_context ctx, reach_config config,
-            switchboard_actor switchboard, std::function<void(std::string)> changed);
+            switchboard_actor switchboard, std::function<void(std::string)> changed,
+            std::function<void(const peer_id&)> reached);
   dht_reach(const dht_reach&) = delete;
   dht_reach& operator=(const dht_reach&) = delete;
 
@@ -48,8 +58,13 @@ public:
   void on_unlinked(const member_unlinked& msg);
   /// Dials the peer that asks at the host from which we see it, never at another one.
   caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
+  /// Dials the addresses that a peer that dialled us announces, one after the other, unless that
+  /// was done lately.
+  void try_to_reach(const peer_record& peer);
+  /// Calls `then` when the first of these dials has ended; at once if none is under way.
+  void when_tried(const peer_id& peer, std::function<void()> then);
   /// Releases the handles that it holds.
-  void on_exit() { switchboard_ = nullptr; }
+  void on_exit();
 
 private:
   [[nodiscard]] steady_time now() const { return self_->clock().now(); }
@@ -57,6 +72,7 @@ private:
   void go_on();
   void look_at_addresses();
   void ask(const peer_id& peer);
+  void try_next(const peer_id& peer, std::deque<endpoint> left);
   void settle();
   [[nodiscard]] std::string notice() const;
 
@@ -65,9 +81,13 @@ private:
   reach_config config_;
   switchboard_actor switchboard_;
   std::function<void(std::string)> changed_;
+  std::function<void(const peer_id&)> reached_;
   net::reachability reach_;
   net::dial_back_limits limits_;
-  steady_time look_due_; // at the addresses
+  net::dial_back_limits tries_{tries_max};
+  std::map<peer_id, steady_time> tried_;                          // lately; bounded by tries_max
+  std::map<peer_id, std::vector<std::function<void()>>> waiting_; // until the peer was tried
+  steady_time look_due_;                                          // at the addresses
   steady_time looked_;
   std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
   std::uint64_t inquiries_ = 0;

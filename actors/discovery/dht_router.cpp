@@ -1,6 +1,7 @@
 // find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
 // store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
-// Every answer and every connection updates the routing table.
+// Every answer and every connection updates the routing table. Others are told only of peers that
+// were reached at an announced address.
 
 #include "actors/discovery/dht_router.hpp"
 
@@ -26,8 +27,10 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
     store_(config_.store), random_(ctx_.randomness("dht-router")),
     joining_(this, ctx_, config_.joining, switchboard_,
              [this](bool reached) { reached ? look_up_self() : reach_.on_dial_failed(); }),
-    reach_(this, ctx_, config_.reach, switchboard_,
-           [this](std::string notice) { joining_.show_reach(std::move(notice)); }),
+    reach_(
+      this, ctx_, config_.reach, switchboard_,
+      [this](std::string notice) { joining_.show_reach(std::move(notice)); },
+      [this](const peer_id& peer) { table_.reached(peer); }),
     unread_(unread_bytes_max) {
   end_on_exception(this, ctx_);
 }
@@ -110,6 +113,10 @@ void dht_router::seen(const peer_record& peer) {
     return;
   if (auto oldest = table_.seen(peer, now()))
     ping(*oldest);
+  if (auto link = ctx_.links->find(peer.id); link && link->outbound())
+    table_.reached(peer.id);
+  else if (!table_.is_reached(peer.id))
+    reach_.try_to_reach(peer);
   store_unread();
 }
 
@@ -362,7 +369,7 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   }
   if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
     ctx_.metrics->count_dht_request_answered("find");
-    return outbound_answer{answer_find(*find, msg.from.id, table_, store_, ctx_.wall->now()), {}};
+    return answer_find(*find, msg.from.id);
   }
   if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
     ctx_.metrics->count_dht_request_answered("store");
@@ -371,6 +378,22 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
     return reach_.dial_back(*wanted, msg);
   return to_caf(ec::protocol_violation, "this is not for the DHT");
+}
+
+/// A peer that looks for peers is answered once we know whether it can be reached. So of two that
+/// join at the same moment, the one that is answered later is told of the other one.
+caf::result<outbound_answer> dht_router::answer_find(const wire::dht_find& question,
+                                                     const peer_id& asker) {
+  auto promise = make_response_promise<outbound_answer>();
+  auto answer = [this, question, asker, promise]() mutable {
+    promise.deliver(
+      outbound_answer{waggle::answer_find(question, asker, table_, store_, ctx_.wall->now()), {}});
+  };
+  if (question.nodes_only)
+    reach_.when_tried(asker, answer);
+  else
+    answer();
+  return promise;
 }
 
 void dht_router::on_search_expired(std::uint64_t id) {

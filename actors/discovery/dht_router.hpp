@@ -113,6 +113,7 @@ private:
 
   /// Answers a request of another peer.
   caf::result<outbound_answer> answer(const inbound_call& msg);
+  caf::result<outbound_answer> answer_find(const wire::dht_find& question, const peer_id& asker);
 
   const node_context ctx_;
   const dht_config config_;

@@ -86,19 +86,22 @@ std::optional<peer_record> routing_table::seen(const peer_record& peer, steady_t
     return std::nullopt;
   if (auto recent = recent_.find(peer.id); recent != recent_.end())
     recent->second = {now, false};
+  const auto* before = find_entry(peer.id);
+  entry fresh{peer, 0, false,
+              before != nullptr && before->reached && before->peer.addresses == peer.addresses};
   for (;;) {
     auto index = bucket_of(dht_id_of(peer.id));
     auto& home = buckets_[index];
     home.updated = now;
     if (auto known = find_peer(home.active, peer.id); known != home.active.end()) {
       home.active.erase(known);
-      home.active.push_back({peer, 0, false});
+      home.active.push_back(std::move(fresh));
       return std::nullopt;
     }
     if (home.active.size() < options_.bucket_size) {
       if (auto waiting = find_peer(home.replacements, peer.id); waiting != home.replacements.end())
         home.replacements.erase(waiting);
-      home.active.push_back({peer, 0, false});
+      home.active.push_back(std::move(fresh));
       return std::nullopt;
     }
     if (may_split(home)) {
@@ -107,7 +110,7 @@ std::optional<peer_record> routing_table::seen(const peer_record& peer, steady_t
     }
     if (auto waiting = find_peer(home.replacements, peer.id); waiting != home.replacements.end())
       home.replacements.erase(waiting);
-    home.replacements.push_back({peer, 0, false});
+    home.replacements.push_back(std::move(fresh));
     if (home.replacements.size() > options_.bucket_size)
       home.replacements.pop_front();
     for (auto& oldest : home.active)
@@ -117,6 +120,25 @@ std::optional<peer_record> routing_table::seen(const peer_record& peer, steady_t
       }
     return std::nullopt;
   }
+}
+
+void routing_table::reached(const peer_id& peer) {
+  auto& home = buckets_[bucket_of(dht_id_of(peer))];
+  if (auto known = find_peer(home.active, peer); known != home.active.end())
+    known->reached = true;
+  auto waiting = find_peer(home.replacements, peer);
+  if (waiting == home.replacements.end())
+    return;
+  waiting->reached = true;
+  auto other =
+    std::find_if(home.active.begin(), home.active.end(), [](const entry& e) { return !e.reached; });
+  if (other != home.active.end())
+    std::swap(*other, *waiting);
+}
+
+bool routing_table::is_reached(const peer_id& peer) const {
+  const auto* known = find_entry(peer);
+  return known != nullptr && known->reached;
 }
 
 bool routing_table::suspended(steady_time now) const {
@@ -161,24 +183,28 @@ void routing_table::remove(const peer_id& peer) {
 }
 
 std::vector<peer_record> routing_table::nearest(const dht_id& target, std::size_t k,
-                                                const peer_id& exclude) const {
+                                                const peer_id& exclude, of which) const {
   // A table holds a few hundred peers, so a linear scan is fast enough.
   std::vector<peer_record> out;
   for (const auto& b : buckets_)
     for (const auto& e : b.active)
-      if (e.peer.id != exclude)
+      if (e.peer.id != exclude && (which == of::all || e.reached))
         out.push_back(e.peer);
   sort_nearest(target, out, k);
   return out;
 }
 
-std::optional<peer_record> routing_table::find(const peer_id& peer) const {
+const routing_table::entry* routing_table::find_entry(const peer_id& peer) const {
   const auto& home = buckets_[bucket_of(dht_id_of(peer))];
   if (auto known = find_peer(home.active, peer); known != home.active.end())
-    return known->peer;
-  if (auto waiting = find_peer(home.replacements, peer); waiting != home.replacements.end())
-    return waiting->peer;
-  return std::nullopt;
+    return &*known;
+  auto waiting = find_peer(home.replacements, peer);
+  return waiting == home.replacements.end() ? nullptr : &*waiting;
+}
+
+std::optional<peer_record> routing_table::find(const peer_id& peer) const {
+  const auto* known = find_entry(peer);
+  return known == nullptr ? std::nullopt : std::optional{known->peer};
 }
 
 std::vector<dht_id> routing_table::stale_targets(steady_time before, random_source& random) const {

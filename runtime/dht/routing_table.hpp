@@ -35,7 +35,8 @@ struct routing_options {
 };
 
 /// The known peers, in k-buckets (Kademlia §2.2, §2.4). Contains neither peers in client mode nor
-/// ourselves. Not thread-safe.
+/// ourselves. A peer that only dialled us is of use to us over its link, but others may be told of
+/// it only once somebody has reached it (`reached`). Not thread-safe.
 ///
 /// Invariants: buckets are sorted by range, disjoint, and cover the space; a bucket holds at most
 /// `bucket_size` active peers, least recently seen first, and as many replacements.
@@ -47,6 +48,11 @@ public:
   /// not answer (`failed`), `peer` may take its place.
   std::optional<peer_record> seen(const peer_record& peer, steady_time now);
 
+  /// `peer` answered at an address that it announces. This holds until it announces others. If its
+  /// bucket is full, it takes the place of a peer that was not reached.
+  void reached(const peer_id& peer);
+  [[nodiscard]] bool is_reached(const peer_id& peer) const;
+
   /// A request to `peer` failed. After `strikes_max` consecutive failures it is dropped, and the
   /// newest replacement takes its place. No peer is dropped while most peers fail, because then the
   /// network of this machine is probably down.
@@ -54,9 +60,11 @@ public:
   /// The peer left: drops it at once.
   void remove(const peer_id& peer);
 
+  enum class of : std::uint8_t { all, reached };
   /// Up to `k` active peers by ascending distance to `target`, without `exclude`.
   [[nodiscard]] std::vector<peer_record> nearest(const dht_id& target, std::size_t k,
-                                                 const peer_id& exclude = {}) const;
+                                                 const peer_id& exclude = {},
+                                                 of which = of::all) const;
   [[nodiscard]] std::optional<peer_record> find(const peer_id& peer) const;
 
   /// A random id in the range of each bucket that was not updated since `before`.
@@ -74,6 +82,7 @@ private:
     peer_record peer;
     unsigned strikes = 0;
     bool pinging = false; // returned to the caller as the peer to ping
+    bool reached = false;
   };
   struct bucket {
     dht_id lower;                   // first id of the range
@@ -84,6 +93,7 @@ private:
   };
 
   [[nodiscard]] std::size_t bucket_of(const dht_id& id) const;
+  [[nodiscard]] const entry* find_entry(const peer_id& peer) const;
   [[nodiscard]] bool may_split(const bucket& b) const;
   void split(std::size_t index);
 

@@ -8,31 +8,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-namespace {
-
-/// A link with a peer on `host`.
-class hosted_link final : public net::link {
-public:
-  hosted_link(peer_record remote, std::string host, bool outbound)
-    : remote_(std::move(remote)), host_(std::move(host)), outbound_(outbound) {}
-
-  [[nodiscard]] const peer_record& remote() const override { return remote_; }
-  [[nodiscard]] bool outbound() const override { return outbound_; }
-  [[nodiscard]] std::string host() const override { return host_; }
-  void start(net::link_events) override {}
-  bool send(net::frame) override { return true; }
-  void grant(std::size_t) override {}
-  [[nodiscard]] bool idle() const override { return true; }
-  void close(failure) override {}
-
-private:
-  peer_record remote_;
-  std::string host_;
-  bool outbound_;
-};
-
-} // namespace
-
 class DhtReach : public DhtRouter {
 protected:
   void SetUp() override {
@@ -47,12 +22,6 @@ protected:
       return polite(asked);
     };
     start(with);
-  }
-
-  void link(std::uint64_t seed, const std::string& host, bool outbound) {
-    ctx.links->set(test_peer(seed).id,
-                   std::make_shared<hosted_link>(test_peer(seed), host, outbound));
-    connect(seed);
   }
 
   ec outcome = ec::unreachable;
@@ -154,6 +123,45 @@ TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
             (std::vector<endpoint>{{"10.0.0.2", 7700}, {"10.0.0.2", 7700}, {"10.0.0.2", 7701}}));
   EXPECT_EQ(answer({7701}, 3, "10.0.0.3"), ec::unreachable) << "another peer answered";
   EXPECT_EQ(answer({7701}, 4, ""), ec::overloaded) << "its host is not known";
+}
+
+TEST_F(DhtReach, APeerThatDialledUsIsNamedToOthersOnceItWasReachedWhereItAnnounces) {
+  auto named = [&] {
+    return asked_by_peer<wire::dht_found>(wire::dht_find{{dht_id{}}, true}, 9)
+      .answers.at(0)
+      .nearest;
+  };
+  link(2, "10.0.0.2", false); // nobody listens at peer-2:7700
+  EXPECT_THAT(named(), IsEmpty());
+  EXPECT_THAT(world->dials, SizeIs(1));
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    return test_peer(where.host == "peer-3" ? 3 : 4);
+  };
+  asked_by_peer<wire::dht_pong>(wire::dht_ping{}, 2);
+  EXPECT_THAT(world->dials, SizeIs(1)) << "not at each sign of life";
+  link(5, "10.0.0.5", false); // another peer answers there
+  EXPECT_THAT(named(), IsEmpty());
+  link(3, "10.0.0.3", false);
+  ASSERT_THAT(named(), SizeIs(1));
+  EXPECT_EQ(named()[0].id, test_peer(3).id);
+  world->connect = [](const endpoint&) { return result<peer_record>{test_peer(2)}; };
+  pass(61s);
+  asked_by_peer<wire::dht_pong>(wire::dht_ping{}, 2); // its port was opened
+  EXPECT_THAT(named(), SizeIs(2));
+  EXPECT_EQ(routing_entries(), 4) << "we ask all of them, and who asked";
+}
+
+TEST_F(DhtReach, ALookupIsAnsweredOnceItIsKnownWhetherOthersReachTheAsker) {
+  world->hangs_at = {"peer-2", 7700};
+  link(2, "10.0.0.2", false);
+  auto lookup = ask_later<outbound_answer>(
+    router, inbound_call{test_peer(2), wire::dht_find{{dht_id{}}, true}, {}});
+  auto read = ask_later<outbound_answer>(
+    router, inbound_call{test_peer(2), wire::dht_find{{dht_id{}}, false}, {}});
+  EXPECT_TRUE(read.answered()) << "records do not wait";
+  EXPECT_FALSE(lookup.answered());
+  pass(2s); // the dial's limit
+  EXPECT_TRUE(lookup.answered());
 }
 
 TEST_F(DhtReach, DialsBackOnlySoOften) {

@@ -66,6 +66,27 @@ inline switchboard_actor::behavior_type scripted_switchboard(switchboard_actor::
   };
 }
 
+/// A link with a peer on `host`.
+class hosted_link final : public net::link {
+public:
+  hosted_link(peer_record remote, std::string host, bool outbound)
+    : remote_(std::move(remote)), host_(std::move(host)), outbound_(outbound) {}
+
+  [[nodiscard]] const peer_record& remote() const override { return remote_; }
+  [[nodiscard]] bool outbound() const override { return outbound_; }
+  [[nodiscard]] std::string host() const override { return host_; }
+  void start(net::link_events) override {}
+  bool send(net::frame) override { return true; }
+  void grant(std::size_t) override {}
+  [[nodiscard]] bool idle() const override { return true; }
+  void close(failure) override {}
+
+private:
+  peer_record remote_;
+  std::string host_;
+  bool outbound_;
+};
+
 class DhtRouter : public actor_test {
 protected:
   void start(dht_config with = {}) {
@@ -77,6 +98,12 @@ protected:
   void SetUp() override { start(); }
 
   void connect(std::uint64_t seed) { tell(router, peer_connected{test_peer(seed)}); }
+  /// With a link; `outbound`: we dialled the peer.
+  void link(std::uint64_t seed, const std::string& host, bool outbound) {
+    ctx.links->set(test_peer(seed).id,
+                   std::make_shared<hosted_link>(test_peer(seed), host, outbound));
+    connect(seed);
+  }
   void disconnect(std::uint64_t seed, ec why) {
     tell(router, peer_disconnected{test_peer(seed).id, {why, {}}});
   }

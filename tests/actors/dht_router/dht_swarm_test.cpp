@@ -187,6 +187,41 @@ TEST_F(DhtSwarm, ANewcomerWaitsForItsInitialPeerAndSaysWhyMeanwhile) {
   EXPECT_THAT(status(early).bootstrap_failures, SizeIs(0));
 }
 
+TEST_F(DhtSwarm, TenThatJoinAtOneMomentKnowEachOtherWithinASecond) {
+  dht_config config;
+  config.upkeep_interval = 10ms; // entries are counted then
+  join({}, config);
+  for (int i = 0; i < 10; ++i)
+    join({0}, config);
+  auto know_all = [&] {
+    return std::all_of(members.begin(), members.end(), [](const member& each) {
+      return exported(*each.who->ctx.metrics, "waggle_dht_routing_table_entries") == 10;
+    });
+  };
+  auto passed = 0ms;
+  for (; !know_all() && passed < 10s; passed += 10ms)
+    run_for(10ms);
+  EXPECT_LE(passed, 300ms) << "links of 1 to 20 ms";
+}
+
+TEST_F(DhtSwarm, APeerWhoseAnnouncedPortIsClosedIsNamedToNobody) {
+  join({});
+  auto closed = join({0});
+  auto record = members[closed].who->ctx.record;
+  record.addresses = {{"nobody-listens-here", 7700}};
+  network.transport_of(members[closed].who->node)->announce(record);
+  run_for(1s);
+  auto newcomer = join({0});
+  run_for(10s);
+  EXPECT_EQ(routing_entries(0), 2) << "both have a link with it";
+  EXPECT_EQ(routing_entries(newcomer), 1);
+  EXPECT_EQ(
+    exported(*members[newcomer].who->ctx.metrics,
+             "waggle_dht_requests_total{direction=\"out\",op=\"find\",outcome=\"unreachable\""),
+    0)
+    << "it was not told of the peer that nobody reaches";
+}
+
 TEST_F(DhtSwarm, APeerOfAnotherRunIsNotJoinedAndNamedAsTheReason) {
   join({});
   auto stranger = join({0}, {}, "another run");

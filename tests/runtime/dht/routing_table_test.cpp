@@ -44,6 +44,36 @@ TEST(DhtDistance, IsXorComparedAsABigEndianNumber) {
   EXPECT_LT(distance(zero, peer_at(0x01).id), distance(zero, peer_at(0x80).id));
 }
 
+TEST(RoutingTable, OnlyPeersThatWereReachedAreNamedToOthers) {
+  filled f{3, {}};
+  auto named = [&] { return ids(f.table.nearest(dht_id{}, 9, {}, routing_table::of::reached)); };
+  EXPECT_TRUE(named().empty());
+  EXPECT_EQ(f.table.nearest(dht_id{}, 9).size(), 3U);
+  auto peer = f.offered[1];
+  f.table.reached(peer.id);
+  EXPECT_EQ(named(), std::vector{peer.id});
+  (void)f.table.seen(peer, t0);
+  EXPECT_TRUE(f.table.is_reached(peer.id));
+  peer.addresses[0].port = 7701;
+  (void)f.table.seen(peer, t0);
+  EXPECT_FALSE(f.table.is_reached(peer.id)) << "nobody has reached it there";
+}
+
+TEST(RoutingTable, APeerThatWasReachedTakesThePlaceOfOneThatWasNot) {
+  routing_options options;
+  options.bucket_size = 2;
+  routing_table table{peer_at(0xff).id, options, t0};
+  // The half without ourselves is split until its depth is a multiple of depth_modulo.
+  for (unsigned last : {1U, 2U, 3U})
+    (void)table.seen(peer_at(0x01, last), t0);
+  ASSERT_EQ(table.replacements(), 1U);
+  table.reached(peer_at(0x01, 1).id);
+  table.reached(peer_at(0x01, 3).id);
+  EXPECT_EQ(ids(table.nearest(dht_id_of(peer_at(0x01).id), 9)),
+            (std::vector{peer_at(0x01, 1).id, peer_at(0x01, 3).id}));
+  EXPECT_EQ(table.replacements(), 1U);
+}
+
 TEST(RoutingTable, HundredPeersAreAllActive) {
   filled f{100, {}};
   EXPECT_EQ(f.table.size(), 100u);
