@@ -34,7 +34,7 @@ using service_actor = caf::typed_actor<
 // A `wired_…` interface accepts these messages besides the actor's own. Actors that only use the
 // actor hold the handle without them.
 
-/// Command: messages of peers about `topic` go to `service` from now on.
+/// Command: messages of peers about `topic` go to `service` from now on. Null: to none.
 struct serve {
   service_topic topic = service_topic::dht;
   service_actor service;
@@ -251,6 +251,9 @@ using model_listener_actor = caf::typed_actor<
 /// Never blocks; the model_worker computes.
 using trainer_actor = caf::typed_actor<
   caf::reacts_to<start_training>,
+  // Answered at once: a pass and a round that run end first.
+  caf::replies_to<pause_training>::with<training_status>,
+  caf::replies_to<resume_training>::with<training_status>,
   // Answered when the last micro-step and the checkpoint are done.
   caf::replies_to<stop_training>::with<training_status>,
   caf::replies_to<get_training_status>::with<training_status>,

@@ -3,6 +3,8 @@
 #include <exception>
 #include <string>
 
+#include <spdlog/logger.h>
+
 #include "actors/caf_error.hpp"
 #include "actors/node_context.hpp"
 

@@ -5,8 +5,6 @@
 #include <memory>
 #include <string>
 
-#include <spdlog/logger.h>
-
 #include "runtime/allreduce/link_table.hpp"
 #include "runtime/allreduce/round_engine.hpp"
 #include "runtime/allreduce/round_registry.hpp"
@@ -24,6 +22,14 @@
 #include "runtime/net/own_reach.hpp"
 #include "runtime/watch/event_ring.hpp"
 #include "runtime/watch/events.hpp"
+
+// Whoever logs includes spdlog (guard.hpp does).
+namespace spdlog {
+class logger;
+namespace level {
+enum level_enum : int;
+}
+} // namespace spdlog
 
 namespace waggle {
 
@@ -48,21 +54,11 @@ using round_port_decorator =
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
 
 /// Logs `text` if the budget has room for a line of this kind; returns whether. Null: no limit.
-inline bool log_within(log_budget* budget, spdlog::logger& log, std::string_view kind,
-                       steady_time now, spdlog::level::level_enum level, const std::string& text) {
-  auto verdict = budget != nullptr ? budget->take(kind, now) : log_budget::verdict{};
-  if (!verdict.remark.empty())
-    log.log(level, "{}", verdict.remark);
-  if (verdict.log)
-    log.log(level, "{}", text);
-  return verdict.log;
-}
+bool log_within(log_budget* budget, spdlog::logger& log, std::string_view kind, steady_time now,
+                spdlog::level::level_enum level, const std::string& text);
 
 /// Logs what wait_log::look decided.
-inline void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& line) {
-  if (line)
-    log.log(line->late ? spdlog::level::warn : spdlog::level::info, "{}", line->text);
-}
+void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& line);
 
 /// The identity and the dependencies that all actors of one peer share. Immutable, copied by value;
 /// everything it points to is thread-safe. There are no globals, so that several peers can run in
@@ -121,7 +117,7 @@ struct node_context {
   /// Adds an event of this moment.
   void note(const watch::event& what) const {
     if (events)
-      events->push(watch::kind_of(what), watch::fields_of(what, record.id, wall->now()));
+      events->note(what, record.id, wall->now());
   }
 
   /// Logs a line that another peer causes, at most so many a minute of each kind. Returns whether.

@@ -74,6 +74,11 @@ struct fetched_state {
 
 /// Command: begin or continue training.
 struct start_training {};
+/// Commands: leave the group after the running round, and begin no passes until `resume_training`,
+/// which looks for the run again. What the unfinished epoch has accumulated is kept while its state
+/// is the run's.
+struct pause_training {};
+struct resume_training {};
 /// Command: finish the current micro-step, write a checkpoint, stop. Answered when done.
 struct stop_training {};
 
@@ -190,6 +195,8 @@ WAGGLE_LOCAL(evaluate_weights)
 WAGGLE_LOCAL(model_evaluated)
 WAGGLE_LOCAL(seal_copy)
 WAGGLE_LOCAL(start_training)
+WAGGLE_LOCAL(pause_training)
+WAGGLE_LOCAL(resume_training)
 WAGGLE_LOCAL(stop_training)
 WAGGLE_LOCAL(training_status)
 WAGGLE_LOCAL(get_training_status)

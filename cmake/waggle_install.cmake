@@ -33,7 +33,7 @@ install(DIRECTORY include/waggle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONE
 foreach(header
     actors/loop/swarm.hpp actors/service/environment.hpp trainer/batch_size.hpp trainer/optimizer.hpp runtime/training/step_outcome.hpp
     runtime/core/bytes.hpp runtime/core/check.hpp runtime/core/error.hpp runtime/core/ids.hpp runtime/core/result.hpp
-    runtime/core/strong.hpp runtime/core/time.hpp)
+    runtime/core/strong.hpp runtime/core/time.hpp runtime/crypto/identity.hpp runtime/watch/events.hpp)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${WAGGLE_INTERNAL_HEADERS}/${folder} COMPONENT dev)
 endforeach()

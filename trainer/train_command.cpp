@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include "actors/program/peer_process.hpp"
 #include "actors/program/training_parts.hpp"

@@ -48,6 +48,8 @@ averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config co
 }
 
 void averager::on_exit() {
+  if (current_) // whoever waits learns it now, and not at its deadline
+    current_->promise.deliver(to_caf(ec::shutting_down, "the averager has ended"));
   current_.reset();
   switchboard_ = nullptr;
   matchmaker_ = nullptr;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <spdlog/logger.h>
+
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/core/log_about.hpp"
 

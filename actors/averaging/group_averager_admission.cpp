@@ -3,6 +3,8 @@
 //   enter_group ─► judge_application ─► open_group::apply ─► the plan of the next round
 //   a round's report ─► fault_watch ─┘ excluded: members that were silent or wrong
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
 #include "runtime/core/log_about.hpp"

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/coding_worker.hpp"
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"

@@ -1,5 +1,7 @@
 // The group_averager enters a group and leaves it.
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
 #include "actors/new_name.hpp"

@@ -1,6 +1,8 @@
 // What other peers send to the matchmaker: requests to join, the plan of a group that begins, the
 // end of a group.
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/matchmaker.hpp"
 #include "actors/caf_error.hpp"
 #include "runtime/allreduce/round_messages.hpp"

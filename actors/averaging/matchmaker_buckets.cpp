@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/matchmaker.hpp"
 #include "actors/caf_error.hpp"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/part_worker.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/log_about.hpp"

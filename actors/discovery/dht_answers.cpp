@@ -33,13 +33,14 @@ namespace {
 ec refusal(const record& entry, const dht_id& key, const inbound_call& put,
            const record_source& source, const stored_records& here, swarm_time now) {
   const auto* rules = rules_of(entry.kind);
-  if (rules != nullptr && !rules->owned && !here.config.open_records)
+  if (rules != nullptr && rules->of_applications && !here.config.open_records)
     return ec::not_owner;
   auto valid = validate_record(here.ctx.run_id, entry, now, *here.ctx.verifier);
   if (!valid)
     return valid.error().code;
-  // Peers store their own records only, so that each can be held to its limits.
-  if (rules->owned && entry.subkey != put.from.id.raw())
+  // Peers store their own records only, so that each can be held to its limits. Applications have
+  // keys of their own.
+  if (rules->owned && !rules->of_applications && entry.subkey != put.from.id.raw())
     return ec::not_owner;
   if (source.member)
     return ec::none;

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <spdlog/logger.h>
+
 #include "actors/caf_error.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/net/dial_policy.hpp"

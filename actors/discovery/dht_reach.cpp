@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include <spdlog/logger.h>
+
 #include "actors/caf_error.hpp"
 
 namespace waggle {

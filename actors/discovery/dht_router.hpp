@@ -25,7 +25,8 @@ struct dht_config {
   /// Lookups at once; more fail with ec::overloaded instead of waiting in a growing queue.
   std::size_t searches_max = 512;
   record_store::limits store;
-  /// Unsigned records, which anybody may write, are stored. For services, and for tests.
+  /// Records of applications (record_rules) are stored, also unsigned ones, which anybody may
+  /// write. For services, and for tests.
   bool open_records = false;
   /// A stranger's record is refused if we know this many peers that are nearer to its key: twice
   /// the peers that a writer asks for the nearest ones (spec: 2·k).

@@ -51,6 +51,8 @@ void service_table::set(const serve& msg) {
     by_topic[static_cast<std::size_t>(msg.topic)] = msg.service;
   else
     by_prefix[static_cast<std::size_t>(msg.topic)].insert_or_assign(msg.prefix, msg.service);
+  if (!msg.service)
+    by_prefix[static_cast<std::size_t>(msg.topic)].erase(msg.prefix);
 }
 
 const service_actor& service_table::find(service_topic topic, std::string_view prefix) const {

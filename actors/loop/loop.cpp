@@ -72,6 +72,8 @@ result<described> describe(const loop_options& o) {
     return bad("there are no parameters to train");
   if (!o.update)
     return bad("there is no update");
+  if (!std::isfinite(o.learning_rate) || o.learning_rate < 0)
+    return bad("learning_rate must be finite and not negative");
   for (const auto& p : o.parameters) {
     state_tensor tensor{p.name, p.shape, state_tensor::kind::parameter};
     if (auto added = out.add(tensor, p.values); !added)

@@ -1,6 +1,7 @@
 #include "actors/loop/swarm.hpp"
 
 #include "actors/loop/swarm_session.hpp"
+#include "actors/service/peer_control.hpp"
 
 namespace waggle {
 
@@ -15,6 +16,16 @@ std::string swarm::address() const {
 
 waggle::status swarm::wait_until_ready(std::chrono::milliseconds timeout) const {
   return session_->wait_until_ready(timeout);
+}
+
+result<control_actor> control_of(const swarm& peer) {
+  auto& session = peer.session();
+  const auto* running = session.node();
+  if (running == nullptr)
+    return failure{ec::not_ready, "no loop or optimizer runs with this swarm"};
+  if (running->board->has_ended())
+    return failure{ec::shutting_down, "this peer has left the run"};
+  return control_actor{session.system().spawn<peer_control>(*running, nullptr)};
 }
 
 result<swarm> join(const swarm_options& options) {

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <map>
 
+#include <spdlog/logger.h>
+
 #include "actors/caf_error.hpp"
 #include "actors/program/training_parts.hpp"
 #include "runtime/cli/trainer_program.hpp"
@@ -284,8 +286,6 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   port_ = std::move(port);
   node_ = std::move(*started);
   board_ = node_->board;
-  caf::actor_cast<caf::actor>(node_->node)
-    ->attach_functor([ended = node_ended_](const caf::error&) { ended->store(true); });
   return done{};
 }
 
@@ -315,7 +315,7 @@ status swarm_session::check_samples(std::uint64_t samples) const {
 }
 
 std::optional<training_status> swarm_session::ask() const {
-  if (!node_ || node_ended_->load())
+  if (!node_ || node_->board->has_ended())
     return last_;
   std::optional<training_status> answer;
   caf::scoped_actor asker{process_->system()};
@@ -328,7 +328,7 @@ std::optional<training_status> swarm_session::ask() const {
 bool swarm_session::over() {
   if (over_ || !node_)
     return true;
-  if (node_ended_->load())
+  if (node_->board->has_ended())
     throw swarm_error{{ec::shutting_down, "this peer has ended; its log contains the reason"}};
   if (auto refused = process_->refused_by_all())
     throw swarm_error{{refused->code, "refused by all initial peers: " + refused->detail}};
@@ -374,7 +374,7 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
       auto now = ask();
       bool needs_round = now && now->phase == trainer_phase::averaging;
       bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
-      return node_ended_->load() || !(needs_round || needs_state);
+      return node_->board->has_ended() || !(needs_round || needs_state);
     });
   {
     caf::scoped_actor self{process_->system()};
@@ -385,7 +385,7 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
     // The checkpoint needs this thread, which copies the state.
     auto end = steady::now() + hurry_time;
     serve(model, in_a_hurry ? hurry_time : limit,
-          [&] { return node_ended_->load() || (hurry() && steady::now() >= end); });
+          [&] { return node_->board->has_ended() || (hurry() && steady::now() >= end); });
     if (in_a_hurry)
       port_->close();
     stopped.receive([&](const training_status& s) { last_ = s; },
@@ -431,7 +431,7 @@ status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const 
   auto board = board_.load();
   if (!board)
     return failure{ec::not_ready, "no optimizer was constructed with this swarm yet"};
-  return waggle::wait_until_ready(*board, *node_ended_, timeout);
+  return board->wait_until_ready(timeout);
 }
 
 swarm_status swarm_session::status_now() const {

@@ -63,6 +63,9 @@ public:
   /// The addresses at which other peers can reach this one.
   [[nodiscard]] const std::vector<endpoint>& addresses() const { return addresses_; }
   [[nodiscard]] const peer_id& id() const;
+  /// Null unless it runs.
+  [[nodiscard]] const started_node* node() const { return node_ ? &*node_ : nullptr; }
+  [[nodiscard]] caf::actor_system& system() const { return process_->system(); }
   [[nodiscard]] const std::filesystem::path& data_dir() const;
   /// Whether the last update of the run is applied. Waits for no actor: the trainer may be waiting
   /// for this thread (loop_port::read_now). Throws swarm_error if all initial peers refuse
@@ -103,8 +106,7 @@ private:
   std::unique_ptr<peer_process> process_;
   std::shared_ptr<loop_port> port_;
   std::atomic<std::shared_ptr<const status_board>> board_; // from `start` on; any thread
-  std::shared_ptr<std::atomic<bool>> node_ended_ = std::make_shared<std::atomic<bool>>(false);
-  std::optional<started_node> node_; // while it runs
+  std::optional<started_node> node_;                       // while it runs
   std::optional<endpoint> address_;
   std::vector<endpoint> addresses_;
   std::optional<training_status> last_;

@@ -189,7 +189,7 @@ void show_config(metric_families& metrics, const node_config& config) {
 }
 
 /// Connects the actors: which serves what, and which listens to which.
-void connect(const node_parts& p, const node_config& config) {
+void connect(const node_parts& p) {
   auto serves = [&](service_topic topic, const auto& handle) {
     if (handle)
       caf::anon_send(p.switchboard, serve{topic, handle});
@@ -212,15 +212,8 @@ void connect(const node_parts& p, const node_config& config) {
   listens(p.trainer);
   listens(p.helper);
   listens(p.exporter);
-  for (std::size_t i = 0; i < p.further.size(); ++i) {
-    const auto& [maker, group, averager] = p.further[i];
-    const auto& prefix = config.further_averaging[i].matchmaking.prefix;
-    caf::anon_send(p.switchboard, serve{service_topic::matchmaking, maker, prefix});
-    caf::anon_send(p.switchboard, serve{service_topic::averaging, group, prefix});
-    listens(maker);
-    listens(group);
-    listens(averager);
-  }
+  for (const auto& each : p.further)
+    connect_averaging(p.switchboard, each);
   caf::anon_send(p.tracker, subscribe_progress{p.exporter});
   auto follows_the_run = [&](const auto& handle) {
     if (!handle)
@@ -246,8 +239,8 @@ result<std::shared_ptr<metric_families>> metrics_for(const node_config& config,
   }
 }
 
-/// Checks everything that would otherwise end an averager as soon as it starts, and that no two
-/// matchmakers have one prefix, by which the requests of other peers are distributed.
+/// Also that no two matchmakers have one prefix, by which the requests of other peers are
+/// distributed.
 status check_averaging(const node_config& config) {
   if (config.training && !config.averaging)
     return failure{ec::bad_config, "a peer that trains needs an averager"};
@@ -274,12 +267,8 @@ status check_averaging(const node_config& config) {
     if (!seen.insert(parts.matchmaking.prefix).second)
       return failure{ec::bad_config, "two averagers of one peer have the prefix '"
                                        + parts.matchmaking.prefix + "': give each its own"};
-    if (auto valid = check_matchmaking_config(parts.matchmaking, config.client_mode); !valid)
+    if (auto valid = check_averaging_parts(parts, config.client_mode); !valid)
       return valid;
-    if (auto valid = check_averaging_config(parts.averaging); !valid)
-      return valid;
-    if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
-      return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
   }
   return done{};
 }
@@ -292,6 +281,24 @@ auto spawn_apart(caf::actor_system& system, bool apart, Args&&... args) {
 }
 
 } // namespace
+
+status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode) {
+  if (auto valid = check_matchmaking_config(parts.matchmaking, client_mode); !valid)
+    return valid;
+  if (auto valid = check_averaging_config(parts.averaging); !valid)
+    return valid;
+  if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
+    return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
+  return done{};
+}
+
+void connect_averaging(const wired_switchboard_actor& links, const averaging_actors& made) {
+  caf::anon_send(links, serve{service_topic::matchmaking, made.matchmaker, made.prefix});
+  caf::anon_send(links, serve{service_topic::averaging, made.group, made.prefix});
+  caf::anon_send(links, listen_links{made.matchmaker});
+  caf::anon_send(links, listen_links{made.group});
+  caf::anon_send(links, listen_links{made.averager});
+}
 
 std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   std::vector<caf::strong_actor_ptr> all;
@@ -357,15 +364,16 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
-  if (!config.averaging && !config.helping) {
+  if (!config.averaging && !config.helping && !config.takes_averagers) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
     round_registry::limits none;
     none.parked_events_max = none.strangers_events_max = 0;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
-  auto vectors_kept = config.averaging ? config.averaging->averaging.vectors_kept
-                      : config.helping ? config.helping->averaging.averaging.vectors_kept
-                                       : 0;
+  auto vectors_kept = config.averaging         ? config.averaging->averaging.vectors_kept
+                      : config.helping         ? config.helping->averaging.averaging.vectors_kept
+                      : config.takes_averagers ? averaging_config{}.vectors_kept
+                                               : 0;
   ctx.vectors = vector_pool::make(vectors_kept, dependencies.memory);
   ctx.encoded_parts = buffer_pool::make(32_MiB, dependencies.memory);
   ctx.bandwidth = std::make_shared<bandwidth_estimator>();
@@ -447,19 +455,19 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   if (dependencies.files && config.event_log.bytes > 0)
     p.writer = spawn_apart<event_writer>(system, apart, ctx, dependencies.files, config.event_log);
   // The configuration of an averager; its workers are threads only if this peer has threads.
-  auto averaging = [&](const node_config::averaging_parts& parts) {
+  auto averaging = [apart](const node_config::averaging_parts& parts) {
     auto all = parts.averaging;
     all.detach_workers = apart;
     return all;
   };
-  auto averages = [&](const node_config::averaging_parts& parts) {
+  averaging_factory averages = [&system, ctx, averaging, links = p.switchboard,
+                                dht = p.dht](const node_config::averaging_parts& parts) {
     averaging_actors out;
-    out.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    auto group =
-      system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
+    out.prefix = parts.matchmaking.prefix;
+    out.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, links, dht);
+    auto group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links);
     out.group = group;
-    out.averager =
-      system.spawn<averager>(ctx, averaging(parts), p.switchboard, out.matchmaker, group);
+    out.averager = system.spawn<averager>(ctx, averaging(parts), links, out.matchmaker, group);
     return out;
   };
   if (config.helping) {
@@ -514,8 +522,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   if (!p.trainer)
     ctx.metrics->set_peer_state("serving");
   show_config(*ctx.metrics, config);
-  connect(p, config);
-  out.node = system.spawn<node_supervisor>(ctx, config, p, transport, out.board);
+  connect(p);
+  out.node = system.spawn<node_supervisor>(ctx, config, p, transport, out.board, averages);
   caf::anon_send(p.dht, bootstrap_from{config.initial_peers, known.newest_first()});
   // Last, so that no listener receives the status of a DHT that has not begun to join.
   caf::anon_send(p.dht, subscribe_dht_status{p.exporter});

@@ -52,6 +52,8 @@ struct node_config {
   std::optional<averaging_parts> averaging;
   /// Averagers of further vectors, each with its own prefix. Needs `averaging`.
   std::vector<averaging_parts> further_averaging;
+  /// There may be add_averager commands.
+  bool takes_averagers = false;
   /// For peers that train. Needs `averaging`, too.
   struct training_parts {
     training_config training;
@@ -110,6 +112,7 @@ struct node_dependencies {
 
 /// The actors that average one vector.
 struct averaging_actors {
+  std::string prefix;
   matchmaker_actor matchmaker;
   wired_group_averager_actor group;
   averager_actor averager;
@@ -124,7 +127,7 @@ struct node_parts {
   wired_metrics_exporter_actor exporter;
   matchmaker_actor matchmaker;
   averager_actor averager;
-  std::vector<averaging_actors> further; // in the order of node_config::further_averaging
+  std::vector<averaging_actors> further; // first those of node_config::further_averaging, in order
   wired_group_averager_actor group;      // of the trainer, the helper or the averager
   state_keeper_actor keeper;
   trainer_actor trainer;
@@ -133,8 +136,20 @@ struct node_parts {
   event_writer_actor writer;
 };
 
+/// Command: start an averager, with a prefix of its own. Fails with ec::bad_config or
+/// shutting_down. REQUIRES: check_averaging_parts.
+struct add_averager {
+  node_config::averaging_parts how;
+};
+/// Command: end one that was added. Its running step fails. Fails with ec::bad_config.
+struct end_averager {
+  std::string prefix;
+};
+using wired_node_actor = node_actor::extend<caf::replies_to<add_averager>::with<averaging_actors>,
+                                            caf::replies_to<end_averager>::with<caf::unit_t>>;
+
 struct started_node {
-  node_actor node;
+  wired_node_actor node;
   node_parts parts;
   endpoint bound; // in client mode: for HTTP only
   node_context ctx;
@@ -146,6 +161,13 @@ struct started_node {
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies);
 
+/// Checks everything that would otherwise end an averager as soon as it starts.
+status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode);
+/// Starts the actors of one more averager.
+using averaging_factory = std::function<averaging_actors(const node_config::averaging_parts&)>;
+/// The switchboard passes other peers' messages about its vector to it, and tells it of links.
+void connect_averaging(const wired_switchboard_actor& links, const averaging_actors& made);
+
 /// All actors that are alive, in the order in which they end.
 std::vector<caf::strong_actor_ptr> everybody(const node_parts& parts);
 
@@ -153,3 +175,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& parts);
 snapshot_source_actor snapshot_source(const node_parts& parts);
 
 } // namespace waggle
+
+WAGGLE_LOCAL(averaging_actors)
+WAGGLE_LOCAL(add_averager)
+WAGGLE_LOCAL(end_averager)

@@ -18,16 +18,19 @@ constexpr auto end_time = 1s; // an actor that computes or writes at this moment
 
 node_supervisor::node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config,
                                  node_parts parts, std::shared_ptr<net::transport> transport,
-                                 std::shared_ptr<status_board> board)
+                                 std::shared_ptr<status_board> board, averaging_factory averages)
   : node_supervisor_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    transport_(std::move(transport)), board_(std::move(board)), parts_(std::move(parts)) {
+    transport_(std::move(transport)), board_(std::move(board)), parts_(std::move(parts)),
+    averages_(std::move(averages)) {
   end_on_exception(this, ctx_);
 }
 
 void node_supervisor::on_exit() {
   ctx_.metrics->withdraw();
+  board_->end();
   waiting_.clear();
   parts_ = {};
+  averages_ = nullptr;
 }
 
 node_supervisor::behavior_type node_supervisor::make_behavior() {
@@ -36,6 +39,8 @@ node_supervisor::behavior_type node_supervisor::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { on_down(down); });
   return {
     [this](const shut_down& msg) { return shut_down_all(msg); },
+    [this](const add_averager& msg) { return add(msg); },
+    [this](const end_averager& msg) { return end_one(msg); },
     [this](const continue_shutdown& msg) { advance(msg.stage); },
     [this](const restart_leaf& msg) {
       if (!stopping_)
@@ -52,6 +57,47 @@ caf::result<training_status> node_supervisor::shut_down_all(const shut_down& msg
   auto promise = make_response_promise<training_status>();
   waiting_.push_back(promise);
   begin_shutdown();
+  return promise;
+}
+
+// -- averagers of a service ----------------------------------------------------------------------
+
+caf::result<averaging_actors> node_supervisor::add(const add_averager& msg) {
+  if (stopping_)
+    return to_caf(ec::shutting_down, "this peer leaves the run");
+  const auto& prefix = msg.how.matchmaking.prefix;
+  auto same = [&prefix](const averaging_actors& other) { return other.prefix == prefix; };
+  if ((config_.averaging && config_.averaging->matchmaking.prefix == prefix)
+      || std::any_of(parts_.further.begin(), parts_.further.end(), same))
+    return to_caf(ec::bad_config, "this peer has an averager '" + prefix + "' already");
+  const auto& made = parts_.further.emplace_back(averages_(msg.how));
+  monitor(made.matchmaker);
+  monitor(made.group);
+  monitor(made.averager);
+  connect_averaging(parts_.switchboard, made);
+  return made;
+}
+
+/// Its group goes on without it at once, and other peers that look for it are refused.
+caf::result<caf::unit_t> node_supervisor::end_one(const end_averager& msg) {
+  auto found = std::find_if(parts_.further.begin(), parts_.further.end(),
+                            [&msg](const auto& each) { return each.prefix == msg.prefix; });
+  if (found == parts_.further.end())
+    return to_caf(ec::bad_config, "this peer has no averager '" + msg.prefix + "' that can end");
+  auto ends = *found;
+  parts_.further.erase(found);
+  for (auto topic : {service_topic::matchmaking, service_topic::averaging})
+    send(parts_.switchboard, serve{topic, {}, msg.prefix});
+  auto promise = make_response_promise<caf::unit_t>();
+  auto end = [this, ends, promise]() mutable {
+    for (const auto& each :
+         {caf::actor_cast<caf::actor>(ends.averager), caf::actor_cast<caf::actor>(ends.group),
+          caf::actor_cast<caf::actor>(ends.matchmaker)})
+      send_exit(each, caf::exit_reason::user_shutdown);
+    promise.deliver(caf::unit);
+  };
+  request(ends.group, end_time, quit_group{})
+    .then([end]() mutable { end(); }, [end](const caf::error&) mutable { end(); });
   return promise;
 }
 

@@ -20,7 +20,7 @@ struct restart_leaf {
 };
 
 using node_supervisor_base =
-  node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>::base;
+  wired_node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>::base;
 
 /// Supervises a peer's actors. The metrics exporter and the state donor hold no state that is lost
 /// with them, so they are started again. If any other actor dies, the peer shuts down and reports
@@ -29,7 +29,8 @@ using node_supervisor_base =
 class node_supervisor final : public node_supervisor_base {
 public:
   node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config, node_parts parts,
-                  std::shared_ptr<net::transport> transport, std::shared_ptr<status_board> board);
+                  std::shared_ptr<net::transport> transport, std::shared_ptr<status_board> board,
+                  averaging_factory averages);
 
   const char* name() const override { return "node"; }
   void on_exit() override;
@@ -39,6 +40,8 @@ protected:
 
 private:
   caf::result<training_status> shut_down_all(const shut_down& msg);
+  caf::result<averaging_actors> add(const add_averager& msg);
+  caf::result<caf::unit_t> end_one(const end_averager& msg);
   void on_down(const caf::down_msg& down);
   void restart(bool exporter);
   void begin_shutdown();
@@ -51,6 +54,7 @@ private:
   const std::shared_ptr<net::transport> transport_;
   const std::shared_ptr<status_board> board_;
   node_parts parts_;
+  averaging_factory averages_;
   bool stopping_ = false;
   std::set<caf::actor_addr> ending_; // actors that `end` has told to end, and that have not yet
   failure ended_because_;            // its code is not none: an actor died that the peer needs

@@ -5,11 +5,11 @@
 #include <sstream>
 
 #include <nlohmann/json.hpp>
+#include <spdlog/logger.h>
 
 #include "actors/caf_error.hpp"
 #include "actors/program/node_options.hpp"
 #include "runtime/cli/command_line.hpp"
-#include "runtime/cli/folder_lock.hpp"
 #include "runtime/cli/join_line.hpp"
 #include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
@@ -17,6 +17,7 @@
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/folder_lock.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"

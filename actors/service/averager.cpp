@@ -6,16 +6,19 @@
 
 namespace waggle {
 
-result<std::size_t> averager_named(const std::vector<std::string>& names, const std::string& name) {
-  auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    return failure{ec::bad_config,
-                   "this peer has no averager '" + name + "': name it in node_options::averagers"};
-  return static_cast<std::size_t>(found - names.begin());
-}
+namespace {
 
-const averager_actor& averager_of(const node_parts& parts, std::size_t which) {
-  return which == 0 ? parts.averager : parts.further[which - 1].averager;
+constexpr auto change_timeout = 5s; // the node answers at once
+
+} // namespace
+
+std::shared_ptr<averager_table> averagers_of(const node_options& options, const node_parts& parts) {
+  auto all = std::make_shared<averager_table>();
+  for (std::size_t i = 0; i < options.averagers.size(); ++i)
+    all->add(options.averagers[i].name,
+             i == 0 ? averaging_actors{{}, parts.matchmaker, parts.group, parts.averager}
+                    : parts.further[i - 1]);
+  return all;
 }
 
 average_vector average_question(std::span<const float> values, const average_options& options,
@@ -41,19 +44,52 @@ result<average_report> average_report_of(const round_report& report, std::span<f
 }
 
 result<vector_averager> vector_averager::of(const node& peer, const std::string& name) {
-  auto which = averager_named(peer.running()->averagers, name);
-  if (!which)
-    return which.error();
-  return vector_averager{peer.running(), *which};
+  if (auto found = peer.running()->averagers->find(name); !found)
+    return found.error();
+  return vector_averager{peer.running(), name};
+}
+
+result<vector_averager> vector_averager::add(const node& peer, const averager_options& options) {
+  const auto& running = peer.running();
+  auto parts = averaging_parts_of(options, running->agreement.get());
+  if (!parts)
+    return parts.error();
+  auto made = running->ask<averaging_actors>(running->node.node, change_timeout,
+                                             add_averager{std::move(*parts)});
+  if (!made)
+    return made.error();
+  running->averagers->add(options.name, std::move(*made));
+  return vector_averager{running, options.name};
+}
+
+status vector_averager::end() {
+  auto ended = peer_->ask<caf::unit_t>(peer_->node.node, change_timeout, end_averager{name_});
+  if (!ended)
+    return ended.error();
+  peer_->averagers->remove(name_);
+  return done{};
 }
 
 result<average_report> vector_averager::average(std::span<float> values,
                                                 const average_options& options) {
   if (values.empty())
     return failure{ec::wrong_shape, "there is nothing to average: the vector is empty"};
-  auto answer =
-    peer_->ask<round_report>(averager_of(peer_->node.parts, which_), options.timeout + 1s,
-                             average_question(values, options, *peer_->node.ctx.vectors));
+  if (auto valid = check_timeout(options.timeout, "average_options::timeout"); !valid)
+    return valid.error();
+  auto& all = *peer_->averagers;
+  auto averager = all.find(name_);
+  if (!averager)
+    return averager.error();
+  auto question = average_question(values, options, *peer_->node.ctx.vectors);
+  if (!all.begin_round())
+    return failure{ec::not_ready, "this peer is paused"};
+  auto answer = peer_->ask<round_report>(*averager, options.timeout + 1s, std::move(question));
+  all.end_round();
+  if (answer) { // for the metrics, and those that watch
+    round_ended event{*answer};
+    event.report.values.reset();
+    caf::anon_send(peer_->node.parts.exporter, std::move(event));
+  }
   if (!answer)
     return answer.error();
   return average_report_of(*answer, values);

@@ -1,8 +1,8 @@
 #include "actors/service/machine.hpp"
 
 #include <algorithm>
-#include <thread>
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 
 #include "runtime/core/huge_pages.hpp"
@@ -96,22 +96,6 @@ node_dependencies machine_dependencies(const environment& around,
     return net::make_tcp_transport(std::move(config));
   };
   return out;
-}
-
-status wait_until_ready(const status_board& board, const std::atomic<bool>& ended,
-                        milliseconds timeout) {
-  constexpr auto look_every = 5ms;
-  auto until = std::chrono::steady_clock::now() + timeout;
-  for (;;) {
-    if (ended)
-      return failure{ec::shutting_down, "this peer has left the run"};
-    auto why_not = board.why_not_ready();
-    if (why_not.empty())
-      return done{};
-    if (std::chrono::steady_clock::now() >= until)
-      return failure{ec::timeout, "not ready: " + why_not};
-    std::this_thread::sleep_for(look_every);
-  }
 }
 
 } // namespace waggle

@@ -3,7 +3,6 @@
 // A peer on this machine: its network, disk, memory, log and clock, for the program and for
 // services.
 
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -44,10 +43,5 @@ node_dependencies machine_dependencies(const environment& around,
                                        std::shared_ptr<const identity> self,
                                        std::shared_ptr<spdlog::logger> log, std::string run_id,
                                        const std::filesystem::path& folder, tcp_settings tcp);
-
-/// Waits until the peer may take part in rounds. Fails with ec::timeout and the reason why not, or
-/// with ec::shutting_down once it has `ended`.
-status wait_until_ready(const status_board& board, const std::atomic<bool>& ended,
-                        milliseconds timeout);
 
 } // namespace waggle

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "actors/service/running_node.hpp"
@@ -48,27 +49,18 @@ status set_addresses(const node_options& from, node_config& to) {
   return done{};
 }
 
-status set_averagers(const node_options& from, const digest& schema, node_config& to) {
+status set_averagers(const node_options& from, node_config& to) {
   for (const auto& given : from.averagers) {
-    if (given.name.empty() || given.name.find('.') != std::string::npos)
-      return bad("node_options::averagers: '" + given.name
-                 + "' is no name: it must neither be empty nor contain a point");
-    node_config::averaging_parts parts;
-    parts.matchmaking.prefix = given.name;
-    parts.matchmaking.schema = schema;
-    parts.matchmaking.target_group_size = given.group_size_max;
-    parts.matchmaking.min_matchmaking_time = given.matchmaking_time;
-    // One peer that does not answer must not cost a whole search.
-    parts.matchmaking.request_timeout = std::min(2'000ms, given.matchmaking_time / 2);
+    auto parts = averaging_parts_of(given, to.agreement.get());
+    if (!parts)
+      return bad("node_options::averagers: " + parts.error().detail);
     auto same = [&given](const auto& other) { return other.name == given.name; };
     if (std::count_if(from.averagers.begin(), from.averagers.end(), same) > 1)
       return bad("node_options::averagers: two have the name '" + given.name + "'");
-    if (auto valid = check_matchmaking_config(parts.matchmaking, false); !valid)
-      return bad("node_options::averagers: " + given.name + ": " + valid.error().detail);
     if (to.averaging)
-      to.further_averaging.push_back(std::move(parts));
+      to.further_averaging.push_back(std::move(*parts));
     else
-      to.averaging = std::move(parts);
+      to.averaging = std::move(*parts);
   }
   return done{};
 }
@@ -82,6 +74,30 @@ std::shared_ptr<spdlog::logger> own_log(const std::string& level) {
 
 } // namespace
 
+status check_timeout(milliseconds timeout, const std::string& name) {
+  if (timeout > 0ms && timeout <= timeout_max)
+    return done{};
+  return bad(name + ": it must be more than 0, and at most a year");
+}
+
+result<node_config::averaging_parts> averaging_parts_of(const averager_options& given,
+                                                        const run_agreement* agreement) {
+  if (given.name.empty() || given.name.find('.') != std::string::npos)
+    return bad("averager_options::name: '" + given.name
+               + "' must neither be empty nor contain a point");
+  node_config::averaging_parts parts;
+  parts.matchmaking.prefix = given.name;
+  if (agreement != nullptr)
+    parts.matchmaking.schema = agreement->hash();
+  parts.matchmaking.target_group_size = given.group_size_max;
+  parts.matchmaking.min_matchmaking_time = given.matchmaking_time;
+  // One peer that does not answer must not cost a whole search.
+  parts.matchmaking.request_timeout = std::min(2'000ms, given.matchmaking_time / 2);
+  if (auto valid = check_averaging_parts(parts, false); !valid)
+    return bad("averager_options of " + given.name + ": " + valid.error().detail);
+  return parts;
+}
+
 result<node_config> node_config_of(const node_options& o) {
   constexpr std::array levels{"debug", "info", "warn", "error"};
   if (std::find(levels.begin(), levels.end(), o.log_level) == levels.end())
@@ -93,7 +109,6 @@ result<node_config> node_config_of(const node_options& o) {
   config.run_id = o.run;
   if (auto set = set_addresses(o, config); !set)
     return set.error();
-  digest schema;
   if (!o.agreed.empty()) {
     run_agreement all;
     if (auto added = all.add({"protocol", std::to_string(protocol_version), {}}); !added)
@@ -101,13 +116,13 @@ result<node_config> node_config_of(const node_options& o) {
     for (const auto& [name, value] : o.agreed)
       if (auto added = all.add({name, value, {}}); !added)
         return bad("node_options::agreed: " + name + ": " + added.error().detail);
-    schema = all.hash();
     config.agreement = std::make_shared<const run_agreement>(std::move(all));
   }
-  if (auto set = set_averagers(o, schema, config); !set)
+  if (auto set = set_averagers(o, config); !set)
     return set.error();
   if (!o.data_dir.empty())
     config.addresses.file = o.data_dir / "known_peers";
+  config.takes_averagers = true;  // vector_averager::add
   config.dht.open_records = true; // waggle::dht stores those
   // As `waggle train` does: a frozen peer delays the rounds of all until it is given up.
   config.switchboard.link.ping_interval = 400ms;
@@ -119,23 +134,28 @@ result<node> node::start(const node_options& options) {
   auto config = node_config_of(options);
   if (!config)
     return config.error();
+  auto made = std::make_shared<running_node>();
   std::shared_ptr<const identity> self;
   if (options.data_dir.empty()) {
     self = identity::generate();
   } else {
+    auto lock = folder_lock::take(options.data_dir, "node_options::data_dir");
+    if (!lock)
+      return lock.error();
+    if (!*lock)
+      return bad("node_options::data_dir: another peer uses " + options.data_dir.string()
+                 + ": give this one its own");
+    made->lock = std::move(*lock);
     auto key = identity::load_or_create(options.data_dir / "identity.pem");
     if (!key)
       return bad("node_options::data_dir: " + key.error().detail);
     self = *key;
   }
-  auto made = std::make_shared<running_node>();
   made->system = options.around.system;
   if (made->system == nullptr) {
     made->own_system = std::make_unique<caf::actor_system>(made->config);
     made->system = made->own_system.get();
   }
-  for (const auto& given : options.averagers)
-    made->averagers.push_back(given.name);
   auto log = logger_to(options.around.log, options.log_level);
   tcp_settings tcp;
   for (const auto& where : config->listen)
@@ -146,9 +166,9 @@ result<node> node::start(const node_options& options) {
                                     options.run, options.data_dir, std::move(tcp)));
   if (!started)
     return started.error();
+  made->averagers = averagers_of(options, started->parts);
+  made->agreement = config->agreement;
   made->node = std::move(*started);
-  caf::actor_cast<caf::actor>(made->node.node)
-    ->attach_functor([ended = made->ended](const caf::error&) { *ended = true; });
   return node{std::move(made)};
 }
 
@@ -182,7 +202,7 @@ std::vector<std::string> node::addresses() const {
 }
 
 status node::wait_until_ready(milliseconds timeout) const {
-  return waggle::wait_until_ready(*running_->node.board, *running_->ended, timeout);
+  return running_->node.board->wait_until_ready(timeout);
 }
 
 std::string node::status_json() const {
@@ -196,6 +216,7 @@ status node::leave(milliseconds timeout) {
     running_->ask<training_status>(running_->node.node, timeout, shut_down{"its service leaves"});
   if (!ended && ended.error().code != ec::shutting_down)
     return ended.error();
+  running_->lock.reset(); // another peer may use the folder now
   return done{};
 }
 

@@ -1,40 +1,59 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "actors/caf_error.hpp"
+#include "actors/service/averager_table.hpp"
 #include "actors/service/machine.hpp"
+#include "actors/service/state_publisher.hpp"
+#include "runtime/core/folder_lock.hpp"
 #include "waggle/averager.hpp"
 
 namespace waggle {
 
-/// What the classes of include/waggle/ hold of a peer. Thread-safe: nothing but `left` changes.
+constexpr milliseconds timeout_max = std::chrono::hours{24 * 365};
+
+/// Fails with ec::bad_config if a caller's `timeout` cannot be one.
+status check_timeout(milliseconds timeout, const std::string& name);
+
+/// What the classes of include/waggle/ hold of a peer. Thread-safe.
 class running_node {
 public:
   // In this order: the actor system ends last.
   own_system_config config;
   std::unique_ptr<caf::actor_system> own_system; // null: the caller's
   caf::actor_system* system = nullptr;
-  std::vector<std::string> averagers; // their names
+  std::shared_ptr<averager_table> averagers = std::make_shared<averager_table>();
+  std::shared_ptr<const run_agreement> agreement; // null: none
+  std::unique_ptr<folder_lock> lock;              // null: it stores nothing, or has left
   started_node node;
-  std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::atomic<bool> left{false};
+  std::mutex states_mutex;
+  state_publisher_actor states; // guarded by states_mutex; null: nothing was donated
 
   /// A request from a thread of the caller, which waits at most `timeout`.
   template <class Answer, class Handle, class Question>
   result<Answer> ask(const Handle& receiver, milliseconds timeout, Question question) const {
     result<Answer> out = failure{ec::shutting_down, "this peer has left the run"};
-    if (*ended)
+    if (node.board->has_ended())
       return out;
+    timeout = std::clamp(timeout, milliseconds{0}, timeout_max); // CAF throws, or overflows
     caf::scoped_actor asker{*system};
-    asker->request(receiver, timeout, std::move(question))
-      .receive([&](const Answer& answer) { out = answer; },
-               [&](const caf::error& why) { out = from_caf(why); });
+    auto failed = [&](const caf::error& why) { out = from_caf(why); };
+    if constexpr (std::is_same_v<Answer, caf::unit_t>) // CAF sends nothing, but expects a unit
+      asker->request(caf::actor_cast<caf::actor>(receiver), timeout, std::move(question))
+        .receive([&] { out = caf::unit; }, failed);
+    else
+      asker->request(receiver, timeout, std::move(question))
+        .receive([&](const Answer& answer) { out = answer; }, failed);
     return out;
   }
 };
@@ -45,19 +64,21 @@ public:
 /// The configuration of such a peer. Fails with a sentence.
 result<node_config> node_config_of(const node_options& options);
 
-/// The number of the averager `name`; fails with ec::bad_config.
-result<std::size_t> averager_named(const std::vector<std::string>& names, const std::string& name);
-const averager_actor& averager_of(const node_parts& parts, std::size_t which);
+/// The configuration of an averager. Fails with a sentence that names the option.
+result<node_config::averaging_parts> averaging_parts_of(const averager_options& given,
+                                                        const run_agreement* agreement);
+/// The averagers that the node has been started with.
+std::shared_ptr<averager_table> averagers_of(const node_options& options, const node_parts& parts);
 average_vector average_question(std::span<const float> values, const average_options& options,
                                 vector_pool& vectors);
 /// Copies the mean to `values`, unless the round failed.
 result<average_report> average_report_of(const round_report& report, std::span<float> values);
 
 constexpr auto dht_margin = 1s; // the router has the same deadline, and should end first
-/// Fails if the record would be refused.
-result<record> open_record(const node_context& ctx, const std::string& key,
-                           const std::string& subkey, const std::string& value,
-                           milliseconds lifetime);
+/// Fails if the record would be refused. @param owner null: it is open.
+result<record> application_record(const node_context& ctx, const std::string& key,
+                                  const std::string& subkey, const std::string& value,
+                                  milliseconds lifetime, const identity* owner = nullptr);
 status put_status(const result<store_report>& answer, const std::string& key);
 result<std::map<std::string, std::string>> values_of(const result<found_records>& answer);
 

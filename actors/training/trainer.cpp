@@ -81,6 +81,17 @@ trainer::behavior_type trainer::make_behavior() {
   count_time();
   return {
     [this](start_training) { start(); },
+    [this](pause_training) {
+      membership_.pause();
+      wait_for({});
+      react();
+      return current_status();
+    },
+    [this](resume_training) {
+      membership_.resume(now());
+      react();
+      return current_status();
+    },
     [this](stop_training) { return stop(); },
     [this](get_training_status) -> training_status { return current_status(); },
     [this](const get_state_snapshot& msg) { return snapshot(msg); },

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include <spdlog/logger.h>
+
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/averaging/part_reducer.hpp"

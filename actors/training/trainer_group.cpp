@@ -79,6 +79,8 @@ bool trainer::follow_membership() {
       break;
     case kind::leave:
       leave(next.why);
+      if (membership_.is_paused())
+        report_own_progress(); // so that nobody waits for our samples
       break;
     case kind::change_mode:
       change_mode();

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include <spdlog/logger.h>
+
 #include "actors/training/trainer.hpp"
 #include "runtime/core/log_about.hpp"
 
@@ -109,6 +111,7 @@ void trainer::show_phase() {
   bool finished = done() && pending_.waiting() == 0 && !awaits_merge();
   if (!membership_.is_member())
     return enter_phase(finished && at_.in_step() ? trainer_phase::finished
+                       : membership_.is_paused() ? trainer_phase::paused
                                                  : trainer_phase::joining);
   if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
@@ -126,7 +129,7 @@ activity trainer::present_activity() const {
   if (pass_.runs)
     return activity::pass;
   if (!membership_.is_member())
-    return done() && at_.in_step() ? activity::idle : activity::search;
+    return (done() && at_.in_step()) || membership_.is_paused() ? activity::idle : activity::search;
   if (sync_.busy() || !at_.in_step())
     return activity::download;
   if (round_runs())

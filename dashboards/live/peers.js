@@ -4,7 +4,7 @@ import {html, nothing, svg} from './vendor/lit-html.js';
 import {ago, clock, compact, duration, fixed, plural, shortId, whole} from './format.js';
 import {epoch, peerRows, recentlyLeft} from './state.js';
 
-const glyphs = {training: '●', averaging: '◐', starting: '○', joining: '○', syncing: '◌', finished: '■', stopped: '■'};
+const glyphs = {training: '●', averaging: '◐', starting: '○', joining: '○', syncing: '◌', finished: '■', stopped: '■', paused: '‖'};
 
 /** The line by which the chart shows a peer. */
 export function swatch(state, id) {

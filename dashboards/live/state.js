@@ -349,9 +349,9 @@ export function headline(state) {
     const what = s.phase === 'starting' ? 'is starting' : s.phase === 'joining' ? 'is joining the run' : 'takes the model from another peer';
     head = `This peer ${what}${s.waitingFor ? ', waiting for ' + s.waitingFor : ''}`;
     if (others > 0) head += `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}`;
-  } else if (s.phase === 'finished' || s.phase === 'stopped') {
+  } else if (['finished', 'stopped', 'paused'].includes(s.phase)) {
     worse('wait');
-    head = `This peer has ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
+    head = `This peer ${s.phase === 'paused' ? 'is' : 'has'} ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
   } else if (all === 0 && state.rounds.length > 0) { // of `waggle average`, or of trainers whose reports are on their way
     const n = state.rounds.at(-1).members.length;
     head = n < 2 ? 'This peer averaged alone in the last round' : `${n} peers averaged together in the last round`;

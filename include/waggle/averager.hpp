@@ -33,12 +33,18 @@ struct average_report {
   double seconds = 0;
 };
 
-/// One averager of a peer (node_options::averagers). Thread-safe, but one round at a time: a second
-/// one fails with ec::overloaded. Keeps the peer's threads alive, but not the peer.
+/// One averager of a peer. Thread-safe, but one round at a time: a second one fails with
+/// ec::overloaded. Keeps the peer's threads alive, but not the peer.
 class vector_averager {
 public:
-  /// Fails with ec::bad_config if the peer has no averager of this name.
+  /// One that the peer has (node_options::averagers, or `add`). Fails with ec::bad_config.
   static result<vector_averager> of(const node& peer, const std::string& name);
+  /// Adds one while the peer runs. Fails with ec::bad_config and the option, or if the peer has one
+  /// of this name.
+  static result<vector_averager> add(const node& peer, const averager_options& options);
+  /// Ends one that was added: a round that runs fails, other peers go on without this one, and the
+  /// name is free again. Fails with ec::bad_config if it has ended, or was not added.
+  status end();
 
   /// Replaces `values` by the weighted mean over the peers that average now: the same bytes on each
   /// of them. Waits at most a second longer than `timeout`. If it fails, `values` is unchanged:
@@ -47,11 +53,11 @@ public:
                                                const average_options& options = {});
 
 private:
-  vector_averager(std::shared_ptr<running_node> peer, std::size_t which)
-    : peer_(std::move(peer)), which_(which) {}
+  vector_averager(std::shared_ptr<running_node> peer, std::string name)
+    : peer_(std::move(peer)), name_(std::move(name)) {}
 
   std::shared_ptr<running_node> peer_;
-  std::size_t which_; // in node_options::averagers
+  std::string name_;
 };
 
 } // namespace waggle

@@ -5,16 +5,22 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "runtime/crypto/identity.hpp"
 #include "waggle/node.hpp"
 
 namespace waggle {
 
 /// The part of the DHT that is open to applications, seen from one peer. Any peer of the run can
-/// read and replace what is stored here. Peers of `waggle train` and waggle::loop in the run refuse
-/// to store it for others. Thread-safe. Keeps the peer's threads alive, but not the peer.
+/// read it, and replace what `put` has stored:
+///
+///     auto key = waggle::identity::load_or_create("/var/lib/birds/key.pem"); // Ed25519, mode 0600
+///     table.put_owned(**key, "models", "v7", 1h);                            // with *key held
+///     table.get_owned("models")->at((*key)->id());                           // "v7", on any peer
+///
+/// Peers of `waggle train` and waggle::loop in the run refuse to store it for others. Thread-safe.
+/// Keeps the peer's threads alive, but not the peer.
 class dht {
 public:
   explicit dht(const node& peer) : peer_(peer.running()) {}
@@ -25,6 +31,16 @@ public:
   [[nodiscard]] status put(const std::string& key, const std::string& subkey,
                            const std::string& value, std::chrono::milliseconds lifetime,
                            std::chrono::milliseconds timeout = std::chrono::seconds{10});
+  /// Stores `value` under the key as the one of `owner`, signed: nobody else can replace it, or
+  /// forge one of this owner. Its newer value replaces an older one, also of another process with
+  /// the same key pair. An owner may have 128 keys. Fails as `put` does.
+  [[nodiscard]] status put_owned(const identity& owner, const std::string& key,
+                                 const std::string& value, std::chrono::milliseconds lifetime,
+                                 std::chrono::milliseconds timeout = std::chrono::seconds{10});
+  /// All such values under the key, by identity::id of their owners: an application knows whose it
+  /// believes. Anybody may add one of his own.
+  [[nodiscard]] result<std::map<peer_id, std::string>>
+  get_owned(const std::string& key, std::chrono::milliseconds timeout = std::chrono::seconds{10});
   /// All values under the key, by subkey; empty if there are none.
   [[nodiscard]] result<std::map<std::string, std::string>>
   get(const std::string& key, std::chrono::milliseconds timeout = std::chrono::seconds{10});

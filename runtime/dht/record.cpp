@@ -21,6 +21,7 @@ void append_text(std::string& out, std::string_view text) {
 
 const record_rules* rules_of(record_kind kind) {
   static constexpr record_rules open_rules{.owned = false,
+                                           .of_applications = true,
                                            .name_bytes_max = 256,
                                            .subkey_bytes_max = 256,
                                            .value_bytes_max = 64_KiB,
@@ -38,6 +39,13 @@ const record_rules* rules_of(record_kind kind) {
                                             .value_bytes_max = 2_KiB,
                                             .entries_max = 4096,
                                             .time_to_live_max = std::chrono::minutes{10}};
+  static constexpr record_rules owned_rules{.owned = true,
+                                            .of_applications = true,
+                                            .name_bytes_max = 256,
+                                            .subkey_bytes_max = 32,
+                                            .value_bytes_max = 64_KiB,
+                                            .entries_max = 4096,
+                                            .time_to_live_max = std::chrono::hours{24}};
   switch (kind) {
     case record_kind::open:
       return &open_rules;
@@ -45,6 +53,8 @@ const record_rules* rules_of(record_kind kind) {
       return &progress_rules;
     case record_kind::group_member:
       return &group_rules;
+    case record_kind::owned:
+      return &owned_rules;
   }
   return nullptr;
 }

@@ -28,6 +28,8 @@ enum class record_kind : std::uint8_t {
   progress = 1,
   /// The peer is looking for a group under this key; the subkey is its peer id, signed by it.
   group_member = 2,
+  /// An application's value, signed by a key of its own; the subkey is the id of that key.
+  owned = 3,
 };
 
 /// One value in the DHT. Records of one (kind, name) with different subkeys form a dictionary; a
@@ -60,7 +62,8 @@ void sign_record(std::string_view run_id, const identity& owner, record& entry);
 
 /// Ownership rule and limits of a kind.
 struct record_rules {
-  bool owned = true; // signed, and the subkey is the owner's peer id
+  bool owned = true;            // signed, and the subkey is the owner's peer id
+  bool of_applications = false; // peers that train do not store it for others
   std::size_t name_bytes_max = 256;
   std::size_t subkey_bytes_max = 64;
   std::size_t value_bytes_max = 0;

@@ -38,6 +38,9 @@ bool membership::has(const peer_id& peer) const {
 // -- decisions ------------------------------------------------------------------------------------
 
 membership::action membership::decide(const membership_facts& facts) {
+  if (paused_)
+    return is_member() && !facts.round_runs ? action{action::kind::leave, {}, "it is paused"}
+                                            : action{};
   if (place_ == place::outside)
     return look(facts);
   return is_member() ? review(facts) : action{};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/error.hpp"
@@ -84,6 +85,13 @@ public:
     : seen_(seen), how_(how), merges_(how.epoch_difference_max) {}
 
   [[nodiscard]] action decide(const membership_facts& facts);
+  /// From now on it leaves its group once no round runs, and looks for none.
+  void pause() { paused_ = true; }
+  void resume(steady_time now) {
+    if (std::exchange(paused_, false) && place_ == place::outside)
+      begin(now);
+  }
+  [[nodiscard]] bool is_paused() const { return paused_; }
   /// Whether it is outside and does not look for a group yet.
   [[nodiscard]] bool pauses(steady_time now) const { return now < enter_after_; }
   /// Whether our group has us with a mode that is outdated: others do not reach us any more, or
@@ -183,6 +191,7 @@ private:
   const run_view& seen_;
   const settings how_;
   merge_age merges_;
+  bool paused_ = false;
 
   place place_ = place::outside;
   bool as_client_ = false; // in the present group, or the one that is being entered

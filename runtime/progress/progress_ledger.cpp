@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint8_t record_version = 3;
 constexpr std::uint8_t record_version_min = 1; // has no target batch size; 2 has no vitals
-constexpr std::uint8_t phase_max = 6;          // of trainer_phase
+constexpr std::uint8_t phase_max = 7;          // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
 /// Host names and addresses only: the text ends up in logs and on web pages.

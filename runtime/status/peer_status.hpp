@@ -20,7 +20,8 @@ enum class trainer_phase : std::uint8_t {
   training,
   averaging,
   finished,
-  stopped
+  stopped,
+  paused // by the operator; in no group
 };
 constexpr std::string_view to_string(trainer_phase x) {
   switch (x) {
@@ -38,6 +39,8 @@ constexpr std::string_view to_string(trainer_phase x) {
       return "finished";
     case trainer_phase::stopped:
       return "stopped";
+    case trainer_phase::paused:
+      return "paused";
   }
   return "unknown";
 }

@@ -74,11 +74,29 @@ void status_board::show_readiness(bool ready, std::string text) {
   std::lock_guard guard{mutex_};
   ready_ = ready;
   readiness_ = std::move(text);
+  changed_.notify_all();
 }
 
 std::string status_board::why_not_ready() const {
   std::lock_guard guard{mutex_};
   return ready_ ? std::string{} : readiness_;
+}
+
+status status_board::wait_until_ready(milliseconds timeout) const {
+  std::unique_lock guard{mutex_};
+  constexpr milliseconds for_ever = std::chrono::hours{24 * 365}; // more would overflow
+  changed_.wait_for(guard, std::min(timeout, for_ever), [this] { return ready_ || ended_; });
+  if (ended_)
+    return failure{ec::shutting_down, "this peer has left the run"};
+  if (!ready_)
+    return failure{ec::timeout, "not ready: " + readiness_};
+  return done{};
+}
+
+void status_board::end() {
+  std::lock_guard guard{mutex_};
+  ended_ = true;
+  changed_.notify_all();
 }
 
 net::http_response status_board::answer(const net::http_request& request) const {

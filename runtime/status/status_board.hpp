@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/http.hpp"
@@ -45,6 +47,12 @@ public:
   void show_readiness(bool ready, std::string text);
   /// Empty: it may.
   [[nodiscard]] std::string why_not_ready() const;
+  /// Waits until it may. Fails with ec::timeout and the reason why not, or with ec::shutting_down
+  /// once the peer has ended.
+  [[nodiscard]] status wait_until_ready(milliseconds timeout) const;
+  /// The peer has ended.
+  void end();
+  [[nodiscard]] bool has_ended() const { return ended_; }
 
   /// Of this start of the peer. For the actor that keeps the documents up to date, alone.
   [[nodiscard]] event_maker& maker() { return maker_; }
@@ -94,7 +102,9 @@ private:
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};
   std::atomic<std::shared_ptr<const training_status>> training_;
+  std::atomic<bool> ended_{false}; // set with mutex_ held
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_; // ready_ or ended_
   std::string self_ = "{}";
   swarm_time now_{};
   std::string status_ = "{}\n";

@@ -219,7 +219,8 @@ std::string why_not_ready(const peer_picture& picture) {
     case trainer_phase::starting:
     case trainer_phase::joining:
     case trainer_phase::syncing:
-    case trainer_phase::stopped: {
+    case trainer_phase::stopped:
+    case trainer_phase::paused: {
       const auto& why = picture.training->waiting_for;
       return std::string{to_string(picture.training->phase)}
              + (why.empty() ? "" : ", waiting for " + why);

@@ -10,6 +10,17 @@ void event_ring::keep(std::deque<entry>& in, const entry& what, std::size_t coun
     in.pop_front();
 }
 
+void event_ring::note(const watch::event& what, const peer_id& writer, swarm_time now) {
+  push(watch::kind_of(what), watch::fields_of(what, writer, now));
+  std::lock_guard guard{listening_};
+  std::erase_if(listeners_, [&](const listener& to) { return !to(what, now); });
+}
+
+void event_ring::listen(listener to) {
+  std::lock_guard guard{listening_};
+  listeners_.push_back(std::move(to));
+}
+
 void event_ring::push(watch::event_kind kind, std::string_view fields) {
   std::lock_guard guard{mutex_};
   auto text = "{\"seq\":" + std::to_string(++last_) + ",";

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,13 @@ public:
   /// @param start names this start of the peer: the numbers begin anew with each.
   explicit event_ring(std::string start, std::size_t bytes_max = 1_MiB)
     : start_(std::move(start)), bytes_max_(bytes_max) {}
+
+  /// Adds an event and hands it to the listeners, on this thread.
+  void note(const watch::event& what, const peer_id& writer, swarm_time now);
+  /// Is called with each event that is noted from now on, by several threads in turn, until it
+  /// returns false. Must neither wait nor note events.
+  using listener = std::function<bool(const watch::event&, swarm_time)>;
+  void listen(listener to);
 
   /// @param fields of the line without its number (watch::fields_of).
   void push(watch::event_kind kind, std::string_view fields);
@@ -58,13 +66,15 @@ private:
 
   const std::string start_;
   const std::size_t bytes_max_;
-  mutable std::mutex mutex_; // guards everything below
+  mutable std::mutex mutex_; // guards everything up to others_
   std::deque<entry> ring_;
   std::size_t bytes_ = 0;
   number last_ = 0;
   std::deque<entry> rounds_;
   std::deque<entry> epochs_;
   std::deque<entry> others_;
+  std::mutex listening_; // guards listeners_
+  std::vector<listener> listeners_;
 };
 
 } // namespace waggle

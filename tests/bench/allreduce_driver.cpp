@@ -102,7 +102,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   (*process)->print_start(config, *peer, false);
   // Also needed when a round fails, or the process would wait for its actors forever.
   struct farewell {
-    const node_actor& node;
+    node_actor node;
     ~farewell() { caf::anon_send(node, shut_down{"done"}); }
   } at_the_end{peer->node};
   if (rank == 0)

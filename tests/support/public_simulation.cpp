@@ -14,6 +14,8 @@ struct simulation::impl {
   std::shared_ptr<bool> live = std::make_shared<bool>(true);
 
   static net::sim_network::options network(const options& o) {
+    if (o.delay_min < 0ms || o.delay_max < o.delay_min)
+      throw std::invalid_argument{"delay_min must be 0 or more, and delay_max no less"};
     net::sim_network::options out;
     out.delay_min = o.delay_min;
     out.delay_max = o.delay_max;
@@ -38,7 +40,7 @@ struct simulation::impl {
   }
 
   testing::simulation swarm;
-  std::map<index, std::vector<std::string>> averagers; // their names
+  std::map<index, std::shared_ptr<averager_table>> averagers;
 };
 
 simulation::simulation() : simulation(options{}) {}
@@ -61,8 +63,7 @@ simulation::index simulation::start(const node_options& o, const std::vector<ind
     throw std::invalid_argument{config.error().detail};
   config->switchboard.announced_addresses.reset(); // the network in memory has other ones
   auto who = impl_->swarm.start(*config, through);
-  for (const auto& averager : o.averagers)
-    impl_->averagers[who].push_back(averager.name);
+  impl_->averagers[who] = averagers_of(o, impl_->at(who).node.parts);
   return who;
 }
 
@@ -106,10 +107,11 @@ void simulation::average(index who, const std::string& averager, std::vector<flo
   const auto& peer = impl_->at(who);
   if (values.empty())
     throw std::invalid_argument{"there is nothing to average: the vector is empty"};
-  auto which = averager_named(impl_->averagers[who], averager);
-  if (!which)
-    throw std::invalid_argument{which.error().detail};
-  const auto& parts = peer.node.parts;
+  if (auto valid = check_timeout(how.timeout, "average_options::timeout"); !valid)
+    throw std::invalid_argument{valid.error().detail};
+  auto found = impl_->averagers[who]->find(averager);
+  if (!found)
+    throw std::invalid_argument{found.error().detail};
   auto question = average_question(values, how, *peer.node.ctx.vectors);
   // What still waits when the simulation ends is dropped: its end answers all requests.
   auto answer = [live = std::weak_ptr{impl_->live},
@@ -117,7 +119,7 @@ void simulation::average(index who, const std::string& averager, std::vector<flo
     if (!live.expired())
       then(ended, mean);
   };
-  impl_->swarm.system().spawn([handle = averager_of(parts, *which), values = std::move(values),
+  impl_->swarm.system().spawn([handle = *found, values = std::move(values),
                                then = std::move(answer), question,
                                how](caf::event_based_actor* self) {
     self->request(handle, how.timeout + 1s, question)
@@ -134,7 +136,7 @@ void simulation::average(index who, const std::string& averager, std::vector<flo
 status simulation::put(index who, const std::string& key, const std::string& subkey,
                        const std::string& value, milliseconds lifetime) {
   const auto& node = impl_->at(who).node;
-  auto entry = open_record(node.ctx, key, subkey, value, lifetime);
+  auto entry = application_record(node.ctx, key, subkey, value, lifetime);
   if (!entry)
     return entry.error();
   return put_status(

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>

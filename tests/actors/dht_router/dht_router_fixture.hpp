@@ -137,6 +137,13 @@ protected:
     sign_record(run, *identity::from_seed(seed), entry);
     return entry;
   }
+  /// An application's, with the key of `seed`.
+  record application_record(std::uint64_t seed, std::uint64_t sequence = 1) const {
+    auto entry = open_record("v" + std::to_string(sequence), sequence);
+    entry.kind = record_kind::owned;
+    sign_record("test", *identity::from_seed(seed), entry);
+    return entry;
+  }
   find_records query(record_kind kind = record_kind::open) const {
     find_records out;
     out.kind = kind;

@@ -57,15 +57,36 @@ TEST_F(DhtRouter, RefusesForgedExpiredAndStaleRecordsOneByOne) {
   EXPECT_EQ(records(), 2);
 }
 
-TEST_F(DhtRouter, UnsignedRecordsExistInTestsOnly) {
+TEST_F(DhtRouter, RecordsOfApplicationsAreStoredByServicesOnly) {
   open_records = false;
   start();
   auto outcomes =
-    asked_by_peer<wire::dht_stored>(wire::dht_store{{open_record("anybody's"), owned_record(2)}})
+    asked_by_peer<wire::dht_stored>(
+      wire::dht_store{{open_record("anybody's"), application_record(2), owned_record(2)}})
       .outcomes;
-  EXPECT_THAT(outcomes, ElementsAre(ec::not_owner, ec::none));
+  EXPECT_THAT(outcomes, ElementsAre(ec::not_owner, ec::not_owner, ec::none));
   EXPECT_EQ(records(), 1);
   EXPECT_FALSE(dht_config{}.open_records);
+}
+
+TEST_F(DhtRouter, TakesAnApplicationsRecordFromAnyPeerAndReplacesItByItsOwnersOnly) {
+  start();
+  auto stored = [&](const record& entry) {
+    return asked_by_peer<wire::dht_stored>(wire::dht_store{{entry}}).outcomes;
+  };
+  auto first = application_record(7);
+  EXPECT_THAT(stored(first), ElementsAre(ec::none)) << "peer 2 passes it on";
+  auto forged = application_record(7, 2);
+  forged.value = "forged";
+  EXPECT_THAT(stored(forged), ElementsAre(ec::bad_signature));
+  forged.by = application_record(8, 2).by;
+  EXPECT_THAT(stored(forged), ElementsAre(ec::bad_signature));
+  auto others = application_record(8, 2);
+  others.subkey = first.subkey;
+  EXPECT_THAT(stored(others), ElementsAre(ec::not_owner));
+  EXPECT_THAT(stored(application_record(7, 2)), ElementsAre(ec::none));
+  EXPECT_THAT(stored(first), ElementsAre(ec::stale_record));
+  EXPECT_EQ(records(), 1);
 }
 
 TEST_F(DhtRouter, TakesRecordsFromTheirOwnersOnly) {

@@ -2,16 +2,21 @@
 
 #include "waggle/loop.hpp"
 
+#include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <future>
 #include <limits>
 #include <mutex>
+#include <thread>
 
 #include <caf/all.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 #include <unistd.h>
+
+#include "waggle/control.hpp"
 
 namespace waggle {
 namespace {
@@ -212,6 +217,65 @@ TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {
   EXPECT_EQ(series(), 0U);
 }
 
+TEST_F(LoopInAService, OthersTrainOnWhileALoopIsPausedAndItTakesTheirState) {
+  struct member {
+    explicit member(std::uint64_t seed) : own(seed) {}
+    line own;
+    std::promise<std::string> address;
+    std::promise<control_actor> control;
+    std::uint64_t downloads = 0;
+  } members[]{member{1}, member{2}};
+  std::atomic<bool> done{false};
+  auto run = [this, &done](member& m, const char* name, std::vector<std::string> peers) {
+    auto o = options(name, std::move(peers));
+    o.max_epochs = 0;
+    auto in = *join(o);
+    auto peer = *loop::start(in, m.own.options());
+    m.address.set_value(in.address());
+    m.control.set_value(*control_of(in));
+    while (!done)
+      peer.step(m.own.gradient(), 4, 0);
+    m.downloads = in.status().state_downloads;
+  };
+  auto first =
+    std::async(std::launch::async, run, std::ref(members[0]), "first", std::vector<std::string>{});
+  auto address = members[0].address.get_future().get();
+  auto second =
+    std::async(std::launch::async, run, std::ref(members[1]), "second", std::vector{address});
+  caf::scoped_actor self{system};
+  auto ask = [&self](const control_actor& to, auto what) {
+    peer_state out;
+    self->request(to, 10s, what)
+      .receive([&](const peer_state& now) { out = now; },
+               [](const caf::error& why) { ADD_FAILURE() << to_string(why); });
+    return out;
+  };
+  auto until = [&ask](const control_actor& of, auto what) {
+    auto now = ask(of, get_peer_state{});
+    for (auto end = std::chrono::steady_clock::now() + 30s;
+         !what(now) && std::chrono::steady_clock::now() < end; now = ask(of, get_peer_state{}))
+      std::this_thread::yield();
+    EXPECT_TRUE(what(now)) << now.phase << " at epoch " << now.epoch << ": " << now.waiting_for;
+    return now;
+  };
+  auto one = members[0].control.get_future().get();
+  auto other = members[1].control.get_future().get();
+  until(other, [](const peer_state& s) { return s.group_size == 2 && s.phase == "training"; });
+  ask(other, pause_peer{});
+  auto paused = until(other, [](const peer_state& s) { return s.phase == "paused"; });
+  EXPECT_EQ(paused.group_size, 0U);
+  until(one, [&](const peer_state& s) { return s.epoch >= paused.epoch + 20; });
+  EXPECT_EQ(ask(other, get_peer_state{}).epoch, paused.epoch);
+  ask(other, resume_peer{});
+  until(other, [&](const peer_state& s) {
+    return s.group_size == 2 && s.phase == "training" && s.epoch > paused.epoch + 20;
+  });
+  done = true;
+  first.get();
+  second.get();
+  EXPECT_GE(members[1].downloads, 2U) << "when it came, and when it went on";
+}
+
 TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   auto in = join(options("wrong"));
   ASSERT_TRUE(in) << in.error().detail;
@@ -224,6 +288,8 @@ TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   };
   EXPECT_THAT(refusal([](loop_options& o) { o.parameters.clear(); }), HasSubstr("no parameters"));
   EXPECT_THAT(refusal([](loop_options& o) { o.update = {}; }), HasSubstr("no update"));
+  EXPECT_THAT(refusal([](loop_options& o) { o.learning_rate = std::nan(""); }),
+              HasSubstr("learning_rate"));
   EXPECT_THAT(refusal([](loop_options& o) { o.parameters[0].shape = {3}; }),
               HasSubstr("w has 4 values, and its shape stands for 3"));
   EXPECT_THAT(refusal([](loop_options& o) { o.parameters.push_back(o.parameters[0]); }),

@@ -45,6 +45,8 @@ trainer_actor::behavior_type fake_trainer(trainer_actor::pointer self, log_of_sh
     self->set_exit_handler([](const caf::exit_msg&) {});
   return {
     [](start_training) {},
+    [](pause_training) { return training_status{}; },
+    [](resume_training) { return training_status{}; },
     [self, log](stop_training) -> caf::result<training_status> {
       log->asked.emplace_back("trainer");
       auto promise = self->make_response_promise<training_status>();
@@ -102,7 +104,8 @@ protected:
     parts.tracker = spawn(fake_tracker, log);
     parts.switchboard = spawn(fake_switchboard, log);
     node = spawn<node_supervisor>(ctx, config, parts, std::make_shared<idle_transport>(log),
-                                  std::make_shared<status_board>(ctx.metrics));
+                                  std::make_shared<status_board>(ctx.metrics),
+                                  [](const auto&) { return averaging_actors{}; });
   }
   pending<training_status> stop() { return ask_later<training_status>(node, shut_down{"test"}); }
   void expect_all_ended() {

@@ -106,6 +106,8 @@ TEST_F(Trainer, APeerThatLeavesItsGroupComputesNothingUntilItIsInOneAgain) {
 trainer_actor::behavior_type silent_donor(trainer_actor::pointer self) {
   return {
     [](start_training) {},
+    [](pause_training) { return training_status{}; },
+    [](resume_training) { return training_status{}; },
     [](stop_training) { return training_status{}; },
     [](get_training_status) { return training_status{}; },
     [self](const get_state_snapshot&) -> caf::result<state_snapshot> {

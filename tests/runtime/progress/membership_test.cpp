@@ -184,6 +184,24 @@ TEST(Membership, EntersAgainWhenOthersDoNotReachItAnyMore) {
   EXPECT_EQ(p.next().what, kind::change_mode);
 }
 
+TEST(Membership, PausedItLeavesAfterTheRoundAndLooksForNoGroup) {
+  a_peer p;
+  p.claims(2);
+  p.join(2);
+  p.it.pause();
+  p.facts.round_runs = true;
+  EXPECT_EQ(p.next().what, kind::none);
+  p.facts.round_runs = false;
+  auto next = p.next();
+  EXPECT_EQ(next.what, kind::leave);
+  EXPECT_EQ(next.why, "it is paused");
+  p.it.left(p.facts.now);
+  p.after(60'000);
+  EXPECT_EQ(p.next().what, kind::none);
+  p.it.resume(p.facts.now);
+  EXPECT_EQ(p.next().what, kind::enter);
+}
+
 TEST(Membership, GoesOnProvisionallyWithoutMostOfItsGroup) {
   a_peer p{{.split_grace = milliseconds{1'500}}};
   p.join(3);

@@ -1,4 +1,4 @@
-#include "runtime/cli/folder_lock.hpp"
+#include "runtime/core/folder_lock.hpp"
 
 #include <fstream>
 

@@ -1,4 +1,4 @@
-#include "runtime/cli/folder_lock.hpp"
+#include "runtime/core/folder_lock.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,8 @@
 
 namespace waggle {
 
-result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::path& folder) {
+result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::path& folder,
+  const std::string& option) {
   std::error_code error;
   namespace fs = std::filesystem;
   bool made = fs::create_directories(folder, error);
@@ -19,7 +20,7 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
                     fs::perm_options::remove, error);
   if (error)
     return failure{ec::bad_config,
-                   "cannot use --data-dir " + folder.string() + ": " + error.message()};
+                   "cannot use " + option + " " + folder.string() + ": " + error.message()};
   auto file = folder / "lock";
   // Whoever can open the file can lock it.
   int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -27,7 +28,7 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
     return failure{ec::bad_config, file.string() + " is not a file that waggle made: remove it"};
   if (handle < 0)
     return failure{ec::bad_config,
-                   "cannot write to --data-dir " + folder.string() + ": " + std::strerror(errno)};
+                   "cannot write to " + option + " " + folder.string() + ": " + std::strerror(errno)};
   struct stat found {};
   if (::fstat(handle, &found) != 0 || !S_ISREG(found.st_mode)) {
     ::close(handle);
@@ -38,7 +39,7 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
     return failure{ec::bad_config, file.string() + " belongs to another user (uid "
                                      + std::to_string(found.st_uid)
                                      + "), who can hold it: remove it, or give this peer its own "
-                                       "--data-dir"};
+                                     + option};
   }
   // Earlier versions made it readable, so that other users could hold it.
   if ((found.st_mode & 077U) != 0)

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "actors/node/node.hpp"
+
+namespace waggle {
+
+/// The averagers of a peer by name, and whether they are paused. Thread-safe.
+class averager_table {
+public:
+  void add(const std::string& name, averaging_actors made);
+  void remove(const std::string& name);
+  /// Fails with ec::bad_config.
+  [[nodiscard]] result<averager_actor> find(const std::string& name) const;
+
+  /// Whether a round may begin; `end_round` follows then.
+  [[nodiscard]] bool begin_round();
+  void end_round();
+  /// From now on no round begins. After the last one that runs, the peer leaves the groups that its
+  /// averagers kept, so that nobody waits for it.
+  void pause();
+  void resume();
+  [[nodiscard]] bool is_paused() const;
+
+private:
+  void quit_groups() const;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, averaging_actors> all_;
+  std::size_t rounds_ = 0; // that run
+  bool paused_ = false;
+};
+
+} // namespace waggle

@@ -1,0 +1,76 @@
+#include "waggle/state.hpp"
+
+#include <algorithm>
+
+#include "actors/service/running_node.hpp"
+#include "actors/state/state_fetcher.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::size_t name_bytes_max = 200;
+constexpr auto publish_timeout = 60s; // hashing a large state
+constexpr milliseconds lookup_timeout = 10s;
+
+const state_publisher_actor& publisher_of(running_node& peer) {
+  std::lock_guard guard{peer.states_mutex};
+  if (!peer.states)
+    peer.states = peer.system->spawn<state_publisher, caf::detached>(peer.node);
+  return peer.states;
+}
+
+} // namespace
+
+result<shared_state> shared_state::of(const node& peer, std::string name) {
+  if (name.empty() || name.size() > name_bytes_max)
+    return failure{ec::bad_config, "the name of a state has 1 to 200 bytes"};
+  return shared_state{peer.running(), std::move(name)};
+}
+
+status shared_state::donate(std::uint64_t version, std::span<const std::byte> bytes) {
+  if (bytes.empty())
+    return failure{ec::wrong_shape, "there is nothing to donate: the state is empty"};
+  if (peer_->node.board->has_ended())
+    return failure{ec::shutting_down, "this peer has left the run"};
+  auto told = peer_->ask<caf::unit_t>(publisher_of(*peer_), publish_timeout,
+                                      publish_state{name_, version, copy_to_payload(bytes)});
+  return told ? status{done{}} : status{told.error()};
+}
+
+result<fetched_version> shared_state::fetch(std::uint64_t version_min,
+                                            std::chrono::milliseconds timeout,
+                                            std::uint64_t bytes_max) const {
+  if (auto valid = check_timeout(timeout, "timeout"); !valid)
+    return valid.error();
+  auto until = std::chrono::steady_clock::now() + timeout;
+  const auto& node = peer_->node;
+  find_records who{record_kind::owned, state_publisher::key_of(name_), true,
+                   std::min(timeout, lookup_timeout)};
+  auto found = peer_->ask<found_records>(node.parts.dht, who.timeout + dht_margin, who);
+  if (!found)
+    return found.error();
+  fetch_state question;
+  question.donors = state_publisher::donors_in(*found, version_min, node.ctx.record.id);
+  question.branch = state_publisher::branch_of(name_);
+  question.epoch_min = epoch_id{version_min};
+  question.deadline = std::max(
+    milliseconds{1}, std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now()));
+  if (question.donors.empty())
+    return failure{ec::no_donor, "no other peer has version " + std::to_string(version_min) + " of "
+                                   + name_ + ", or a later one"};
+  fetch_config how;
+  how.download.bytes_max = bytes_max;
+  how.compare = state_comparison::content;
+  auto fetcher = peer_->system->spawn<state_fetcher>(node.ctx, how, node.parts.switchboard);
+  auto got = peer_->ask<fetched_state>(fetcher, question.deadline + 1s, question);
+  caf::anon_send_exit(fetcher, caf::exit_reason::user_shutdown);
+  if (!got)
+    return got.error();
+  fetched_version out{got->epoch.value(), std::vector<std::byte>(got->state->size()), got->donor};
+  if (auto read = got->state->read(0, out.bytes); !read)
+    return read.error();
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,117 @@
+// publish_state ─► record in the DHT; get_state_snapshot (of a state_donor) ─► the bytes
+
+#include "actors/service/state_publisher.hpp"
+
+#include <charconv>
+
+#include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto lifetime = 5min; // of a record
+constexpr auto announce_every = 2min;
+constexpr auto store_timeout = 10s;
+
+} // namespace
+
+state_publisher::state_publisher(caf::actor_config& cfg, const started_node& node)
+  : state_publisher_base(cfg), ctx_(node.ctx), node_(node.node), links_(node.parts.switchboard),
+    dht_(node.parts.dht) {
+  end_on_exception(this, ctx_);
+}
+
+void state_publisher::on_exit() {
+  if (donor_)
+    send_exit(donor_, caf::exit_reason::user_shutdown);
+  node_ = nullptr;
+  links_ = nullptr;
+  dht_ = nullptr;
+  donor_ = nullptr;
+}
+
+state_publisher::behavior_type state_publisher::make_behavior() {
+  monitor(node_);
+  set_down_handler([this](const caf::down_msg&) { quit(); });
+  donor_ = spawn<state_donor>(ctx_, donor_config{}, snapshot_source_actor{this});
+  send(links_, serve{service_topic::state, donor_});
+  delayed_send(this, announce_every, announce_states{});
+  return {
+    [this](const get_state_snapshot& wanted) { return snapshot(wanted); },
+    [this](const publish_state& msg) {
+      published made{msg.name, {}};
+      made.made.epoch = epoch_id{msg.version};
+      made.made.state = source_of(msg.bytes);
+      made.made.content = sha256(msg.bytes.view());
+      announce(states_.insert_or_assign(branch_of(msg.name), std::move(made)).first->second);
+      return caf::unit;
+    },
+    [this](announce_states again) {
+      for (const auto& [branch, state] : states_)
+        announce(state);
+      delayed_send(this, announce_every, again);
+    },
+  };
+}
+
+digest state_publisher::branch_of(const std::string& name) {
+  return sha256_stream{}.add("waggle state of a service").add(name).finish();
+}
+
+caf::result<state_snapshot> state_publisher::snapshot(const get_state_snapshot& wanted) const {
+  auto found = states_.find(wanted.branch);
+  if (found == states_.end())
+    return to_caf(ec::not_found, "this peer has no such state");
+  if (found->second.made.epoch < wanted.epoch_min)
+    return to_caf(ec::epoch_mismatch, "this peer has an older version");
+  return found->second.made;
+}
+
+/// The value: the version and our addresses, separated by blanks.
+void state_publisher::announce(const published& what) {
+  record entry;
+  entry.kind = record_kind::owned;
+  entry.name = key_of(what.name);
+  entry.value = std::to_string(what.made.epoch.value());
+  for (const auto& where : ctx_.own_record().addresses)
+    entry.value += " " + to_string(where);
+  auto now = ctx_.wall->now();
+  entry.expiration = now + lifetime;
+  entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(now));
+  sign_record(ctx_.run_id, *ctx_.self, entry);
+  request(dht_, store_timeout + 1s, store_record{std::move(entry), store_timeout})
+    .then([](const store_report&) { /* stored again soon */ },
+          [this, name = what.name](const caf::error& why) {
+            ctx_.log->warn("no peer was told that this one has the state {}: {}", name,
+                           to_string(from_caf(why)));
+          });
+}
+
+std::vector<peer_record> state_publisher::donors_in(const found_records& found,
+                                                    std::uint64_t version_min,
+                                                    const peer_id& self) {
+  std::vector<peer_record> donors;
+  for (const auto& entry : found.records) {
+    std::string_view rest{entry.value};
+    auto next = [&rest] {
+      auto word = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+      return word;
+    };
+    auto word = next();
+    std::uint64_t version = 0;
+    auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), version);
+    peer_record donor{peer_id_of(entry.owner), entry.owner, {}, false};
+    if (error != std::errc{} || version < version_min || donor.id == self)
+      continue;
+    while (!rest.empty() && donor.addresses.size() < addresses_max)
+      if (auto where = parse_endpoint(next()))
+        donor.addresses.push_back(*where);
+    donors.push_back(std::move(donor));
+  }
+  return donors;
+}
+
+} // namespace waggle

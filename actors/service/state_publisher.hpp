@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <caf/all.hpp>
+
+#include "actors/node/node.hpp"
+
+namespace waggle {
+
+/// Command: give this state to peers that ask, in place of the one of the same name.
+struct publish_state {
+  std::string name;
+  std::uint64_t version = 0;
+  payload bytes;
+};
+/// To itself: tell the DHT again who has these states.
+struct announce_states {};
+
+using state_publisher_actor =
+  snapshot_source_actor::extend<caf::replies_to<publish_state>::with<caf::unit_t>>;
+using state_publisher_base = state_publisher_actor::extend<caf::reacts_to<announce_states>>::base;
+
+/// The states of a service (waggle/state.hpp): the source of a state_donor, which ends with it. It
+/// ends with its node. Donors are found by records that they own, which contain their addresses.
+class state_publisher final : public state_publisher_base {
+public:
+  state_publisher(caf::actor_config& cfg, const started_node& node);
+
+  const char* name() const override { return "state-publisher"; }
+  void on_exit() override;
+
+  /// What stands for a name in requests (get_state_snapshot::branch), and in the DHT.
+  static digest branch_of(const std::string& name);
+  static std::string key_of(const std::string& name) { return "waggle.state/" + name; }
+  /// The donors of `version_min` or later, but for `self`, that these records name.
+  static std::vector<peer_record> donors_in(const found_records& found, std::uint64_t version_min,
+                                            const peer_id& self);
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  struct published {
+    std::string name;
+    state_snapshot made;
+  };
+
+  caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted) const;
+  void announce(const published& what);
+
+  const node_context ctx_;
+  node_actor node_;
+  wired_switchboard_actor links_;
+  dht_router_actor dht_;
+  state_donor_actor donor_;
+  std::map<digest, published> states_; // by branch
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(publish_state)
+WAGGLE_LOCAL(announce_states)
