@@ -172,6 +172,8 @@ struct RoundOfParametersCalledDuringAPass : TrainerPasses {
     config.strategy = "local-updates";
     auto& m = add_started(config, toy_options{.buffer = true});
     pass_until([&] { return all_at(1); });
+    auto steps = m.probe->micro_steps;
+    pass_until([&] { return m.probe->micro_steps > steps + 1; }); // toward the next round
     hold_passes = true;
     pass_until([&] { return !m.held.empty(); });
     asked = m.questions.size();
