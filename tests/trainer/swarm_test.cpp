@@ -176,8 +176,7 @@ TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
 /// Stopped after any step, a loop alone ends as without the stop.
 TEST_F(SwarmOfOne, GoesOnAfterAnyStepBitByBit) {
   constexpr std::uint64_t steps = 12;
-  for (const char* strategy :
-       {"collaborative", "local-updates", "diloco:steps=5", "daso:batches=3"}) {
+  for (const char* strategy : {"collaborative", "local-updates", "diloco:steps=5"}) {
     auto o = options();
     o.strategy = strategy;
     bool by_steps = std::string_view{strategy}.find(':') != std::string_view::npos;

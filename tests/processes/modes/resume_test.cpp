@@ -110,10 +110,9 @@ TEST(BegunFromACheckpoint, ARunDoesNotNeedItOnceItHasOneOfItsOwn) {
   scratch_folder folder;
   auto train = [&](const std::string& name, const std::string& epochs,
                    const std::vector<std::string>& more) {
-    std::vector<std::string> all{
-      "train", "--run-id", name,   "--model",       "mlp", "--width",
-      "16",    "--layers", "1",    "--micro-batch", "4",   "--target-batch-size",
-      "16",    "--epochs", epochs, "--linger",      "0s"};
+    std::vector<std::string> all{"train",   "--run-id", name,       "--model",  "mlp",
+                                 "--width", "16",       "--layers", "1",        "--micro-batch",
+                                 "4",       "--epochs", epochs,     "--linger", "0s"};
     all.insert(all.end(), more.begin(), more.end());
     return peer{folder, name, all};
   };
@@ -122,7 +121,7 @@ TEST(BegunFromACheckpoint, ARunDoesNotNeedItOnceItHasOneOfItsOwn) {
   auto missing = train("second", "2", from);
   EXPECT_EQ(missing.await_exit(), 2) << missing.log();
   EXPECT_FALSE(missing.address());
-  auto first = train("first", "3", {});
+  auto first = train("first", "3", {"--target-batch-size", "16"});
   ASSERT_EQ(first.await_exit(), 0) << first.log();
   auto left = last_checkpoint(folder.path() / "first");
   std::ofstream{file, std::ios::binary} << left.image;
