@@ -357,10 +357,10 @@ class Optimizer(torch.optim.Optimizer):
         gpus = set()
         for i, tensor in tensors.items():
             if i not in self._copied:
-                self._copied[i] = torch.empty(tensor.shape, pin_memory=tensor.is_cuda)
+                self._copied[i] = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=tensor.is_cuda)
             self._copied[i].copy_(tensor.detach(), non_blocking=tensor.is_cuda)
             if tensor.is_cuda:
                 gpus.add(tensor.device)
         for gpu in gpus:
             torch.cuda.current_stream(gpu).synchronize()  # type: ignore[no-untyped-call]
-        return self._copied
+        return {i: self._copied[i] for i in tensors}
