@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <spdlog/logger.h>
+#include <spdlog/sinks/sink.h>
 
 #include "actors/caf_error.hpp"
 #include "actors/program/node_options.hpp"
@@ -217,7 +218,11 @@ void peer_process::print_start(const node_config& config, const started_node& pe
 
 void peer_process::print(const std::string& lines) const {
   if (impl_->options.log_format == "json") {
-    impl_->log->log(std::max(impl_->log->level(), spdlog::level::info), "{}", lines);
+    const spdlog::details::log_msg line{impl_->log->name(), spdlog::level::info, lines};
+    for (const auto& sink : impl_->log->sinks()) { // no error, though --log-level be error
+      sink->log(line);
+      sink->flush();
+    }
   } else {
     std::fprintf(stderr, "%s\n", lines.c_str());
     std::fflush(stderr);

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -269,6 +270,20 @@ TEST_F(Program, APeerEndsCleanlyAfterItsDurationAndPrintsTheJoinLineLast) {
   auto address = ended.err.substr(at + 13, ended.err.find('\n', at) - at - 13);
   EXPECT_THAT(ended.err, ::testing::EndsWith("waggle train --run-id demo --initial-peers " + address
                                              + " --listen '[::]:0' --announce 127.0.0.1:0\n"));
+}
+
+TEST_F(Program, TheStartIsWrittenAsObjectsWithALogInJson) {
+  auto ended = run("node --listen 127.0.0.1:0 --run-id demo --duration 200ms --data-dir d "
+                   "--log-level error --log-format json");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  std::istringstream lines{ended.err};
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    auto record = nlohmann::json::parse(line);
+    EXPECT_EQ(record["level"], "info") << line;
+    last = record["message"];
+  }
+  EXPECT_THAT(last, StartsWith("join with:\nwaggle train --run-id demo --initial-peers"));
 }
 
 TEST_F(Program, HelpAndVersionAreNoErrors) {
