@@ -144,7 +144,8 @@ void trainer::on_pass(const pass_done& pass) {
     if (step.overflow) {
       ctx_.metrics->count_loss_scale_overflow();
     } else {
-      ctx_.metrics->count_nonfinite(std::string_view{std::isfinite(step.loss) ? "gradient" : "loss"});
+      ctx_.metrics->count_nonfinite(
+        std::string_view{std::isfinite(step.loss) ? "gradient" : "loss"});
       if (auto sentence = health_.pass_not_finite(now()))
         ctx_.log->warn("{}", *sentence);
     }
