@@ -4,6 +4,7 @@
 
 #include "actors/service/running_node.hpp"
 #include "actors/state/state_fetcher.hpp"
+#include "runtime/core/epoch_limit.hpp"
 
 namespace waggle {
 
@@ -31,6 +32,8 @@ result<shared_state> shared_state::of(const node& peer, std::string name) {
 status shared_state::donate(std::uint64_t version, std::span<const std::byte> bytes) {
   if (bytes.empty())
     return failure{ec::wrong_shape, "there is nothing to donate: the state is empty"};
+  if (version > epoch_max) // it travels as an epoch, and votes refuse later ones
+    return failure{ec::bad_config, "the version must be at most 2^48"};
   if (peer_->node.board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
   auto told = peer_->ask<caf::unit_t>(publisher_of(*peer_), publish_timeout,

@@ -58,8 +58,8 @@ struct watch_peer {
   event_listener_actor listener;
 };
 
-/// Ends with its peer, which those that monitor it notice. It must be asked with a deadline: a
-/// loop's peer computes and copies states on the loop's thread.
+/// Ends with its peer, which those that monitor it notice, or when nobody holds a handle any more.
+/// It must be asked with a deadline: a loop's peer computes and copies states on the loop's thread.
 using control_actor =
   caf::typed_actor<caf::replies_to<get_peer_state>::with<peer_state>,
                    caf::replies_to<pause_peer>::with<peer_state>,

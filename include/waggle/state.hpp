@@ -35,12 +35,13 @@ public:
 
   /// Copies the bytes, and gives them to other peers until the peer leaves or donates another
   /// version. Every donor of a version donates the same bytes. Fails with ec::wrong_shape if there
-  /// are none.
+  /// are none, or with ec::bad_config if the version is more than 2^48.
   status donate(std::uint64_t version, std::span<const std::byte> bytes);
   /// Downloads a version not below `version_min`. Of donors that offer different bytes, those of
   /// more than half count; the download goes on with another donor if one is lost. All bytes have
-  /// the hash that was offered. Fails with ec::no_donor if no other peer has such a version,
-  /// ec::oversize if it has more than `bytes_max` bytes, ec::timeout, …
+  /// the hash that was offered. Whoever can join the run can donate: where strangers can, compare
+  /// the bytes with a hash or signature of your own. Fails with ec::no_donor if no other peer has
+  /// such a version, ec::oversize if it has more than `bytes_max` bytes, ec::timeout, …
   [[nodiscard]] result<fetched_version> fetch(std::uint64_t version_min,
                                               std::chrono::milliseconds timeout,
                                               std::uint64_t bytes_max = 1ULL << 30U) const;

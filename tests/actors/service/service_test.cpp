@@ -264,6 +264,7 @@ TEST(Service, AStateComesFromItsDonorsAndFromNoneThatDiffersFromMost) {
   EXPECT_EQ(next->donor, peers[1].id());
   EXPECT_TRUE(next->bytes == changed);
   EXPECT_EQ(of(0).donate(9, {}).error().code, ec::wrong_shape);
+  EXPECT_EQ(of(0).donate((1ULL << 48U) + 1, changed).error().code, ec::bad_config);
   EXPECT_THAT(shared_state::of(peers[0], "").error().detail, HasSubstr("name"));
 }
 
