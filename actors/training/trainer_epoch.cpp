@@ -70,9 +70,11 @@ std::size_t trainer::members_missing() {
 
 /// Whether all samples that the members may draw before this epoch ends are drawn and reported.
 /// Members that have not reported anything yet, because the epoch has just begun, are waited for;
-/// those that download a state are not, nor those that add nothing any more.
+/// those that download a state are not, nor those that add nothing any more. A round without
+/// samples would begin the run, so that none is due before training may begin.
 bool trainer::samples_exhausted() {
-  if (!counts_passes() || pending_.waiting() > 0 || awaits_merge() || round_runs())
+  if (!counts_passes() || pending_.waiting() > 0 || awaits_merge() || round_runs()
+      || config_.auxiliary || !enough_peers())
     return false;
   auto ledger = model_->ledger();
   auto left = ledger->left_to(ctx_.record.id);
@@ -102,12 +104,15 @@ void trainer::note_ledger() {
     return pass_seen{pass, of.once, of.twice, of.never};
   };
   auto& all = status_.passes;
-  if (!all.empty() && all.back().pass == ledger->passes()) {
-    auto ended = all.back() = shown(ledger->passes(), ledger->last());
+  auto before = all.empty() ? 0 : all.back().pass; // the one that was not complete
+  std::erase_if(all, [&](const pass_seen& each) {
+    return each.pass == before || each.pass > ledger->passes();
+  });
+  if (before != 0 && before == ledger->passes()) {
+    auto ended = all.emplace_back(shown(before, ledger->last()));
     ctx_.log->info("pass {} over the data is complete: {} samples seen once, {} twice, {} never",
                    ended.pass, ended.once, ended.twice, ended.never);
   }
-  std::erase_if(all, [&](const pass_seen& each) { return each.pass > ledger->passes(); });
   all.push_back(shown(ledger->passes() + 1, ledger->present()));
   if (all.size() > passes_shown)
     all.erase(all.begin());

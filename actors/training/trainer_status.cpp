@@ -228,8 +228,9 @@ void trainer::report_own_progress() {
     return;
   reports_.to_tracker = now();
   // While a round runs, samples already count toward the epoch after it, which no peer may claim
-  // yet.
-  reports_.own_samples = round_runs() ? 0 : own_samples();
+  // yet. With a ledger, an update may make this peer drop samples.
+  bool unsure = counts_passes() && pending_.waiting() > 0;
+  reports_.own_samples = round_runs() || unsure ? 0 : own_samples();
   history_claim claim;
   claim.past = at_.past();
   auto members = membership_.members().size();

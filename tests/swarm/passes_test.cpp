@@ -92,6 +92,7 @@ struct passes_swarm {
     auto config = trainers::endless(sim.size() + 1);
     auto& training = config.training->training;
     training.max_passes = passes;
+    training.min_peers = min_peers;
     if (through.empty())
       training.join_timeout = 0ms;
     auto self = std::make_shared<peer_id>();
@@ -139,12 +140,15 @@ struct passes_swarm {
       auto s = status_of(i);
       ASSERT_TRUE(s);
       EXPECT_EQ(s->samples_toward_epoch, 0U);
+      for (std::size_t pass = 0; pass + 1 < s->passes.size(); ++pass)
+        EXPECT_EQ(s->passes[pass].never, 0U) << "only the last one is not complete";
     }
     expect_rounds_kept_the_contract(sim);
   }
 
   std::uint64_t seed;
   std::uint64_t samples;
+  std::uint64_t min_peers = 1;
   simulation sim;
 };
 
@@ -169,6 +173,19 @@ TEST(Passes, PeersShareAPassAndEndTogether) {
   swarm.expect_each_sample_once_a_pass();
   for (index i = 0; i < 3; ++i)
     EXPECT_GT(swarm.status_of(i)->samples_used, 600U);
+}
+
+TEST(Passes, NoRoundBeginsTheRunBeforeThereAreEnoughPeers) {
+  passes_swarm swarm{3, 200};
+  swarm.min_peers = 2;
+  swarm.start({}, 4);
+  swarm.sim.run_for(5s);
+  EXPECT_EQ(swarm.status_of(0)->epoch, epoch_id{});
+  EXPECT_EQ(swarm.status_of(0)->steps, 0U);
+  swarm.start({0}, 4);
+  ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.all_finished(); }, 120s))
+    << picture(swarm.sim);
+  swarm.expect_each_sample_once_a_pass();
 }
 
 std::uint64_t seeds() {
