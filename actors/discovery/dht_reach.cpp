@@ -77,7 +77,8 @@ void dht_reach::on_connected(const peer_id& peer) {
 
 void dht_reach::on_disconnected(const peer_id& peer) {
   reach_.disconnected(peer);
-  settle(); // the link may have shown that a path is narrow
+  tried_.erase(peer); // started again, it may listen elsewhere
+  settle();           // the link may have shown that a path is narrow
 }
 
 void dht_reach::on_due(const inquiry_due& msg) {

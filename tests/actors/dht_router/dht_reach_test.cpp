@@ -24,6 +24,13 @@ protected:
     start(with);
   }
 
+  /// The peers that others are told of.
+  std::vector<peer_record> named() {
+    return asked_by_peer<wire::dht_found>(wire::dht_find{{dht_id{}}, true}, 9)
+      .answers.at(0)
+      .nearest;
+  }
+
   ec outcome = ec::unreachable;
   std::vector<std::uint16_t> asked_ports;
   std::vector<peer_record> announced;
@@ -126,11 +133,6 @@ TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
 }
 
 TEST_F(DhtReach, APeerThatDialledUsIsNamedToOthersOnceItWasReachedWhereItAnnounces) {
-  auto named = [&] {
-    return asked_by_peer<wire::dht_found>(wire::dht_find{{dht_id{}}, true}, 9)
-      .answers.at(0)
-      .nearest;
-  };
   link(2, "10.0.0.2", false); // nobody listens at peer-2:7700
   EXPECT_THAT(named(), IsEmpty());
   EXPECT_THAT(world->dials, SizeIs(1));
@@ -149,6 +151,15 @@ TEST_F(DhtReach, APeerThatDialledUsIsNamedToOthersOnceItWasReachedWhereItAnnounc
   asked_by_peer<wire::dht_pong>(wire::dht_ping{}, 2); // its port was opened
   EXPECT_THAT(named(), SizeIs(2));
   EXPECT_EQ(routing_entries(), 4) << "we ask all of them, and who asked";
+}
+
+TEST_F(DhtReach, APeerThatCameBackIsTriedAtOnce) {
+  link(2, "10.0.0.2", false);
+  EXPECT_THAT(named(), IsEmpty());
+  disconnect(2, ec::shutting_down);
+  world->connect = [](const endpoint&) { return result<peer_record>{test_peer(2)}; };
+  link(2, "10.0.0.2", false);
+  EXPECT_THAT(named(), SizeIs(1));
 }
 
 TEST_F(DhtReach, ALookupIsAnsweredOnceItIsKnownWhetherOthersReachTheAsker) {
