@@ -202,6 +202,7 @@ private:
 };
 
 void loop_port::await_pass(loop_model& model, const is_over& over) {
+  require_own();
   guard lock{mutex_};
   (void)serve_until_pass(lock, model, over);
 }
@@ -481,6 +482,7 @@ bool loop_port::read_now(const std::function<void(const loop_model&)>& work) {
   worker_.wait(lock, [&] { return own.done || (is_away() && task_ == &own); });
   if (!own.done) {
     task_ = nullptr;
+    worker_.notify_all(); // a call may have waited for its turn
     return false;
   }
   if (own.failed)

@@ -318,6 +318,7 @@ TEST_F(LocalLoop, ShowsTheSharedParametersUntilItsOwnAreBack) {
   EXPECT_THAT(model.buffer, ElementsAre(5));
   EXPECT_THROW(offer({1, 1}), std::logic_error);
   EXPECT_THROW(port->show_shared(model), std::logic_error);
+  EXPECT_THROW(port->await_pass(model, [] { return false; }), std::logic_error);
   model.values = {9, 9};
   port->show_own(model);
   EXPECT_THAT(model.values, ElementsAre(0, 0));
