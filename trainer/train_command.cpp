@@ -87,7 +87,9 @@ int run_train(const run_options& given) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   log_left_out(p.log(), options);
-  if (!given.from.empty() && !goes_on(given, p.data_dir())) {
+  if (bool from = !given.from.empty(); from && goes_on(given, p.data_dir())) {
+    p.log().info("--from {} is not read: this peer goes on from its own checkpoint", given.from);
+  } else if (from) {
     options = given;
     if (auto usable = check_for_training(options); !usable)
       return bad_usage(usable.error().detail);

@@ -67,7 +67,10 @@ std::string head_of(const own_progress& p, const digest& state) {
 
 result<own_progress> decode_own_progress(std::string_view bytes, const digest& state) {
   byte_reader in{bytes};
-  bool known = in.get_raw(magic.size()) == magic;
+  auto begin = in.get_raw(magic.size());
+  bool known = begin == magic;
+  if (!known && begin.starts_with(magic.substr(0, magic.size() - 2)))
+    return failure{ec::malformed, "another version of waggle has written it"};
   auto of = in.get<digest>();
   auto hash = in.get<digest>();
   if (!known || !in.ok() || sha256(bytes.substr(bytes.size() - in.left())) != hash)

@@ -132,6 +132,7 @@ TEST(BegunFromACheckpoint, ARunDoesNotNeedItOnceItHasOneOfItsOwn) {
   auto again = train("second", "4", from);
   EXPECT_EQ(again.await_exit(), 0) << again.log();
   EXPECT_EQ(again.log().find("begins with the parameters of"), std::string::npos) << again.log();
+  EXPECT_NE(again.log().find("is not read"), std::string::npos) << again.log();
   EXPECT_EQ(last_checkpoint(folder.path() / "second").epoch, 4U);
 }
 

@@ -70,6 +70,12 @@ TEST(OwnProgress, OfAnotherStateIsRefused) {
   EXPECT_EQ(decode_own_progress(bytes_of(full()), sha256("another")).error().code, ec::wrong_run);
 }
 
+TEST(OwnProgress, OfAnotherVersionIsRefusedAndSaysSo) {
+  auto older = bytes_of(full());
+  older.replace(0, 8, "WGGLOW04");
+  EXPECT_NE(decode_own_progress(older, state).error().detail.find("version"), std::string::npos);
+}
+
 TEST(OwnProgress, EveryCutAndEveryFlippedBitIsRefused) {
   auto whole = bytes_of(full());
   for (std::size_t n = 0; n < whole.size(); ++n) {
