@@ -122,10 +122,11 @@ using matchmaker_actor = service_actor::extend<
   caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
-/// Reduces parts that are too large for the thread that reads them from the network.
-using part_worker_actor = caf::typed_actor<caf::reacts_to<reduce_for_round>>;
+/// Computes what would hold up the thread that asks: sums of parts that are too large for the thread
+/// that reads them from the network, vectors of a two_round_coding.
+using compute_worker_actor = caf::typed_actor<caf::replies_to<run_job>::with<job_done>>;
 
-/// Receives what part_workers have reduced.
+/// Receives what compute_workers have reduced.
 using sum_listener_actor = caf::typed_actor<caf::reacts_to<reduced_part>>;
 
 /// Is notified how a round ended, and of its group's messages between rounds.
@@ -134,7 +135,7 @@ using round_listener_actor = caf::typed_actor<
   caf::reacts_to<group_message>>;
 
 /// One round of one group, as long as it lasts: its timeouts, its cancellation, the sums of its
-/// part_workers, its one report. Parts do not pass through it: see round_engine.
+/// compute_workers, its one report. Parts do not pass through it: see round_engine.
 using allreduce_round_actor = caf::typed_actor<
   caf::reacts_to<check_round>,
   caf::reacts_to<cancel_round>,
@@ -170,9 +171,6 @@ using group_averager_actor = service_actor::extend<
 
 /// The group_averager of an averager: goes on with the groups that matchmaking forms.
 using kept_group_actor = group_averager_actor::extend<caf::reacts_to<adopt_group>>;
-
-/// Computes vectors of a two_round_coding, which are too large for the group_averager's thread.
-using coding_worker_actor = caf::typed_actor<caf::replies_to<code_vector>::with<coded_vector>>;
 
 /// Command: notify `listener` of changes to the group between rounds.
 struct listen_group {

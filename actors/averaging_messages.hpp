@@ -97,13 +97,6 @@ struct group_message {
   wire::event what;
 };
 
-/// Command to a part_worker: reduce the part, and send the sum to `round` if that still exists. The
-/// handle is weak: a round must not end on the thread that sends this, with its engine locked.
-struct reduce_for_round {
-  reduce_part what;
-  caf::weak_actor_ptr round; // a sum_listener_actor
-};
-
 // -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
 
 /// Command: describes the vectors that will be averaged. Sent before anything else, and again,
@@ -195,11 +188,11 @@ struct group_round {
 struct members_found {
   std::optional<group_round> ended; // the round is over: nobody was found, or see moshpit_averager
 };
-/// Query to the coding_worker: compute a vector. Answered with coded_vector.
-struct code_vector {
-  std::function<std::shared_ptr<const float_vector>()> compute;
+/// Query to a compute_worker. Answered with what the job returns.
+struct run_job {
+  std::function<std::shared_ptr<const float_vector>()> job;
 };
-struct coded_vector {
+struct job_done {
   std::shared_ptr<const float_vector> values;
 };
 /// Event to the group's listener: a member has begun the round of this epoch, and waits for this
@@ -221,7 +214,6 @@ WAGGLE_LOCAL(check_round)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
 WAGGLE_LOCAL(group_message)
-WAGGLE_LOCAL(reduce_for_round)
 WAGGLE_LOCAL(reduced_part)
 WAGGLE_LOCAL(describe_vector)
 WAGGLE_LOCAL(adopt_group)
@@ -235,6 +227,6 @@ WAGGLE_LOCAL(find_members)
 WAGGLE_LOCAL(average_in_group)
 WAGGLE_LOCAL(group_round)
 WAGGLE_LOCAL(members_found)
-WAGGLE_LOCAL(code_vector)
-WAGGLE_LOCAL(coded_vector)
+WAGGLE_LOCAL(run_job)
+WAGGLE_LOCAL(job_done)
 WAGGLE_LOCAL(round_called)

@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include <caf/spawn_options.hpp>
 #include <spdlog/logger.h>
 
 #include "actors/caf_error.hpp"
@@ -26,6 +27,14 @@ void end_on_exception(Self self, const node_context& ctx) {
         return to_caf(ec::internal, "unknown exception");
       }
     });
+}
+
+/// What blocks or computes for long has a thread of its own, except where all share one. `by`: a
+/// system or an actor.
+template <class Actor, caf::spawn_options Options = caf::no_spawn_options, class By, class... Args>
+auto spawn_apart(By& by, bool apart, Args&&... args) {
+  return apart ? by.template spawn<Actor, Options + caf::detached>(std::forward<Args>(args)...)
+               : by.template spawn<Actor, Options>(std::forward<Args>(args)...);
 }
 
 } // namespace waggle

@@ -1,5 +1,5 @@
 //  part, round_* ─► link_reader ─► round_registry ─► round_engine ─► link_table ─► members   (I/O)
-//                                                      ▲   │   └─► reduce_part ─► part_worker
+//                                                      ▲   │   └─► run_job ─► compute_worker
 //  averager ─ check_round, cancel_round, lost links ─► allreduce_round ◄──── reduced_part ─┘
 //     ▲                                                    │
 //     └───────────────────── round_finished ───────────────┘
@@ -44,8 +44,14 @@ public:
   bool reduce(const reduce_part& what) override {
     if (handles_.workers.empty())
       return false;
-    caf::anon_send(handles_.workers[next_++ % handles_.workers.size()],
-                   reduce_for_round{what, round_});
+    // The handle is weak: the round must not end on this thread, with its engine locked.
+    auto job = [what, round = round_]() -> std::shared_ptr<const float_vector> {
+      auto sum = waggle::reduce(what);
+      if (auto alive = caf::actor_cast<caf::strong_actor_ptr>(round))
+        caf::anon_send(caf::actor_cast<sum_listener_actor>(alive), std::move(sum));
+      return nullptr;
+    };
+    caf::anon_send(handles_.workers[next_++ % handles_.workers.size()], run_job{std::move(job)});
     return true;
   }
   [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {

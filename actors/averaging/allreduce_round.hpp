@@ -20,7 +20,7 @@ using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;
-  std::vector<part_worker_actor> workers; // empty: the thread that receives parts reduces them
+  std::vector<compute_worker_actor> workers; // empty: the thread that receives parts reduces them
 };
 
 /// How often a round must be checked.

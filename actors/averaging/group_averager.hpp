@@ -151,7 +151,7 @@ private:
   bool described_ = false;
   std::uint64_t elements_ = 0; // of the vector
   std::shared_ptr<two_round_coding> coding_;
-  coding_worker_actor coder_;
+  compute_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
   std::optional<entry> entry_;

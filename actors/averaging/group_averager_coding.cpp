@@ -2,16 +2,17 @@
 //
 // average_in_group ─► first vector ─► round ─► committed ─► second vector ─► round ─► decode ─► report
 //
-// The coding_worker computes between the rounds. An auxiliary without a vector takes part in both
+// The compute_worker computes between the rounds. An auxiliary without a vector takes part in both
 // rounds, and computes nothing.
 
 #include <algorithm>
 
 #include <spdlog/logger.h>
 
-#include "actors/averaging/coding_worker.hpp"
+#include "actors/averaging/compute_worker.hpp"
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
+#include "actors/guard.hpp"
 #include "runtime/allreduce/two_rounds.hpp"
 
 namespace waggle {
@@ -28,11 +29,10 @@ constexpr milliseconds remember_timeout = 10min; // behind a vector that is stil
 void group_averager::use(std::shared_ptr<two_round_coding> coding) {
   coding_ = std::move(coding);
   if (coding_ && !coder_)
-    coder_ = config_.detach_workers ? spawn<coding_worker, caf::linked + caf::detached>(ctx_)
-                                    : spawn<coding_worker, caf::linked>(ctx_);
+    coder_ = spawn_apart<compute_worker, caf::linked>(*this, config_.detach_workers, ctx_);
 }
 
-/// Lets the coding_worker write a vector. Nothing follows if the epoch's rounds are given up
+/// Lets the compute_worker write a vector. Nothing follows if the epoch's rounds are given up
 /// meanwhile.
 void group_averager::compute(std::uint64_t elements, std::function<void(float_vector&)> write,
                              std::function<void(std::shared_ptr<const float_vector>)> then) {
@@ -44,9 +44,9 @@ void group_averager::compute(std::uint64_t elements, std::function<void(float_ve
   };
   auto timeout = std::max(current_->step.time_left(now()), compute_timeout_min);
   auto number = ++computations_;
-  request(coder_, timeout, code_vector{std::move(job)})
+  request(coder_, timeout, run_job{std::move(job)})
     .then(
-      [this, number, then = std::move(then)](const coded_vector& done) {
+      [this, number, then = std::move(then)](const job_done& done) {
         if (current_ && number == computations_)
           then(done.values);
       },
@@ -70,8 +70,8 @@ void group_averager::tell_coding(void (two_round_coding::*what)()) {
     (coding.get()->*what)();
     return nullptr;
   };
-  request(coder_, remember_timeout, code_vector{std::move(job)})
-    .then([](const coded_vector&) {},
+  request(coder_, remember_timeout, run_job{std::move(job)})
+    .then([](const job_done&) {},
           [this](const caf::error& why) {
             ctx_.log->error("the coding of gradients failed: {}", to_string(from_caf(why)));
           });

@@ -4,7 +4,8 @@
 
 #include <spdlog/logger.h>
 
-#include "actors/averaging/part_worker.hpp"
+#include "actors/averaging/compute_worker.hpp"
+#include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/log_about.hpp"
 
@@ -13,9 +14,8 @@ namespace waggle {
 void round_owner::begin(caf::scheduled_actor& self) {
   ctx_.metrics->show_rounds(std::string_view{config_.kind});
   for (std::size_t i = 0; i < config_.part_workers; ++i)
-    workers_.push_back(config_.detach_workers
-                         ? self.spawn<part_worker, caf::linked + caf::detached>(ctx_)
-                         : self.spawn<part_worker, caf::linked>(ctx_));
+    workers_.push_back(
+      spawn_apart<compute_worker, caf::linked>(self, config_.detach_workers, ctx_));
   on_forget_old(self);
 }
 

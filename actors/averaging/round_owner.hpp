@@ -58,7 +58,7 @@ private:
 
   const node_context& ctx_;
   const averaging_config& config_;
-  std::vector<part_worker_actor> workers_;
+  std::vector<compute_worker_actor> workers_;
   allreduce_round_actor round_;
   std::string_view unchecked_; // why the last such group checked nothing; logged
   bool ticking_ = false;       // a check_rounds is scheduled

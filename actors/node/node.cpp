@@ -273,13 +273,6 @@ status check_averaging(const node_config& config) {
   return done{};
 }
 
-/// What blocks or computes for long has a thread of its own, except where all share one.
-template <class Actor, class... Args>
-auto spawn_apart(caf::actor_system& system, bool apart, Args&&... args) {
-  return apart ? system.spawn<Actor, caf::detached>(std::forward<Args>(args)...)
-               : system.spawn<Actor>(std::forward<Args>(args)...);
-}
-
 } // namespace
 
 status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode) {

@@ -156,10 +156,8 @@ caf::result<model_ready> model_worker::prepare() {
     position_ = resumes_->position();
   resume();
   if (evaluation_)
-    evaluates_ =
-      evaluation_->own_thread
-        ? spawn<evaluation_worker, caf::linked + caf::detached>(ctx_, evaluation_->make, stop_)
-        : spawn<evaluation_worker, caf::linked>(ctx_, evaluation_->make, stop_);
+    evaluates_ = spawn_apart<evaluation_worker, caf::linked>(*this, evaluation_->own_thread, ctx_,
+                                                             evaluation_->make, stop_);
   if (model_->epoch().value() > 0) // a later start may have nothing else to do
     evaluate_if_due();
   return model_ready{shared_,

@@ -1,6 +1,6 @@
 // One reducer of a round of two members that owns all parts of a vector of 64 MiB: the time from
-// the first contribution to the end of the round, by the number of its part_workers. 0: the thread
-// that delivers the contributions reduces them.
+// the first contribution to the end of the round, by the number of its compute_workers. 0: the
+// thread that delivers the contributions reduces them.
 //
 // `slow` adds 2 ms of sleep to each sum, in place of a costly aggregator on a core of its own: a
 // machine with two cores cannot show what four would gain.
@@ -14,7 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include "actors/averaging/allreduce_round.hpp"
-#include "actors/averaging/part_worker.hpp"
+#include "actors/averaging/compute_worker.hpp"
 #include "actors/caf_error.hpp"
 #include "tests/support/test_context.hpp"
 
@@ -93,14 +93,16 @@ void round_of_a_reducer(benchmark::State& state, bool slow) {
   auto ctx = testing::test_context(1, std::make_shared<testing::manual_clock>());
   auto board = system.spawn(counting_switchboard, &seen);
   auto listener = system.spawn(waiting_listener, &seen);
-  auto sum = [slow](const reduce_part& what) {
-    if (slow)
-      std::this_thread::sleep_for(std::chrono::milliseconds{2});
-    return reduce(what);
+  auto worker = [slow]() -> compute_worker_actor::behavior_type {
+    return {[slow](const run_job& what) {
+      if (slow)
+        std::this_thread::sleep_for(std::chrono::milliseconds{2});
+      return job_done{what.job()};
+    }};
   };
   round_handles handles{board, listener, {}};
   for (std::int64_t i = 0; i < state.range(0); ++i)
-    handles.workers.push_back(system.spawn<part_worker, caf::detached>(ctx, sum));
+    handles.workers.push_back(system.spawn<caf::detached>(worker));
   auto values = std::make_shared<const float_vector>(elements, 0.5F);
   std::uint64_t number = 0;
   for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
