@@ -392,6 +392,13 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
   auto data = open_data(config);
   if (!data)
     return data.error();
+  if (config.draws) {
+    auto window = window_of((*data)->shape(), static_cast<std::size_t>(config.context));
+    if (window_grid{**data, window}.count() != config.draws->ledger().samples())
+      return failure{ec::bad_config,
+                     "--data " + config.data
+                       + " has another number of samples than when they were counted"};
+  }
   set_threads(config.threads);
   try {
     std::vector<std::shared_ptr<training_model>> models;

@@ -1,5 +1,6 @@
 #include "trainer/train_command.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -12,7 +13,6 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
-#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/begun_from.hpp"
@@ -161,9 +161,10 @@ std::shared_ptr<sample_draws> draws_from(const run_options& o, const learner_con
                                          const peer_id& peer) {
   if (o.passes == 0)
     return nullptr;
-  auto samples = count_samples(learner);
-  WAGGLE_CHECK(samples.ok(), o.data); // the options were checked
-  return std::make_shared<sample_draws>(peer, *samples, o.run_id);
+  // Data that has changed since the options were checked is refused when the learner is made.
+  auto counted = count_samples(learner);
+  auto samples = counted.ok() ? *counted : 1;
+  return std::make_shared<sample_draws>(peer, std::max(samples, std::uint64_t{1}), o.run_id);
 }
 
 } // namespace

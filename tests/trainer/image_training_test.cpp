@@ -178,6 +178,15 @@ TEST(ImageTraining, APassOfDealtSamplesHasEachImageOnce) {
     ASSERT_NEAR(one[i], many[i], 1e-5) << i;
 }
 
+TEST(ImageTraining, SamplesOfAnotherNumberThanCountedAreRefused) {
+  image_folder images;
+  auto config = cnn_on(images);
+  config.draws = std::make_shared<sample_draws>(peer_id{}, *count_samples(config) + 1, "run");
+  auto made = make_torch_learner(config);
+  ASSERT_FALSE(made);
+  EXPECT_SAYS(made.error().detail, "has another number of samples");
+}
+
 } // namespace
 
 } // namespace waggle
