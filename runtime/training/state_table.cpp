@@ -296,8 +296,9 @@ std::string how_tables_differ(const state_table& theirs, const state_table& ours
       std::string names;
       for (const auto& name : those)
         if (!but.contains(name)) {
-          names += (names.empty() ? "" : ", ") + name;
+          names += (names.empty() ? "" : ", ") + (name == "data" ? "ledger of samples" : name);
           options.insert(name == "schedule"   ? "--schedule"
+                         : name == "data"     ? "--passes"
                          : name == "gradient" ? "--average-gradients"
                          : name == "buffers"  ? "--model"
                                               : "--optimizer");

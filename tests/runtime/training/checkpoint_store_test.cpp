@@ -261,6 +261,7 @@ TEST_F(CheckpointStore, OneOfAnotherLearnerIsSkippedWithTheOptionsWithWhichItFit
   const state_tensor square{"exp_avg_sq/head", {4, 2}, kind::square};
   const state_tensor momentum{"momentum/head", {4, 2}, kind::statistic};
   const state_tensor plateau{"schedule/plateau", {5}, kind::statistic};
+  const state_tensor ledger{"data/ledger", {5}, kind::statistic};
   const state_tensor wide{"head", {4, 3}, kind::parameter};
   auto said_of = [&](const state_table& theirs, const state_table& ours) {
     files = std::make_shared<memory_disk>();
@@ -280,6 +281,9 @@ TEST_F(CheckpointStore, OneOfAnotherLearnerIsSkippedWithTheOptionsWithWhichItFit
   EXPECT_EQ(said_of(adam, state_table{{head, square, plateau}}),
             "it has no schedule; to use it, start this peer with the --schedule with which it was "
             "written");
+  EXPECT_EQ(said_of(adam, state_table{{head, square, ledger}}),
+            "it has no ledger of samples; to use it, start this peer with the --passes with which "
+            "it was written");
   EXPECT_EQ(said_of(state_table{{head, square, plateau}}, adam),
             "it has schedule, which this peer's state has not; to use it, start this peer with the "
             "--schedule with which it was written")
