@@ -1,7 +1,7 @@
 // find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
 // store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
 // Every answer and every connection updates the routing table. Others are told only of peers that
-// were reached at an announced address.
+// were reached at an announced address, or that are behind the same router.
 
 #include "actors/discovery/dht_router.hpp"
 
@@ -380,14 +380,37 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   return to_caf(ec::protocol_violation, "this is not for the DHT");
 }
 
+namespace {
+
+/// Adds to an answer the peers that we see at the asker's host: it may reach them, behind its
+/// router, at addresses at which we do not.
+void name_neighbours(const link_table& links, const routing_table& table,
+                     const wire::dht_find& question, const peer_id& asker, wire::dht_found& found) {
+  auto link = links.find(asker);
+  if (!link || link->host().empty())
+    return;
+  for (std::size_t i = 0; i < question.keys.size(); ++i)
+    for (const auto& peer : table.nearest(question.keys[i], wire::nearest_per_key_max, asker)) {
+      auto& named = found.answers[i].nearest;
+      auto other = links.find(peer.id);
+      if (other && other->host() == link->host() && !table.is_reached(peer.id)
+          && named.size() < wire::nearest_per_key_max)
+        named.push_back(peer);
+    }
+}
+
+} // namespace
+
 /// A peer that looks for peers is answered once we know whether it can be reached. So of two that
 /// join at the same moment, the one that is answered later is told of the other one.
 caf::result<outbound_answer> dht_router::answer_find(const wire::dht_find& question,
                                                      const peer_id& asker) {
   auto promise = make_response_promise<outbound_answer>();
   auto answer = [this, question, asker, promise]() mutable {
-    promise.deliver(
-      outbound_answer{waggle::answer_find(question, asker, table_, store_, ctx_.wall->now()), {}});
+    auto found = waggle::answer_find(question, asker, table_, store_, ctx_.wall->now());
+    if (question.nodes_only)
+      name_neighbours(*ctx_.links, table_, question, asker, found);
+    promise.deliver(outbound_answer{std::move(found), {}});
   };
   if (question.nodes_only)
     reach_.when_tried(asker, answer);

@@ -25,8 +25,8 @@ protected:
   }
 
   /// The peers that others are told of.
-  std::vector<peer_record> named() {
-    return asked_by_peer<wire::dht_found>(wire::dht_find{{dht_id{}}, true}, 9)
+  std::vector<peer_record> named(std::uint64_t asker = 9) {
+    return asked_by_peer<wire::dht_found>(wire::dht_find{{dht_id{}}, true}, asker)
       .answers.at(0)
       .nearest;
   }
@@ -160,6 +160,16 @@ TEST_F(DhtReach, APeerThatCameBackIsTriedAtOnce) {
   world->connect = [](const endpoint&) { return result<peer_record>{test_peer(2)}; };
   link(2, "10.0.0.2", false);
   EXPECT_THAT(named(), SizeIs(1));
+}
+
+TEST_F(DhtReach, PeersBehindOneRouterAreNamedToEachOther) {
+  link(2, "10.0.0.2", false); // nobody reaches these three
+  link(3, "10.0.0.2", false);
+  link(4, "10.0.0.4", false);
+  ASSERT_THAT(named(3), SizeIs(1));
+  EXPECT_EQ(named(3)[0].id, test_peer(2).id);
+  EXPECT_THAT(named(4), IsEmpty());
+  EXPECT_THAT(named(), IsEmpty());
 }
 
 TEST_F(DhtReach, ALookupIsAnsweredOnceItIsKnownWhetherOthersReachTheAsker) {
