@@ -299,9 +299,7 @@ status swarm_session::check_samples(std::uint64_t samples) const {
     return bad("the gradient must be over at least one sample");
   if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
     return bad("the gradient is over " + std::to_string(samples)
-               + " samples, and the one before it "
-                 "over "
-               + std::to_string(each)
+               + " samples, and the one before it over " + std::to_string(each)
                + ": with swarm_options::more: reuse-grad-buffers, both have equally many, "
                  "because autograd adds them up without a weight");
   const auto* strategy = find_strategy(given_.strategy);
@@ -428,10 +426,9 @@ swarm_status swarm_session::summary(const training_status& s) const {
 }
 
 status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const {
-  auto board = board_.load();
-  if (!board)
-    return failure{ec::not_ready, "no optimizer was constructed with this swarm yet"};
-  return board->wait_until_ready(timeout);
+  if (auto board = board_.load())
+    return board->wait_until_ready(timeout);
+  return failure{ec::not_ready, "no optimizer was constructed with this swarm yet"};
 }
 
 swarm_status swarm_session::status_now() const {

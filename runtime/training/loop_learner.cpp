@@ -1,3 +1,6 @@
+// This file is long: a learner's calls, and the port that carries them out on the loop's thread,
+// are the two halves of one conversation.
+
 #include "runtime/training/loop_learner.hpp"
 
 #include <algorithm>

@@ -167,7 +167,7 @@ TEST(Architecture, CodeWithoutActorsStandsInTheRuntime) {
   }
   for (const auto& [file, needs] : needs_actors) {
     if (begins(file, "actors/program/") || begins(file, "actors/loop/")
-        || file == "actors/node_context.hpp")
+        || begins(file, "actors/node_context."))
       continue; // node_context is what all actors of a peer share
     auto header = fs::path{file}.replace_extension(".hpp").generic_string();
     EXPECT_TRUE(needs || needs_actors[header]) << file << " belongs to runtime/";
@@ -228,7 +228,7 @@ TEST(Architecture, OurHeadersAreIncludedByTheirPathFromTheRoot) {
 }
 
 // What they include of ours is installed below waggle/internal/: tests/install compiles each alone.
-TEST(Architecture, PublicHeadersAreAPageAndIncludeNoOtherLibrary) {
+TEST(Architecture, PublicHeadersAreAPageAndIncludeNoLibraryButCaf) {
   constexpr int lines_max = 100;
   std::size_t headers = 0;
   for (const auto& entry : fs::recursive_directory_iterator{root / "include"})
@@ -244,7 +244,8 @@ TEST(Architecture, PublicHeadersAreAPageAndIncludeNoOtherLibrary) {
                 || begins(i.what, "actors/loop/") || begins(i.what, "runtime/")
                 || i.what == "trainer/optimizer.hpp";
     bool standard = i.what.find_first_of("/.") == std::string::npos;
-    EXPECT_TRUE(ours || standard) << place(i);
+    bool actor = i.file == "include/waggle/control.hpp" && begins(i.what, "caf/");
+    EXPECT_TRUE(ours || standard || actor) << place(i);
   }
 }
 
