@@ -5,6 +5,7 @@
 #include "actors/service/running_node.hpp"
 #include "actors/state/state_fetcher.hpp"
 #include "runtime/core/epoch_limit.hpp"
+#include "runtime/core/random.hpp"
 
 namespace waggle {
 
@@ -55,6 +56,8 @@ result<fetched_version> shared_state::fetch(std::uint64_t version_min,
     return found.error();
   fetch_state question;
   question.donors = state_publisher::donors_in(*found, version_min, node.ctx.record.id);
+  // They are sorted by key: else all peers would ask the same ones, and a key could be made to fit.
+  random_source{entropy_seed()}.shuffle(question.donors);
   question.branch = state_publisher::branch_of(name_);
   question.epoch_min = epoch_id{version_min};
   question.deadline = std::max(
