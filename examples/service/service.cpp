@@ -25,10 +25,8 @@ T need(waggle::result<T> from) {
 }
 
 waggle::node start(const peers& through, const waggle::environment& around) {
-  return need(waggle::node::start({.run = "bees",
-                                   .initial_peers = through,
-                                   .listen = {"127.0.0.1:0"},
-                                   .around = around}));
+  return need(waggle::node::start(
+    {.run = "bees", .initial_peers = through, .listen = {"127.0.0.1:0"}, .around = around}));
 }
 
 /// Publishes its name, and averages its value with the other peer.

@@ -106,7 +106,7 @@ TEST_F(Control, WhoWatchesGetsTypedEventsUntilThePeerLeaves) {
   });
   caf::anon_send(*control, watch_peer{listener});
   caf::anon_send(*control, watch_peer{listener}); // changes nothing
-  EXPECT_TRUE(ask(*control, get_peer_state{})); // so that it has them now
+  EXPECT_TRUE(ask(*control, get_peer_state{}));   // so that it has them now
   auto bob = start({ann.address()});
   EXPECT_EQ(joined.get_future().get(), bob.id());
   auto other = std::async(std::launch::async, average, std::ref(bob));
