@@ -27,11 +27,11 @@ private:
 class Evaluation : public training_world {
 protected:
   void evaluate_every(milliseconds time, std::uint64_t last = 0) {
+    auto make = [seen = seen]() -> result<std::unique_ptr<evaluator>> {
+      return std::unique_ptr<evaluator>{std::make_unique<first_weight>(seen)};
+    };
     evaluation =
-      evaluation_plan{[seen = seen]() -> result<std::unique_ptr<evaluator>> {
-                        return std::unique_ptr<evaluator>{std::make_unique<first_weight>(seen)};
-                      },
-                      time, epoch_id{last}, false};
+      evaluation_plan{.make = make, .every = time, .last = epoch_id{last}, .own_thread = false};
   }
   std::shared_ptr<std::vector<float_vector>> seen = std::make_shared<std::vector<float_vector>>();
 };
