@@ -21,7 +21,6 @@ node_config::averaging_parts averaging_of(const std::string& prefix) {
   parts.matchmaking.prefix = prefix;
   parts.matchmaking.min_matchmaking_time = 1500ms;
   parts.matchmaking.request_timeout = 1s;
-  parts.averaging.kind = prefix;
   return parts;
 }
 
