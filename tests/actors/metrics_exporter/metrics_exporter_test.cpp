@@ -7,6 +7,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <spdlog/logger.h>
 #include <spdlog/sinks/null_sink.h>
 
 #include "runtime/crypto/run_secret.hpp"
