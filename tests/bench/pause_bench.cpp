@@ -22,6 +22,7 @@
 
 #include <CLI/CLI.hpp>
 #include <prometheus/registry.h>
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "actors/caf_error.hpp"

@@ -33,6 +33,8 @@ slow_trainer::behavior_type fake_trainer(slow_trainer::pointer self,
     [](start_training) {},
     [](stop_training) -> training_status { return {}; },
     [](get_training_status) -> training_status { return {}; },
+    [](pause_training) -> training_status { return {}; },
+    [](resume_training) -> training_status { return {}; },
     [self, script](const get_state_snapshot& wanted) -> caf::result<state_snapshot> {
       ++script->asked;
       script->wanted = wanted;
