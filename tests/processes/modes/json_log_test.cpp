@@ -16,9 +16,9 @@ using ::testing::StartsWith;
 struct JsonLog : ::testing::Test {
   [[nodiscard]] peer start(const std::string& name, const std::string& join) const {
     std::vector<std::string> all{
-      "train", "--run-id",        "a \"run\"", "--model",       "mlp", "--width",
-      "16",    "--layers",        "1",         "--micro-batch", "4",   "--target-batch-size",
-      "64",    "--step-interval", "10ms",      "--epochs",      "6",   "--log-format",
+      "train", "--run-id",        "of-json", "--model",       "mlp", "--width",
+      "16",    "--layers",        "1",       "--micro-batch", "4",   "--target-batch-size",
+      "64",    "--step-interval", "10ms",    "--epochs",      "6",   "--log-format",
       "json",  "--log-level",     "debug"};
     if (!join.empty())
       all.insert(all.end(), {"--initial-peers", join});
@@ -33,7 +33,7 @@ struct JsonLog : ::testing::Test {
       EXPECT_TRUE(parsed.is_object()) << line;
       if (!parsed.is_object())
         continue;
-      EXPECT_EQ(parsed.value("run", ""), "a \"run\"") << line;
+      EXPECT_EQ(parsed.value("run", ""), "of-json") << line;
       EXPECT_EQ(parsed.value("peer", "").size(), 8U) << line;
       found.push_back(parsed);
     }
@@ -69,7 +69,7 @@ TEST_F(JsonLog, OfATrainerIsJsonFromTheStartToTheSummaryWithWhatEachLineIsAbout)
   for (const auto* who : {&first, &second}) {
     auto lines = lines_of(*who);
     EXPECT_THAT(after(lines, "join with:\n"), HasSubstr("waggle train"));
-    EXPECT_THAT(after(lines, "peer "), HasSubstr(" of run a \"run\", data in "));
+    EXPECT_THAT(after(lines, "peer "), HasSubstr(" of run of-json, data in "));
     EXPECT_THAT(lines.back()["message"].get<std::string>(), HasSubstr("epoch 6"));
     for (const auto& line : lines) {
       for (const auto& [key, value] : line.items())
