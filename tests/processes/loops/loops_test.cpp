@@ -171,7 +171,8 @@ TEST_P(EqualLoops, TwoOfThemAndWaggleTrainEndARunWithEqualParameters) {
     EXPECT_TRUE(each.last);
     EXPECT_EQ(each.parameters, ours["parameters"].get<std::string>());
     EXPECT_GT(each.used, 0U);
-    EXPECT_EQ(each.offered, each.used + each.dropped);
+    EXPECT_GE(each.offered, each.used + each.dropped);
+    EXPECT_LT(each.offered, each.used + each.dropped + target) << "one gradient is kept at a stop";
   }
   // Every update has at least the target number of samples, and the peers count each of them as
   // used. It exceeds the target at most by the passes that each peer was computing.
