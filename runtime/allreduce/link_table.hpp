@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/net/transport.hpp"
@@ -18,7 +19,14 @@ class link_table {
 public:
   void set(const peer_id& peer, std::shared_ptr<net::link> link) {
     std::lock_guard guard{mutex_};
-    links_.insert_or_assign(peer, std::move(link));
+    auto& entry = links_[peer];
+    auto seen = link->neighbour();
+    entry.link = std::move(link);
+    if (!seen || std::find(entry.seen.begin(), entry.seen.end(), seen) != entry.seen.end())
+      return;
+    if (entry.seen.size() == seen_max)
+      entry.seen.erase(entry.seen.begin());
+    entry.seen.push_back(std::move(seen));
   }
   void erase(const peer_id& peer) {
     std::lock_guard guard{mutex_};
@@ -27,7 +35,7 @@ public:
   [[nodiscard]] std::shared_ptr<net::link> find(const peer_id& peer) const {
     std::lock_guard guard{mutex_};
     auto found = links_.find(peer);
-    return found == links_.end() ? nullptr : found->second;
+    return found == links_.end() ? nullptr : found->second.link;
   }
 
   /// Sends `what` over the peer's link. False: there is none.
@@ -53,12 +61,17 @@ public:
     }
   }
 
-  /// Whether the peer is a process of our user on this host with which we share memory.
-  /// `answered`: and knows it.
-  [[nodiscard]] bool is_neighbour(const peer_id& peer, bool answered) const {
-    auto link = find(peer);
-    auto facts = link ? link->facts() : net::link_facts{};
-    return facts.shares_memory && facts.same_user && (facts.answered || !answered);
+  /// Whether the peer is a process of our user on this host with which we share memory. What any of
+  /// its links has shown counts: of two that were dialled at once the two sides may use different
+  /// ones for a while, and what one side has said over one must be believed by the other.
+  /// `mutual`: and knows it.
+  [[nodiscard]] bool is_neighbour(const peer_id& peer, bool mutual) const {
+    std::lock_guard guard{mutex_};
+    auto found = links_.find(peer);
+    return found != links_.end()
+           && std::any_of(
+             found->second.seen.begin(), found->second.seen.end(),
+             [mutual](const auto& s) { return (mutual ? s->mutual : s->seen).load(); });
   }
   /// As the leader: whether all members of `plan` but `self` are.
   [[nodiscard]] bool are_neighbours(const round_plan& plan, const peer_id& self) const {
@@ -79,8 +92,15 @@ private:
       link.close({ec::overloaded, "the peer does not keep up with what we send"});
   }
 
+  static constexpr std::size_t seen_max = 8; // a peer may have half as many links
+
+  struct entry {
+    std::shared_ptr<net::link> link;
+    std::vector<std::shared_ptr<const net::neighbourhood>> seen; // by the links since it connected
+  };
+
   mutable std::mutex mutex_;
-  std::map<peer_id, std::shared_ptr<net::link>> links_;
+  std::map<peer_id, entry> links_;
 };
 
 } // namespace waggle

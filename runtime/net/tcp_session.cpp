@@ -218,13 +218,8 @@ void tcp_session::measure_round_trip() {
 }
 
 link_facts tcp_session::facts() const {
-  return {std::chrono::microseconds{facts_.round_trip_us.load()},
-          facts_.bytes_in,
-          facts_.bytes_out,
-          facts_.bytes_shared,
-          facts_.shares_memory,
-          facts_.same_user,
-          facts_.answered};
+  return {std::chrono::microseconds{facts_.round_trip_us.load()}, facts_.bytes_in, facts_.bytes_out,
+          facts_.bytes_shared, facts_.shares_memory};
 }
 
 void tcp_session::deliver(arrival seen) {

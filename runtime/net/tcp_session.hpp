@@ -79,6 +79,9 @@ public:
     return queue_.background_bytes();
   }
   [[nodiscard]] link_facts facts() const override;
+  [[nodiscard]] std::shared_ptr<const neighbourhood> neighbour() const override {
+    return neighbour_;
+  }
   [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 
@@ -149,9 +152,8 @@ private:
     std::atomic<std::uint64_t> bytes_out{0};
     std::atomic<std::uint64_t> bytes_shared{0};
     std::atomic<bool> shares_memory{false};
-    std::atomic<bool> same_user{false};
-    std::atomic<bool> answered{false};
   } facts_;
+  const std::shared_ptr<neighbourhood> neighbour_ = std::make_shared<neighbourhood>();
   std::uint32_t until_measured_ = 0; // reads until the round trip is looked up again
 
   std::atomic<bool> closed_{false};

@@ -27,13 +27,10 @@ void tcp_session::open_path(unique_fd socket) {
     if (me && !me->closed_)
       asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
   };
-  told.neighbour = [weak = weak_from_this()](bool mutual) {
-    auto me = weak.lock();
-    if (!me)
-      return;
-    me->facts_.same_user = true;
+  told.neighbour = [seen = neighbour_](bool mutual) {
+    seen->seen = true;
     if (mutual)
-      me->facts_.answered = true;
+      seen->mutual = true;
   };
   told.state = [events = events_](ec why) {
     if (events->shared_memory)

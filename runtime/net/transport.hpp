@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -54,11 +55,15 @@ struct link_facts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0; // through memory shared with a peer on this host, both ways
   bool shares_memory = false;
+};
+
+/// Two processes of one user on one host that share memory. Thread-safe.
+struct neighbourhood {
   /// The peer has opened its end of the shared memory, and is a process of our user in our process
   /// namespace, as the kernel says.
-  bool same_user = false;
+  std::atomic<bool> seen{false};
   /// The peer has seen the same of us.
-  bool answered = false;
+  std::atomic<bool> mutual{false};
 };
 
 /// An authenticated connection with one peer. Every member is thread-safe.
@@ -107,6 +112,8 @@ public:
 
   /// Any thread. A link that measures nothing need not override it.
   [[nodiscard]] virtual link_facts facts() const { return {}; }
+  /// What this link has shown of the peer's process; it changes later. Null: simulated links.
+  [[nodiscard]] virtual std::shared_ptr<const neighbourhood> neighbour() const { return nullptr; }
 
   /// Nothing is queued for sending, and no body is partly received. Frames already sent may still
   /// be in flight.
