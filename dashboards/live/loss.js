@@ -56,7 +56,7 @@ export class LossChart {
     const axis = {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, font: `11px ${color('--sans')}`};
     const rest = {stroke: color('--rest'), width: 1, points: {show: false}};
     return new uPlot({
-      ...this.size(), legend: {show: false}, padding: [8, 8, 0, 0],
+      ...this.size(), legend: {show: false}, padding: [8, 28, 0, 0],
       cursor: {y: false, drag: {x: false, y: false}, points: {size: 5}},
       scales: {x: {time: true}},
       axes: [{...axis, space: 90, values: [[86400, '{MMM} {D}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1],

@@ -485,6 +485,8 @@ def live(page, options, folder):
                 times.append((name, time.monotonic() - began))
                 assert page.text(f"[data-left='{ids[2]}'] .reason") not in ("", "no reason known"), "there is no reason"
                 page.wait("the sentence names it", lambda: ids[2][:8] in page.text("#sentence"))
+                if options.screenshots and n == 0:
+                    page.driver.save_screenshot(str(options.screenshots / f"{name}.png"))
                 if signal_ == signal.SIGSTOP:
                     os.kill(victim.child.pid, signal.SIGCONT)
                     page.wait("it returns", here)
@@ -496,7 +498,7 @@ def live(page, options, folder):
         rounds = {"peer": ids[1], **json.loads(get(f"http://{addresses[1]}/api/v1/rounds"))}
         for name in ("frozen", "killed"):
             mine = [t for what, t in times if what == name]
-            print(f"  {name}: seen after {', '.join(f'{t:.2f}' for t in mine)} s")
+            print(f"  {name}: seen after {', '.join(f'{t:.2f}' for t in mine)} s; {sum(t <= 2 for t in mine)} of {len(mine)} within 2 s")
         os.kill(processes[0].child.pid, signal.SIGKILL)
         page.wait("its own peer is gone", lambda: page.count("body.lost") == 1 and page.text("#banner") != "")
         processes[1].child.send_signal(signal.SIGTERM)

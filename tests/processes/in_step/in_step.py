@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 
+import alerts
 import attacks
 import endurance
 import joining
@@ -40,6 +41,7 @@ SCENARIOS = {
     "islands": (strategies.islands, ["epochs"]),
     "attacks": (attacks.attacks, ["duration", "only"]),
     "just-in-time": (attacks.just_in_time, ["duration"]),
+    "alerts": (alerts.alerts, ["only", "prometheus"]),
 }
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
@@ -55,7 +57,8 @@ SPECIAL = {
     "epochs-ms": dict(default="20,80,400", help="intended durations of an epoch"),
     "passes": dict(default="0.2,2", help="seconds of a pass of the slow trainer"),
     "target": dict(type=int, default=1024, help="target batch size"),
-    "only": dict(help="attacks to play, separated by commas; all by default"),
+    "only": dict(help="what to plant, separated by commas; all by default"),
+    "prometheus": dict(default="prometheus", help="the program"),
     "strategy": dict(default="", help="of the peers, instead of collaborative; its rounds count passes"),
     "stale-epochs": dict(type=int, default=144, help="epoch of the stale folder"),
 }

@@ -72,17 +72,22 @@ class Lab:
         for where, device, address in ((self.router, f"v{i}", f"10.77.{i}.1/24"), (space, "eth0", f"10.77.{i}.2/24")):
             self.inside(where, "ip", "address", "add", address, "dev", device)
             self.inside(where, "ip", "link", "set", device, "up")
-            if rate:
-                self.inside(where, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "16k",
-                            "latency", "50ms")
+        if rate:
+            self.limit(i, rate)
         self.inside(space, "ip", "route", "add", "default", "via", f"10.77.{i}.1")
 
-    def delay(self, settings, delay_ms):
+    def limit(self, i, rate, queue="50ms"):
+        """Bounds what this peer sends and receives."""
+        for where, device in ((self.router, f"v{i}"), (self.namespace(i), "eth0")):
+            self.inside(where, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "16k",
+                        "latency", queue)
+
+    def delay(self, settings, delay_ms, host=None):
+        """`host`: only what this one sends and receives."""
         program = pathlib.Path(settings.binary).resolve().parent / "packet_delay"
         if not program.exists():
             program = self.folder / "packet_delay"
             run("g++", "-O2", "-std=c++20", "-o", str(program), str(ROOT / "tests" / "bench" / "packet_delay.cpp"))
-        self.inside(self.router, "iptables", "-A", "FORWARD", "-j", "NFQUEUE", "--queue-num", str(QUEUE))
         self.delayer = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", self.router, str(program), str(QUEUE),
              str(int(delay_ms * 1000)), "0"], start_new_session=True)
@@ -92,6 +97,8 @@ class Lab:
                                   capture_output=True, text=True).stdout
             return any(line.split()[:1] == [str(QUEUE)] for line in seen.splitlines())
         eventually("packet_delay starts", listens, 10)
+        for where in [["-s", self.host(host)], ["-d", self.host(host)]] if host is not None else [[]]:
+            self.inside(self.router, "iptables", "-A", "FORWARD", *where, "-j", "NFQUEUE", "--queue-num", str(QUEUE))
 
     # -- cuts ----------------------------------------------------------------------------------------
 

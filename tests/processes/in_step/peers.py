@@ -59,12 +59,13 @@ class Peer:
         self.lives = []  # one watch.History per life
         self.child = self.observer = self.log = None
         self.frozen = False
+        self.before = []  # words in front of the program
 
     # -- life ----------------------------------------------------------------------------------------
 
     def start(self):
         self.log = self.run.folder / f"{self.name}.{len(self.lives)}.log"
-        line = [str(self.run.binary), self.command, "--data-dir", str(self.folder)]
+        line = [*self.before, str(self.run.binary), self.command, "--data-dir", str(self.folder)]
         options = dict(self.options)
         if "client-mode" in options:
             self.host = "127.0.0.1"
