@@ -15,6 +15,19 @@ failure violation(const char* what) {
   return {ec::protocol_violation, what};
 }
 
+failure check(bool valid, const char* what) {
+  return valid ? failure{} : violation(what);
+}
+
+/// Reads what messages about a round begin with: its id, and the number of the view if they are
+/// about one.
+template <class Proto, class Message>
+bool begin(const Proto& from, Message& out) {
+  if constexpr (requires { out.view = from.view(); })
+    out.view = from.view();
+  return read_id(from.round(), out.round);
+}
+
 // Each reader fills `out` and returns the error, ec::none if there is none.
 
 failure read(const proto::DhtPing&, dht_ping&) {
@@ -67,7 +80,7 @@ failure read(const proto::JoinGroup& from, join_group& out) {
 
 failure read(const proto::OpenState& from, open_state& out) {
   out.epoch_min = epoch_id{from.epoch_min()};
-  return read_id(from.branch(), out.branch) ? failure{} : violation("open_state");
+  return check(read_id(from.branch(), out.branch), "open_state");
 }
 
 failure read(const proto::EnterGroup& from, enter_group& out) {
@@ -80,15 +93,14 @@ failure read(const proto::EnterGroup& from, enter_group& out) {
       return {ec::non_finite, "enter_group: bandwidth"};
   }
   out.bandwidth_declared = from.bandwidth_declared();
-  return read_id(from.schema(), out.schema) && read_mode(from.mode(), out.mode)
-             && read_id(from.branch(), out.branch) && (!out.bandwidth || *out.bandwidth >= 0)
-           ? failure{}
-           : violation("enter_group");
+  return check(read_id(from.schema(), out.schema) && read_mode(from.mode(), out.mode)
+                 && read_id(from.branch(), out.branch) && (!out.bandwidth || *out.bandwidth >= 0),
+               "enter_group");
 }
 
 failure read(const proto::GetStateChunk& from, get_state_chunk& out) {
   out.index = from.index();
-  return read_id(from.content(), out.content) ? failure{} : violation("get_state_chunk");
+  return check(read_id(from.content(), out.content), "get_state_chunk");
 }
 
 failure read(const proto::DialBack& from, dial_back& out) {
@@ -165,7 +177,7 @@ failure read(const proto::Goodbye&, goodbye&) {
 }
 
 failure read(const proto::BeginGroup& from, begin_group& out) {
-  return read_plan(from.plan(), out.plan) ? failure{} : violation("begin_group: plan");
+  return check(read_plan(from.plan(), out.plan), "begin_group: plan");
 }
 
 failure read(const proto::DisbandGroup& from, disband_group& out) {
@@ -185,7 +197,7 @@ failure read(const proto::LeaveGroup& from, leave_group& out) {
 }
 
 failure read(const proto::ProgressPush& from, progress_push& out) {
-  return read_record(from.entry(), out.entry) ? failure{} : violation("progress_push: record");
+  return check(read_record(from.entry(), out.entry), "progress_push: record");
 }
 
 failure read(const proto::ProgressNote& from, progress_note& out) {
@@ -194,34 +206,30 @@ failure read(const proto::ProgressNote& from, progress_note& out) {
   out.samples_per_second = from.samples_per_second();
   if (!std::isfinite(out.samples_per_second))
     return {ec::non_finite, "progress_note: samples_per_second"};
-  return read_id(from.branch(), out.branch) && out.samples_per_second >= 0
-           ? failure{}
-           : violation("progress_note");
+  return check(read_id(from.branch(), out.branch) && out.samples_per_second >= 0, "progress_note");
 }
 
 failure read(const proto::NextPlan& from, next_plan& out) {
   out.members_max = from.members_max();
-  return read_id(from.replaces(), out.replaces) && read_plan(from.plan(), out.plan)
-             && read_id(from.branch(), out.branch)
-             && (from.schema().empty() || read_id(from.schema(), out.schema))
-             && out.members_max <= round_members_max
-             && read_codecs(from.second_round(), out.second_round)
-           ? failure{}
-           : violation("next_plan");
+  return check(read_id(from.replaces(), out.replaces) && read_plan(from.plan(), out.plan)
+                 && read_id(from.branch(), out.branch)
+                 && (from.schema().empty() || read_id(from.schema(), out.schema))
+                 && out.members_max <= round_members_max
+                 && read_codecs(from.second_round(), out.second_round),
+               "next_plan");
 }
 
 failure read(const proto::CallRound& from, call_round& out) {
-  return read_id(from.upcoming(), out.upcoming) ? failure{} : violation("call_round");
+  return check(read_id(from.upcoming(), out.upcoming), "call_round");
 }
 
 failure read(const proto::Part& from, part& out) {
-  if (!read_id(from.round(), out.round) || from.kind() > 3 || from.index() >= parts_max
-      || from.count() == 0 || from.count() > part_elements_max || from.offset() > plan_elements_max
+  if (!begin(from, out) || from.kind() > 3 || from.index() >= parts_max || from.count() == 0
+      || from.count() > part_elements_max || from.offset() > plan_elements_max
       || from.member() >= round_members_max)
     return violation("part");
   if (!std::isfinite(from.weight()) || from.weight() < 0)
     return {ec::bad_weight, "part: weight"};
-  out.view = from.view();
   out.kind = static_cast<part_kind>(from.kind());
   out.index = from.index();
   out.offset = from.offset();
@@ -247,7 +255,7 @@ bool read_optional_id(const std::string& from, Id& out) {
 failure read(const proto::RoundPropose& from, round_propose& out) {
   if (static_cast<std::size_t>(from.promises_size()) > round_members_max)
     return {ec::oversize, "round_propose: promises"};
-  if (!read_id(from.round(), out.round) || !read_view(from.view(), out.view))
+  if (!begin(from, out) || !read_view(from.view(), out.view))
     return violation("round_propose");
   for (const auto& shown : from.promises()) {
     takeover_promise promise;
@@ -264,91 +272,71 @@ failure read(const proto::RoundPropose& from, round_propose& out) {
 }
 
 failure read(const proto::RoundPrepared& from, round_prepared& out) {
-  out.view = from.view();
-  return read_id(from.round(), out.round) && read_id(from.result(), out.result)
-             && read_id(from.by(), out.by)
-           ? failure{}
-           : violation("round_prepared");
+  return check(begin(from, out) && read_id(from.result(), out.result) && read_id(from.by(), out.by),
+               "round_prepared");
 }
 
 failure read(const proto::RoundKeyShare& from, round_key_share& out) {
-  out.view = from.view();
   out.member = from.member();
-  return read_id(from.round(), out.round) && read_id(from.share(), out.share)
-             && (from.pledges().empty() || read_id(from.pledges(), out.pledges))
-             && out.member < round_members_max
-           ? failure{}
-           : violation("round_key_share");
+  return check(begin(from, out) && read_id(from.share(), out.share)
+                 && (from.pledges().empty() || read_id(from.pledges(), out.pledges))
+                 && out.member < round_members_max,
+               "round_key_share");
 }
 
 failure read(const proto::RoundPledge& from, round_pledge& out) {
   out.contributes = from.contributes();
-  out.view = from.view();
   out.member = from.member();
-  return read_id(from.round(), out.round) && read_id(from.commitment(), out.commitment)
-             && out.member < round_members_max
-           ? failure{}
-           : violation("round_pledge");
+  return check(begin(from, out) && read_id(from.commitment(), out.commitment)
+                 && out.member < round_members_max,
+               "round_pledge");
 }
 
 failure read(const proto::RoundPledgeDigests& from, round_pledge_digests& out) {
   if (from.pledges().size() > round_members_max * digest::size)
     return {ec::oversize, "round_pledge_digests: pledges"};
-  out.view = from.view();
-  return read_id(from.round(), out.round) && read_ids(from.pledges(), out.pledges)
-             && !out.pledges.empty()
-           ? failure{}
-           : violation("round_pledge_digests");
+  return check(begin(from, out) && read_ids(from.pledges(), out.pledges) && !out.pledges.empty(),
+               "round_pledge_digests");
 }
 
 failure read(const proto::RoundChecked& from, round_checked& out) {
-  out.view = from.view();
-  return read_id(from.round(), out.round) ? failure{} : violation("round_checked");
+  return check(begin(from, out), "round_checked");
 }
 
 failure read(const proto::RoundChallenge& from, round_challenge& out) {
-  out.view = from.view();
   out.part = from.part();
-  return read_id(from.round(), out.round) && out.part < parts_max ? failure{}
-                                                                  : violation("round_challenge");
+  return check(begin(from, out) && out.part < parts_max, "round_challenge");
 }
 
 failure read(const proto::RoundDigests& from, round_digests& out) {
   if (from.groups().size() > result_groups_max * digest::size)
     return {ec::oversize, "round_digests: groups"};
-  out.view = from.view();
-  return read_id(from.round(), out.round) && read_ids(from.groups(), out.groups)
-             && !out.groups.empty()
-           ? failure{}
-           : violation("round_digests");
+  return check(begin(from, out) && read_ids(from.groups(), out.groups) && !out.groups.empty(),
+               "round_digests");
 }
 
 failure read(const proto::RoundSuspect& from, round_suspect& out) {
-  out.view = from.view();
   out.member = from.member();
   out.reason = ec_from_wire(from.reason());
-  return read_id(from.round(), out.round) && out.member < round_members_max
-           ? failure{}
-           : violation("round_suspect");
+  return check(begin(from, out) && out.member < round_members_max, "round_suspect");
 }
 
 failure read(const proto::RoundCommit& from, round_commit& out) {
   if (from.proof().size() > round_members_max * signature::size)
     return {ec::oversize, "round_commit: proof"};
-  return read_id(from.round(), out.round) && read_view(from.view(), out.view)
-             && read_ids(from.proof(), out.proof)
-           ? failure{}
-           : violation("round_commit");
+  return check(begin(from, out) && read_view(from.view(), out.view)
+                 && read_ids(from.proof(), out.proof),
+               "round_commit");
 }
 
 failure read(const proto::RoundAbort& from, round_abort& out) {
   out.reason = ec_from_wire(from.reason());
-  return read_id(from.round(), out.round) ? failure{} : violation("round_abort");
+  return check(begin(from, out), "round_abort");
 }
 
 failure read(const proto::RoundTakeover& from, round_takeover& out) {
   out.number = from.number();
-  return read_id(from.round(), out.round) ? failure{} : violation("round_takeover");
+  return check(begin(from, out), "round_takeover");
 }
 
 failure read(const proto::RoundPromise& from, round_promise& out) {
@@ -358,7 +346,7 @@ failure read(const proto::RoundPromise& from, round_promise& out) {
   out.committed = from.committed();
   if (from.proof().size() > round_members_max * signature::size)
     return {ec::oversize, "round_promise: proof"};
-  if (!read_id(from.round(), out.round) || (out.knows_view && !read_view(from.view(), out.view))
+  if (!begin(from, out) || (out.knows_view && !read_view(from.view(), out.view))
       || ((out.prepared || out.committed) && !out.knows_view) || !read_ids(from.proof(), out.proof)
       || !read_optional_id(from.value(), out.value) || !read_optional_id(from.by(), out.by))
     return violation("round_promise");
@@ -371,33 +359,26 @@ failure read(const proto::BandwidthReport& from, bandwidth_report& out) {
     if (!std::isfinite(*out.bandwidth))
       return {ec::non_finite, "bandwidth_report: bandwidth"};
   }
-  return read_id(from.round(), out.round) && (!out.bandwidth || *out.bandwidth > 0)
-           ? failure{}
-           : violation("bandwidth_report");
+  return check(begin(from, out) && (!out.bandwidth || *out.bandwidth > 0), "bandwidth_report");
 }
 
-template <class Struct, class Proto>
-result<message> as_call(const Header& header, const Proto& from) {
-  Struct out;
-  if (auto why = read(from, out); why.code != ec::none)
-    return why;
-  return message{call{header.call(), header.deadline_ms(), std::move(out)}};
+result<message> message_of(const Header& header, request what) {
+  return message{call{header.call(), header.deadline_ms(), std::move(what)}};
+}
+result<message> message_of(const Header& header, response what) {
+  return message{answer{header.call(), std::move(what)}};
+}
+result<message> message_of(const Header& /*header*/, event what) {
+  return message{std::move(what)};
 }
 
-template <class Struct, class Proto>
-result<message> as_answer(const Header& header, const Proto& from) {
+/// A message of the kind `Struct`, of which `From` is the part of the header.
+template <class Struct, auto From>
+result<message> as(const Header& header) {
   Struct out;
-  if (auto why = read(from, out); why.code != ec::none)
+  if (auto why = read((header.*From)(), out); why.code != ec::none)
     return why;
-  return message{answer{header.call(), std::move(out)}};
-}
-
-template <class Struct, class Proto>
-result<message> as_event(const Proto& from) {
-  Struct out;
-  if (auto why = read(from, out); why.code != ec::none)
-    return why;
-  return message{event{std::move(out)}};
+  return message_of(header, std::move(out));
 }
 
 result<message> read_refusal(const Header& header) {
@@ -408,95 +389,65 @@ result<message> read_refusal(const Header& header) {
   return message{refusal{header.call(), {code == ec::none ? ec::internal : code, from.detail()}}};
 }
 
+struct content_row {
+  Header::ContentCase kind;
+  result<message> (*read)(const Header& header);
+};
+constexpr content_row contents[] = {
+  {Header::kDhtPing, as<dht_ping, &Header::dht_ping>},
+  {Header::kDhtFind, as<dht_find, &Header::dht_find>},
+  {Header::kDhtStore, as<dht_store, &Header::dht_store>},
+  {Header::kJoinGroup, as<join_group, &Header::join_group>},
+  {Header::kOpenState, as<open_state, &Header::open_state>},
+  {Header::kGetStateChunk, as<get_state_chunk, &Header::get_state_chunk>},
+  {Header::kEnterGroup, as<enter_group, &Header::enter_group>},
+  {Header::kDialBack, as<dial_back, &Header::dial_back>},
+  {Header::kDhtPong, as<dht_pong, &Header::dht_pong>},
+  {Header::kDhtFound, as<dht_found, &Header::dht_found>},
+  {Header::kDhtStored, as<dht_stored, &Header::dht_stored>},
+  {Header::kJoinReply, as<join_reply, &Header::join_reply>},
+  {Header::kStateHeader, as<state_header, &Header::state_header>},
+  {Header::kStateChunk, as<state_chunk, &Header::state_chunk>},
+  {Header::kDialledBack, as<dialled_back, &Header::dialled_back>},
+  {Header::kGoodbye, as<goodbye, &Header::goodbye>},
+  {Header::kBeginGroup, as<begin_group, &Header::begin_group>},
+  {Header::kDisbandGroup, as<disband_group, &Header::disband_group>},
+  {Header::kLeaveGroup, as<leave_group, &Header::leave_group>},
+  {Header::kProgressPush, as<progress_push, &Header::progress_push>},
+  {Header::kPart, as<part, &Header::part>},
+  {Header::kRoundPropose, as<round_propose, &Header::round_propose>},
+  {Header::kRoundPrepared, as<round_prepared, &Header::round_prepared>},
+  {Header::kRoundSuspect, as<round_suspect, &Header::round_suspect>},
+  {Header::kRoundCommit, as<round_commit, &Header::round_commit>},
+  {Header::kRoundAbort, as<round_abort, &Header::round_abort>},
+  {Header::kRoundTakeover, as<round_takeover, &Header::round_takeover>},
+  {Header::kRoundPromise, as<round_promise, &Header::round_promise>},
+  {Header::kRoundKeyShare, as<round_key_share, &Header::round_key_share>},
+  {Header::kRoundDigests, as<round_digests, &Header::round_digests>},
+  {Header::kRoundPledge, as<round_pledge, &Header::round_pledge>},
+  {Header::kRoundPledgeDigests, as<round_pledge_digests, &Header::round_pledge_digests>},
+  {Header::kRoundChecked, as<round_checked, &Header::round_checked>},
+  {Header::kRoundChallenge, as<round_challenge, &Header::round_challenge>},
+  {Header::kBandwidthReport, as<bandwidth_report, &Header::bandwidth_report>},
+  {Header::kNextPlan, as<next_plan, &Header::next_plan>},
+  {Header::kCallRound, as<call_round, &Header::call_round>},
+  {Header::kProgressNote, as<progress_note, &Header::progress_note>},
+  {Header::kRefusal, read_refusal},
+  {Header::kCancel,
+   [](const Header& header) -> result<message> { return message{cancel{header.call()}}; }},
+  {Header::kPing,
+   [](const Header& header) -> result<message> { return message{ping{header.ping().nonce()}}; }},
+  {Header::kPong,
+   [](const Header& header) -> result<message> { return message{pong{header.pong().nonce()}}; }},
+};
+static_assert(
+  std::size(contents)
+  == std::variant_size_v<request> + std::variant_size_v<response> + std::variant_size_v<event> + 4);
+
 result<message> read_content(const Header& header) {
-  switch (header.content_case()) {
-    case Header::kDhtPing:
-      return as_call<dht_ping>(header, header.dht_ping());
-    case Header::kDhtFind:
-      return as_call<dht_find>(header, header.dht_find());
-    case Header::kDhtStore:
-      return as_call<dht_store>(header, header.dht_store());
-    case Header::kJoinGroup:
-      return as_call<join_group>(header, header.join_group());
-    case Header::kOpenState:
-      return as_call<open_state>(header, header.open_state());
-    case Header::kGetStateChunk:
-      return as_call<get_state_chunk>(header, header.get_state_chunk());
-    case Header::kEnterGroup:
-      return as_call<enter_group>(header, header.enter_group());
-    case Header::kDialBack:
-      return as_call<dial_back>(header, header.dial_back());
-    case Header::kDhtPong:
-      return as_answer<dht_pong>(header, header.dht_pong());
-    case Header::kDhtFound:
-      return as_answer<dht_found>(header, header.dht_found());
-    case Header::kDhtStored:
-      return as_answer<dht_stored>(header, header.dht_stored());
-    case Header::kJoinReply:
-      return as_answer<join_reply>(header, header.join_reply());
-    case Header::kStateHeader:
-      return as_answer<state_header>(header, header.state_header());
-    case Header::kStateChunk:
-      return as_answer<state_chunk>(header, header.state_chunk());
-    case Header::kDialledBack:
-      return as_answer<dialled_back>(header, header.dialled_back());
-    case Header::kGoodbye:
-      return as_event<goodbye>(header.goodbye());
-    case Header::kBeginGroup:
-      return as_event<begin_group>(header.begin_group());
-    case Header::kDisbandGroup:
-      return as_event<disband_group>(header.disband_group());
-    case Header::kLeaveGroup:
-      return as_event<leave_group>(header.leave_group());
-    case Header::kProgressPush:
-      return as_event<progress_push>(header.progress_push());
-    case Header::kPart:
-      return as_event<part>(header.part());
-    case Header::kRoundPropose:
-      return as_event<round_propose>(header.round_propose());
-    case Header::kRoundPrepared:
-      return as_event<round_prepared>(header.round_prepared());
-    case Header::kRoundSuspect:
-      return as_event<round_suspect>(header.round_suspect());
-    case Header::kRoundCommit:
-      return as_event<round_commit>(header.round_commit());
-    case Header::kRoundAbort:
-      return as_event<round_abort>(header.round_abort());
-    case Header::kRoundTakeover:
-      return as_event<round_takeover>(header.round_takeover());
-    case Header::kRoundPromise:
-      return as_event<round_promise>(header.round_promise());
-    case Header::kRoundKeyShare:
-      return as_event<round_key_share>(header.round_key_share());
-    case Header::kRoundDigests:
-      return as_event<round_digests>(header.round_digests());
-    case Header::kRoundPledge:
-      return as_event<round_pledge>(header.round_pledge());
-    case Header::kRoundPledgeDigests:
-      return as_event<round_pledge_digests>(header.round_pledge_digests());
-    case Header::kRoundChecked:
-      return as_event<round_checked>(header.round_checked());
-    case Header::kRoundChallenge:
-      return as_event<round_challenge>(header.round_challenge());
-    case Header::kBandwidthReport:
-      return as_event<bandwidth_report>(header.bandwidth_report());
-    case Header::kNextPlan:
-      return as_event<next_plan>(header.next_plan());
-    case Header::kCallRound:
-      return as_event<call_round>(header.call_round());
-    case Header::kProgressNote:
-      return as_event<progress_note>(header.progress_note());
-    case Header::kRefusal:
-      return read_refusal(header);
-    case Header::kCancel:
-      return message{cancel{header.call()}};
-    case Header::kPing:
-      return message{ping{header.ping().nonce()}};
-    case Header::kPong:
-      return message{pong{header.pong().nonce()}};
-    case Header::CONTENT_NOT_SET:
-      break;
-  }
+  for (const auto& row : contents)
+    if (row.kind == header.content_case())
+      return row.read(header);
   return failure{ec::protocol_violation, "a message of a kind that this version does not know"};
 }
 

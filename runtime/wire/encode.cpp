@@ -7,6 +7,16 @@ namespace {
 
 using proto::Header;
 
+/// Writes what messages about a round begin with: its id, and the number of the view if they are
+/// about one. Returns `to`.
+template <class Message, class Proto>
+Proto& begin(const Message& x, Proto* to) {
+  to->set_round(write_id(x.round));
+  if constexpr (requires { to->set_view(x.view); })
+    to->set_view(x.view);
+  return *to;
+}
+
 // -- calls ---------------------------------------------------------------------------------------
 
 void write(const dht_ping&, Header& out) {
@@ -166,9 +176,7 @@ void write(const call_round& x, Header& out) {
 }
 
 void write(const part& x, Header& out) {
-  auto& to = *out.mutable_part();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_part());
   to.set_kind(static_cast<std::uint32_t>(x.kind));
   to.set_index(x.index);
   to.set_offset(x.offset);
@@ -181,8 +189,7 @@ void write(const part& x, Header& out) {
 }
 
 void write(const round_propose& x, Header& out) {
-  auto& to = *out.mutable_round_propose();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_round_propose());
   write_view(x.view, *to.mutable_view());
   for (const auto& [member, promise] : x.promises) {
     auto& shown = *to.add_promises();
@@ -196,17 +203,13 @@ void write(const round_propose& x, Header& out) {
 }
 
 void write(const round_prepared& x, Header& out) {
-  auto& to = *out.mutable_round_prepared();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_prepared());
   to.set_result(write_id(x.result));
   to.set_by(write_id(x.by));
 }
 
 void write(const round_key_share& x, Header& out) {
-  auto& to = *out.mutable_round_key_share();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_key_share());
   to.set_member(x.member);
   to.set_share(write_id(x.share));
   if (!x.pledges.is_zero())
@@ -214,71 +217,55 @@ void write(const round_key_share& x, Header& out) {
 }
 
 void write(const round_pledge& x, Header& out) {
-  auto& to = *out.mutable_round_pledge();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_pledge());
   to.set_member(x.member);
   to.set_commitment(write_id(x.commitment));
   to.set_contributes(x.contributes);
 }
 
 void write(const round_pledge_digests& x, Header& out) {
-  auto& to = *out.mutable_round_pledge_digests();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_pledge_digests());
   to.set_pledges(write_ids(x.pledges));
 }
 
 void write(const round_checked& x, Header& out) {
-  auto& to = *out.mutable_round_checked();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  begin(x, out.mutable_round_checked());
 }
 
 void write(const round_challenge& x, Header& out) {
-  auto& to = *out.mutable_round_challenge();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_challenge());
   to.set_part(x.part);
 }
 
 void write(const round_digests& x, Header& out) {
-  auto& to = *out.mutable_round_digests();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_digests());
   to.set_groups(write_ids(x.groups));
 }
 
 void write(const round_suspect& x, Header& out) {
-  auto& to = *out.mutable_round_suspect();
-  to.set_round(write_id(x.round));
-  to.set_view(x.view);
+  auto& to = begin(x, out.mutable_round_suspect());
   to.set_member(x.member);
   to.set_reason(static_cast<std::uint32_t>(x.reason));
 }
 
 void write(const round_commit& x, Header& out) {
-  auto& to = *out.mutable_round_commit();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_round_commit());
   write_view(x.view, *to.mutable_view());
   to.set_proof(write_ids(x.proof));
 }
 
 void write(const round_abort& x, Header& out) {
-  auto& to = *out.mutable_round_abort();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_round_abort());
   to.set_reason(static_cast<std::uint32_t>(x.reason));
 }
 
 void write(const round_takeover& x, Header& out) {
-  auto& to = *out.mutable_round_takeover();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_round_takeover());
   to.set_number(x.number);
 }
 
 void write(const round_promise& x, Header& out) {
-  auto& to = *out.mutable_round_promise();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_round_promise());
   to.set_promised(x.promised);
   to.set_knows_view(x.knows_view);
   if (x.knows_view)
@@ -293,8 +280,7 @@ void write(const round_promise& x, Header& out) {
 }
 
 void write(const bandwidth_report& x, Header& out) {
-  auto& to = *out.mutable_bandwidth_report();
-  to.set_round(write_id(x.round));
+  auto& to = begin(x, out.mutable_bandwidth_report());
   if (x.bandwidth)
     to.set_bandwidth(*x.bandwidth);
 }
