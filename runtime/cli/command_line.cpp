@@ -196,11 +196,7 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
   }
   try {
     root.parse(argc, argv);
-  } catch (const CLI::CallForHelp& e) {
-    return root.exit(e);
-  } catch (const CLI::CallForAllHelp& e) {
-    return root.exit(e);
-  } catch (const CLI::CallForVersion& e) {
+  } catch (const CLI::Success& e) { // --help or --version
     return root.exit(e);
   } catch (const CLI::RequiredError&) {
     for (const auto& candidate : parsed)

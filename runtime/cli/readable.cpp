@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include <spdlog/fmt/fmt.h>
 
 namespace waggle {
 
@@ -10,16 +11,8 @@ namespace {
 
 constexpr const char* unknown = "-";
 
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 void append_escaped(std::string& out, char c) {
-  char text[8];
-  std::snprintf(text, sizeof text, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-  out += text;
+  out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
 }
 
 /// The length of the UTF-8 character at the start of `text`; 0 if it is invalid or a control.
@@ -49,12 +42,6 @@ std::size_t shown_character(std::string_view text) {
   return bad ? 0 : size;
 }
 
-/// "3 m 20 s": `value` in the larger unit and the remainder in the smaller one.
-std::string two_units(std::uint64_t value, std::uint64_t per_large, const char* large,
-                      const char* small) {
-  return std::to_string(value / per_large) + large + std::to_string(value % per_large) + small;
-}
-
 } // namespace
 
 std::string readable_count(std::uint64_t value) {
@@ -71,7 +58,7 @@ std::string readable_number(double value) {
   // Whole numbers in this range are exact, and so is their rounding.
   if (size >= 1000 && size < 1e15)
     return (value < 0 ? "-" : "") + readable_count(static_cast<std::uint64_t>(std::llround(size)));
-  return formatted("%.4g", value);
+  return fmt::format("{:.4g}", value);
 }
 
 std::string readable_bytes(double bytes) {
@@ -84,28 +71,28 @@ std::string readable_bytes(double bytes) {
     ++unit;
   if (bytes >= 1e6)
     return unknown; // implausibly large
-  return formatted(unit == 0 ? "%.0f" : "%.1f", bytes) + units[unit];
+  return fmt::format("{:.{}f}{}", bytes, unit == 0 ? 0 : 1, units[unit]);
 }
 
 std::string readable_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12)
     return unknown;
   if (seconds < 9.95)
-    return formatted("%.1f s", seconds);
+    return fmt::format("{:.1f} s", seconds);
   auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   if (whole < 60)
     return std::to_string(whole) + " s";
   if (whole < 3600)
-    return two_units(whole, 60, " m ", " s");
+    return fmt::format("{} m {} s", whole / 60, whole % 60);
   if (whole < 86400)
-    return two_units(whole / 60, 60, " h ", " m");
-  return two_units(whole / 3600, 24, " d ", " h");
+    return fmt::format("{} h {} m", whole / 3600, whole / 60 % 60);
+  return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
 }
 
 std::string readable_loss(double value) {
   if (!std::isfinite(value))
     return unknown;
-  return std::abs(value) < 1e5 ? formatted("%.3f", value) : formatted("%.3g", value);
+  return std::abs(value) < 1e5 ? fmt::format("{:.3f}", value) : fmt::format("{:.3g}", value);
 }
 
 std::string printable(std::string_view text, std::size_t length_max) {

@@ -1,12 +1,15 @@
 #include "runtime/cli/signals.hpp"
 
 #include <csignal>
+#include <utility>
 
 namespace waggle {
 
 namespace {
 
-constexpr int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
+constexpr std::pair<int, const char*> held_signals[] = {{SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"},
+                                                        {SIGHUP, "SIGHUP"},   {SIGUSR1, "SIGUSR1"},
+                                                        {SIGUSR2, "SIGUSR2"}, {SIGQUIT, "SIGQUIT"}};
 sigset_t held;      // once hold_signals has set it, it does not change
 pthread_t receiver; // the thread that called hold_signals
 
@@ -20,14 +23,14 @@ void pass_on(int signal) {
 void hold_signals() {
   sigemptyset(&held);
   receiver = pthread_self();
-  for (int signal : held_signals) {
+  for (auto [signal, name] : held_signals) {
     struct sigaction now {};
     // A blocked signal waits for sigtimedwait even if it is ignored, so such a one is left out.
     if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
       sigaddset(&held, signal);
   }
   pthread_sigmask(SIG_BLOCK, &held, nullptr);
-  for (int signal : held_signals)
+  for (auto [signal, name] : held_signals)
     if (sigismember(&held, signal) == 1) {
       struct sigaction handler {};
       handler.sa_handler = pass_on;
@@ -47,33 +50,16 @@ std::optional<int> wait_for_signal(milliseconds timeout) {
 }
 
 signal_request request_of(int signal) {
-  switch (signal) {
-    case SIGQUIT:
-      return signal_request::show_state;
-    case SIGUSR2:
-      return signal_request::switch_debug;
-    default:
-      return signal_request::leave;
-  }
+  return signal == SIGQUIT   ? signal_request::show_state
+         : signal == SIGUSR2 ? signal_request::switch_debug
+                             : signal_request::leave;
 }
 
 const char* name_of_signal(int signal) {
-  switch (signal) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    case SIGQUIT:
-      return "SIGQUIT";
-    default:
-      return "a signal";
-  }
+  for (auto [number, name] : held_signals)
+    if (number == signal)
+      return name;
+  return "a signal";
 }
 
 bool told_to_end(milliseconds timeout) {

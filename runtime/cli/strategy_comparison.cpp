@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/text_table.hpp"
@@ -77,10 +77,8 @@ double sum_of(std::string_view metrics, std::string_view name, std::string_view 
   return sum;
 }
 
-std::string text(const char* format, double value) {
-  char out[40];
-  std::snprintf(out, sizeof out, format, value);
-  return std::isfinite(value) ? out : "-";
+std::string text(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
 }
 
 } // namespace
@@ -205,10 +203,9 @@ std::vector<std::string> comparison_table(const std::vector<strategy_result>& ro
                     {"samples", 0, true},
                     {"loss", 0, true}}};
   for (const auto& r : rows)
-    table.add_row({r.name, text("%.0f", r.samples_per_second), text("%.2f", r.share),
-                   text("%.4f", r.stall_seconds), text("%.2f", r.staleness),
-                   text("%.0f", r.extra_bytes / 1e6), text("%.2f", r.sent_per_thousand / 1e6),
-                   text("%.0f", r.samples), text("%.4f", r.loss)});
+    table.add_row({r.name, text(r.samples_per_second, 0), text(r.share, 2),
+                   text(r.stall_seconds, 4), text(r.staleness, 2), text(r.extra_bytes / 1e6, 0),
+                   text(r.sent_per_thousand / 1e6, 2), text(r.samples, 0), text(r.loss, 4)});
   return table.lines();
 }
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include <spdlog/fmt/fmt.h>
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/text_table.hpp"
@@ -14,12 +15,6 @@ namespace {
 constexpr std::size_t short_id_length = 8;
 constexpr std::size_t state_length = 12; // unknown phases are cut to this length
 
-std::string megabytes(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / 1e6);
-  return text;
-}
-
 /// The first columns of both tables: the most important ones, which are omitted last.
 std::vector<text_table::column> common_columns() {
   return {{"peer", short_id_length}, {"state", 9},         {"epoch", 5, true},
@@ -28,8 +23,10 @@ std::vector<text_table::column> common_columns() {
 
 std::vector<std::string> common_cells(const swarm_summary::peer& peer, std::string state) {
   const auto& s = peer.last;
-  return {short_name(peer),      std::move(state),       readable_count(s.epoch),
-          readable_loss(s.loss), readable_count(s.used), megabytes(s.bytes_moved())};
+  return {
+    short_name(peer),        std::move(state),
+    readable_count(s.epoch), readable_loss(s.loss),
+    readable_count(s.used),  fmt::format("{:.1f}", static_cast<double>(s.bytes_moved()) / 1e6)};
 }
 
 } // namespace
@@ -49,9 +46,7 @@ std::string state_of(const swarm_summary::peer& peer) {
 std::vector<std::string> live_table(double seconds, const std::vector<swarm_summary::peer>& peers,
                                     terminal_size room) {
   auto columns = common_columns();
-  char time[32];
-  std::snprintf(time, sizeof time, "%.0fs", seconds);
-  columns.insert(columns.begin(), {time, 6, true});
+  columns.insert(columns.begin(), {fmt::format("{:.0f}s", seconds), 6, true});
   columns.push_back({"toward epoch", 0, true});
   columns.push_back({"last round", 20, false, 10});
   text_table table{columns};
