@@ -53,33 +53,24 @@ std::uint16_t to_bfloat(float value) {
 
 namespace {
 
-void to_halves_portable(const float* values, std::size_t n, std::byte* out) {
+float from_bfloat(std::uint16_t bfloat) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16U);
+}
+
+template <std::uint16_t Encode(float)>
+void encode_portable(const float* values, std::size_t n, std::byte* out) {
   for (std::size_t i = 0; i < n; ++i) {
-    auto half = to_half(values[i]);
-    std::memcpy(out + 2 * i, &half, 2);
+    auto pair = Encode(values[i]);
+    std::memcpy(out + 2 * i, &pair, 2);
   }
 }
 
-void from_halves_portable(const std::byte* bytes, std::size_t n, float* out) {
+template <float Decode(std::uint16_t)>
+void decode_portable(const std::byte* bytes, std::size_t n, float* out) {
   for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, bytes + 2 * i, 2);
-    out[i] = from_half(half);
-  }
-}
-
-void to_bfloats_portable(const float* values, std::size_t n, std::byte* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    auto bfloat = to_bfloat(values[i]);
-    std::memcpy(out + 2 * i, &bfloat, 2);
-  }
-}
-
-void from_bfloats_portable(const std::byte* bytes, std::size_t n, float* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t bfloat = 0;
-    std::memcpy(&bfloat, bytes + 2 * i, 2);
-    out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16U);
+    std::uint16_t pair = 0;
+    std::memcpy(&pair, bytes + 2 * i, 2);
+    out[i] = Decode(pair);
   }
 }
 
@@ -156,22 +147,22 @@ WAGGLE_AVX2 std::size_t from_bfloats_avx2(const std::byte* bytes, std::size_t n,
 
 void to_halves(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto done = WAGGLE_IF_AVX2(path, to_halves_avx2(values, n, bytes));
-  to_halves_portable(values + done, n - done, bytes + 2 * done);
+  encode_portable<to_half>(values + done, n - done, bytes + 2 * done);
 }
 
 void from_halves(instructions path, const std::byte* bytes, std::size_t n, float* values) {
   auto done = WAGGLE_IF_AVX2(path, from_halves_avx2(bytes, n, values));
-  from_halves_portable(bytes + 2 * done, n - done, values + done);
+  decode_portable<from_half>(bytes + 2 * done, n - done, values + done);
 }
 
 void to_bfloats(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto done = WAGGLE_IF_AVX2(path, to_bfloats_avx2(values, n, bytes));
-  to_bfloats_portable(values + done, n - done, bytes + 2 * done);
+  encode_portable<to_bfloat>(values + done, n - done, bytes + 2 * done);
 }
 
 void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, float* values) {
   auto done = WAGGLE_IF_AVX2(path, from_bfloats_avx2(bytes, n, values));
-  from_bfloats_portable(bytes + 2 * done, n - done, values + done);
+  decode_portable<from_bfloat>(bytes + 2 * done, n - done, values + done);
 }
 
 namespace {
