@@ -1,5 +1,6 @@
 #include "runtime/dht/record.hpp"
 
+#include "runtime/core/byte_io.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -7,14 +8,8 @@ namespace waggle {
 
 namespace {
 
-void append_number(std::string& out, std::uint64_t x) {
-  for (int i = 0; i < 8; ++i)
-    out.push_back(static_cast<char>((x >> (8 * i)) & 0xffU));
-}
-
-void append_text(std::string& out, std::string_view text) {
-  append_number(out, text.size());
-  out.append(text);
+byte_writer& put_text(byte_writer& out, std::string_view text) {
+  return out.put(std::uint64_t{text.size()}).put_raw(text);
 }
 
 } // namespace
@@ -27,18 +22,12 @@ const record_rules* rules_of(record_kind kind) {
                                            .value_bytes_max = 64_KiB,
                                            .entries_max = 4096,
                                            .time_to_live_max = std::chrono::hours{24}};
-  static constexpr record_rules progress_rules{.owned = true,
-                                               .name_bytes_max = 256,
-                                               .subkey_bytes_max = 32,
-                                               .value_bytes_max = 2_KiB,
-                                               .entries_max = 4096,
-                                               .time_to_live_max = std::chrono::minutes{10}};
-  static constexpr record_rules group_rules{.owned = true,
-                                            .name_bytes_max = 256,
-                                            .subkey_bytes_max = 32,
-                                            .value_bytes_max = 2_KiB,
-                                            .entries_max = 4096,
-                                            .time_to_live_max = std::chrono::minutes{10}};
+  static constexpr record_rules peer_rules{.owned = true,
+                                           .name_bytes_max = 256,
+                                           .subkey_bytes_max = 32,
+                                           .value_bytes_max = 2_KiB,
+                                           .entries_max = 4096,
+                                           .time_to_live_max = std::chrono::minutes{10}};
   static constexpr record_rules owned_rules{.owned = true,
                                             .of_applications = true,
                                             .name_bytes_max = 256,
@@ -50,9 +39,8 @@ const record_rules* rules_of(record_kind kind) {
     case record_kind::open:
       return &open_rules;
     case record_kind::progress:
-      return &progress_rules;
     case record_kind::group_member:
-      return &group_rules;
+      return &peer_rules;
     case record_kind::owned:
       return &owned_rules;
   }
@@ -60,25 +48,20 @@ const record_rules* rules_of(record_kind kind) {
 }
 
 dht_id record_key(std::string_view run_id, record_kind kind, std::string_view name) {
-  std::string text = "waggle/key/1";
-  append_text(text, run_id);
-  append_number(text, static_cast<std::uint64_t>(kind));
-  append_text(text, name);
-  return {sha256(text).bytes};
+  byte_writer out;
+  put_text(out.put_raw("waggle/key/1"), run_id).put(static_cast<std::uint64_t>(kind));
+  put_text(out, name);
+  return {sha256(out.text()).bytes};
 }
 
 std::string signed_bytes(std::string_view run_id, const record& entry) {
-  std::string text = "waggle/record/1";
-  append_text(text, run_id);
-  append_number(text, static_cast<std::uint64_t>(entry.kind));
-  append_text(text, entry.name);
-  append_text(text, entry.subkey);
-  append_text(text, entry.value);
-  append_number(text, static_cast<std::uint64_t>(to_nanoseconds(entry.expiration)));
-  append_number(text, entry.sequence);
-  append_number(text, entry.tombstone ? 1 : 0);
-  append_text(text, entry.owner.raw());
-  return text;
+  byte_writer out;
+  put_text(out.put_raw("waggle/record/1"), run_id).put(static_cast<std::uint64_t>(entry.kind));
+  for (const auto* text : {&entry.name, &entry.subkey, &entry.value})
+    put_text(out, *text);
+  out.put(to_nanoseconds(entry.expiration)).put(entry.sequence);
+  put_text(out.put(std::uint64_t{entry.tombstone}), entry.owner.raw());
+  return out.take();
 }
 
 void sign_record(std::string_view run_id, const identity& owner, record& entry) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -26,15 +27,8 @@ public:
   explicit hash_words(const round_id& seed) : seed_(seed) {}
 
   std::uint64_t next() {
-    std::string counter;
-    for (unsigned i = 0; i < 8; ++i)
-      counter.push_back(static_cast<char>((counter_ >> (8 * i)) & 0xffU));
-    ++counter_;
-    auto hash = sha256_stream{}.add(seed_.view()).add(counter).finish();
-    std::uint64_t word = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      word |= std::to_integer<std::uint64_t>(hash.bytes[i]) << (8 * i);
-    return word;
+    auto hash = sha256_stream{}.add(seed_.view()).add(little_endian(counter_++)).finish();
+    return byte_reader{hash.view()}.get<std::uint64_t>();
   }
 
   /// Rejects words of the last, incomplete run of `bound` numbers: with them, small results would
