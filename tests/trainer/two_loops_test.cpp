@@ -59,7 +59,7 @@ protected:
     if (number > 0)
       o.initial_peers = {first_};
     o.strategy = GetParam().strategy;
-    o.max_epochs = 60; // some may pass before both are scheduled
+    o.max_epochs = 150; // many may pass before both are scheduled
     o.more = GetParam().more;
     o.more["min-peers"] = "2";
     return o;
