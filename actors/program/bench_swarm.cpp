@@ -1,7 +1,7 @@
 // Benchmarks with whole peers in this process that communicate over TCP on the loopback interface.
 
 #include <cstdio>
-#include <optional>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +11,6 @@
 #include "actors/program/peer_process.hpp"
 #include "actors/service/machine.hpp"
 #include "runtime/cli/logging.hpp"
-#include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
 
@@ -26,10 +25,7 @@ struct quiet_system : caf::actor_system_config {
 /// The peers of a separate run. The first peer is the initial peer of the others.
 class local_peers {
 public:
-  explicit local_peers(const run_options& options) : options_(options) {
-    verifier_ = make_caching_verifier(4096);
-    log_ = make_logger("warn", "text", "bench", "");
-  }
+  explicit local_peers(const run_options& options) : options_(options) {}
   ~local_peers() {
     caf::scoped_actor self{system_};
     for (auto& peer : peers_)
@@ -51,28 +47,10 @@ public:
       config.averaging = averaging_from(options_, "bench", "vector", {});
       if (!options_.reduce_threads) // the peers of one process share the cores
         config.averaging->averaging.part_workers = 0;
-      node_dependencies dependencies;
-      dependencies.self = identity::from_seed(config.seed);
-      dependencies.wall = std::make_shared<system_wall_clock>();
-      dependencies.verifier = verifier_;
-      dependencies.registry = std::make_shared<prometheus::Registry>();
-      dependencies.log = log_;
-      auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
-      dependencies.memory = vector_memory(arena);
-      dependencies.make_transport = [&](transport_request request) {
-        net::tcp_transport_config tcp;
-        tcp.run_id = config.run_id;
-        tcp.self = dependencies.self;
-        tcp.verifier = verifier_;
-        tcp.record = std::move(request.record);
-        tcp.http = std::move(request.http);
-        tcp.events = std::move(request.events);
-        tcp.clock = std::move(request.clock);
-        tcp.clocks = request.clocks;
-        tcp.shared_memory = options_.shared_memory;
-        tcp.arena = arena;
-        return net::make_tcp_transport(std::move(tcp));
-      };
+      tcp_settings tcp;
+      tcp.shared_memory = options_.shared_memory;
+      auto dependencies = machine_dependencies({}, identity::from_seed(config.seed), log_,
+                                               config.run_id, {}, std::move(tcp));
       auto started = start_node(system_, config, dependencies);
       if (!started)
         return started.error();
@@ -112,8 +90,7 @@ public:
 
 private:
   const run_options& options_;
-  std::shared_ptr<const signature_verifier> verifier_;
-  std::shared_ptr<spdlog::logger> log_;
+  std::shared_ptr<spdlog::logger> log_ = make_logger("warn", "text", "bench", "");
   quiet_system config_;
   caf::actor_system system_{config_};
   std::vector<started_node> peers_;
@@ -134,29 +111,36 @@ std::string size_text(std::uint64_t bytes) {
                         : std::to_string(bytes >> 10U) + " KiB";
 }
 
-int failed(const failure& why) {
-  std::fprintf(stderr, "waggle: the benchmark failed: %s\n", to_string(why).c_str());
-  return exit_failed;
-}
-
-int bench_allreduce(const run_options& options) {
+/// Calls `measure` with peers of each number, those of --peers or `counts`, and the report. Writes
+/// the report.
+int for_each_count(const run_options& options, std::vector<std::uint64_t> counts, const char* title,
+                   const std::function<status(local_peers&, std::uint64_t, json&)>& measure) {
   auto output = bench_output::open(options);
   if (!output)
     return bad_usage(output.error().detail);
+  if (options.given.count("peers") > 0)
+    counts = {options.peers};
+  std::printf("%s", title);
+  auto report = json::array();
+  for (auto count : counts) {
+    local_peers peers{options};
+    auto measured = peers.add(count);
+    if (measured)
+      measured = measure(peers, count, report);
+    if (!measured) {
+      std::fprintf(stderr, "waggle: the benchmark failed: %s\n",
+                   to_string(measured.error()).c_str());
+      return exit_failed;
+    }
+  }
+  return (*output)->write(report);
+}
+
+int bench_allreduce(const run_options& options) {
   std::vector<std::uint64_t> sizes{64_KiB, 1_MiB, 16_MiB, 64_MiB};
   if (options.given.count("elements") > 0)
     sizes = {options.elements * sizeof(float)};
-  std::vector<std::uint64_t> counts{2, 4, 8};
-  if (options.given.count("peers") > 0)
-    counts = {options.peers};
-  auto report = json::array();
-  std::printf("rounds of one group in this process, codec %s\n", options.codec.c_str());
-  std::printf("%6s %10s %12s %12s %12s %14s\n", "peers", "vector", "median", "25 %", "75 %",
-              "MB/s per peer");
-  for (auto count : counts) {
-    local_peers peers{options};
-    if (auto added = peers.add(count); !added)
-      return failed(added.error());
+  auto measure = [&](local_peers& peers, std::uint64_t count, json& report) -> status {
     for (auto bytes : sizes) {
       auto question = question_of(bytes);
       question.reuse_group = true;
@@ -165,7 +149,7 @@ int bench_allreduce(const run_options& options) {
       for (unsigned i = 0; i < wanted + 2; ++i) {
         auto ended = peers.average(question);
         if (!ended)
-          return failed(ended.error());
+          return ended.error();
         if (i >= 2) // warm-up: the peers find each other and fill the pools
           runs.push_back(ended->timing);
       }
@@ -181,29 +165,20 @@ int bench_allreduce(const run_options& options) {
       std::fflush(stdout);
       report.push_back(std::move(row));
     }
-  }
-  return (*output)->write(report);
+    return done{};
+  };
+  auto title = "rounds of one group in this process, codec " + options.codec
+               + "\n peers     vector       median         25 %         75 %  MB/s per peer\n";
+  return for_each_count(options, {2, 4, 8}, title.c_str(), measure);
 }
 
 int bench_matchmaking(const run_options& options) {
-  auto output = bench_output::open(options);
-  if (!output)
-    return bad_usage(output.error().detail);
-  std::vector<std::uint64_t> counts{2, 4, 8, 16};
-  if (options.given.count("peers") > 0)
-    counts = {options.peers};
-  auto report = json::array();
-  std::printf("time from the request to a group of all peers, in this process\n");
-  std::printf("%6s %12s %12s %12s\n", "peers", "median", "25 %", "75 %");
-  for (auto count : counts) {
-    local_peers peers{options};
-    if (auto added = peers.add(count); !added)
-      return failed(added.error());
+  auto measure = [](local_peers& peers, std::uint64_t count, json& report) -> status {
     std::vector<bench_timing> runs;
     for (unsigned i = 0; i < 11; ++i) {
       auto ended = peers.average(question_of(4_KiB));
       if (!ended)
-        return failed(ended.error());
+        return ended.error();
       if (i > 0) // warm-up: the first one also connects all peers
         runs.push_back({ended->matchmaking_seconds, ended->timing.cpu_seconds});
     }
@@ -214,8 +189,12 @@ int bench_matchmaking(const run_options& options) {
                 row["p75_seconds"].get<double>() * 1e3);
     std::fflush(stdout);
     report.push_back(std::move(row));
-  }
-  return (*output)->write(report);
+    return done{};
+  };
+  return for_each_count(options, {2, 4, 8, 16},
+                        "time from the request to a group of all peers, in this process\n"
+                        " peers       median         25 %         75 %\n",
+                        measure);
 }
 
 } // namespace
