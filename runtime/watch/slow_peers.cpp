@@ -8,7 +8,8 @@ namespace waggle {
 
 namespace {
 
-/// A member has to be late in so many of its rounds; in fewer, but at least pauses_min, it pauses.
+/// A member has to be late in so many of its rounds, or in the last slow_rounds_min: it has become
+/// slow. If it is late at least pauses_min times, and in time in between, it pauses.
 constexpr double most_rounds = 0.7;
 constexpr std::size_t pauses_min = 2;
 constexpr double pause_ms_min = 100;
@@ -110,9 +111,33 @@ struct evidence_of_member {
   std::vector<double> trips; // round trips, ms
 };
 
+/// How often a row of late rounds begins.
+std::size_t rows_over(const std::vector<double>& costs, double limit) {
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < costs.size(); ++i)
+    if (costs[i] > limit && (i == 0 || costs[i - 1] <= limit))
+      ++rows;
+  return rows;
+}
+
+/// A single row of late rounds is something that has begun, or has ended.
+std::optional<judged> judge_pauses(const peer_id& peer, std::vector<double> costs,
+                                   double threshold) {
+  auto count = costs.size();
+  auto pause = std::max({pause_ms_min, threshold, 5 * median(costs)});
+  if (rows_over(costs, pause) < pauses_min)
+    return std::nullopt;
+  std::erase_if(costs, [&](double x) { return x <= pause; });
+  auto lost = median(costs);
+  return judged{{peer, slow_cause::pauses, lost,
+                 "it was " + duration_text(lost) + " late in " + std::to_string(costs.size())
+                   + " of the last " + std::to_string(count) + " rounds, and in time otherwise"},
+                lost * static_cast<double>(costs.size()) / static_cast<double>(count)};
+}
+
 std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen, double threshold,
                             double other_trip, const std::map<peer_id, double>& pass_seconds) {
-  const auto& all = seen.rounds;
+  auto all = seen.rounds;
   if (all.size() < slow_rounds_min)
     return std::nullopt;
   auto cost = [](const excess& x) {
@@ -125,21 +150,16 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
     return static_cast<std::size_t>(
       std::count_if(costs.begin(), costs.end(), [&](double x) { return x > limit; }));
   };
-  bool always =
-    static_cast<double>(over(threshold)) >= most_rounds * static_cast<double>(all.size());
+  auto since = static_cast<std::size_t>( // how many at the end are late without a break
+    std::find_if(costs.rbegin(), costs.rend(), [&](double x) { return x <= threshold; })
+    - costs.rbegin());
   auto typical = median(costs);
-  if (!always) {
-    auto pause = std::max({pause_ms_min, threshold, 5 * typical});
-    auto pauses = over(pause);
-    if (pauses < pauses_min)
-      return std::nullopt;
-    std::erase_if(costs, [&](double x) { return x <= pause; });
-    auto lost = median(costs);
-    return judged{{peer, slow_cause::pauses, lost,
-                   "it was " + duration_text(lost) + " late in " + std::to_string(pauses)
-                     + " of the last " + std::to_string(all.size())
-                     + " rounds, and in time otherwise"},
-                  lost * static_cast<double>(pauses) / static_cast<double>(all.size())};
+  if (static_cast<double>(over(threshold)) < most_rounds * static_cast<double>(all.size())) {
+    if (since < slow_rounds_min)
+      return judge_pauses(peer, costs, threshold);
+    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(since));
+    costs.erase(costs.begin(), costs.end() - static_cast<std::ptrdiff_t>(since));
+    typical = median(costs);
   }
   auto start = median_of(all, &excess::start);
   auto send = median_of(all, &excess::send);
@@ -152,18 +172,23 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
       && std::max({start, send, reduce}) <= round_trips_of_start * trip)
     return found(slow_cause::far, trip,
                  "the round trip to it takes " + duration_text(trip) + ", and rounds wait for it");
-  if (send >= start && send >= reduce / 2) {
-    auto usual = median_of(all, &excess::other_send);
-    return found(slow_cause::sends_slowly, send + usual,
-                 "its contribution takes " + duration_text(send + usual)
-                   + " to arrive, those of the others " + duration_text(usual));
+  auto known = pass_seconds.find(peer);
+  auto usual = other_passes(pass_seconds, peer);
+  bool slower =
+    known != pass_seconds.end() && usual > 0 && known->second >= slower_passes_min * usual;
+  // What fits into one part has no first and last one: then both it and the sums are late.
+  bool late_parts = !slower && start >= threshold / 2 && reduce >= threshold / 2;
+  if ((send >= start && send >= reduce / 2) || late_parts) {
+    auto theirs = median_of(all, &excess::other_send);
+    auto own = std::max(send + theirs, late_parts ? start : 0);
+    return found(slow_cause::sends_slowly, own,
+                 "its contribution takes " + duration_text(own) + " to arrive, those of the others "
+                   + duration_text(theirs));
   }
   if (reduce > start)
     return found(slow_cause::reduces_slowly, reduce,
                  "its sums come " + duration_text(reduce) + " after those of the others");
-  auto known = pass_seconds.find(peer);
-  auto usual = other_passes(pass_seconds, peer);
-  if (known != pass_seconds.end() && usual > 0 && known->second >= slower_passes_min * usual)
+  if (slower)
     return found(slow_cause::passes, 1000 * known->second,
                  "its passes take " + duration_text(1000 * known->second) + ", those of the others "
                    + duration_text(1000 * usual));
@@ -246,6 +271,18 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
   }
   std::sort(found.begin(), found.end(),
             [](const judged& a, const judged& b) { return a.cost > b.cost; });
+  // A reducer to which a slow member sends last is late with its sums, always or now and then.
+  auto any = [&](auto holds) {
+    return std::any_of(found.begin(), found.end(),
+                       [&](const judged& x) { return holds(x.who.cause); });
+  };
+  auto erase = [&](slow_cause cause) {
+    std::erase_if(found, [&](const judged& x) { return x.who.cause == cause; });
+  };
+  if (any([](slow_cause x) { return x == slow_cause::sends_slowly; }))
+    erase(slow_cause::reduces_slowly);
+  if (any([](slow_cause x) { return x != slow_cause::pauses; }))
+    erase(slow_cause::pauses);
   for (auto& each : found)
     if (out.peers.size() < slow_peers_max)
       out.peers.push_back(std::move(each.who));

@@ -147,6 +147,36 @@ TEST(SlowPeers, FindsTheOneThatPauses) {
   EXPECT_THAT(find_slow(once, {}).peers, IsEmpty());
 }
 
+TEST(SlowPeers, WhoBecomesSlowIsNamedAfterFourRoundsAndDoesNotPause) {
+  auto late = [](auto when) {
+    return find_slow(
+      rounds(16, [=](std::size_t i, auto& members) { delay_start(members, when(i) ? 300 : 0); }),
+      {});
+  };
+  EXPECT_EQ(only(late([](auto i) { return i >= 12; })).cause, slow_cause::starts_late);
+  EXPECT_THAT(late([](auto i) { return i >= 13; }).peers, IsEmpty());
+  EXPECT_THAT(late([](auto i) { return i < 6; }).peers, IsEmpty()) << "it has ended";
+}
+
+TEST(SlowPeers, FindsTheOneThatSendsSlowlyWhatFitsIntoOnePart) {
+  auto found = find_slow(rounds(16,
+                                [](std::size_t i, auto& members) {
+                                  for (auto& m : members)
+                                    m.last_ms = m.first_ms;
+                                  delay_start(members, 600);
+                                  members[2].last_ms = members[2].first_ms;
+                                  *members[2].result_last_ms += 1400;
+                                  // Its part for this reducer is its last one, to that one now
+                                  // and then.
+                                  *members[1].result_last_ms += 220;
+                                  *members[3].result_last_ms += i % 4 == 0 ? 500 : 0;
+                                }),
+                         {{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), 0.2}, {peer(3), 0.2}});
+  EXPECT_EQ(only(found).peer, peer(2));
+  EXPECT_EQ(only(found).cause, slow_cause::sends_slowly);
+  EXPECT_THAT(only(found).text, HasSubstr("600 ms to arrive"));
+}
+
 TEST(SlowPeers, NamesAtMostTwoTheSlowestFirst) {
   auto found = find_slow(rounds(16,
                                 [](std::size_t, auto& members) {
