@@ -389,6 +389,9 @@ int examine_swarm(const run_options& options, const endpoint& where) {
     if (is_asked && member.addresses.empty())
       member.addresses.push_back(where);
   }
+  if (auto targets = net::http_get(where, "/sd", page_timeout))
+    for (auto& lost : lost_members(targets->body, members_asked_max))
+      members.push_back(std::move(lost));
   auto ask = [](asked_member& member) {
     for (const auto& at : member.addresses) {
       auto status = net::http_get(at, "/api/v1/status", page_timeout);

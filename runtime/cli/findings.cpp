@@ -282,10 +282,33 @@ std::optional<finding> judge_versions(const std::string& own,
 
 // -- a running swarm
 
+std::vector<asked_member> lost_members(const std::string& targets, std::size_t max) {
+  std::vector<asked_member> out;
+  auto all = json::parse(targets, nullptr, false);
+  if (!all.is_array())
+    return out;
+  for (const auto& each : all) {
+    const auto labels = each.is_object() ? each.value("labels", json::object()) : json::object();
+    auto label = [&](const char* name) {
+      auto found = labels.find(name);
+      return found != labels.end() && found->is_string() ? found->get<std::string>()
+                                                         : std::string{};
+    };
+    if (!labels.is_object() || label("role") != "lost" || label("run").empty())
+      continue;
+    const auto where = each.value("targets", json::array());
+    if (!where.is_array() || where.empty() || !where.front().is_string() || out.size() >= max)
+      continue;
+    if (auto parsed = parse_endpoint(where.front().get<std::string>()))
+      out.push_back({label("peer"), {*parsed}, {}, {}, label("run")});
+  }
+  return out;
+}
+
 std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
   std::vector<finding> out;
   std::map<std::string, std::set<std::string>> histories, versions; // peers, by value
-  std::size_t answered = 0, clients = 0;
+  std::size_t answered = 0, clients = 0, count = members.size();
   std::vector<finding> of_peers;
   for (const auto& member : members) {
     auto name = "peer " + member.id.substr(0, 8);
@@ -294,6 +317,11 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
       continue;
     }
     auto status = json::parse(member.status, nullptr, false);
+    if (!member.lost_from.empty()
+        && (!status.is_object() || status.value("run_tag", json{}) != member.lost_from)) {
+      --count; // it has ended, or its address is another peer's
+      continue;
+    }
     if (!status.is_object()) {
       of_peers.push_back({level::warning, "peer",
                           name + " at " + to_string(member.addresses.front())
@@ -333,7 +361,7 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
   out.push_back(
     {answered > 0 ? level::good : level::bad,
      "peers",
-     plural(answered) + " of " + plural(members.size()) + " answer"
+     plural(answered) + " of " + plural(count) + " answer"
        + (clients > 0 ? "; " + std::to_string(clients) + " are clients, which nobody can ask"
                       : std::string{}),
      {}});

@@ -85,7 +85,10 @@ struct asked_member {
   std::vector<endpoint> addresses; // empty: a client
   std::string status;              // the JSON of /api/v1/status; empty: no answer
   failure why;                     // if there was no answer
+  std::string lost_from = {};      // the tag of the run that has lost it; empty: a member
 };
+/// The peers that a member has lost, of its page /sd: behind a split they answer. At most `max`.
+std::vector<asked_member> lost_members(const std::string& targets, std::size_t max);
 std::vector<finding> judge_swarm(const std::vector<asked_member>& members);
 
 } // namespace waggle

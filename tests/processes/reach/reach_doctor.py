@@ -1,22 +1,72 @@
 """`waggle doctor` on a host with one planted fault at a time: it names the fault and the cure, and nothing else."""
 import fcntl
+import pathlib
 import subprocess
 
 from lab import Failed, wait_until
 
 SEED = "10.77.0.1:21000"
+CLOCK = pathlib.Path(__file__).resolve().parents[1] / "clock_ahead.c"
 
 
 def run(new_lab):
+    one_fault_at_a_time(new_lab)
+    a_split(new_lab)
+    nothing_to_find(new_lab)
+
+
+def a_split(new_lab):
+    with new_lab(5) as lab:
+        hosts, watcher = lab.hosts[:4], lab.hosts[4]
+        first = lab.train(hosts[0])
+        peers = [first] + [lab.train(host, "--initial-peers", SEED) for host in hosts[1:]]
+        wait_until("all are in step", lambda: all(p.epoch() > 5 and p.linked() == 3 for p in peers), 40)
+        for host in hosts[:2]:
+            for other in hosts[2:]:
+                host.ip("route", "add", "blackhole", f"{other.address}/32")
+                other.ip("route", "add", "blackhole", f"{host.address}/32")
+        wait_until("there are two runs", lambda: len({p.status().get("history") for p in peers}) > 1, 30)
+        done = subprocess.run(["ip", "netns", "exec", watcher.namespace, lab.binary, "doctor", SEED],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode != 1 or "the run has split" not in done.stdout:
+            raise Failed(f"a split: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def nothing_to_find(new_lab):
+    """Ten set-ups without a fault."""
+    with new_lab(3, ipv6=True) as lab:
+        seed, other, here = lab.hosts
+        here.set_names({"trainer": [seed.address]})
+        first = lab.train(seed, "--listen", "[::]:21000")
+        second = lab.train(other, "--initial-peers", SEED)
+        wait_until("they train", lambda: first.epoch() > 3 and second.epoch() > 3, 40)
+        made = lab.folder / "made"
+        made.mkdir(mode=0o700)
+        join = ["--run-id", "t", "--data-dir", made]
+        for options in ([], ["--initial-peers", SEED], ["--initial-peers", "trainer:21000"],
+                        ["--initial-peers", f"[{seed.address6}]:21000"],
+                        ["--initial-peers", f"{SEED},10.77.0.2:21000"],
+                        ["--initial-peers", SEED, "--client-mode"],
+                        ["--initial-peers", SEED, "--announce", f"{here.address}:0"],
+                        ["--initial-peers", SEED, "--listen", "0.0.0.0:21000", "--step-interval", "50ms"],
+                        ["--initial-peers", SEED, "--pages", "none"], None):
+            words = ["doctor", *join, *options] if options is not None else ["doctor", SEED]
+            done = subprocess.run(["ip", "netns", "exec", here.namespace, lab.binary, *map(str, words)],
+                                  capture_output=True, text=True, timeout=60)
+            if done.returncode != 0 or any(line.startswith(("bad", "warning")) for line in done.stdout.splitlines()):
+                raise Failed(f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def one_fault_at_a_time(new_lab):
     with new_lab(2) as lab:
         seed, here = lab.hosts
         first = lab.train(seed)
         wait_until("the initial peer answers", first.ready, 20)
         folders = iter(range(100))
 
-        def doctor(*options, before="", folder=None, run="t"):
+        def doctor(*options, before="", folder=None, run="t", program=lab.binary):
             folder = folder or lab.folder / f"doctor{next(folders)}"
-            words = [lab.binary, "doctor", "--run-id", run, "--data-dir", folder, *options]
+            words = [program, "doctor", "--run-id", run, "--data-dir", folder, *options]
             script = f"{before} exec \"$@\""
             done = subprocess.run(["ip", "netns", "exec", here.namespace, "sh", "-c", script, "doctor", *map(str, words)],
                                   capture_output=True, text=True, timeout=60)
@@ -40,6 +90,14 @@ def run(new_lab):
         expect("a closed announced port", "open or forward that port",
                options=["--initial-peers", SEED, "--announce", "10.77.0.2:9"])
         expect("few descriptors", "ulimit -n", before="ulimit -Sn 128;")
+        clock = lab.folder / "clock.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", clock, CLOCK], check=True)
+        expect("a clock 2 s off", "set the clocks", code=0, before=f"export LD_PRELOAD={clock} CLOCK_AHEAD=2;")
+        expect("a clock a minute off", "set this machine's clock", before=f"export LD_PRELOAD={clock} CLOCK_AHEAD=60;")
+        newer = lab.folder / "newer"
+        newer.write_bytes(pathlib.Path(lab.binary).read_bytes().replace(b"0.1.0", b"0.1.9"))
+        newer.chmod(0o700)
+        expect("another version", "use one version", code=0, program=newer)
 
         found, text = doctor("--initial-peers", SEED, "--listen", "127.0.0.1:0")
         if found != 1 or "leave --listen out" not in text:

@@ -94,6 +94,30 @@ TEST(Findings, ASwarmIsSplitIfItsPeersHoldSeveralHistories) {
   EXPECT_TRUE(any_bad(judge_swarm({}))) << "nobody answers";
 }
 
+TEST(Findings, ThoseThatWereLostAndAnswerAreBehindASplit) {
+  auto lost = lost_members(
+    R"([{"targets":["10.0.0.1:7700"],"labels":{"run":"r","peer":"aaaaaaaa","role":"trainer"}},
+        {"targets":["10.0.0.2:7700"],"labels":{"run":"r","peer":"bbbbbbbb","role":"lost"}},
+        {"targets":["10.0.0.3:7700"],"labels":{"run":"r","peer":"cccccccc","role":"lost"}},
+        {"targets":["10.0.0.4:7700"],"labels":{"run":"r","peer":"dddddddd","role":"lost"}},
+        7, {}, {"labels":7}, {"targets":[],"labels":{"run":"r","role":"lost"}},
+        {"targets":[7],"labels":{"run":"r","role":"lost"}}])",
+    2);
+  ASSERT_THAT(lost, SizeIs(2));
+  EXPECT_EQ(lost[0].id, "bbbbbbbb");
+  EXPECT_EQ(lost[0].addresses, (std::vector{endpoint{"10.0.0.2", 7700}}));
+  EXPECT_THAT(lost_members("no json", 2), IsEmpty());
+  std::vector<asked_member> all{{"aaaaaaaa", {there}, R"({"history":"h1"})", {}}, lost[0], lost[1]};
+  auto gone = judge_swarm(all);
+  EXPECT_FALSE(any_bad(gone));
+  EXPECT_THAT(gone[0].seen, HasSubstr("1 peer of 1 peer answer"));
+  all[1].status = R"({"history":"h2","run_tag":"r"})";
+  all[2].status = R"({"history":"h3","run_tag":"another"})";
+  auto split = judge_swarm(all);
+  EXPECT_TRUE(any_bad(split));
+  EXPECT_THAT(split[1].seen, HasSubstr("h1: aaaaaaaa; h2: bbbbbbbb"));
+}
+
 TEST(Findings, WhatPeersWroteCannotDriveATerminal) {
   auto member = asked_member{"aa", {there}, R"({"notice":"\u001b[2Jgone","version":7})", {}};
   for (const auto& f : judge_swarm({member}))
