@@ -144,6 +144,21 @@ TEST_F(Collaborative, AloneItNeverBeginsWithoutASample) {
   EXPECT_THAT(made(), ElementsAre(hold));
 }
 
+// Of a pass over the data, the last epoch mostly has fewer samples than the target.
+TEST_F(Collaborative, BeginsWithoutTheTargetOnceNobodyCanAddASample) {
+  now.exhausted = true;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  now.own_samples = now.swarm_samples = 0; // all were drawn by others, who are gone
+  now.members = 1;
+  now.last_epoch = now.epochs_done;
+  EXPECT_THAT(made(), ElementsAre(begin, await)) << "again, because nothing else ends the epoch";
+  now.gradient_in_use = true;
+  EXPECT_THAT(made(), ElementsAre(hold));
+  now.gradient_in_use = false;
+  now.in_group = false;
+  EXPECT_THAT(made(), ElementsAre(hold));
+}
+
 TEST_F(Collaborative, BeginsNothingOutsideOfAGroup) {
   now.swarm_samples = target;
   now.round_called = true;
