@@ -10,14 +10,22 @@ bool belongs(const option_spec& spec, const std::vector<std::string>& groups) {
   return spec.agreed && std::find(groups.begin(), groups.end(), spec.group) != groups.end();
 }
 
+/// A strategy may have other defaults than the rest.
+run_options defaults_with(const std::string& strategy) {
+  auto alone = resolve({}, {}, {{"strategy", {strategy, "--strategy"}}});
+  return alone ? std::move(*alone) : run_options{};
+}
+
 status add_options(run_agreement& to, const run_options& options,
                    const std::vector<std::string>& groups) {
   const run_options defaults;
+  const auto of_strategy = defaults_with(options.strategy);
   for (const auto& spec : option_table()) {
     if (!belongs(spec, groups))
       continue;
     agreed_field field{spec.name, spec.agreed(options), {}};
-    if (field.value.empty() || field.value != spec.agreed(defaults)) {
+    if (field.value.empty() || field.value != spec.agreed(defaults)
+        || field.value != spec.agreed(of_strategy)) {
       auto given = options.given.find(spec.name);
       field.option = given != options.given.end() ? given->second : field.value;
     }

@@ -46,6 +46,8 @@ result<run_options> resolve(const settings& file, const settings& environment,
     options.optimizer = strategy->optimizer;
   if (strategy != nullptr && !strategy->codec.empty() && !options.given.contains("codec"))
     options.codec = strategy->codec;
+  if (strategy != nullptr && strategy->rate > 0 && !options.given.contains("lr"))
+    options.lr = strategy->rate;
   if (!options.devices.empty() && !options.given.contains("replicas"))
     options.replicas = static_cast<std::uint64_t>(
       1 + std::count(options.devices.begin(), options.devices.end(), ','));

@@ -179,6 +179,7 @@ struct strategy_row {
   strategy (*on_boundary)(strategy now, const strategy_settings& settings,
                           const training_history& history) = nullptr;
   std::string_view codec = ""; // of its rounds, unless another one is chosen; empty: none
+  double rate = 0;             // peak learning rate, unless one is chosen; 0: that of all
 
   /// Whether the optimizer steps with each pass, instead of once an epoch with a mean gradient.
   [[nodiscard]] bool steps_each_pass() const { return averages_parameters || learners != nullptr; }

@@ -51,8 +51,15 @@ const strategy_row strategies::decentralized{
   .averages_parameters = true,
   .counts_steps = true};
 
+// Without the scaling of Adam and its kin, at their rate the loss hardly falls.
 const strategy_row strategies::decentralized_sgd{
-  "decentralized-sgd", "The same with SGD.", make_by_steps, true, true, "sgd"};
+  .name = "decentralized-sgd",
+  .help = "The same with SGD; --lr is 0.1 if it is not set.",
+  .make = make_by_steps,
+  .averages_parameters = true,
+  .counts_steps = true,
+  .optimizer = "sgd",
+  .rate = 0.1};
 
 const strategy_row strategies::decentralized_adam{
   "decentralized-adam",

@@ -268,6 +268,21 @@ TEST(AgreedOptions, LeadBackToTheCommandLineWithoutDefaultsAndWithoutAPeersOwn) 
   EXPECT_EQ(training(again), some);
 }
 
+// A strategy may have defaults of its own, which what everybody else has by default changes.
+TEST(AgreedOptions, LeadBackToTheCommandLineOfAStrategyWithItsOwnDefaults) {
+  for (const auto& given :
+       {values{{"strategy", "decentralized-sgd"}},
+        values{{"strategy", "decentralized-sgd"}, {"lr", "0.003"}},
+        values{{"strategy", "decentralized-sgd"}, {"lr", "0.1"}},
+        values{{"strategy", "daso"}, {"codec", "none"}}, values{{"strategy", "daso"}}}) {
+    auto run = training(given);
+    values joins;
+    for (const auto& [name, value] : options_of(run))
+      joins[name] = value;
+    EXPECT_EQ(disagreement(training(joins), run).value_or(""), "");
+  }
+}
+
 TEST(AgreedOptions, WhatAPeerMadeUpReachesNoCommandLine) {
   run_agreement made_up;
   for (auto field : {agreed_field{"lr", "1", "fast"},

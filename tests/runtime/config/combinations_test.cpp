@@ -252,6 +252,16 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
             "");
 }
 
+TEST(Options, AStrategyForOneOptimizerMayHaveARateOfItsOwn) {
+  auto rate = [](const std::map<std::string, std::string>& given) {
+    return resolve({}, {}, flags(given))->lr;
+  };
+  EXPECT_EQ(rate({}), 3e-3);
+  EXPECT_EQ(rate({{"strategy", "decentralized-adam"}}), 3e-3);
+  EXPECT_EQ(rate({{"strategy", "decentralized-sgd"}}), 0.1) << "as its help says";
+  EXPECT_EQ(rate({{"strategy", "decentralized-sgd"}, {"lr", "0.003"}}), 3e-3);
+}
+
 TEST(Options, AnEpochOfTheScheduleIsCountedInOneWay) {
   EXPECT_EQ(refusal({{"strategy", "local-updates"}, {"average-state-every", "5"}}), "");
   EXPECT_EQ(refusal({{"strategy", "decentralized"}, {"total-steps-in-epoch", "5000"}}), "");
