@@ -131,6 +131,8 @@ trainer::behavior_type trainer::make_behavior() {
         delayed_send(this, look_interval, msg);
       else
         pass_.planned = false;
+      if (pass_.is_late(now()))
+        pass_.go_on();
       react();
     },
     [this](const pass_done& msg) { on_pass(msg); },

@@ -170,8 +170,7 @@ void trainer::on_pass(const pass_done& pass) {
     drop_accumulated(stop_.begun ? "stopped" : "left_out");
   if (!stop_.answers.empty() && (config_.delay_optimizer_step || steps_locally()))
     save_and_answer();
-  if (auto then = std::exchange(pass_.then, nullptr))
-    then();
+  pass_.go_on();
   react();
 }
 
@@ -256,7 +255,7 @@ void trainer::find_members_of_round(contribution given, bool call) {
           find_members{at_.epoch(), call, config_.averaging_timeout, averages_parameters()})
     .then(
       [this, number](const members_found& found) {
-        if (pass_.runs && !model_->copies_during_passes())
+        if (pass_.runs && !model_->copies_during_passes() && !pass_.is_late(now()))
           pass_.then = [this, number, found] { on_members(number, found); };
         else
           on_members(number, found);
@@ -269,11 +268,13 @@ void trainer::on_members(std::uint64_t number, const members_found& found) {
     return;
   bool ended = found.ended.has_value();
   bool copies = !ended || found.ended->report.values; // if it has ended: what the mean replaces
-  auto own = copies ? copy_parameters() : nullptr;
+  bool away = pass_.runs && !model_->copies_during_passes();
+  auto own = copies && !away ? copy_parameters() : nullptr;
   if (flight_.awaits(number)) {
-    if (copies && !own)
-      return on_no_answer(number, to_caf(ec::not_ready, "the loop is away"));
-    auto of_round = flight_.found(std::move(own));
+    bool without_us = copies && !own; // the loop is away, and the others do not wait for it
+    if (without_us)
+      own = nothing();
+    auto of_round = flight_.found(std::move(own), !without_us);
     if (ended)
       return on_round(*found.ended);
     send_round(of_round, false);

@@ -35,10 +35,14 @@ std::uint64_t flight::search(contribution given, std::uint64_t own_step) {
   return ++number_;
 }
 
-std::uint64_t flight::found(std::shared_ptr<const float_vector> own) {
+std::uint64_t flight::found(std::shared_ptr<const float_vector> own, bool from_state) {
   WAGGLE_CHECK(phase_ == phase::searching, name_of(phase_));
   given_->own = std::move(own);
-  given_->steps = uncounted_steps_;
+  given_->steps = from_state ? uncounted_steps_ : 0;
+  if (!from_state) {
+    given_->from_state = false;
+    given_->weight = 0;
+  }
   phase_ = phase::averaging;
   called_ = false;
   return ++number_;

@@ -73,9 +73,9 @@ public:
   /// The members of its round are looked for; it is copied when they are found. Returns the number
   /// of the round.
   std::uint64_t search(contribution given, std::uint64_t own_step);
-  /// The members are found. @param own null: its round has ended without a mean. Returns the number
-  /// of the round from now on.
-  std::uint64_t found(std::shared_ptr<const float_vector> own);
+  /// The members are found. @param own null: its round has ended without a mean. @param from_state
+  /// false: they get zeros of us, with weight 0. Returns the number of the round from now on.
+  std::uint64_t found(std::shared_ptr<const float_vector> own, bool from_state = true);
   /// Its round begins. Returns the number of the round.
   std::uint64_t send();
   /// Its round failed, or its group was left: answers do not count any more, and the contribution,

@@ -113,6 +113,56 @@ TEST_F(BlockingManyGroups, PassesGoOnUntilTheMembersOfTheRoundAreFound) {
   EXPECT_GT(m.probe->micro_steps, before);
 }
 
+/// Its parameters cannot be copied during a pass, as those of a loop.
+struct ManyGroupsOfALoop : ManyGroups {
+  ManyGroupsOfALoop() {
+    hold_rounds = hold_searches = true;
+    loop = &add_started(many(), toy_options{.buffer = true});
+    pass_until([&] { return !loop->searches.empty(); });
+  }
+  member* loop;
+};
+
+TEST_F(ManyGroupsOfALoop, MembersWaitForTheEndOfAPass) {
+  auto& m = *loop;
+  m.gate->passes = true;
+  pass(50ms); // the last pass has ended, and the next one does not
+  end_search(m);
+  pass(500ms);
+  EXPECT_TRUE(m.questions.empty());
+  m.gate->open();
+  pass(20ms);
+  ASSERT_EQ(m.questions.size(), 1U);
+  EXPECT_EQ(m.questions[0].weight, 1);
+}
+
+TEST_F(ManyGroupsOfALoop, MembersDoNotWaitForALoopThatSleeps) {
+  auto& m = *loop;
+  auto epoch = status_of(m).epoch.value();
+  m.gate->passes = true;
+  pass(50ms);
+  end_search(m);
+  pass(2s);
+  ASSERT_EQ(m.questions.size(), 1U);
+  EXPECT_EQ(m.questions[0].weight, 0);
+  EXPECT_THAT(*m.questions[0].values, ::testing::Each(0.0F));
+  EXPECT_EQ(status_of(m).group_size, 1U) << "it is still a member, and reduces";
+  round_report mean;
+  mean.outcome = round_outcome::complete;
+  mean.values = std::make_shared<float_vector>(m.questions[0].values->size(), 100.0F);
+  mean.weight_sum = 1;
+  mean.contributors = {test_context(9, wall).record.id};
+  end_round(m, epoch + 1, mean);
+  EXPECT_EQ(status_of(m).epoch.value(), epoch + 1);
+  pass_until([&] { return !m.searches.empty(); });
+  end_search(m);
+  pass(20ms);
+  EXPECT_EQ(m.questions.size(), 2U) << "not even the second they would wait for another loop";
+  m.gate->open();
+  pass(100ms);
+  expect_balance(m);
+}
+
 TEST_F(BlockingManyGroups, PassesDuringTheSearchCountTowardTheNextEpoch) {
   auto& m = *trainer;
   auto before = m.probe->micro_steps;

@@ -64,6 +64,21 @@ TEST(Flight, IsCopiedWhenItsMembersAreFound) {
   EXPECT_EQ(it.uncounted_steps(), 0U);
 }
 
+TEST(Flight, GivesNothingToMembersThatWereFoundWhileItsModelCannotBeRead) {
+  flight it{local_updates({})};
+  auto of_model = copied(0);
+  of_model.own = nullptr;
+  of_model.from_state = true;
+  of_model.weight = 1;
+  EXPECT_EQ(it.stepped(4), 4U);
+  (void)it.search(of_model, 1);
+  (void)it.found(copied(0).own, false);
+  EXPECT_FALSE(it.given()->from_state);
+  EXPECT_EQ(it.given()->weight, 0);
+  it.count_steps();
+  EXPECT_EQ(it.uncounted_steps(), 1U) << "the next round counts them";
+}
+
 TEST(Flight, DoesNotCountStepsOfAModelThatItDoesNotContain) {
   flight it{local_updates({})};
   EXPECT_EQ(it.stepped(4), 4U);
