@@ -205,7 +205,7 @@ partial_gradient separate_sum::copy() {
 
 status separate_sum::load(const partial_gradient& partial) {
   if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size())
-      || partial.passes != 0)
+      || partial.passes != 0 || partial.samples == 0)
     return failure{ec::malformed, "its gradient was accumulated otherwise"};
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};

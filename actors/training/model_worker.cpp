@@ -236,21 +236,22 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
   kept_.local_passes = own.local_passes;
   kept_.uncounted_steps = own.uncounted_steps;
   kept_.residual = own.residual;
-  if (own.samples() == 0)
+  if (own.samples() == 0 && !own.partial.sum)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
   if (resumes_ == nullptr)
     fits = failure{ec::malformed, "this model cannot resume it"};
   else if (own.pending && own.pending->size() != shared_->gradient_count())
     fits = failure{ec::malformed, "its contribution has another length than the model's"};
-  else if (own.partial.samples > 0)
+  else if (own.partial.sum)
     fits = resumes_->load_gradient(own.partial);
   if (!fits) {
     lost_samples_ = own.samples();
     return anew("the epoch", fits.error());
   }
   kept_ = own;
-  ctx_.log->info("continues with {} samples of an unfinished epoch", own.samples());
+  if (own.samples() > 0)
+    ctx_.log->info("continues with {} samples of an unfinished epoch", own.samples());
 }
 
 void model_worker::pass(const run_pass& msg) {

@@ -98,7 +98,7 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
                    && pending_position <= resumable_learner::position_bytes_max
                    && p.partial.samples <= samples_max && p.partial.passes <= p.partial.samples
                    && p.pending_samples <= samples_max && std::isfinite(p.partial.scale)
-                   && p.partial.scale > 0 && (p.partial.samples == 0) == (partial_values == 0)
+                   && p.partial.scale > 0 && (p.partial.samples == 0 || partial_values > 0)
                    && (p.pending_samples == 0) == (pending_values == 0)
                    && p.local_samples <= samples_max && p.local_passes <= samples_max
                    && p.uncounted_steps <= samples_max;

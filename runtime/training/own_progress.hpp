@@ -24,7 +24,7 @@ struct own_progress {
   std::string
     position; // resumable_learner::position(); at most resumable_learner::position_bytes_max
   bool stopped = false;     // the peer stopped by itself
-  partial_gradient partial; // toward the next boundary
+  partial_gradient partial; // toward the next boundary; parameters of its own, of no samples
   /// The contribution to a round that was not over (learner::gradient_count values), which ends the
   /// epoch of the state; null: none.
   std::shared_ptr<const float_vector> pending;
@@ -39,7 +39,7 @@ struct own_progress {
   std::shared_ptr<const float_vector> residual;
 
   [[nodiscard]] bool empty() const {
-    return own.empty() && position.empty() && !stopped && partial.samples == 0 && !pending
+    return own.empty() && position.empty() && !stopped && !partial.sum && !pending
            && !residual;
   }
   [[nodiscard]] std::uint64_t samples() const { return partial.samples + pending_samples; }

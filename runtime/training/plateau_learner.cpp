@@ -163,7 +163,7 @@ public:
   }
   [[nodiscard]] partial_gradient copy_gradient() const override {
     auto partial = resumed().copy_gradient();
-    if (partial.samples == 0)
+    if (!partial.sum)
       return partial;
     auto sum = std::make_shared<float_vector>(partial.sum->size() + values_of_losses);
     std::copy(partial.sum->begin(), partial.sum->end(), sum->begin());

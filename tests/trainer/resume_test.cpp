@@ -111,6 +111,9 @@ TEST_P(ResumedTorchLearner, AGradientOfAnotherKindIsRefusedAndChangesNothing) {
   otherwise.passes =
     partial.passes == 0 ? 1 : 0; // accumulated with, or without, a vector of its own
   EXPECT_FALSE(loads->load_gradient(otherwise));
+  auto parameters = partial; // of a learner that has some of its own
+  parameters.samples = parameters.passes = 0;
+  EXPECT_FALSE(loads->load_gradient(parameters));
   EXPECT_EQ(fresh->accumulated_samples(), 0U);
   train(*fresh, 0, passes_per_update);
   train(*expected, 0, passes_per_update);

@@ -204,7 +204,7 @@ public:
     std::lock_guard lock{mutex_};
     float_vector theta(anchor().size());
     copy_theta(theta);
-    return progress_.save(std::span{theta}.first(parameter_count()));
+    return progress_.save(theta, anchor());
   }
 
   status load_gradient(const partial_gradient& partial) override {

@@ -103,8 +103,14 @@ public:
 
   // -- over a restart: θ, the copy if one flies, the losses of both if they are kept
 
-  [[nodiscard]] partial_gradient save(std::span<const float> theta) const {
-    if (samples_ == 0)
+  /// Nothing if θ is the anchor and no copy flies. It may differ from it without a step, too: a
+  /// merge moves it only a part of the way to the anchor where strategies say so.
+  [[nodiscard]] partial_gradient save(std::span<const float> theta,
+                                      std::span<const float> anchor) const {
+    if (dropped_) // what `undo` would return
+      theta = back_to_ ? std::span{*back_to_} : flying_ ? std::span{flying_->theta} : anchor;
+    theta = theta.first(parameters_);
+    if (samples_ == 0 && !flying_ && std::equal(theta.begin(), theta.end(), anchor.begin()))
       return {};
     auto sum = std::make_shared<float_vector>((flying_ ? 2 : 1) * parameters_ + loss_values());
     auto at = std::copy(theta.begin(), theta.end(), sum->begin());

@@ -295,7 +295,11 @@ TEST_F(AnchoredLearner, DigestsCoverTheAnchorAndItsMomentumOnly) {
   EXPECT_NE(other->parameters_digest(), before);
 }
 
-TEST_F(AnchoredLearner, StoppedAfterAnyPassItContinuesBitForBit) {
+/// The share alpha: what a peer keeps of its own parameters is not in the state.
+struct StoppedAnchoredLearner : AnchoredLearner, ::testing::WithParamInterface<double> {};
+
+TEST_P(StoppedAnchoredLearner, ContinuesBitForBitAfterAnyPass) {
+  const outer_rule rule{.alpha = GetParam()};
   for (int stop = 0; stop <= 7; ++stop) {
     auto passes_of = [&](learner& model, int from, int to) {
       for (int i = from; i < to; ++i) {
@@ -306,16 +310,16 @@ TEST_F(AnchoredLearner, StoppedAfterAnyPassItContinuesBitForBit) {
         model.apply(std::span<const float>{*progress}.first(model.parameter_count()), 0);
       }
     };
-    auto whole = anchored({});
+    auto whole = anchored(rule);
     passes_of(*whole, 0, 9);
-    auto first = anchored({});
+    auto first = anchored(rule);
     passes_of(*first, 0, stop);
-    auto second = anchored({});
+    auto second = anchored(rule);
     ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
     auto& left = *first->resumable();
     auto& resumes = *second->resumable();
     ASSERT_TRUE(resumes.load_position(left.position()).ok());
-    if (auto partial = left.copy_gradient(); partial.samples > 0) {
+    if (auto partial = left.copy_gradient(); partial.sum) {
       ASSERT_TRUE(resumes.load_gradient(partial).ok());
     }
     passes_of(*second, stop, 9);
@@ -323,6 +327,8 @@ TEST_F(AnchoredLearner, StoppedAfterAnyPassItContinuesBitForBit) {
     EXPECT_EQ(own(*second), own(*whole)) << "after " << stop;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Shares, StoppedAnchoredLearner, ::testing::Values(0.0, 0.5));
 
 TEST_F(AnchoredLearner, ALearnerThatCannotStepLocallyIsRefused) {
   auto made = with_anchor(

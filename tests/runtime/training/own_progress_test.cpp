@@ -66,6 +66,16 @@ TEST(OwnProgress, WithoutVectorsIsShort) {
   EXPECT_LT(bytes_of(p).size(), 200U);
 }
 
+TEST(OwnProgress, MayHaveParametersOfItsOwnWithoutASample) {
+  own_progress p;
+  p.partial.sum = full().partial.sum;
+  EXPECT_FALSE(p.empty());
+  auto read = decode_own_progress(bytes_of(p), state);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read->partial.sum, *p.partial.sum);
+  EXPECT_EQ(read->samples(), 0U);
+}
+
 TEST(OwnProgress, OfAnotherStateIsRefused) {
   EXPECT_EQ(decode_own_progress(bytes_of(full()), sha256("another")).error().code, ec::wrong_run);
 }
@@ -94,7 +104,7 @@ TEST(OwnProgress, FieldsThatContradictEachOtherAreRefused) {
     change(p);
     return decode_own_progress(bytes_of(p), state).error().code == ec::malformed;
   };
-  EXPECT_TRUE(refused([](own_progress& p) { p.partial.samples = 0; }));
+  EXPECT_TRUE(refused([](own_progress& p) { p.partial.samples = 0; })) << "of two passes";
   EXPECT_TRUE(refused([](own_progress& p) { p.uncounted_steps = 1ULL << 60U; }));
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.sum = nullptr; }));
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.samples = 1ULL << 41U; }));

@@ -99,13 +99,13 @@ TEST_F(ProgressInFlight, StaysWhenAStateIsLoadedUnlessItWasDropped) {
 }
 
 TEST_F(ProgressInFlight, SurvivesARestart) {
-  EXPECT_FALSE(progress.save(anchor).sum) << "there is none";
+  EXPECT_FALSE(progress.save(anchor, anchor).sum) << "there is none";
   for (bool flies : {false, true}) {
     step(4, 2);
     if (flies)
       progress.depart({1, 2, 0}, nullptr);
     step(5, 1);
-    auto saved = progress.save(float_vector{3, 4});
+    auto saved = progress.save(float_vector{3, 4}, anchor);
     progress_in_flight next{2, 1, true};
     auto theta = next.load(saved, "after 5");
     ASSERT_TRUE(theta.ok());
@@ -119,15 +119,51 @@ TEST_F(ProgressInFlight, SurvivesARestart) {
   }
 }
 
+TEST_F(ProgressInFlight, WithoutAStepSurvivesARestartToo) {
+  auto saved = progress.save(float_vector{3, 4}, anchor); // a merge has left θ beside the anchor
+  ASSERT_TRUE(saved.sum);
+  EXPECT_EQ(saved.samples, 0U);
+  progress_in_flight next{2, 1, true};
+  auto theta = next.load(saved, "");
+  ASSERT_TRUE(theta.ok());
+  EXPECT_THAT(*theta, ElementsAre(3, 4));
+  EXPECT_FALSE(next.may_depart());
+}
+
+TEST_F(ProgressInFlight, ACopyThatFliesSurvivesARestartWithoutAStepSince) {
+  step(4, 2);
+  progress.depart({1, 2, 0}, nullptr);
+  progress_in_flight next{2, 1, true};
+  ASSERT_TRUE(next.load(progress.save(float_vector{1, 2}, anchor), "").ok());
+  EXPECT_EQ(next.samples(), 0U);
+  EXPECT_THAT(next.land()->theta, ElementsAre(1, 2, 0));
+}
+
+TEST_F(ProgressInFlight, StepsThatWereDroppedAreNotKeptOverARestart) {
+  step(4);
+  progress.drop("");
+  EXPECT_FALSE(progress.save(float_vector{3, 4}, anchor).sum);
+  progress.undo(anchor);
+  step(4);
+  progress.depart({1, 2, 0}, nullptr);
+  step(5);
+  progress.drop("");
+  progress.take_back();
+  auto saved = progress.save(float_vector{3, 4}, anchor);
+  progress_in_flight next{2, 1, true};
+  EXPECT_THAT(*next.load(saved, ""), ElementsAre(1, 2));
+  EXPECT_EQ(next.samples(), 4U);
+}
+
 TEST_F(ProgressInFlight, OfAnotherLengthOrWithImpossibleLossesIsRefused) {
   step(4);
-  auto saved = progress.save(float_vector{3, 4});
+  auto saved = progress.save(float_vector{3, 4}, anchor);
   progress_in_flight next{3, 0, true};
   EXPECT_EQ(next.load(saved, "").error().code, ec::malformed);
   EXPECT_EQ(progress.load({}, "").error().code, ec::malformed);
   step(1, std::numeric_limits<double>::infinity());
   progress_in_flight same{2, 1, true};
-  EXPECT_EQ(same.load(progress.save(float_vector{3, 4}), "").error().code, ec::malformed);
+  EXPECT_EQ(same.load(progress.save(float_vector{3, 4}, anchor), "").error().code, ec::malformed);
   EXPECT_EQ(same.samples(), 0U);
 }
 
