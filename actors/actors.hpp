@@ -119,6 +119,7 @@ using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::reacts_to<set_open_group>,
+  caf::replies_to<is_place_wanted>::with<bool>,
   caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 

@@ -194,11 +194,14 @@ struct group_formed {
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
 /// Command: this peer is in an open group for vectors that are encoded by `codecs`. While it does
-/// not search, peers that ask it for a group are referred to the leader.
+/// not search, peers that ask it for a group are referred to the leader, unless the group is full.
 struct set_open_group {
   std::optional<peer_id> leader; // none: it is in no group that others may enter
+  std::size_t members = 0;
   codec_plan codecs{};
 };
+/// Query: whether a peer searches for whom that group has no place.
+struct is_place_wanted {};
 /// Command: this peer's measured bandwidth. Used from the next search on, unless the configuration
 /// declares a bandwidth.
 struct set_bandwidth {
@@ -244,5 +247,6 @@ WAGGLE_LOCAL(find_group)
 WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)
 WAGGLE_LOCAL(set_open_group)
+WAGGLE_LOCAL(is_place_wanted)
 WAGGLE_LOCAL(set_bandwidth)
 WAGGLE_LOCAL(shut_down)

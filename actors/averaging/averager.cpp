@@ -144,12 +144,12 @@ void averager::attempt() {
   auto& step = *current_;
   round_.forget();
   step.begin_attempt(now());
-  step.kept_group = keeps_group(step.what, step.codecs);
-  if (!step.kept_group)
+  step.kept_group = false;
+  if (!keeps_group(step.what, step.codecs))
     return search();
-  step.stage = step_stage::awaiting_trigger;
-  if (step.triggered)
-    start_round();
+  if (admits(step.what))
+    return make_room_or_stay();
+  stay();
 }
 
 void averager::search() {

@@ -29,8 +29,9 @@ using averager_base = averager_actor::extend<caf::reacts_to<step_expired>>::exte
 ///
 /// With a group_averager, each group that is found begins an open group, which runs the round. With
 /// `reuse_group` the next step stays in it, if it has as many members as are expected. If no number
-/// is expected, peers that search later are referred to the group, and enter it. A step that needs
-/// another group leaves it; the other members go on without this peer. Without a group_averager,
+/// is expected, peers that search later are referred to the group, and enter it, as long as it has
+/// places; a step leaves a full group for them. A step that needs another group leaves it, too; the
+/// other members go on without this peer. Without a group_averager,
 /// every step finds a group, and runs its round itself.
 ///
 /// | stage             | transitions                                                           |
@@ -97,6 +98,8 @@ private:
   // The open group (averager_group.cpp).
   [[nodiscard]] static bool admits(const average_vector& what);
   [[nodiscard]] bool keeps_group(const average_vector& what, const codec_plan& codecs) const;
+  void make_room_or_stay();
+  void stay();
   void adopt();
   void enter(const peer_record& leader);
   void run_in_group();
@@ -115,10 +118,10 @@ private:
   std::uint64_t steps_ = 0; // generation of `current_`
   group_view kept_;         // the open group
   codec_plan kept_codecs_;
-  bool may_keep_ = false;              // its members are those that the next step wants
-  std::optional<peer_id> referred_to_; // by our matchmaker
-  std::vector<peer_id> avoided_;       // see group_round
-  own_bandwidth bandwidth_;            // as matchmaking knows it
+  bool may_keep_ = false; // its members are those that the next step wants
+  std::pair<std::optional<peer_id>, std::size_t> open_; // see set_open_group
+  std::vector<peer_id> avoided_;                        // see group_round
+  own_bandwidth bandwidth_;                             // as matchmaking knows it
   error_feedback feedback_;
   round_owner round_;
   fault_watch faults_;

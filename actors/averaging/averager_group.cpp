@@ -7,6 +7,12 @@
 
 namespace waggle {
 
+namespace {
+
+constexpr auto question_timeout = 2s; // to an actor of this process
+
+} // namespace
+
 /// Whether the group of a step with this request may grow.
 bool averager::admits(const average_vector& what) {
   return what.reuse_group && what.expected_peers == 0 && what.gather.empty();
@@ -17,6 +23,23 @@ bool averager::keeps_group(const average_vector& what, const codec_plan& codecs)
   bool enough = what.expected_peers == 0 ? members > 1 : members == what.expected_peers;
   return kept_.member && may_keep_ && enough && what.reuse_group && what.gather.empty()
          && codecs == kept_codecs_;
+}
+
+/// Leaves the group if others search in vain because it is full: with us they can form another one.
+/// Otherwise a peer that comes later than the group would never have one.
+void averager::make_room_or_stay() {
+  request(matchmaker_, question_timeout, is_place_wanted{})
+    .then(while_searching<bool>([this](bool wanted) { wanted ? search() : stay(); }),
+          while_searching<caf::error>([this](const caf::error&) { stay(); }));
+}
+
+void averager::stay() {
+  auto& step = *current_;
+  step.kept_group = true;
+  step.stage = step_stage::awaiting_trigger;
+  step.tell_stage();
+  if (step.triggered)
+    start_round();
 }
 
 /// The group that matchmaking formed.
@@ -103,8 +126,9 @@ void averager::set_group(group_view now) {
   kept_ = std::move(now);
   set_open_group open;
   if (kept_.member && may_keep_ && current_ && admits(current_->what))
-    open = {kept_.members.front(), kept_codecs_};
-  if (std::exchange(referred_to_, open.leader) != open.leader)
+    open = {kept_.members.front(), kept_.members.size(), kept_codecs_};
+  std::pair now_open{open.leader, open.members};
+  if (std::exchange(open_, now_open) != now_open)
     send(matchmaker_, std::move(open));
 }
 

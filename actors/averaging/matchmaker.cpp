@@ -53,7 +53,12 @@ matchmaker::behavior_type matchmaker::make_behavior() {
     [this](const find_group& msg) { return begin(msg); },
     [this](const set_open_group& msg) {
       open_leader_ = msg.leader;
+      open_full_ = msg.members >= target_size();
       open_schema_ = msg.leader ? group_schema(config_, msg.codecs) : digest{};
+    },
+    [this](is_place_wanted) {
+      return open_leader_ && open_full_
+             && !seekers_.wanting(open_schema_, key_->text(), clock().now()).empty();
     },
     [this](const set_bandwidth& msg) { set_measured(msg); },
     [this](cancel_search) { cancel(); },

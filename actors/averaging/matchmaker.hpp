@@ -149,6 +149,7 @@ private:
   recent_seekers extra_;               // extra auxiliaries that asked us
   std::set<peer_id> auxiliaries_;      // of the groups that we were in; bounded by seen_max
   std::optional<peer_id> open_leader_; // of the open group that we are in
+  bool open_full_ = false;             // it has no place for further peers
   digest open_schema_;                 // of its vectors
   group_declaration declaration_;
   std::optional<bucket_watch> loads_; // none: the number of bits is fixed

@@ -22,7 +22,7 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
     extra_.remember(msg.from.id, join->schema, config_.prefix, join->expiration, now().steady);
   if (!current_) {
     reply.code = ec::not_looking;
-    if (open_leader_ && join->schema == open_schema_ && !extra)
+    if (open_leader_ && !open_full_ && join->schema == open_schema_ && !extra)
       refer(reply);
     else if (!extra)
       seekers_.remember(msg.from.id, join->schema, join->group_key, join->expiration, now().steady);

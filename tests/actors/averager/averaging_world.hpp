@@ -117,6 +117,7 @@ private:
         return promise;
       },
       [](const set_open_group&) {},
+      [](is_place_wanted) { return false; },
       [](const set_bandwidth&) {},
       [this, self, index](cancel_search) {
         for (const auto& s : searches)

@@ -35,6 +35,7 @@ protected:
     parts.matchmaking.prefix = "vector";
     parts.matchmaking.mode = mode;
     parts.matchmaking.min_group_size = smallest;
+    parts.matchmaking.target_group_size = largest;
     parts.matchmaking.min_matchmaking_time = 1500ms;
     parts.matchmaking.request_timeout = 1s;
     parts.averaging.auxiliary = mode == member_mode::auxiliary;
@@ -86,6 +87,7 @@ protected:
   }
   const round_report& last(index who) { return drivers[who].ended.back(); }
 
+  std::size_t largest = 64; // group of those that are added from now on
   std::deque<driver> drivers;
   simulation sim{7}; // its actors use the drivers
 };
@@ -137,6 +139,38 @@ TEST_F(KeptGroups, OfTheExpectedNumberGrowNoFurther) {
   ASSERT_TRUE(steps({third}, 1));
   EXPECT_EQ(last(third).outcome, round_outcome::failed);
   EXPECT_EQ(last(0).contributors.size(), 2U);
+}
+
+TEST_F(KeptGroups, ThatAreFullDoNotKeepLaterPeersOut) {
+  largest = 2;
+  std::vector<index> all{add(), add()};
+  ASSERT_TRUE(steps(all, 2));
+  for (auto who : all)
+    start_steps(who, 10'000);
+  all.push_back(add());
+  start_steps(2, 10'000);
+  ASSERT_TRUE(sim.run_until([&] { return drivers[2].ended.size() >= 3; }, 60s));
+  auto begun = drivers[0].ended.size() + drivers[1].ended.size();
+  sim.run_for(30s);
+  EXPECT_GT(drivers[0].ended.size() + drivers[1].ended.size(), begun + 4) << "nor anybody else";
+  for (auto who : all) {
+    EXPECT_EQ(last(who).outcome, round_outcome::complete) << to_string(last(who).why);
+    EXPECT_EQ(last(who).contributors.size(), 2U);
+  }
+}
+
+TEST_F(KeptGroups, OfWhichAMemberLeavesForALaterPeerGoOn) {
+  largest = 4;
+  std::vector<index> all{add(), add(), add(), add()};
+  ASSERT_TRUE(steps(all, 2));
+  for (auto who : all)
+    start_steps(who, 10'000);
+  all.push_back(add());
+  start_steps(4, 10'000);
+  for (std::size_t more : {3, 6, 9})
+    for (auto who : all)
+      ASSERT_TRUE(sim.run_until([&] { return drivers[who].ended.size() >= 2 + more; }, 120s))
+        << who;
 }
 
 TEST_F(KeptGroups, GoOnWithoutAMemberThatDies) {

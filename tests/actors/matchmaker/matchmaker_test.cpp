@@ -60,13 +60,18 @@ TEST_F(Matchmaker, RefersPeersThatSearchToTheLeaderOfItsOpenGroup) {
     return answer ? answer->suggested : std::vector<peer_record>{};
   };
   EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
-  tell(us.maker, set_open_group{leader.id, search().codecs});
+  tell(us.maker, set_open_group{leader.id, 2, search().codecs});
   EXPECT_THAT(referred(wanted), ::testing::ElementsAre(leader));
   auto another = wanted;
   another.schema.bytes[0] ^= std::byte{1};
   EXPECT_THAT(referred(another), ::testing::IsEmpty()) << "it searches for another vector";
-  tell(us.maker, set_open_group{us.ctx.record.id, search().codecs});
+  tell(us.maker, set_open_group{us.ctx.record.id, 2, search().codecs});
   EXPECT_THAT(referred(wanted), ::testing::ElementsAre(us.ctx.record));
+  EXPECT_FALSE(*ask<bool>(us.maker, is_place_wanted{}));
+  tell(us.maker, set_open_group{us.ctx.record.id, round_members_max, search().codecs});
+  EXPECT_FALSE(*ask<bool>(us.maker, is_place_wanted{})) << "nobody has asked since it is full";
+  EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
+  EXPECT_TRUE(*ask<bool>(us.maker, is_place_wanted{}));
   tell(us.maker, set_open_group{});
   EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
 }
