@@ -234,6 +234,8 @@ void averager::on_finished(const round_finished& msg) {
     return;
   round_.count(msg.report);
   faults_.on_round(msg.report, now());
+  if (msg.report.outcome == round_outcome::failed && msg.was_prepared)
+    current_->held = current_->plan;
   on_report(msg.report);
 }
 

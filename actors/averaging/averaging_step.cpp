@@ -82,6 +82,8 @@ void averaging_step::settle(error_feedback& feedback, const round_report& report
   if (report.values && what.weight > 0
       && std::find(counted.begin(), counted.end(), self) != counted.end())
     feedback.commit(*sent, coded_parts_of(*plan));
+  else if (held && what.weight > 0) // otherwise the next round would send the old residual again
+    feedback.commit(*sent, coded_parts_of(*held));
   else
     feedback.roll_back();
 }

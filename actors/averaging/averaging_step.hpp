@@ -36,6 +36,9 @@ struct averaging_step {
   std::uint32_t failures = 0;
   double matchmaking_seconds = 0;
   int not_admitted = 0; // so many open groups that were found did not admit us
+  /// Of a round that failed here after this peer had reported that it holds its result: the others
+  /// may have committed it.
+  std::optional<round_plan> held;
   /// Of the caller that wants to know how the search ends.
   std::optional<caf::typed_response_promise<step_stage>> await_group;
 
@@ -60,7 +63,8 @@ struct averaging_step {
   /// Determines the vector that is sent. Called once per step, not per attempt.
   /// @param feedback null: our values are sent unchanged.
   void begin_sending(error_feedback* feedback, vector_pool& vectors);
-  /// Updates the residual of `feedback`, which depends on whether our vector counted.
+  /// Updates the residual of `feedback`, which depends on whether our vector counted. In a round
+  /// that this peer held, it most likely did.
   void settle(error_feedback& feedback, const round_report& report, const peer_id& self) const;
 
   /// The caller's result: the mean, or our vector moved towards it (`alpha`, `deltas`).

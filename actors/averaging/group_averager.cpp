@@ -388,6 +388,8 @@ void group_averager::on_finished(const round_finished& msg) {
   faults_.on_round(msg.report, now());
   judge_newcomers(msg.report);
   auto report = msg.report;
+  if (failed && msg.was_prepared)
+    current_->step.held = current_->step.plan;
   current_->step.settle(feedback_, report, ctx_.record.id);
   if (failed) {
     if (group_->is_member())

@@ -97,6 +97,11 @@ wire::round_promise round_engine::promise() const {
   return current_promise();
 }
 
+bool round_engine::was_prepared() const {
+  std::lock_guard guard{mutex_};
+  return round_.protocol.was_prepared();
+}
+
 wire::round_promise round_engine::current_promise() const {
   auto out = message_of(plan().id, round_.protocol.promise());
   if (out.committed)

@@ -60,6 +60,8 @@ public:
   void break_off(failure why);
   /// The answer to members that missed the end.
   [[nodiscard]] wire::round_promise promise() const;
+  /// round_finished::was_prepared, so far.
+  [[nodiscard]] bool was_prepared() const;
   /// To be called every stall_timeout / 8 or so.
   void check();
 

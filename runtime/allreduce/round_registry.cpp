@@ -112,6 +112,20 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
   }
 }
 
+bool round_registry::was_prepared(const round_id& id) const {
+  std::shared_ptr<round_engine> running;
+  {
+    std::lock_guard guard{mutex_};
+    auto found = rounds_.find(id);
+    if (found == rounds_.end())
+      return false;
+    if (const auto& promise = found->second.promise)
+      return promise->prepared || promise->committed;
+    running = found->second.running;
+  }
+  return running && running->was_prepared();
+}
+
 bool round_registry::deliver(const inbound_event& event, steady_time now) {
   const auto* id = round_of(event.what);
   if (id == nullptr)

@@ -65,6 +65,8 @@ public:
   [[nodiscard]] bool expects(const peer_id& peer, const round_id& id, std::size_t bytes) const;
   /// Whether this round has begun here, or is the next one of a plan.
   [[nodiscard]] bool takes_part_in(const round_id& id) const;
+  /// Whether this peer has reported that it holds the result of the round, which runs or has ended.
+  [[nodiscard]] bool was_prepared(const round_id& id) const;
   /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
   /// are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;

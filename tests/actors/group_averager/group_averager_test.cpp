@@ -340,6 +340,31 @@ TEST_F(ErrorFeedbackInGroups, LastsOverARestart) {
   }
 }
 
+// What the codec took is in no later round otherwise, and what it had taken before is in two.
+TEST_F(ErrorFeedbackInGroups, CountsARoundThatOnlyTheOthersHaveCommitted) {
+  auto& a = add(member_mode::node, codec_id::uniform8);
+  auto& b = add(member_mode::node, codec_id::uniform8);
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  lets_through = [](std::size_t from, const notify_peer& msg) {
+    bool ends_round = std::holds_alternative<wire::round_prepared>(msg.what)
+                      || std::holds_alternative<wire::round_commit>(msg.what);
+    return from != 0 || !ends_round; // b never learns that a has the result, too
+  };
+  float_vector given(values);
+  for (auto& x : given)
+    x = static_cast<float>(random.unit() - 0.5);
+  auto one = average(a, float_vector(values), 3, true);
+  auto two = average(b, given, 3, false);
+  pass(200ms);
+  ASSERT_TRUE(one.answered() && one.get());
+  EXPECT_EQ(one.get()->report.contributors.size(), 2U);
+  ASSERT_FALSE(two.answered());
+  tell(b.actor, quit_group{});
+  EXPECT_EQ(two.get()->report.outcome, round_outcome::failed);
+  EXPECT_TRUE(ask<group_residual>(b.actor, get_residual{})->values);
+}
+
 /// A vector of two tensors.
 struct CodecsOfTensors : GroupAverager {
   CodecsOfTensors() { values = 5'000; } // uniform8 is exact for few values

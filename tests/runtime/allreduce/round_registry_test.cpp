@@ -318,6 +318,21 @@ TEST(RoundRegistry, OtherThreadsAreServedWhileARoundTakesWhatWasParkedForIt) {
   EXPECT_EQ(heard, (std::vector<double>{1, 2, 3})) << "nothing overtakes what came before";
 }
 
+TEST(RoundRegistry, KnowsInWhichRoundsThisPeerHasHeldTheResult) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  EXPECT_FALSE(rounds.was_prepared(plan.id)) << "it has not begun";
+  auto engine = engine_for(plan);
+  rounds.begin(engine, [](const peer_record&, const wire::event&) {});
+  EXPECT_FALSE(rounds.was_prepared(plan.id));
+  auto ended = engine->promise();
+  rounds.finish(plan.id, ended, {});
+  EXPECT_FALSE(rounds.was_prepared(plan.id));
+  ended.prepared = true;
+  rounds.finish(plan.id, ended, {});
+  EXPECT_TRUE(rounds.was_prepared(plan.id));
+}
+
 TEST(RoundRegistry, ARoundThatEndsWhileItTakesWhatWasParkedStaysEnded) {
   std::vector<wire::event> said;
   round_registry rounds{
