@@ -217,31 +217,44 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
 }
 
 void dht_reach::try_to_reach(const peer_record& peer) {
-  std::erase_if(tried_, [&](const auto& each) { return now() - each.second >= try_again; });
+  std::erase_if(tried_, [&](const auto& each) { return now() - each.second.when >= try_again; });
   auto link = ctx_.links->find(peer.id);
-  if (!link || tried_.contains(peer.id) || !tries_.take(link->host(), peer.addresses.size(), now()))
+  if (!link || was_tried(peer) || !tries_.take(link->host(), 1, now()))
     return;
-  tried_.emplace(peer.id, now());
+  tried_.insert_or_assign(peer.id, attempt{now(), peer.addresses});
   waiting_.try_emplace(peer.id);
-  try_next(peer.id, {peer.addresses.begin(), peer.addresses.end()});
+  try_next(peer, {peer.addresses.begin(), peer.addresses.end()});
 }
 
-void dht_reach::try_next(const peer_id& peer, std::deque<endpoint> left) {
+/// Whether the addresses that it announces now were tried lately.
+bool dht_reach::was_tried(const peer_record& peer) const {
+  auto known = tried_.find(peer.id);
+  return known != tried_.end() && known->second.addresses == peer.addresses;
+}
+
+/// The first of these counts as tried already.
+void dht_reach::try_next(const peer_record& peer, std::deque<endpoint> left) {
   if (left.empty())
     return;
   auto where = left.front();
   left.pop_front();
   auto ended = [this, peer, left = std::move(left)](bool reached) {
-    if (reached)
-      reached_(peer);
-    if (auto waiting = waiting_.extract(peer))
+    bool of_today = was_tried(peer) || !tried_.contains(peer.id);
+    if (reached && of_today)
+      reached_(peer.id);
+    if (auto waiting = waiting_.extract(peer.id))
       for (const auto& then : waiting.mapped())
         then();
-    if (!reached)
+    auto link = ctx_.links->find(peer.id);
+    if (reached || !of_today || left.empty() || !link)
+      return;
+    if (tries_.take(link->host(), 1, now()))
       try_next(peer, left);
+    else
+      tried_.erase(peer.id);
   };
   self_->request(switchboard_, try_timeout + 1s, connect_address{where, try_timeout})
-    .then([ended, peer](const peer_connected& up) { ended(up.peer.id == peer); },
+    .then([ended, who = peer.id](const peer_connected& up) { ended(up.peer.id == who); },
           [ended](const caf::error&) { ended(false); });
 }
 

@@ -59,7 +59,8 @@ public:
   /// Dials the peer that asks at the host from which we see it, never at another one.
   caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
   /// Dials the addresses that a peer that dialled us announces, one after the other, unless that
-  /// was done lately.
+  /// was done lately. Until it was reached others are not told of it, but for those behind its
+  /// router (dht_router).
   void try_to_reach(const peer_record& peer);
   /// Calls `then` when the first of these dials has ended; at once if none is under way.
   void when_tried(const peer_id& peer, std::function<void()> then);
@@ -72,7 +73,8 @@ private:
   void go_on();
   void look_at_addresses();
   void ask(const peer_id& peer);
-  void try_next(const peer_id& peer, std::deque<endpoint> left);
+  [[nodiscard]] bool was_tried(const peer_record& peer) const;
+  void try_next(const peer_record& peer, std::deque<endpoint> left);
   void settle();
   [[nodiscard]] std::string notice() const;
 
@@ -85,7 +87,11 @@ private:
   net::reachability reach_;
   net::dial_back_limits limits_;
   net::dial_back_limits tries_{tries_max};
-  std::map<peer_id, steady_time> tried_;                          // lately; bounded by tries_max
+  struct attempt {
+    steady_time when;
+    std::vector<endpoint> addresses; // that the peer announced
+  };
+  std::map<peer_id, attempt> tried_;                              // lately; bounded by tries_max
   std::map<peer_id, std::vector<std::function<void()>>> waiting_; // until the peer was tried
   steady_time look_due_;                                          // at the addresses
   steady_time looked_;

@@ -210,12 +210,11 @@ std::string node::status_json() const {
 }
 
 status node::leave(milliseconds timeout) {
-  if (running_->left.exchange(true))
-    return done{};
   auto ended =
     running_->ask<training_status>(running_->node.node, timeout, shut_down{"its service leaves"});
   if (!ended && ended.error().code != ec::shutting_down)
     return ended.error();
+  std::lock_guard guard{running_->lock_mutex};
   running_->lock.reset(); // another peer may use the folder now
   return done{};
 }

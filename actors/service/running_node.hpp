@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,9 +32,9 @@ public:
   caf::actor_system* system = nullptr;
   std::shared_ptr<averager_table> averagers = std::make_shared<averager_table>();
   std::shared_ptr<const run_agreement> agreement; // null: none
-  std::unique_ptr<folder_lock> lock;              // null: it stores nothing, or has left
+  std::mutex lock_mutex;
+  std::unique_ptr<folder_lock> lock; // null: it stores nothing, or has left
   started_node node;
-  std::atomic<bool> left{false};
   std::mutex states_mutex;
   state_publisher_actor states; // guarded by states_mutex; null: nothing was donated
 

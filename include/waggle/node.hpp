@@ -67,7 +67,8 @@ public:
   /// The JSON that this peer serves as /api/v1/status.
   [[nodiscard]] std::string status_json() const;
   /// Says goodbye, ends the actors and takes the metrics out of the registry. Fails with
-  /// ec::timeout; the peer then ends later. From then on requests fail with ec::shutting_down.
+  /// ec::timeout; the peer then ends later, and another call waits for that. Once it has ended,
+  /// requests fail with ec::shutting_down.
   status leave(std::chrono::milliseconds timeout = std::chrono::seconds{5});
 
   /// For the classes that use this peer.

@@ -36,7 +36,8 @@ struct routing_options {
 
 /// The known peers, in k-buckets (Kademlia §2.2, §2.4). Contains neither peers in client mode nor
 /// ourselves. A peer that only dialled us is of use to us over its link, but others may be told of
-/// it only once somebody has reached it (`reached`). Not thread-safe.
+/// it only once somebody has reached it (`reached`); the dht_router tells those that it sees at the
+/// same host before. Not thread-safe.
 ///
 /// Invariants: buckets are sorted by range, disjoint, and cover the space; a bucket holds at most
 /// `bucket_size` active peers, least recently seen first, and as many replacements.

@@ -162,6 +162,38 @@ TEST_F(DhtReach, APeerThatCameBackIsTriedAtOnce) {
   EXPECT_THAT(named(), SizeIs(1));
 }
 
+TEST_F(DhtReach, APeerThatAnnouncesOtherAddressesIsTriedThereAtOnce) {
+  world->hangs_at = {"peer-2", 7700};
+  link(2, "10.0.0.2", false);
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    return where.port == 7800 ? result<peer_record>{test_peer(2)} : failure{ec::unreachable, ""};
+  };
+  auto moved = test_peer(2);
+  moved.addresses = {{"peer-2", 7799}, {"peer-2", 7800}};
+  EXPECT_TRUE(ask<outbound_answer>(router, inbound_call{moved, wire::dht_ping{}, {}}).ok());
+  EXPECT_THAT(named(), SizeIs(1));
+  moved.addresses = {{"peer-2", 7801}};
+  EXPECT_TRUE(ask<outbound_answer>(router, inbound_call{moved, wire::dht_ping{}, {}}).ok());
+  EXPECT_THAT(named(), IsEmpty()) << "nobody listens there";
+  pass(3s); // and the first dial has ended
+  EXPECT_THAT(named(), IsEmpty());
+}
+
+TEST_F(DhtReach, OnlyAddressesThatAreDialledCountAsTried) {
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    return test_peer(std::stoull(where.host.substr(5))); // "peer-N"
+  };
+  constexpr std::size_t peers = 20;
+  for (std::uint64_t i = 2; i < 2 + peers; ++i) { // of one host, reached at the first of eight
+    auto peer = test_peer(i);
+    for (std::uint16_t port = 7701; port < 7708; ++port)
+      peer.addresses.push_back({peer.addresses[0].host, port});
+    ctx.links->set(peer.id, std::make_shared<hosted_link>(peer, "10.0.0.2", false));
+    tell(router, peer_connected{peer});
+  }
+  EXPECT_THAT(world->dials, SizeIs(peers));
+}
+
 TEST_F(DhtReach, PeersBehindOneRouterAreNamedToEachOther) {
   link(2, "10.0.0.2", false); // nobody reaches these three
   link(3, "10.0.0.2", false);

@@ -88,6 +88,16 @@ TEST(Service, APeerOfAServiceUsesItsSystemRegistryAndLogUntilItLeaves) {
   EXPECT_EQ(ann->wait_until_ready(1s).error().code, ec::shutting_down);
 }
 
+TEST(Service, APeerThatHasNotLeftInTimeIsWaitedForByTheNextCall) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann) << to_string(ann.error());
+  EXPECT_EQ(ann->leave(1ms).error().code, ec::timeout) << "goodbyes take longer";
+  EXPECT_TRUE(ann->leave());
+  EXPECT_EQ(mine.series(), 0U);
+  EXPECT_TRUE(ann->leave());
+}
+
 TEST(Service, MistakesOfTheCallerAreRefusedWithTheNameOfTheOption) {
   service mine;
   auto wrong = [&](auto change) {
