@@ -145,8 +145,11 @@ struct add_averager {
 struct end_averager {
   std::string prefix;
 };
-using wired_node_actor = node_actor::extend<caf::replies_to<add_averager>::with<averaging_actors>,
-                                            caf::replies_to<end_averager>::with<caf::unit_t>>;
+using wired_node_actor =
+  node_actor::extend<caf::replies_to<add_averager>::with<averaging_actors>,
+                     caf::replies_to<end_averager>::with<caf::unit_t>,
+                     // For the exporter, which may be another one than the peer began with.
+                     caf::reacts_to<round_ended>>;
 
 struct started_node {
   wired_node_actor node;

@@ -41,6 +41,10 @@ node_supervisor::behavior_type node_supervisor::make_behavior() {
     [this](const shut_down& msg) { return shut_down_all(msg); },
     [this](const add_averager& msg) { return add(msg); },
     [this](const end_averager& msg) { return end_one(msg); },
+    [this](const round_ended& msg) {
+      if (parts_.exporter)
+        send(parts_.exporter, msg);
+    },
     [this](const continue_shutdown& msg) { advance(msg.stage); },
     [this](const restart_leaf& msg) {
       if (!stopping_)

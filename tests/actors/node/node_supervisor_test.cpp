@@ -269,6 +269,20 @@ TEST_F(StartNode, TheSameIdentityTwiceInARunIsRefusedUntilTheFirstHasEnded) {
   stop(*third);
 }
 
+TEST_F(StartNode, RoundsOfAServiceAreShownAlsoAfterTheExporterWasStartedAgain) {
+  auto peer = start(1, "ann's run");
+  ASSERT_TRUE(peer) << peer.error().detail;
+  caf::anon_send_exit(caf::actor_cast<caf::actor>(peer->parts.exporter), caf::exit_reason::kill);
+  pass(1s);
+  round_ended event;
+  event.report.outcome = round_outcome::complete;
+  event.report.round.bytes[0] = std::byte{9};
+  event.report.kind = "rates";
+  tell(peer->node, event);
+  EXPECT_THAT(peer->board->answer({"GET", "/api/v1/rounds"}).body, ::testing::HasSubstr("rates"));
+  stop(*peer);
+}
+
 TEST_F(StartNode, APeerThatCannotListenLeavesNoSeries) {
   deaf = true;
   EXPECT_FALSE(start(1, "birds"));
