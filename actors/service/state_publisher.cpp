@@ -34,9 +34,16 @@ void state_publisher::on_exit() {
 
 state_publisher::behavior_type state_publisher::make_behavior() {
   monitor(node_);
-  set_down_handler([this](const caf::down_msg&) { quit(); });
-  donor_ = spawn<state_donor>(ctx_, donor_config{}, snapshot_source_actor{this});
-  send(links_, serve{service_topic::state, donor_});
+  set_down_handler([this](const caf::down_msg& down) {
+    if (!donor_ || down.source != donor_.address())
+      return quit();
+    ctx_.metrics->count_actor_restart("state-donor");
+    ctx_.log->error("state-donor died and is started again: {}", to_string(from_caf(down.reason)));
+    donor_ = nullptr;
+    auto pause = milliseconds{100} * (1U << std::min(restarts_++, 8U));
+    delayed_send(this, pause, begin_to_serve{});
+  });
+  serve_states();
   delayed_send(this, announce_every, announce_states{});
   return {
     [this](const get_state_snapshot& wanted) { return snapshot(wanted); },
@@ -48,12 +55,18 @@ state_publisher::behavior_type state_publisher::make_behavior() {
       announce(states_.insert_or_assign(branch_of(msg.name), std::move(made)).first->second);
       return caf::unit;
     },
+    [this](begin_to_serve) { serve_states(); },
     [this](announce_states again) {
       for (const auto& [branch, state] : states_)
         announce(state);
       delayed_send(this, announce_every, again);
     },
   };
+}
+
+void state_publisher::serve_states() {
+  donor_ = spawn<state_donor, caf::monitored>(ctx_, donor_config{}, snapshot_source_actor{this});
+  send(links_, serve{service_topic::state, donor_});
 }
 
 digest state_publisher::branch_of(const std::string& name) {

@@ -17,13 +17,17 @@ struct publish_state {
 };
 /// To itself: tell the DHT again who has these states.
 struct announce_states {};
+/// To itself: start another donor.
+struct begin_to_serve {};
 
 using state_publisher_actor =
   snapshot_source_actor::extend<caf::replies_to<publish_state>::with<caf::unit_t>>;
-using state_publisher_base = state_publisher_actor::extend<caf::reacts_to<announce_states>>::base;
+using state_publisher_base = state_publisher_actor::extend<caf::reacts_to<announce_states>,
+                                                           caf::reacts_to<begin_to_serve>>::base;
 
-/// The states of a service (waggle/state.hpp): the source of a state_donor, which ends with it. It
-/// ends with its node. Donors are found by records that they own, which contain their addresses.
+/// The states of a service (waggle/state.hpp): the source of a state_donor, which ends with it and
+/// is started again if it dies before. It ends with its node. Donors are found by records that they
+/// own, which contain their addresses.
 class state_publisher final : public state_publisher_base {
 public:
   state_publisher(caf::actor_config& cfg, const started_node& node);
@@ -49,12 +53,14 @@ private:
 
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted) const;
   void announce(const published& what);
+  void serve_states();
 
   const node_context ctx_;
   node_actor node_;
   wired_switchboard_actor links_;
   dht_router_actor dht_;
-  state_donor_actor donor_;
+  state_donor_actor donor_; // null: it has died
+  unsigned restarts_ = 0;
   std::map<digest, published> states_; // by branch
 };
 
@@ -62,3 +68,4 @@ private:
 
 WAGGLE_LOCAL(publish_state)
 WAGGLE_LOCAL(announce_states)
+WAGGLE_LOCAL(begin_to_serve)
