@@ -181,10 +181,13 @@ watch_clocks(const node_context& ctx, std::shared_ptr<net::kept_clock> kept,
 
 /// Exports hashes of the values that all peers of a run must share, for dashboards to compare.
 void show_config(metric_families& metrics, const node_config& config) {
-  if (!config.averaging)
+  const auto* first = config.averaging                   ? &*config.averaging
+                      : config.further_averaging.empty() ? nullptr
+                                                         : &config.further_averaging.front();
+  if (first == nullptr)
     return metrics.set_config_info("", "", "none");
   metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
-                          short_name(config.averaging->matchmaking.schema),
+                          short_name(first->matchmaking.schema),
                           config.training ? config.training->training.strategy : "average");
 }
 
@@ -256,12 +259,11 @@ status check_averaging(const node_config& config) {
       return valid;
     return check_matchmaking_config(parts.matchmaking, false);
   }
-  if (!config.averaging)
-    return config.further_averaging.empty()
-             ? status{done{}}
-             : failure{ec::bad_config, "further averagers need a first one"};
+  if (!config.averaging && !config.takes_averagers && !config.further_averaging.empty())
+    return failure{ec::bad_config, "further averagers need a first one"};
   auto all = config.further_averaging;
-  all.insert(all.begin(), *config.averaging);
+  if (config.averaging)
+    all.insert(all.begin(), *config.averaging);
   std::set<std::string> seen;
   for (const auto& parts : all) {
     if (!seen.insert(parts.matchmaking.prefix).second)

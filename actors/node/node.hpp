@@ -50,7 +50,8 @@ struct node_config {
     averaging_config averaging;
   };
   std::optional<averaging_parts> averaging;
-  /// Averagers of further vectors, each with its own prefix. Needs `averaging`.
+  /// Averagers of further vectors, each with its own prefix. Needs `averaging` or
+  /// `takes_averagers`. These can be ended.
   std::vector<averaging_parts> further_averaging;
   /// There may be add_averager commands.
   bool takes_averagers = false;
@@ -141,7 +142,7 @@ struct node_parts {
 struct add_averager {
   node_config::averaging_parts how;
 };
-/// Command: end one that was added. Its running step fails. Fails with ec::bad_config.
+/// Command: end a further one. Its running step fails. Fails with ec::bad_config.
 struct end_averager {
   std::string prefix;
 };

@@ -15,9 +15,7 @@ constexpr auto change_timeout = 5s; // the node answers at once
 std::shared_ptr<averager_table> averagers_of(const node_options& options, const node_parts& parts) {
   auto all = std::make_shared<averager_table>();
   for (std::size_t i = 0; i < options.averagers.size(); ++i)
-    all->add(options.averagers[i].name,
-             i == 0 ? averaging_actors{{}, parts.matchmaker, parts.group, parts.averager}
-                    : parts.further[i - 1]);
+    all->add(options.averagers[i].name, parts.further[i]);
   return all;
 }
 

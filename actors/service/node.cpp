@@ -57,10 +57,7 @@ status set_averagers(const node_options& from, node_config& to) {
     auto same = [&given](const auto& other) { return other.name == given.name; };
     if (std::count_if(from.averagers.begin(), from.averagers.end(), same) > 1)
       return bad("node_options::averagers: two have the name '" + given.name + "'");
-    if (to.averaging)
-      to.further_averaging.push_back(std::move(*parts));
-    else
-      to.averaging = std::move(*parts);
+    to.further_averaging.push_back(std::move(*parts)); // each can end
   }
   return done{};
 }

@@ -42,8 +42,8 @@ public:
   /// Adds one while the peer runs. Fails with ec::bad_config and the option, or if the peer has one
   /// of this name.
   static result<vector_averager> add(const node& peer, const averager_options& options);
-  /// Ends one that was added: a round that runs fails, other peers go on without this one, and the
-  /// name is free again. Fails with ec::bad_config if it has ended, or was not added.
+  /// Ends it: a round that runs fails, other peers go on without this one, and the name is free
+  /// again. Fails with ec::bad_config if it has ended.
   status end();
 
   /// Replaces `values` by the weighted mean over the peers that average now: the same bytes on each
