@@ -92,7 +92,7 @@ int run_train(const run_options& given) {
   } else if (from) {
     options = given;
     if (auto usable = check_for_training(options); !usable)
-      return bad_usage(usable.error().detail);
+      return p.refuse(usable.error().detail);
     p.log().info("a new run begins with the parameters of {}: epoch, history, statistics of the "
                  "optimizer and schedules begin anew",
                  options.from);
@@ -100,12 +100,12 @@ int run_train(const run_options& given) {
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);
   if (!agreement)
-    return bad_usage(agreement.error().detail);
+    return p.refuse(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   add_training(config, options, p.self().id(), p.data_dir());
   auto peer = p.start(config);
   if (!peer)
-    return bad_usage(peer.error().detail);
+    return p.refuse(peer.error().detail);
   p.print_start(config, *peer);
 
   using clock = std::chrono::steady_clock;

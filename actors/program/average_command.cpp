@@ -119,13 +119,13 @@ int run_average(const run_options& options, const round_port_decorator& around) 
   auto config = p.base_config();
   auto agreement = averaging_agreement(options, protocol_version);
   if (!agreement)
-    return bad_usage(agreement.error().detail);
+    return p.refuse(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
   p.decorate_rounds(around);
   auto peer = p.start(config);
   if (!peer)
-    return bad_usage(peer.error().detail);
+    return p.refuse(peer.error().detail);
   p.print_start(config, *peer);
   auto finished = std::make_shared<std::atomic<bool>>(false);
   auto worker = p.system().spawn<caf::detached>(driver, peer->ctx, options, peer->parts.averager,

@@ -19,14 +19,14 @@ int run_node(const run_options& options) {
   if (sets_agreed(options)) {
     auto agreement = training_agreement(options, protocol_version);
     if (!agreement)
-      return bad_usage(agreement.error().detail);
+      return p.refuse(agreement.error().detail);
     config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   }
   if (options.reduce_for_clients)
     config.helping = helping_from(options);
   auto peer = p.start(config);
   if (!peer)
-    return bad_usage(peer.error().detail);
+    return p.refuse(peer.error().detail);
   p.print_start(config, *peer);
   return p.run_until_done(*peer, {});
 }

@@ -229,6 +229,14 @@ void peer_process::print(const std::string& lines) const {
   }
 }
 
+int peer_process::refuse(const std::string& sentence) const {
+  if (impl_->options.log_format != "json")
+    return bad_usage(sentence);
+  impl_->log->error("{}", sentence);
+  impl_->log->flush();
+  return exit_bad_usage;
+}
+
 milliseconds peer_process::shutdown_limit() const {
   return impl_->shutdown_limit;
 }
@@ -303,7 +311,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
         });
   }
   if (refused)
-    return bad_usage("refused by all --initial-peers: " + refused->detail);
+    return refuse("refused by all --initial-peers: " + refused->detail);
   return *bad_end ? exit_failed : exit_clean;
 }
 

@@ -14,7 +14,8 @@ using ::testing::IsSupersetOf;
 using ::testing::StartsWith;
 
 struct JsonLog : ::testing::Test {
-  [[nodiscard]] peer start(const std::string& name, const std::string& join) const {
+  [[nodiscard]] peer start(const std::string& name, const std::string& join,
+                           const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{
       "train", "--run-id",        "of-json", "--model",       "mlp", "--width",
       "16",    "--layers",        "1",       "--micro-batch", "4",   "--target-batch-size",
@@ -22,6 +23,7 @@ struct JsonLog : ::testing::Test {
       "json",  "--log-level",     "debug"};
     if (!join.empty())
       all.insert(all.end(), {"--initial-peers", join});
+    all.insert(all.end(), more.begin(), more.end());
     return {folder, name, all};
   }
   /// All lines are objects, of this run, and say who wrote them.
@@ -88,6 +90,15 @@ TEST_F(JsonLog, OfATrainerIsJsonFromTheStartToTheSummaryWithWhatEachLineIsAbout)
   EXPECT_TRUE(rounds) << first.log();
   EXPECT_THAT(keys, IsSupersetOf({"time", "level", "peer", "run", "message", "epoch", "round",
                                   "remote", "reason"}));
+}
+
+TEST_F(JsonLog, HasMistakesThatAreFoundAfterItsBegin) {
+  auto misled = start("misled", {}, {"--listen", "192.0.2.1:7700"}); // no address of any machine
+  EXPECT_EQ(misled.await_exit(60s), 2) << misled.log();
+  auto lines = lines_of(misled);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back()["level"], "error");
+  EXPECT_THAT(lines.back()["message"].get<std::string>(), HasSubstr("192.0.2.1"));
 }
 
 } // namespace
