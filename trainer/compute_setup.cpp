@@ -44,10 +44,6 @@ result<std::vector<torch::Device>> devices_of(const learner_config& config) {
   return all;
 }
 
-std::size_t window_of(const learner_config& config) {
-  return static_cast<std::size_t>(config.context) + 1;
-}
-
 result<std::shared_ptr<const sample_data>> open_data(const learner_config& config, data_role role) {
   data_request request;
   request.role = role;
@@ -80,16 +76,6 @@ void set_threads(int threads) {
 }
 
 namespace {
-
-/// The bytes of the next `count` samples.
-result<std::vector<std::byte>> next_bytes(window_sampler& sampler, std::int64_t count) {
-  auto length = sampler.window_bytes();
-  std::vector<std::byte> samples(static_cast<std::size_t>(count) * length);
-  for (std::size_t at = 0; at < samples.size(); at += length)
-    if (auto read = sampler.read_next(std::span{samples}.subspan(at, length)); !read)
-      return read.error();
-  return samples;
-}
 
 // The pass needs them at once, so a stream of their own would save nothing.
 torch::Tensor moved(const torch::Tensor& values, const torch::Device& device) {
@@ -134,18 +120,12 @@ batch batch_of(std::span<const std::byte> samples, std::int64_t count, const sam
 }
 
 result<batch> next_batch(window_sampler& sampler, std::int64_t count, const torch::Device& device) {
-  auto samples = next_bytes(sampler, count);
-  if (!samples)
-    return samples.error();
-  return batch_of(*samples, count, sampler.shape(), device);
-}
-
-result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t count,
-                                   const torch::Device& device) {
-  auto samples = next_bytes(sampler, count);
-  if (!samples)
-    return samples.error();
-  return windows_of(*samples, count, sampler.shape(), device);
+  auto length = sampler.window_bytes();
+  std::vector<std::byte> samples(static_cast<std::size_t>(count) * length);
+  for (std::size_t at = 0; at < samples.size(); at += length)
+    if (auto read = sampler.read_next(std::span{samples}.subspan(at, length)); !read)
+      return read.error();
+  return batch_of(samples, count, sampler.shape(), device);
 }
 
 } // namespace waggle

@@ -21,9 +21,6 @@ result<torch::Device> device_of(const std::string& name);
 /// The devices of the replicas, in turn; at least one.
 result<std::vector<torch::Device>> devices_of(const learner_config& config);
 
-/// Bytes of one sample of text: the context and the byte to predict.
-std::size_t window_of(const learner_config& config);
-
 /// Opens the data set that --data selects, or --eval-data. It has at least one sample. Fails with
 /// ec::bad_config.
 result<std::shared_ptr<const sample_data>> open_data(const learner_config& config,
@@ -46,9 +43,5 @@ result<batch> next_batch(window_sampler& sampler, std::int64_t count, const torc
 /// `at::set_num_threads` sets only ATen's. Applies to the calling thread (OpenMP) and to the whole
 /// process (OpenBLAS).
 void set_threads(int threads);
-
-/// The next `count` windows of text as int64 [count, window]. Fails with ec::io_error.
-result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t count,
-                                   const torch::Device& device);
 
 } // namespace waggle

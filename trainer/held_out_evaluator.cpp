@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "trainer/gradient_sum.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
@@ -25,7 +24,7 @@ public:
   result<evaluation> measure(std::span<const float> weights,
                              const std::atomic<bool>& stop) override {
     torch::NoGradGuard guard;
-    load(weights);
+    load_weights(*model_, weights);
     window_grid grid{*data_, window_};
     evaluation out;
     double loss = 0;
@@ -57,16 +56,6 @@ public:
   }
 
 private:
-  /// REQUIRES: they are those of a learner with the same model.
-  void load(std::span<const float> weights) {
-    for (const auto& tensors : {model_->parameters(), model_->buffers()})
-      for (const auto& [name, tensor] : tensors) {
-        auto n = static_cast<std::size_t>(tensor.numel());
-        tensor.copy_(view_of(weights.first(n)).view(tensor.sizes()));
-        weights = weights.subspan(n);
-      }
-  }
-
   std::size_t window_;
   torch::Device device_;
   std::shared_ptr<training_model> model_;

@@ -1,9 +1,9 @@
 #include "trainer/held_out_loss.hpp"
 
 #include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/evaluation.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "trainer/compute_setup.hpp"
-#include "trainer/gradient_sum.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
@@ -67,21 +67,7 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
   if (!fresh)
     return fresh.error();
   auto& model = **fresh;
-  std::size_t which = 0; // the table begins with the parameters, in this order
-  for (auto& [name, p] : model.parameters()) {
-    float_vector values(static_cast<std::size_t>(p.numel()));
-    state->read_tensor(which++, values);
-    p.view({-1}).copy_(view_of(std::span<const float>{values}));
-  }
-  const auto& rows = state->tensors();
-  which = 0;
-  while (which < rows.size() && rows[which].what != state_tensor::kind::buffer)
-    ++which;
-  for (auto& [name, b] : model.buffers()) {
-    float_vector values(static_cast<std::size_t>(b.numel()));
-    state->read_tensor(which++, values);
-    b.view({-1}).copy_(view_of(std::span<const float>{values}));
-  }
+  load_weights(model, weights_of(*state));
   model.to(*device);
   model.train(false);
   window_sampler sampler{*data, window_of(shape, static_cast<std::size_t>(config.context)),

@@ -18,16 +18,13 @@ c10::impl::VirtualGuardImpl functions_of(const torch::Device& device) {
 
 /// Returns whether a plain copy was enough.
 bool copied_in_host_memory(const torch::Tensor& from, const torch::Tensor& to) {
+  WAGGLE_CHECK(from.is_contiguous() && to.is_contiguous(), "a staged tensor is contiguous");
+  WAGGLE_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(),
+               "staged tensors have the same type and number of values");
   if (!from.is_cpu() || !to.is_cpu())
     return false;
   to.copy_(from.view_as(to));
   return true;
-}
-
-void check_alike(const torch::Tensor& from, const torch::Tensor& to) {
-  WAGGLE_CHECK(from.is_contiguous() && to.is_contiguous(), "a staged tensor is contiguous");
-  WAGGLE_CHECK(from.dtype() == to.dtype() && from.numel() == to.numel(),
-               "staged tensors have the same type and number of values");
 }
 
 void copy_memory(const torch::Tensor& from, const torch::Tensor& to) {
@@ -160,7 +157,6 @@ void host_staging::copy_to_host(const torch::Tensor& from, const torch::Tensor& 
 
 void host_staging::to_host(const torch::Tensor& from, const torch::Tensor& to) {
   torch::NoGradGuard guard;
-  check_alike(from, to);
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};
@@ -169,7 +165,6 @@ void host_staging::to_host(const torch::Tensor& from, const torch::Tensor& to) {
 
 void host_staging::to_host_since_mark(const torch::Tensor& from, const torch::Tensor& to) {
   torch::NoGradGuard guard;
-  check_alike(from, to);
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};
@@ -187,7 +182,6 @@ torch::Tensor host_staging::to_host(const torch::Tensor& from) {
 
 void host_staging::to_device(const torch::Tensor& from, const torch::Tensor& to) {
   torch::NoGradGuard guard;
-  check_alike(from, to);
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};
@@ -221,7 +215,6 @@ torch::Tensor host_staging::to_device(const torch::Tensor& from) {
 
 void host_staging::begin_to_device(const torch::Tensor& from, const torch::Tensor& to) {
   torch::NoGradGuard guard;
-  check_alike(from, to);
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};

@@ -13,7 +13,6 @@ namespace waggle {
 namespace {
 
 namespace nn = torch::nn;
-namespace fn = torch::nn::functional;
 
 /// One pre-norm transformer block with causal attention (GPT-2's, Radford et al. 2019).
 class block_impl : public nn::Module {
@@ -52,7 +51,7 @@ private:
 TORCH_MODULE_IMPL(block, block_impl);
 
 /// Predicts each byte of a window from the bytes before it.
-class char_gpt final : public byte_model {
+class char_gpt final : public classifier {
 public:
   char_gpt(const learner_config& config, const sample_shape& shape)
     : vocabulary_(shape.classes),
@@ -99,7 +98,7 @@ private:
 };
 
 /// Predicts the last byte of a window from the concatenated embeddings of the other bytes.
-class byte_mlp final : public byte_model {
+class byte_mlp final : public classifier {
 public:
   byte_mlp(const learner_config& config, const sample_shape& shape)
     : bytes_(register_module("bytes", nn::Embedding(shape.classes, embedding))) {
@@ -212,18 +211,6 @@ constexpr std::array makers{
 };
 
 } // namespace
-
-torch::Tensor byte_model::loss(const torch::Tensor& windows) {
-  auto time = windows.size(1) - 1;
-  return fn::cross_entropy(logits(windows.narrow(1, 0, time)),
-                           predicted(windows.narrow(1, 1, time)));
-}
-
-std::shared_ptr<byte_model> make_byte_model(const learner_config& config) {
-  auto model = std::dynamic_pointer_cast<byte_model>(make_classifier(config, sample_shape{}));
-  WAGGLE_CHECK(model != nullptr, config.model);
-  return model;
-}
 
 std::shared_ptr<classifier> make_classifier(const learner_config& config,
                                             const sample_shape& shape) {

@@ -26,18 +26,9 @@ public:
                                                  const torch::Tensor& parameter) const = 0;
 };
 
-/// A model that predicts what follows.
-class byte_model : public classifier {
-public:
-  /// The mean cross-entropy in nats over windows [batch, context + 1] of int64 values.
-  torch::Tensor loss(const torch::Tensor& windows);
-};
-
 /// Makes a model on the CPU for data of this shape, with initial parameters drawn from
 /// `config.init_seed`. REQUIRES: `check_learner_config(config)` succeeded.
 std::shared_ptr<classifier> make_classifier(const learner_config& config,
                                             const sample_shape& shape);
-/// The same for text.
-std::shared_ptr<byte_model> make_byte_model(const learner_config& config);
 
 } // namespace waggle

@@ -4,6 +4,7 @@
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
+#include "trainer/gradient_sum.hpp"
 #include "trainer/models.hpp"
 #include "trainer/script_model.hpp"
 
@@ -57,6 +58,16 @@ status fits(const learner_config& config, const model_row& row, const sample_sha
 }
 
 } // namespace
+
+void load_weights(const training_model& model, std::span<const float> weights) {
+  torch::NoGradGuard guard;
+  for (const auto& tensors : {model.parameters(), model.buffers()})
+    for (const auto& [name, tensor] : tensors) {
+      auto n = static_cast<std::size_t>(tensor.numel());
+      tensor.copy_(view_of(weights.first(n)).view(tensor.sizes()));
+      weights = weights.subspan(n);
+    }
+}
 
 std::uint64_t count_right(const torch::Tensor& scores, const torch::Tensor& targets) {
   return static_cast<std::uint64_t>(scores.argmax(1).eq(targets).sum().item<std::int64_t>());

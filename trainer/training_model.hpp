@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,9 @@ result<std::shared_ptr<training_model>> make_training_model(const learner_config
 
 /// Whether that can succeed. Fails as it does.
 status check_training_model(const learner_config& config, const sample_shape& shape);
+
+/// Copies `weights` (weights_of a learner with the same model) into the model.
+void load_weights(const training_model& model, std::span<const float> weights);
 
 /// How many of the targets have the highest score. `scores`: [predictions, classes], `targets`:
 /// [predictions].

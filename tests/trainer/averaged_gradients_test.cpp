@@ -8,8 +8,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
-#include "trainer/compute_setup.hpp"
-#include "trainer/models.hpp"
+#include "tests/trainer/byte_model.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -54,12 +53,13 @@ void add(const std::vector<torch::Tensor>& tensors, const torch::Tensor& values)
 struct plain_peer {
   explicit plain_peer(const learner_config& config)
     : micro_batch(config.micro_batch), model(make_byte_model(config)),
-      sampler(*open_data(config), window_of(config), random_source{config.data_seed}),
+      sampler(*open_data(config), static_cast<std::size_t>(config.context) + 1,
+              random_source{config.data_seed}),
       optimizer(model->parameters(), torch::optim::SGDOptions(rate).momentum(momentum)) {}
 
   void step() {
     optimizer.zero_grad();
-    model->loss(*next_windows(sampler, micro_batch, torch::kCPU)).backward();
+    loss_of(*model, *next_batch(sampler, micro_batch, torch::kCPU)).backward();
     gradient = gradients().clone();
     if (correction.defined()) {
       std::vector<torch::Tensor> grads;
@@ -82,7 +82,7 @@ struct plain_peer {
   }
 
   std::int64_t micro_batch;
-  std::shared_ptr<byte_model> model;
+  std::shared_ptr<classifier> model;
   window_sampler sampler;
   torch::optim::SGD optimizer;
   torch::Tensor gradient;   // of the last step

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/mean_gradient.hpp"
+#include "tests/trainer/byte_model.hpp"
 #include "tests/trainer/two_layers.hpp"
-#include "trainer/models.hpp"
 
 namespace waggle {
 namespace {
@@ -157,7 +157,7 @@ TEST(ModuleState, InHostMemoryItContinuesAnOptimizerThatHasStepped) {
     for (int i = 0; i < 3; ++i) {
       for (auto& [model, steps] : {std::pair{plain, own.get()}, std::pair{ours, given.get()}}) {
         steps->zero_grad();
-        model->loss(windows(i, config)).backward();
+        loss_of(*model, windows(i, config)).backward();
         if (i < 2) // this one has made fewer steps than the others
           model->parameters()[0].mutable_grad().reset();
         steps->step();
@@ -168,10 +168,10 @@ TEST(ModuleState, InHostMemoryItContinuesAnOptimizerThatHasStepped) {
     EXPECT_TRUE(state.inner().state().empty()) << "the statistics are in host memory";
     for (int i = 3; i < 6; ++i) {
       own->zero_grad();
-      plain->loss(windows(i, config)).backward();
+      loss_of(*plain, windows(i, config)).backward();
       own->step();
       state.inner().zero_grad();
-      ours->loss(windows(i, config)).backward();
+      loss_of(*ours, windows(i, config)).backward();
       state.step(0); // the gradient is where the loop left it
       ASSERT_EQ(all_of(*ours), all_of(*plain)) << name << ", step " << i;
     }
@@ -272,10 +272,10 @@ TEST_P(ModuleStateIn, ASwarmOfOneIsBitByBitThePlainLoop) {
     });
     for (int i = 0; i < steps; ++i) {
       plain_optimizer->zero_grad();
-      plain->loss(windows(i, config)).backward();
+      loss_of(*plain, windows(i, config)).backward();
       plain_optimizer->step();
       state.inner().zero_grad();
-      auto loss = alone->loss(windows(i, config));
+      auto loss = loss_of(*alone, windows(i, config));
       loss.backward();
       auto outcome = port->offer(state, state.gradient(), {loss.item<double>(), 7, true},
                                  [&] { return worker.wait_for(0s) == std::future_status::ready; });
