@@ -38,8 +38,8 @@ optimizer::optimizer(const swarm& in, loop_parameters trained,
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
   port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master(),
                                       session_->use_of_gradients());
-  if (auto started =
-        session_->start(port_, state_->identity(), state_->learning_rate(), state_->rate_ratios());
+  if (auto started = session_->start(port_, *state_, state_->identity(), state_->learning_rate(),
+                                     state_->rate_ratios());
       !started)
     throw std::runtime_error{started.error().detail};
 }

@@ -132,7 +132,8 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   auto port = std::make_shared<loop_port>(std::move(table), schema);
   auto made = std::make_unique<impl>(session, port,
                                      array_model{std::move(tensors), std::move(options.update)});
-  if (auto started = session->start(port, optimizer, options.learning_rate, {}); !started)
+  if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
+      !started)
     return started.error();
   return loop{std::move(made)};
 }

@@ -14,6 +14,7 @@
 #include "actors/service/environment.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/status/peer_status.hpp"
 
 namespace waggle {
 
@@ -57,7 +58,7 @@ struct swarm_options {
   /// decentralized-* count steps instead: leave it out, and set "averaging-steps-period" in `more`.
   std::uint64_t target_batch_size = 256;
   /// Updates, or averages (with "average-state-every": times target_batch_size samples); 0: until
-  /// all leave.
+  /// all leave, or with shards until their passes are complete.
   std::uint64_t max_epochs = 0;
   /// The name of the model. "mlp" and "char-gpt": the same function and tensors as the model of
   /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
@@ -100,6 +101,9 @@ struct swarm_status {
   std::string waiting_for;           // empty: this peer does not wait
   double loss = 0;                   // smoothed; NaN before the first step
   digest parameters;                 // of those after the last update
+  /// With shards: how often the samples of each pass have entered an update; the last one is not
+  /// complete.
+  std::vector<pass_seen> passes;
 };
 
 /// Thrown by `step` when this peer cannot go on: all initial peers refuse it, or it has ended.

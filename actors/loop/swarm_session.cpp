@@ -44,7 +44,8 @@ const std::vector<std::string>& names_of_options() {
   return names;
 }
 
-result<run_options> run_options_of(const swarm_options& o) {
+/// `passes`: of shards; 0: there are none.
+result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes) {
   settings flags;
   auto set = [&flags](const std::string& name, std::string value, const std::string& from) {
     flags[name] = {std::move(value), from};
@@ -79,6 +80,8 @@ result<run_options> run_options_of(const swarm_options& o) {
   set("log-level", o.log_level, "swarm_options::log_level");
   set("strategy", o.strategy, "swarm_options::strategy");
   set("target-batch-size", std::to_string(o.target_batch_size), "swarm_options::target_batch_size");
+  if (passes > 0)
+    set("passes", std::to_string(passes), "waggle::shards");
   set("epochs", std::to_string(o.max_epochs), "swarm_options::max_epochs");
   set("join-timeout", std::to_string(o.join_timeout.count()) + "ms", "swarm_options::join_timeout");
   set("start-alone", o.start_alone ? "true" : "false", "swarm_options::start_alone");
@@ -102,49 +105,6 @@ std::string describe(const state_table& table) {
 
 } // namespace
 
-const std::map<std::string, std::string>& options_not_for_loops() {
-  static const auto table = [] {
-    std::map<std::string, std::string> all{
-      {"optimizer", "the optimizer's own: pass another torch optimizer to waggle::optimizer"},
-      {"weight-decay", "the optimizer's own: set it in the options of the torch optimizer"},
-      {"no-decay", "the optimizer's own: give vectors a parameter group with weight decay 0"},
-      {"micro-batch", "the loop's own: pass the number of samples to optimizer::step"},
-      {"device", "the module's own: move the module before the torch optimizer is constructed"},
-      {"passes", "for `waggle train`, which draws from --data: set swarm_options::max_epochs"},
-      {"from", "the loop's own: load the parameters before waggle::optimizer is constructed"},
-      {"replicas", "the loop's own: wrap the module in torch's data parallelism"},
-      {"devices", "the loop's own: wrap the module in torch's data parallelism"},
-      {"precision", "the loop's own: compute the loss in the autocast of torch"},
-      {"threads", "the process's own: call torch::set_num_threads"},
-      {"duration", "the loop's own: end the loop, and then destroy the waggle::optimizer"},
-      {"auxiliary",
-       "not for a loop, which computes gradients: start `waggle train --auxiliary true`, which is "
-       "for models of waggle train, or `waggle node`, which is for all models, but enters only "
-       "groups in which no trainer accepts connections"},
-    };
-    for (const auto& [option, member] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"run-id", "run"},
-           {"initial-peers", "initial_peers"},
-           {"listen", "listen"},
-           {"announce", "announce"},
-           {"data-dir", "data_dir"},
-           {"log-level", "log_level"},
-           {"target-batch-size", "target_batch_size"},
-           {"epochs", "max_epochs"},
-           {"strategy", "strategy"},
-           {"model", "model"},
-           {"data", "data"},
-           {"join-timeout", "join_timeout"},
-           {"start-alone", "start_alone"},
-           {"resume", "resume"}})
-      all.emplace(option, std::string{"a member of its own: set swarm_options::"} + member);
-    for (const auto& hyper : hyper_parameters())
-      all.emplace(hyper.name, "the optimizer's own: set it in the options of the torch optimizer");
-    return all;
-  }();
-  return table;
-}
-
 result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_options& options) {
   std::shared_ptr<swarm_session> session{new swarm_session};
   if (auto usable = session->configure(options); !usable)
@@ -157,7 +117,7 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
 }
 
 status swarm_session::configure(const swarm_options& options) {
-  auto resolved = run_options_of(options);
+  auto resolved = run_options_of(options, passes_);
   if (!resolved)
     return resolved.error();
   if (auto usable = check_training_options(*resolved); !usable)
@@ -247,8 +207,9 @@ swarm_session::averaged_by_strategy(const state_table& tensors) {
   return averaged_tensors::of(tensors, averaged);
 }
 
-status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
-                            double learning_rate, const std::string& rate_ratios) {
+status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
+                            const optimizer_identity& optimizer, double learning_rate,
+                            const std::string& rate_ratios) {
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
@@ -266,6 +227,10 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto agreed = agreement(*port);
   if (!agreed)
     return agreed.error();
+  if (draws_)
+    if (auto samples = std::to_string(draws_->ledger().samples());
+        !agreed->add({"samples", samples, {}}))
+      return bad("two options are called samples");
   if (!rate_ratios.empty())
     if (auto added = agreed->add({"learning-rate-ratios", rate_ratios, {}}); !added)
       return added;
@@ -274,7 +239,8 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto make = [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
     return make_loop_learner(port, which);
   };
-  add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir());
+  port->use_draws(draws_);
+  add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir(), {}, draws_);
   auto started = process_->start(config);
   if (!started)
     return started.error();
@@ -284,6 +250,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
     address_ = started->bound;
   addresses_ = started->ctx.record.addresses;
   port_ = std::move(port);
+  model_ = &model;
   node_ = std::move(*started);
   board_ = node_->board;
   return done{};
@@ -297,6 +264,10 @@ gradient_use swarm_session::use_of_gradients() const {
 status swarm_session::check_samples(std::uint64_t samples) const {
   if (samples == 0)
     return bad("the gradient must be over at least one sample");
+  if (auto ahead = draws_ && !over_ ? draws_->ahead() : samples; samples > ahead)
+    return bad("the gradient is over " + std::to_string(samples)
+               + " samples, and of those that the shards handed out, " + std::to_string(ahead)
+               + " were in no step: pass the number of samples of the batch");
   if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
     return bad("the gradient is over " + std::to_string(samples)
                + " samples, and the one before it over " + std::to_string(each)
@@ -347,6 +318,7 @@ void swarm_session::stop(loop_model& model, bool in_a_hurry,
     process_->log().error("this peer failed while it stopped: {}", e.what());
   }
   port_->close();
+  model_ = nullptr;
   node_.reset();
 }
 
@@ -417,12 +389,38 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.waiting_for = s.waiting_for;
   out.loss = s.loss;
   out.parameters = s.parameters;
+  out.passes = s.passes;
   if (port_) {
     auto samples = port_->samples();
     out.samples_offered = samples.offered;
     out.samples_dropped += samples.outdated;
   }
   return out;
+}
+
+status swarm_session::deal(std::uint64_t samples, std::uint64_t passes) {
+  if (port_ || draws_)
+    return bad(port_
+                 ? "the samples must be dealt before the optimizer is constructed, which states "
+                   "them to the other peers"
+                 : "the samples of this swarm are dealt already");
+  if (samples == 0 || samples > sample_ledger::samples_max)
+    return bad("shards deal 1 to " + std::to_string(sample_ledger::samples_max)
+               + " samples, and there are " + std::to_string(samples));
+  if (passes == 0 || passes > passes_max)
+    return bad("passes is " + std::to_string(passes) + ", and must be from 1 to "
+               + std::to_string(passes_max));
+  passes_ = passes;
+  if (auto fits = configure(given_); !fits) {
+    passes_ = 0;
+    return fits;
+  }
+  draws_ = std::make_shared<sample_draws>(id(), samples, given_.run);
+  return done{};
+}
+
+bool swarm_session::await_samples(const loop_port::is_over& over) {
+  return model_ != nullptr && !over_ && port_->await_samples(*model_, over);
 }
 
 status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const {

@@ -49,12 +49,25 @@ public:
   /// Null without "loss-scale".
   [[nodiscard]] const std::shared_ptr<shared_loss_scale>& loss_scale() const { return scale_; }
 
+  static constexpr std::uint64_t passes_max = 1U << 20U; // as --passes
+  /// The run ends after `passes` over so many samples, of which the loop's are those of `draws`:
+  /// for shards. Call it before `start`. Fails with a sentence.
+  status deal(std::uint64_t samples, std::uint64_t passes);
+  /// Null without `deal`.
+  [[nodiscard]] const std::shared_ptr<sample_draws>& draws() const { return draws_; }
+  /// Waits until there are samples to draw. Returns false if the run is over. REQUIRES: `deal`.
+  [[nodiscard]] bool await_samples(const loop_port::is_over& over);
+  /// Samples of all steps so far.
+  [[nodiscard]] std::uint64_t offered() const { return port_ ? port_->samples().offered : 0; }
+
   /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
   /// once.
   ///
   /// `optimizer.kind`: a name of the optimizer_table, or any other text, which the peers compare.
-  status start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
-               double learning_rate, const std::string& rate_ratios);
+  /// REQUIRES: `model` lives until `stop`.
+  status start(std::shared_ptr<loop_port> port, loop_model& model,
+               const optimizer_identity& optimizer, double learning_rate,
+               const std::string& rate_ratios);
   /// Whether a gradient may be over so many samples. Fails with a sentence.
   [[nodiscard]] status check_samples(std::uint64_t samples) const;
   [[nodiscard]] bool started() const { return port_ != nullptr; }
@@ -104,7 +117,10 @@ private:
   run_options options_;
   std::shared_ptr<shared_loss_scale> scale_;
   std::unique_ptr<peer_process> process_;
+  std::shared_ptr<sample_draws> draws_;
+  std::uint64_t passes_ = 0;
   std::shared_ptr<loop_port> port_;
+  loop_model* model_ = nullptr;                            // while it runs
   std::atomic<std::shared_ptr<const status_board>> board_; // from `start` on; any thread
   std::optional<started_node> node_;                       // while it runs
   std::optional<endpoint> address_;

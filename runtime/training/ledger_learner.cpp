@@ -70,7 +70,7 @@ public:
   }
 
   [[nodiscard]] std::optional<sample_ledger> ledger() const override { return draws_->ledger(); }
-  [[nodiscard]] bool has_samples() const override { return draws_->any_left(); }
+  [[nodiscard]] bool has_samples() const override { return draws_->has_samples(); }
   /// Local steps would use samples that no round decides about.
   [[nodiscard]] bool steps_locally() const override { return false; }
   [[nodiscard]] resumable_learner* resumable() override { return nullptr; }

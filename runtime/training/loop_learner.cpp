@@ -210,7 +210,22 @@ void loop_port::await_pass(loop_model& model, const is_over& over) {
   (void)serve_until_pass(lock, model, over);
 }
 
+bool loop_port::await_samples(loop_model& model, const is_over& over) {
+  require_own();
+  guard lock{mutex_};
+  while (serve_until_pass(lock, model, over)) {
+    if (draws_->any_left())
+      return true;
+    // The pass was begun for samples that another member has now.
+    end_pass({last_loss_, 0, true});
+  }
+  return false;
+}
+
 void loop_port::keep(std::string bytes) {
+  if (draws_)
+    throw std::invalid_argument{"a loop with shards keeps nothing: the state of the run says which "
+                                "samples come next"};
   if (bytes.size() > kept_bytes_max)
     throw std::length_error{"a loop keeps at most " + std::to_string(kept_bytes_max)
                             + " bytes, and these are " + std::to_string(bytes.size())};
@@ -234,6 +249,14 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     offered_gradients& gradients;
     ~end() { gradients.take_away(); }
   } const at_end{gradients_};
+  struct drawn {
+    sample_draws* draws;
+    std::uint64_t samples;
+    ~drawn() {
+      if (draws != nullptr && samples > 0) // they are in no gradient
+        draws->put_back(samples);
+    }
+  } unused{draws_.get(), step.samples};
   guard lock{mutex_};
   account_.offered += step.samples;
   account_.outdated += step.samples; // unless it is given below; also if this throws
@@ -245,6 +268,9 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     return step_outcome::finished;
   if (in_module_ != before)
     return in_module_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
+  unused.samples = 0;
+  if (draws_ && !draws_->offer(step.samples))
+    return step_outcome::dropped;
   account_.outdated -= step.samples;
   account_.given += step.samples;
   bool counts = false;
@@ -260,9 +286,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   }
   if (step.finite)
     last_loss_ = step.loss;
-  pass_wanted_ = pass_began_ = false;
-  handed_ = step;
-  worker_.notify_all();
+  end_pass(step);
   if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
   if (in_module_.loaded != before.loaded)
@@ -270,6 +294,13 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   if (!counts || gradients_.was_not_finite())
     return step_outcome::dropped;
   return in_module_ != before ? step_outcome::stepped : step_outcome::held;
+}
+
+/// REQUIRES: mutex_ is held, and a pass is wanted.
+void loop_port::end_pass(const micro_step& step) {
+  pass_wanted_ = pass_began_ = false;
+  handed_ = step;
+  worker_.notify_all();
 }
 
 /// Returns false if there is nothing more to wait for.

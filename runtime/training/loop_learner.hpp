@@ -16,6 +16,7 @@
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/offered_gradients.hpp"
+#include "runtime/training/sample_draws.hpp"
 #include "runtime/training/shared_parameters.hpp"
 #include "runtime/training/step_outcome.hpp"
 
@@ -90,6 +91,9 @@ public:
   /// `master`: null, or the master copy; REQUIRES: then there are no buffers in `tensors`.
   loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master = {},
             gradient_use use = gradient_use::summed);
+  /// The loop's samples are those of `draws`, which the learner's ledger has, too (with_ledger):
+  /// each `offer` is over the next ones that were drawn. Call it before anything else.
+  void use_draws(std::shared_ptr<sample_draws> draws) { draws_ = std::move(draws); }
 
   [[nodiscard]] bool has_master() const { return master_ != nullptr; }
   [[nodiscard]] const state_table& tensors() const { return tensors_; }
@@ -106,14 +110,19 @@ public:
   /// the loss is finite; whether the gradient is, is found here. Returns when the next gradient is
   /// wanted, so that this one is computed from the newest parameters. An exception that `model`
   /// throws reaches the loop and, as an error, the worker. `passes`: see offered_gradients::add.
+  /// REQUIRES: with draws, so many samples are ahead.
   step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
                      const is_over& over, std::uint64_t passes = 1);
   /// Waits, as `offer` does, until the first gradient is wanted: then a checkpoint or the state of
   /// the run is loaded. Does nothing later.
   void await_pass(loop_model& model, const is_over& over);
+  /// Waits, as `offer` does, until there are samples to draw. Returns false if the run is over.
+  /// REQUIRES: there are draws.
+  [[nodiscard]] bool await_samples(loop_model& model, const is_over& over);
   static constexpr std::size_t kept_bytes_max = resumable_learner::position_bytes_max;
   /// What of the loop's own the samples of the next `offer` lead to. It is kept over a restart,
-  /// when these samples are. Throws std::length_error beyond kept_bytes_max.
+  /// when these samples are. Throws std::length_error beyond kept_bytes_max, and with draws, of
+  /// which no gradient is kept, std::invalid_argument.
   void keep(std::string bytes);
   /// What was kept last, also by a process before this one; empty: nothing.
   [[nodiscard]] std::string kept() const { return gradients_.position(); }
@@ -193,6 +202,7 @@ private:
 
   void require_own() const;
   void write_parameters(loop_model& model, std::span<const float> all) const;
+  void end_pass(const micro_step& step);
   bool serve_until_pass(guard& lock, loop_model& model, const is_over& over);
   [[nodiscard]] bool should_refresh() const;
   [[nodiscard]] bool pass_may_begin() const { return pass_wanted_ && !loading_; }
@@ -204,6 +214,7 @@ private:
   const state_table tensors_;
   const digest schema_;
   const std::shared_ptr<loop_model> master_;
+  std::shared_ptr<sample_draws> draws_; // null: the loop chooses its samples
   std::mutex changing_; // held while master_ changes or is copied; locked before mutex_
 
   mutable std::mutex mutex_; // guards everything up to shown_

@@ -39,15 +39,39 @@ std::uint64_t sample_order::at(std::uint64_t place) const {
 sample_draws::sample_draws(const peer_id& self, std::uint64_t samples, std::string run)
   : self_(self), run_(std::move(run)), ledger_(samples), order_(samples, run_, 0) {}
 
-bool sample_draws::any_left() const {
-  std::lock_guard lock{mutex_};
+bool sample_draws::range_left() const {
   return std::any_of(own_.begin(), own_.end(),
                      [this](std::size_t r) { return next_[r] < ledger_.size_of(r); });
 }
 
-std::vector<std::uint64_t> sample_draws::draw(std::uint64_t most) {
+std::uint64_t sample_draws::count_ahead() const {
+  auto before = in_gradient_ + static_cast<std::int64_t>(offered_);
+  std::int64_t drawn = 0;
+  for (const auto& each : drawn_)
+    drawn += static_cast<std::int64_t>(each.count);
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(drawn - before, 0));
+}
+
+bool sample_draws::any_left() const {
+  std::lock_guard lock{mutex_};
+  return range_left();
+}
+
+bool sample_draws::has_samples() const {
+  std::lock_guard lock{mutex_};
+  auto before = in_gradient_ + static_cast<std::int64_t>(offered_);
+  return range_left() || std::any_of(drawn_.begin(), drawn_.end(), [&](const run& each) {
+           before -= static_cast<std::int64_t>(each.count);
+           return before < 0 && each.holds;
+         });
+}
+
+std::vector<std::uint64_t> sample_draws::draw(std::uint64_t most,
+                                              std::optional<std::uint64_t> of_pass) {
   std::lock_guard lock{mutex_};
   std::vector<std::uint64_t> out;
+  if (of_pass && *of_pass != ledger_.passes())
+    return out;
   for (auto r : own_) {
     auto begin = next_[r];
     auto count = std::min(most - out.size(), ledger_.size_of(r) - begin);
@@ -108,8 +132,41 @@ bool sample_draws::look_again() {
   return all;
 }
 
+std::uint64_t sample_draws::ahead() const {
+  std::lock_guard lock{mutex_};
+  return count_ahead();
+}
+
+bool sample_draws::offer(std::uint64_t samples) {
+  std::lock_guard lock{mutex_};
+  WAGGLE_CHECK(samples <= count_ahead(), "a pass over samples that were not drawn");
+  auto from = in_gradient_ + static_cast<std::int64_t>(offered_);
+  auto until = from + static_cast<std::int64_t>(samples);
+  std::int64_t begin = 0;
+  bool all = true;
+  for (const auto& each : drawn_) {
+    auto end = begin + static_cast<std::int64_t>(each.count);
+    all = all && (each.holds || end <= from || begin >= until);
+    begin = end;
+  }
+  if (all) {
+    offered_ += samples;
+  } else {
+    remove(from, samples);
+    look_again();
+  }
+  return all;
+}
+
+void sample_draws::put_back(std::uint64_t samples) {
+  std::lock_guard lock{mutex_};
+  remove(in_gradient_ + static_cast<std::int64_t>(offered_), std::min(samples, count_ahead()));
+  look_again();
+}
+
 bool sample_draws::pass_ended(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
+  offered_ -= std::min(offered_, samples);
   in_gradient_ += static_cast<std::int64_t>(samples);
   auto left = in_gradient_;
   for (const auto& each : drawn_) {
@@ -124,6 +181,7 @@ bool sample_draws::pass_ended(std::uint64_t samples) {
 
 void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
   std::lock_guard lock{mutex_};
+  offered_ -= std::min(offered_, samples);
   in_gradient_ -= static_cast<std::int64_t>(lost);
   for (const auto& each : remove(in_gradient_, samples + lost)) {
     auto at = std::find(own_.begin(), own_.end(), each.range);
@@ -178,6 +236,11 @@ bool sample_draws::follow(const sample_ledger& now) {
 sample_ledger sample_draws::ledger() const {
   std::lock_guard lock{mutex_};
   return ledger_;
+}
+
+std::uint64_t sample_draws::passes() const {
+  std::lock_guard lock{mutex_};
+  return ledger_.passes();
 }
 
 } // namespace waggle

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ private:
 /// known to have: they were drawn for passes that have not ended, or are in the accumulated
 /// gradient. Passes are in the order of the draws.
 ///
-///     drawn: | in the gradient | of the pass that runs, or of later ones |  still in the ranges
-///     take() ─┘ claims these    └ pass_ended, refuse                       └ draw
+///     drawn: | in the gradient | of the pass that runs | ahead, for later ones |  still in the
+///     ranges
+///     take() ─┘ claims these    └ pass_ended, refuse    └ offer                 └ draw
 ///
 /// A sample *holds* if it may be claimed: its range is ours, and all samples of the range before it
 /// were seen or are drawn and hold. After `follow` some may not. Thread-safe.
@@ -42,8 +44,24 @@ public:
 
   /// Whether `draw` returns something.
   [[nodiscard]] bool any_left() const;
-  /// The numbers of the next samples: up to `most`.
-  std::vector<std::uint64_t> draw(std::uint64_t most);
+  /// Whether a pass can be over samples that hold: of those ahead, or that are left.
+  [[nodiscard]] bool has_samples() const;
+  /// The numbers of the next samples: up to `most`, and none if `of_pass` is not the present pass.
+  std::vector<std::uint64_t> draw(std::uint64_t most, std::optional<std::uint64_t> of_pass = {});
+
+  // -- of a loop, which draws ahead of its passes, as the workers of a DataLoader do
+  // ------------------------------------------------------------------------------------
+
+  /// Samples that were drawn, and that no pass was over yet.
+  [[nodiscard]] std::uint64_t ahead() const;
+  /// A pass over the next `samples` ahead has ended, which `pass_ended` or `refuse` will follow.
+  /// Returns false, and they are drawn again, unless all of them hold. REQUIRES: they are ahead.
+  [[nodiscard]] bool offer(std::uint64_t samples);
+  /// The next `samples` ahead, or all there are, are drawn again.
+  void put_back(std::uint64_t samples);
+
+  // -- the gradient
+  // -------------------------------------------------------------------------------
 
   /// A pass over the next `samples` that were drawn is in the gradient. Returns whether all samples
   /// in there hold; otherwise the gradient must be dropped.
@@ -69,6 +87,8 @@ public:
   /// dropped. REQUIRES: a ledger of as many samples.
   [[nodiscard]] bool follow(const sample_ledger& now);
   [[nodiscard]] sample_ledger ledger() const;
+  /// sample_ledger::passes.
+  [[nodiscard]] std::uint64_t passes() const;
 
 private:
   /// Samples that were drawn from one range, one after another.
@@ -82,6 +102,8 @@ private:
   // REQUIRE: the lock is held.
   std::deque<run> remove(std::int64_t from, std::uint64_t count);
   bool look_again();
+  [[nodiscard]] bool range_left() const;
+  [[nodiscard]] std::uint64_t count_ahead() const;
 
   const peer_id self_;
   const std::string run_;
@@ -95,6 +117,8 @@ private:
   std::deque<run> drawn_;
   /// Of drawn_, in the gradient. Below 0 while a pass that was taken already has not ended here.
   std::int64_t in_gradient_ = 0;
+  /// Of drawn_, behind those in the gradient: of a pass that was offered, and has not ended here.
+  std::uint64_t offered_ = 0;
 };
 
 } // namespace waggle

@@ -374,7 +374,7 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"devices", "torch's data parallelism"},
     {"replicas", "torch's data parallelism"},
     {"from", "load the parameters before"},
-    {"passes", "set swarm_options::max_epochs"},
+    {"passes", "an argument of waggle::shards::of"},
     {"precision", "autocast"},
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},

@@ -108,6 +108,10 @@ py::dict dict_of(const swarm_status& s) {
   out["waiting_for"] = s.waiting_for;
   out["loss"] = s.loss;
   out["parameters"] = to_string(s.parameters);
+  py::list passes;
+  for (const auto& each : s.passes)
+    passes.append(py::make_tuple(each.pass, each.once, each.twice, each.never));
+  out["passes"] = passes;
   return out;
 }
 
@@ -182,6 +186,10 @@ PYBIND11_MODULE(_waggle, m) {
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
          py::arg("learning_rate"), py::arg("rate_ratios"))
+    .def("deal", &python_loop::deal, py::arg("samples"), py::arg("passes"))
+    .def("begin_shards", &python_loop::begin_shards)
+    .def("next_shards", &python_loop::next_shards, py::arg("most"))
+    .def_property_readonly("passes_complete", &python_loop::passes_complete)
     .def("gradient", &python_loop::gradient, py::keep_alive<0, 1>())
     .def(
       "offer",

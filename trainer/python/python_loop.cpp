@@ -200,7 +200,7 @@ void python_loop::start(py::object model, const loop_description& description,
   auto made = std::make_unique<python_model>(std::move(model));
   auto started = [&] {
     py::gil_scoped_release free;
-    return session_->start(port, description.optimizer, description.learning_rate,
+    return session_->start(port, *made, description.optimizer, description.learning_rate,
                            description.rate_ratios);
   }();
   if (!started)
@@ -213,6 +213,45 @@ void python_loop::start(py::object model, const loop_description& description,
   model_ = std::move(made);
   port_ = std::move(port);
   offered_ = std::move(offered);
+}
+
+void python_loop::deal(std::uint64_t samples, std::uint64_t passes) {
+  require_loop();
+  shards_ = of(shards::of(swarm{session_}, samples, passes));
+}
+
+void python_loop::require_shards() const {
+  require_optimizer();
+  if (!shards_)
+    throw swarm_error{{ec::not_ready, "this peer has no shards"}};
+}
+
+/// Calls what may wait, or call the model, on the loop's thread.
+template <class Call>
+auto python_loop::waiting(Call call) {
+  busy_while here{busy_};
+  py::gil_scoped_release free;
+  return call([this] { return look(); });
+}
+
+bool python_loop::begin_shards() {
+  require_shards();
+  return waiting([this](const auto& over) { return shards_->begin(over); });
+}
+
+std::vector<std::uint64_t> python_loop::next_shards(std::uint64_t most) {
+  require_shards();
+  // Per sample: another thread may keep the GIL for 5 ms when it is given up.
+  if (auto ready = shards_->ready(most); !ready.empty())
+    return ready;
+  return waiting([&](const auto& over) { return shards_->next(most, over); });
+}
+
+std::uint64_t python_loop::passes_complete() const {
+  require_process();
+  if (shards_)
+    return shards_->passes_complete();
+  return status_.passes.empty() ? 0 : status_.passes.back().pass - 1;
 }
 
 py::memoryview python_loop::gradient() {
@@ -329,6 +368,7 @@ void python_loop::leave(bool in_a_hurry) {
     if (model_)
       session_->stop(*model_, in_a_hurry, hurry);
     auto last = session_->status_now();
+    shards_.reset();
     session_.reset(); // waits for threads
     py::gil_scoped_acquire gil;
     status_ = std::move(last);

@@ -10,6 +10,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "actors/loop/shards.hpp"
 #include "actors/loop/swarm_session.hpp"
 #include "runtime/training/state_schema.hpp"
 
@@ -37,6 +38,12 @@ public:
   ~python_loop();
   python_loop(const python_loop&) = delete;
   python_loop& operator=(const python_loop&) = delete;
+
+  /// See shards. The GIL is free while they wait.
+  void deal(std::uint64_t samples, std::uint64_t passes);
+  [[nodiscard]] bool begin_shards();
+  [[nodiscard]] std::vector<std::uint64_t> next_shards(std::uint64_t most);
+  [[nodiscard]] std::uint64_t passes_complete() const;
 
   void start(py::object model, const loop_description& description, const swarm_options& options);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
@@ -77,10 +84,14 @@ private:
   void require_process() const;
   void require_loop() const;
   void require_optimizer() const;
+  void require_shards() const;
+  template <class Call>
+  auto waiting(Call call);
   [[nodiscard]] bool look();
   void point_to(const std::optional<py::list>& addresses);
 
   std::shared_ptr<swarm_session> session_; // null: it has left
+  std::optional<shards> shards_;
   std::unique_ptr<loop_model> model_;
   std::shared_ptr<loop_port> port_;
   std::vector<float> gradient_; // empty: nobody asked for it

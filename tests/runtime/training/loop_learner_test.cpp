@@ -2,12 +2,14 @@
 
 #include "runtime/training/loop_learner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <future>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "runtime/crypto/digest.hpp"
 #include "tests/support/mean_gradient.hpp"
 
 namespace waggle {
@@ -134,6 +136,55 @@ TEST_F(LoopLearner, AGradientFromParametersThatWereUpdatedMeanwhileIsDropped) {
   EXPECT_EQ(offer({1, 1}), step_outcome::dropped);
   over = true;
   offer({1, 1});
+  await_worker();
+}
+
+/// A peer alone: all ranges are its own.
+std::shared_ptr<sample_draws> draws_of(std::uint64_t samples) {
+  auto self = *peer_id::from_raw(sha256("self").raw());
+  auto draws = std::make_shared<sample_draws>(self, samples, "run");
+  auto ledger = draws->ledger();
+  ledger.end_epoch({}, 0, std::vector{self});
+  EXPECT_TRUE(draws->follow(ledger));
+  return draws;
+}
+
+TEST_F(LoopLearner, SamplesOfAGradientThatTheRunNeverSawAreDrawnAgain) {
+  auto draws = draws_of(8);
+  port->use_draws(draws);
+  auto first = draws->draw(4);
+  (void)draws->draw(2);
+  worker([](learner& l) {
+    l.apply(std::vector<float>{1, 1}, 1); // while the first was computed
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::dropped);
+  EXPECT_EQ(draws->ahead(), 2U);
+  over = true;
+  offer({1, 1}, 2);
+  await_worker();
+  auto again = draws->draw(8);
+  EXPECT_TRUE(std::all_of(first.begin(), first.end(), [&](auto sample) {
+    return std::find(again.begin(), again.end(), sample) != again.end();
+  }));
+  EXPECT_THROW(port->keep("place"), std::invalid_argument);
+}
+
+TEST_F(LoopLearner, APassThatHasNoSamplesAnyMoreEndsWithoutAny) {
+  auto draws = draws_of(8);
+  port->use_draws(draws);
+  worker([&](learner& l) {
+    auto without = draws->ledger();
+    without.end_epoch({}, 0, std::vector<peer_id>{}); // another member has them
+    EXPECT_TRUE(draws->follow(without));
+    EXPECT_EQ(l.accumulate().samples, 0U);
+    EXPECT_TRUE(draws->follow(draws_of(8)->ledger()));
+    EXPECT_EQ(l.accumulate().samples, 4U);
+  });
+  ASSERT_TRUE(port->await_samples(model, [] { return false; }));
+  EXPECT_EQ(draws->draw(4).size(), 4U);
+  over = true;
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
   await_worker();
 }
 

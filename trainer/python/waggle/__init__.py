@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
-from ._swarm import Status, Swarm, join
+from ._shards import Shards
+from ._swarm import SamplesSeen, Status, Swarm, join
 from ._waggle import Error, __version__
 
 if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
-__all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "Status", "Swarm", "join", "load_checkpoint",
-           "__version__"]
+__all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "SamplesSeen", "Shards", "Status", "Swarm",
+           "join", "load_checkpoint", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

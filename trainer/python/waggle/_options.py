@@ -26,6 +26,7 @@ _not_for_loops = {
     "weight_decay": _in_torch,
     "no_decay": "give vectors a parameter group with weight decay 0",
     "micro_batch": "pass the number of samples to step",
+    "passes": "pass it to swarm.shards, which deals the samples",
     "device": "move the module before the torch optimizer is constructed",
     "from": "load the parameters before waggle.join",
     "replicas": "use torch's data parallelism in the loop",

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import operator
 import os
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from . import _options, _waggle
+
+if TYPE_CHECKING:
+    from ._shards import Shards
 
 _R = TypeVar("_R")
 
 _alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
+
+
+class SamplesSeen(NamedTuple):
+    """How often the samples of one pass over the data have entered an update of the run."""
+
+    number: int  # of the pass, from 1 on
+    once: int
+    twice: int
+    never: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +47,7 @@ class Status:
     waiting_for: str  # empty: this peer does not wait
     loss: float  # smoothed; nan before the first step
     parameters: str  # a digest of the parameters after the last update, in hexadecimal
+    passes: list[SamplesSeen]  # with shards; the last one is not complete
 
 
 def refusing(call: Callable[..., _R], *arguments: Any) -> _R:
@@ -105,7 +120,41 @@ class Swarm:
     def status(self) -> Status:
         """Asks this process only, never the network; takes some ten microseconds. From another
         thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
-        return Status(**self._peer.status())
+        now = self._peer.status()
+        now["passes"] = [SamplesSeen(*each) for each in now["passes"]]
+        return Status(**now)
+
+    def shards(self, samples: int, *, passes: int = 1) -> Shards:
+        """Deals `samples` samples, len(dataset), to the loops of the run: each sample of a pass enters one update
+        of the whole swarm, whichever loops join, stop or die. The run ends after `passes` passes. Call it before
+        the optimizer is constructed; all peers give the same numbers.
+
+        Returns a sampler of torch.utils.data, for a DataLoader without `shuffle` and `drop_last`; if torch was
+        not imported, the same without its base class:
+
+            shards = swarm.shards(len(dataset), passes=3)
+            opt = waggle.Optimizer(…, swarm, net)
+            loader = DataLoader(dataset, 32, sampler=shards)
+            while not swarm.finished:
+                for x, y in loader:
+                    …
+                    opt.step(samples=len(x), loss=loss)
+
+        Raises TypeError or ValueError with a sentence."""
+        try:
+            samples, passes = operator.index(samples), operator.index(passes)
+        except TypeError:
+            raise TypeError("samples and passes must be whole numbers") from None
+        if samples < 1 or passes < 1:
+            raise ValueError(f"samples is {samples} and passes is {passes}, and both must be from 1 on")
+        refusing(self._peer.deal, samples, passes)
+        if "torch" in sys.modules:
+            from ._sampler import Sampler
+
+            return Sampler(self._peer, samples)
+        from ._shards import Shards
+
+        return Shards(self._peer, samples)
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
