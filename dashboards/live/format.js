@@ -41,9 +41,10 @@ export const whole = value => (value === undefined ? dash : Math.round(value).to
 
 export const bytes = value => (value === undefined ? dash : compact(value).replace(/^([\d.–-]+)/, '$1\u202f') + 'B');
 
-/** A duration in milliseconds: 0.42 ms, 17 ms, 1.3 s, 4 min */
+/** A duration in milliseconds: <0.01 ms, 0.42 ms, 17 ms, 1.3 s, 4 min */
 export function duration(ms) {
   if (ms === undefined) return dash;
+  if (ms > 0 && ms < 0.005) return '<0.01\u202fms';
   if (ms < 0.995) return ms.toFixed(2) + '\u202fms';
   if (ms < 9.95) return ms.toFixed(1) + '\u202fms';
   if (ms < 999.5) return ms.toFixed(0) + '\u202fms';

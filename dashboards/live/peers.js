@@ -23,7 +23,7 @@ function row(state, p) {
   const behind = epoch(state) === undefined || p.epoch === undefined ? 0 : epoch(state) - p.epoch;
   const tag = p.self ? 'this peer' : roles[p.role] ?? p.role;
   return html`<tr class=${p.slow ? 'slow' : ''} data-peer=${p.id}>
-      <th scope="row" title=${`${p.id}${p.address ? '\n' + p.address : ''}`}>${swatch(state, p.id)}<code>${shortId(p.id)}</code>${tag ? html` <span class="tag">${tag}</span>` : nothing}</th>
+      <th scope="row" title=${`${p.id}${p.address ? '\n' + p.address : ''}`}>${swatch(state, p.id)}<code>${shortId(p.id)}</code>${tag ? html` <span class=${p.self ? 'tag self' : 'tag'}>${tag}</span>` : nothing}</th>
       <td class="text">${stateOf(p)}</td>
       <td>${whole(p.epoch)}${behind > 1 ? html`<span class="behind" title="epochs behind"> −${whole(behind)}</span>` : nothing}</td>
       <td>${compact(p.speed)}</td>

@@ -324,6 +324,8 @@ def fits_narrow_and_dark(page, stub):
     page.wait("nothing is cut at 360 pixels", lambda: page.js("""
       return document.documentElement.scrollWidth <= 360 && document.body.clientWidth <= 360
         && [...document.querySelectorAll('header, .panel, .tile, #sentence, button, input')].every(x => x.getBoundingClientRect().right <= 360.5)"""))
+    page.wait("the losses of the peers are within the panel", lambda: page.js(
+        "const [box, cell] = ['#peers .panel, #peers', '#peers tbody tr[data-peer] td:nth-of-type(4)'].map(x => document.querySelector(x).getBoundingClientRect().right); return cell <= box;"))
     page.size(1320)
     page.dark(False)
     page.wait("light", lambda: brightness() == light)
