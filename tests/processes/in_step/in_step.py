@@ -18,6 +18,7 @@ import links
 import measures
 import peers
 import report as reports
+import slow
 import strategies
 
 SCENARIOS = {
@@ -41,6 +42,7 @@ SCENARIOS = {
     "islands": (strategies.islands, ["epochs"]),
     "attacks": (attacks.attacks, ["duration", "only"]),
     "just-in-time": (attacks.just_in_time, ["duration"]),
+    "slow": (slow.slow, ["only"]),
     "alerts": (alerts.alerts, ["only", "prometheus"]),
 }
 SPECIAL = {
