@@ -147,7 +147,7 @@ void averager::attempt() {
   step.kept_group = false;
   if (!keeps_group(step.what, step.codecs))
     return search();
-  if (admits(step.what))
+  if (admits(step.what) && kept_.members.back() == ctx_.record.id)
     return make_room_or_stay();
   stay();
 }

@@ -30,9 +30,9 @@ using averager_base = averager_actor::extend<caf::reacts_to<step_expired>>::exte
 /// With a group_averager, each group that is found begins an open group, which runs the round. With
 /// `reuse_group` the next step stays in it, if it has as many members as are expected. If no number
 /// is expected, peers that search later are referred to the group, and enter it, as long as it has
-/// places; a step leaves a full group for them. A step that needs another group leaves it, too; the
-/// other members go on without this peer. Without a group_averager,
-/// every step finds a group, and runs its round itself.
+/// places; the last member of a full group leaves it for them. A step that needs another group
+/// leaves it, too; the other members go on without this peer. Without a group_averager, every step
+/// finds a group, and runs its round itself.
 ///
 /// | stage             | transitions                                                           |
 /// |-------------------|-----------------------------------------------------------------------|

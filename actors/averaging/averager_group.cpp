@@ -25,8 +25,9 @@ bool averager::keeps_group(const average_vector& what, const codec_plan& codecs)
          && codecs == kept_codecs_;
 }
 
-/// Leaves the group if others search in vain because it is full: with us they can form another one.
-/// Otherwise a peer that comes later than the group would never have one.
+/// As the last member: leaves the group if others search in vain because it is full. One of them
+/// enters instead, or forms another group with us; without that, a peer that comes later than the
+/// group would never have one. The other members go on, whoever asks.
 void averager::make_room_or_stay() {
   request(matchmaker_, question_timeout, is_place_wanted{})
     .then(while_searching<bool>([this](bool wanted) { wanted ? search() : stay(); }),
@@ -35,6 +36,8 @@ void averager::make_room_or_stay() {
 
 void averager::stay() {
   auto& step = *current_;
+  if (!step.triggered && time_left() == 0ms) // step_expired came while we asked
+    return cancel({ec::timeout, "the step was not triggered before its deadline"});
   step.kept_group = true;
   step.stage = step_stage::awaiting_trigger;
   step.tell_stage();

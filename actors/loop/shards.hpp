@@ -19,9 +19,10 @@ namespace waggle {
 ///         loop->step(gradient_of(batch), batch.size(), loss);
 ///
 /// Each `step` is over the next samples that were handed out, in their order, so a loop may hand
-/// out ahead (a queue of batches) but must not change the order or leave out a batch. What a step
-/// dropped, or a member that is gone had, is handed out again. The run ends with its last pass.
-/// Which samples were used is part of the run's state, and so survives a stop.
+/// out ahead (a queue of batches) but must not change the order or leave out a batch, also if its
+/// gradient is of no use: then a step drops it, if it is not finite. What a step dropped, or a
+/// member that is gone had, is handed out again. The run ends with its last pass. Which samples
+/// were used is part of the run's state, and so survives a stop.
 ///
 /// Not thread-safe: for the loop's thread.
 class shards {

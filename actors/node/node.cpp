@@ -179,11 +179,16 @@ watch_clocks(const node_context& ctx, std::shared_ptr<net::kept_clock> kept,
   };
 }
 
+/// Null: this peer begins without an averager.
+const node_config::averaging_parts* first_averager(const node_config& config) {
+  if (config.averaging)
+    return &*config.averaging;
+  return config.further_averaging.empty() ? nullptr : &config.further_averaging.front();
+}
+
 /// Exports hashes of the values that all peers of a run must share, for dashboards to compare.
 void show_config(metric_families& metrics, const node_config& config) {
-  const auto* first = config.averaging                   ? &*config.averaging
-                      : config.further_averaging.empty() ? nullptr
-                                                         : &config.further_averaging.front();
+  const auto* first = first_averager(config);
   if (first == nullptr)
     return metrics.set_config_info("", "", "none");
   metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
@@ -432,8 +437,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     if (auto network = weak.lock())
       network->announce(std::move(self));
   };
-  dht.reach.may_become_client =
-    config.averaging && config.averaging->matchmaking.mode == member_mode::node;
+  const auto* first = first_averager(config);
+  dht.reach.may_become_client = first && first->matchmaking.mode == member_mode::node;
   p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);
   ctx.unlinked = [to = p.dht](const peer_record& member, bool stalled) {
     caf::anon_send(to, member_unlinked{member, stalled});

@@ -305,6 +305,18 @@ std::vector<asked_member> lost_members(const std::string& targets, std::size_t m
   return out;
 }
 
+namespace {
+
+/// Whether this is the status of the peer that was lost.
+bool is_of(const json& status, const asked_member& lost) {
+  if (!status.is_object() || status.value("run_tag", json{}) != lost.lost_from)
+    return false;
+  auto peer = status.value("peer", json{});
+  return peer.is_string() && peer.get_ref<const std::string&>().starts_with(lost.id);
+}
+
+} // namespace
+
 std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
   std::vector<finding> out;
   std::map<std::string, std::set<std::string>> histories, versions; // peers, by value
@@ -317,8 +329,7 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
       continue;
     }
     auto status = json::parse(member.status, nullptr, false);
-    if (!member.lost_from.empty()
-        && (!status.is_object() || status.value("run_tag", json{}) != member.lost_from)) {
+    if (!member.lost_from.empty() && !is_of(status, member)) {
       --count; // it has ended, or its address is another peer's
       continue;
     }

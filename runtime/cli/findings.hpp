@@ -81,7 +81,7 @@ std::optional<finding> judge_versions(const std::string& own,
 
 /// What one peer answered, or why it did not.
 struct asked_member {
-  std::string id;                  // hexadecimal
+  std::string id;                  // hexadecimal; of those that were lost the begin
   std::vector<endpoint> addresses; // empty: a client
   std::string status;              // the JSON of /api/v1/status; empty: no answer
   failure why;                     // if there was no answer

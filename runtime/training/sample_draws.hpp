@@ -31,8 +31,7 @@ private:
 /// known to have: they were drawn for passes that have not ended, or are in the accumulated
 /// gradient. Passes are in the order of the draws.
 ///
-///     drawn: | in the gradient | of the pass that runs | ahead, for later ones |  still in the
-///     ranges
+///     drawn: | in the gradient | of the pass that runs | ahead, for later ones | in the ranges
 ///     take() ─┘ claims these    └ pass_ended, refuse    └ offer                 └ draw
 ///
 /// A sample *holds* if it may be claimed: its range is ours, and all samples of the range before it
@@ -49,8 +48,7 @@ public:
   /// The numbers of the next samples: up to `most`, and none if `of_pass` is not the present pass.
   std::vector<std::uint64_t> draw(std::uint64_t most, std::optional<std::uint64_t> of_pass = {});
 
-  // -- of a loop, which draws ahead of its passes, as the workers of a DataLoader do
-  // ------------------------------------------------------------------------------------
+  // Of a loop, which draws ahead of its passes, as the workers of a DataLoader do:
 
   /// Samples that were drawn, and that no pass was over yet.
   [[nodiscard]] std::uint64_t ahead() const;
@@ -60,8 +58,7 @@ public:
   /// The next `samples` ahead, or all there are, are drawn again.
   void put_back(std::uint64_t samples);
 
-  // -- the gradient
-  // -------------------------------------------------------------------------------
+  // The gradient:
 
   /// A pass over the next `samples` that were drawn is in the gradient. Returns whether all samples
   /// in there hold; otherwise the gradient must be dropped.

@@ -11,7 +11,8 @@ enum class step_outcome : std::uint8_t {
   stepped,  // it counts, and the run's update was applied; or, with a strategy that averages
             // parameters, the optimizer has stepped with it
   synced,   // the run's state was loaded; the gradient belonged to the old state and was dropped
-  dropped,  // it was not finite, or computed from outdated parameters
+  dropped,  // it was not finite, or computed from outdated parameters, or from samples (of shards)
+            // that are another peer's now
   finished  // the run is over, or this peer is leaving it
 };
 std::string_view to_string(step_outcome x);

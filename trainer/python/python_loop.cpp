@@ -364,11 +364,12 @@ void python_loop::leave(bool in_a_hurry) {
   };
   {
     busy_while here{busy_};
+    auto ends = std::exchange(shards_, std::nullopt); // other threads look while the GIL is free
     py::gil_scoped_release free;
     if (model_)
       session_->stop(*model_, in_a_hurry, hurry);
     auto last = session_->status_now();
-    shards_.reset();
+    ends.reset();
     session_.reset(); // waits for threads
     py::gil_scoped_acquire gil;
     status_ = std::move(last);

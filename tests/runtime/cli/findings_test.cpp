@@ -111,8 +111,12 @@ TEST(Findings, ThoseThatWereLostAndAnswerAreBehindASplit) {
   auto gone = judge_swarm(all);
   EXPECT_FALSE(any_bad(gone));
   EXPECT_THAT(gone[0].seen, HasSubstr("1 peer of 1 peer answer"));
-  all[1].status = R"({"history":"h2","run_tag":"r"})";
-  all[2].status = R"({"history":"h3","run_tag":"another"})";
+  all[1].status = R"({"history":"h2","run_tag":"r","peer":"bbbbbbbb1"})";
+  for (const auto* other : {R"({"history":"h3","run_tag":"another","peer":"cccccccc1"})",
+                            R"({"history":"h3","run_tag":"r","peer":"aaaaaaaa1"})"}) {
+    all[2].status = other; // has got its address
+    EXPECT_THAT(judge_swarm(all)[0].seen, HasSubstr("2 peers of 2 peers answer"));
+  }
   auto split = judge_swarm(all);
   EXPECT_TRUE(any_bad(split));
   EXPECT_THAT(split[1].seen, HasSubstr("h1: aaaaaaaa; h2: bbbbbbbb"));

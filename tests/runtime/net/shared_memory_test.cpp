@@ -88,8 +88,8 @@ TEST(SharedMemory, BothEndsSeeThatTheyBelongToOneUser) {
   c.round_trip();
   for (const auto& link : {c.link, c.bob.links[0]}) {
     EXPECT_TRUE(link->facts().shares_memory);
-    EXPECT_TRUE(link->facts().same_user);
-    EXPECT_TRUE(link->facts().answered);
+    EXPECT_TRUE(link->neighbour()->seen);
+    EXPECT_TRUE(link->neighbour()->mutual);
   }
 }
 
@@ -348,8 +348,8 @@ TEST(SharedMemory, AnOfferThatIsPassedOnOpensNothing) {
   ASSERT_TRUE(beside.ok());
   EXPECT_TRUE(ends(*beside));
   ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
-  auto facts = bob.links[0]->facts();
-  EXPECT_FALSE(facts.shares_memory || facts.same_user || facts.answered);
+  const auto& link = bob.links[0];
+  EXPECT_FALSE(link->facts().shares_memory || link->neighbour()->seen || link->neighbour()->mutual);
 }
 
 TEST(SharedMemory, AnOfferCannotSendUsToAnySocket) {

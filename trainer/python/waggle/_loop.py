@@ -92,7 +92,7 @@ class Loop:
 
         "held": it counts toward the next update. "stepped": it counts, and the update was applied (or,
         with a strategy that averages parameters, the optimizer has stepped). "synced": the state of
-        the run was loaded instead. "dropped": it was not finite, or of outdated parameters. "finished":
+        the run was loaded instead. "dropped": it was not finite, or of outdated parameters or samples. "finished":
         the run is over.
 
         Other threads run while it waits; Ctrl-C ends it. Network failures raise nothing. Raises

@@ -12,7 +12,10 @@ class Shards:
     """The numbers of the samples that this loop gets, shuffled by run and pass; `Swarm.shards` makes it.
 
     Each `step` is over the next samples that were handed out, in their order: use all batches of a loader, in order,
-    each in one step (a step may be over several). A DataLoader may load ahead of the steps.
+    each in one step (a step may be over several). Also a batch whose gradient is of no use must be in a step, which
+    drops what is not finite: after one without a step, the later ones count as the samples of the batch before.
+    torch's GradScaler.step leaves out steps: compute in bfloat16, or call its unscale_ and then `step` yourself.
+    A DataLoader may load ahead of the steps; little, because after a batch was dropped those ahead often are, too.
 
     An iteration ends with the pass, or when this loop has had all of its samples but not made its last steps yet:
     then those of loops that have died may follow, so iterate again until `swarm.finished`. What no step was over, and
