@@ -26,7 +26,7 @@ class ledger_learner final : public learner_layer {
 public:
   ledger_learner(std::unique_ptr<learner> below, std::shared_ptr<sample_draws> draws)
     : learner_layer(std::move(below), own_tensors(),
-                    "waggle ledger 1/" + std::to_string(draws->ledger().samples())),
+                    "waggle ledger 2/" + std::to_string(draws->ledger().samples())),
       draws_(std::move(draws)), claims_(claim_count) {}
 
   /// The learner's own vectors are shorter than those of the rounds, so the pool is not for them.

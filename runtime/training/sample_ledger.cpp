@@ -10,7 +10,8 @@ namespace waggle {
 
 namespace {
 
-constexpr double exact_max = 0x1p24; // that a float counts to
+constexpr double exact_max = 0x1p24;                          // that a float counts to
+constexpr std::uint64_t count_base = std::uint64_t{1} << 24U; // of a number that two floats hold
 constexpr double samples_of_claim_max = 0x1p40;
 
 std::uint64_t counted(double value) {
@@ -64,8 +65,9 @@ sample_ledger::account sample_ledger::present() const {
 sample_ledger::account sample_ledger::last() const {
   if (passes_ == 0)
     return {};
-  auto twice = std::min(last_twice_, samples_);
-  return {samples_ - twice, twice, 0};
+  auto seen = samples_ - last_never_;
+  auto twice = std::min(last_twice_, seen);
+  return {seen - twice, twice, last_never_};
 }
 
 void sample_ledger::write_claims(std::span<const std::uint64_t, ranges> counts,
@@ -89,7 +91,16 @@ void sample_ledger::see(std::span<const float> claims, double weight) {
       seen_[r] += held;
       repeated -= held;
     }
-  twice_ = std::min(twice_ + repeated, static_cast<std::uint64_t>(exact_max));
+  constexpr auto most = static_cast<std::uint64_t>(exact_max);
+  twice_ = std::min(twice_ + repeated, most);
+  if (in_update > 0) {
+    auto& updates = 2 * repeated > in_update ? doubtful_ : good_;
+    updates = std::min(updates + 1, most);
+  }
+}
+
+bool sample_ledger::pass_ends() const {
+  return present().never == 0 || doubtful_ >= doubtful_base + doubtful_per_good * good_;
 }
 
 /// @param idle by member in members_: it has added nothing to the update.
@@ -143,17 +154,25 @@ void sample_ledger::end_epoch(std::span<const float> claims, double weight,
   for (std::size_t r = 0; r < ranges; ++r)
     if (seen_[r] != before[r] && owners_[r] != 0)
       idle[owners_[r] - 1] = false;
-  if (present().never == 0) {
+  if (pass_ends()) {
     ++passes_;
+    last_never_ = present().never;
     last_twice_ = std::exchange(twice_, 0);
+    good_ = doubtful_ = 0;
     seen_ = {};
   }
   deal(members, idle);
 }
 
 std::vector<float> sample_ledger::encode() const {
-  std::vector<float> out{static_cast<float>(passes_), static_cast<float>(twice_),
-                         static_cast<float>(last_twice_), static_cast<float>(members_.size())};
+  std::vector<float> out{static_cast<float>(passes_),
+                         static_cast<float>(twice_),
+                         static_cast<float>(last_twice_),
+                         static_cast<float>(members_.size()),
+                         static_cast<float>(last_never_ / count_base),
+                         static_cast<float>(last_never_ % count_base),
+                         static_cast<float>(good_),
+                         static_cast<float>(doubtful_)};
   for (auto seen : seen_)
     out.push_back(static_cast<float>(seen));
   for (auto owner : owners_)
@@ -178,7 +197,11 @@ result<sample_ledger> sample_ledger::decode(std::uint64_t samples, std::span<con
   out.twice_ = take();
   out.last_twice_ = take();
   auto members = take();
-  if (members > members_max)
+  auto never = std::uint64_t{take()} * count_base;
+  out.last_never_ = never + take();
+  out.good_ = take();
+  out.doubtful_ = take();
+  if (members > members_max || out.last_never_ > samples)
     return bad;
   for (std::size_t r = 0; r < ranges; ++r)
     if ((out.seen_[r] = take()) > out.size_of(r))

@@ -29,12 +29,19 @@ namespace waggle {
 /// added nothing to the update goes to another member: it may be asleep, and the others wait for
 /// it.
 ///
+/// A liar: claims are added up, so one member can void those of a round, or claim for others. A
+/// pass ends nevertheless: when it has had `doubtful_base` updates, and `doubtful_per_good` for
+/// each other one, of whose samples less than half were claimed so that it holds. What is left then
+/// counts as never seen. Without a liar there are no such updates.
+///
 /// A value; not thread-safe.
 class sample_ledger {
 public:
   static constexpr std::size_t ranges = 256;     // a claim is a float: 1 KiB with each contribution
   static constexpr std::size_t members_max = 64; // round_members_max
   static constexpr std::uint64_t samples_max = std::uint64_t{1} << 32U; // floats count exactly
+  static constexpr std::uint64_t doubtful_base = 64;
+  static constexpr std::uint64_t doubtful_per_good = 4; // so a pass takes ten times as long at most
 
   /// REQUIRES: samples is 1 to samples_max.
   explicit sample_ledger(std::uint64_t samples);
@@ -66,7 +73,7 @@ public:
     friend bool operator==(const account&, const account&) = default;
   };
   [[nodiscard]] account present() const; // of the pass that is not complete
-  [[nodiscard]] account last() const;    // of the last complete one; all 0: there is none
+  [[nodiscard]] account last() const;    // of the one before; all 0: there is none
 
   // -- the end of an epoch
   // --------------------------------------------------------------------------
@@ -75,8 +82,8 @@ public:
   /// a round, weighted by samples, has what all of them drew, whatever the others claim.
   static void write_claims(std::span<const std::uint64_t, ranges> counts, std::uint64_t samples,
                            std::span<float, ranges> out);
-  /// A round has ended an epoch. A claim to more than a range has left is refused, and if there are
-  /// more claims than samples, all are.
+  /// A round has ended an epoch, and perhaps the pass. A claim to more than a range has left is
+  /// refused, and if there are more claims than samples, all are.
   /// @param claims the mean of the claims; empty: the update was dropped, or there was none.
   /// @param weight the sum of the round's weights: samples in the update.
   /// @param members decided_round::members.
@@ -85,7 +92,7 @@ public:
   // -- in the state
   // ---------------------------------------------------------------------------------
 
-  static constexpr std::size_t value_count = 4 + 2 * ranges + 2 * members_max;
+  static constexpr std::size_t value_count = 8 + 2 * ranges + 2 * members_max;
   [[nodiscard]] std::vector<float> encode() const;
   /// Fails with ec::malformed if no ledger of so many samples has these values.
   static result<sample_ledger> decode(std::uint64_t samples, std::span<const float> values);
@@ -98,12 +105,16 @@ private:
 
   [[nodiscard]] std::size_t position_of(const peer_id& peer) const;
   void see(std::span<const float> claims, double weight);
+  [[nodiscard]] bool pass_ends() const;
   void deal(std::span<const peer_id> members, const std::vector<bool>& idle);
 
   std::uint64_t samples_;
   std::uint64_t passes_ = 0;
   std::uint64_t twice_ = 0;
   std::uint64_t last_twice_ = 0;
+  std::uint64_t last_never_ = 0;
+  std::uint64_t good_ = 0; // updates of the pass
+  std::uint64_t doubtful_ = 0;
   std::array<std::uint64_t, ranges> seen_{};
   std::array<std::uint32_t, ranges> owners_{}; // a position in members_, plus 1; 0: nobody
   std::vector<member_name> members_;

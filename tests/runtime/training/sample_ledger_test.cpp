@@ -1,6 +1,7 @@
 #include "runtime/training/sample_ledger.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -129,6 +130,56 @@ TEST(SampleLedger, RefusesClaimsBeyondARangeOrBeyondTheUpdate) {
     claims[9] = bad;
     ledger.end_epoch(claims, 16, one);
     EXPECT_EQ(ledger.present().never, before) << bad;
+  }
+}
+
+/// One member of two lies in each round: whatever it claims, and however much it says its gradient
+/// weighs, a pass ends, and the account names what was never seen.
+TEST(SampleLedger, NoLiarKeepsAPassFromEnding) {
+  constexpr std::uint64_t samples = 2'560;
+  constexpr std::uint64_t batch = 16;
+  using lie = std::function<void(std::vector<float>&, random_source&)>; // in a mean of claims
+  auto to_all = [](float claim) {
+    return [claim](std::vector<float>& mean, random_source&) {
+      for (auto& each : mean)
+        each += claim;
+    };
+  };
+  const std::pair<lie, double> lies[]{
+    {to_all(1), 1},  // more than there are: void
+    {to_all(-1), 1}, // what others claim is not seen
+    {to_all(std::numeric_limits<float>::quiet_NaN()), 1},
+    {to_all(0), 1e30}, // its weight hides the others
+    {[](auto& mean, auto& random) { mean[random.below(mean.size())] += 0.4F; }, 1},
+    {[](auto& mean, auto&) { mean[7] += 0.4F; }, 1}, // one range, for ever
+    {[](auto& mean, auto& random) {
+       if (random.below(4) > 0)
+         mean[0] = 1e20F;
+     },
+     1}};
+  for (const auto& [how, weight] : lies) {
+    SCOPED_TRACE(&how - &lies[0].first);
+    random_source random{1};
+    std::vector<peer_id> two{peer(1), peer(2)};
+    sample_ledger ledger{samples};
+    sample_draws draws{peer(1), samples, "run"};
+    ledger.end_epoch({}, 0, two);
+    std::uint64_t updates = 0;
+    for (; ledger.passes() < 2; ++updates) {
+      ASSERT_LT(updates, 2 * (10 * samples / batch + 64 + 256)) << ledger.present().never;
+      if (!draws.follow(ledger))
+        draws.drop(0);
+      auto own = draws.draw(batch).size();
+      EXPECT_TRUE(draws.pass_ended(own));
+      auto claims = claims_of(draws.take(own).counts, 2 * own); // the liar's weight is as much
+      how(claims, random);
+      ledger.end_epoch(claims, 2 * static_cast<double>(own) * weight, two);
+      auto [once, twice, never] = ledger.last();
+      EXPECT_EQ(once + twice + never, ledger.passes() == 0 ? 0 : samples);
+    }
+    auto again = sample_ledger::decode(samples, ledger.encode());
+    ASSERT_TRUE(again);
+    EXPECT_EQ(*again, ledger);
   }
 }
 
