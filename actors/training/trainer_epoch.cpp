@@ -65,6 +65,8 @@ std::uint64_t trainer::samples_of_others() const {
 /// The members that this epoch waits for.
 std::size_t trainer::members_missing() {
   auto without = membership_.without_pass(at_.past().branch, at_.epoch());
+  if (auto ledger = without ? model_->ledger() : std::nullopt)
+    std::erase_if(*without, [&](const peer_id& who) { return ledger->left_to(who) == 0; });
   return without ? barrier_.missing(*without, now()) : 0;
 }
 

@@ -261,7 +261,7 @@ status check_first_epoch(const run_options& o) {
 /// Passes over the data need updates that say which samples they have.
 status check_passes(const run_options& o) {
   const std::pair<bool, std::string> others[]{
-    {o.strategy != "collaborative", "--strategy " + o.strategy},
+    {o.strategy != "collaborative" && o.strategy != "data-parallel", "--strategy " + o.strategy},
     {o.epochs > 0, "--epochs"},
     {o.aggregator != to_string(aggregator::mean), "--aggregator " + o.aggregator},
     {o.low_rank > 0, "--low-rank"},
@@ -272,8 +272,9 @@ status check_passes(const run_options& o) {
   for (const auto& [given, option] : others)
     if (o.passes > 0 && given)
       return bad("--passes and " + option
-                 + " exclude each other: the mean of each update of --strategy collaborative says "
-                   "which samples it has, and the next pass waits for it; leave one of them out");
+                 + " exclude each other: the mean of each update of --strategy collaborative or "
+                   "data-parallel says which samples it has, and the next pass waits for it; leave "
+                   "one of them out");
   return done{};
 }
 

@@ -14,6 +14,7 @@ namespace waggle::testing {
 namespace {
 
 constexpr std::uint64_t passes = 3;
+constexpr const char* strategies[]{"collaborative", "data-parallel"};
 
 /// Its parameters are the truth: how often each sample has entered an update.
 class counting_learner final : public learner {
@@ -92,6 +93,7 @@ struct passes_swarm {
     auto config = trainers::endless(sim.size() + 1);
     auto& training = config.training->training;
     training.max_passes = passes;
+    training.strategy = strategy;
     training.min_peers = min_peers;
     if (through.empty())
       training.join_timeout = 0ms;
@@ -149,6 +151,7 @@ struct passes_swarm {
   std::uint64_t seed;
   std::uint64_t samples;
   std::uint64_t min_peers = 1;
+  std::string strategy = "collaborative";
   simulation sim;
 };
 
@@ -164,15 +167,19 @@ TEST(Passes, APeerAloneSeesEachSampleOnceAPass) {
 }
 
 TEST(Passes, PeersShareAPassAndEndTogether) {
-  passes_swarm swarm{2, 1'500};
-  swarm.start({}, 4);
-  swarm.start({0}, 3);
-  swarm.start({0}, 8);
-  ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.all_finished(); }, 120s))
-    << picture(swarm.sim);
-  swarm.expect_each_sample_once_a_pass();
-  for (index i = 0; i < 3; ++i)
-    EXPECT_GT(swarm.status_of(i)->samples_used, 600U);
+  for (const char* strategy : strategies) {
+    SCOPED_TRACE(strategy);
+    passes_swarm swarm{2, 1'500};
+    swarm.strategy = strategy;
+    swarm.start({}, 4);
+    swarm.start({0}, 3);
+    swarm.start({0}, 8);
+    ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.all_finished(); }, 120s))
+      << picture(swarm.sim);
+    swarm.expect_each_sample_once_a_pass();
+    for (index i = 0; i < 3; ++i)
+      EXPECT_GT(swarm.status_of(i)->samples_used, 600U);
+  }
 }
 
 TEST(Passes, NoRoundBeginsTheRunBeforeThereAreEnoughPeers) {
@@ -199,10 +206,11 @@ std::uint64_t first_seed() {
 
 /// Peers are killed, join, are frozen and go on, and the network splits and heals, at moments of
 /// the seed.
-void run_churn(std::uint64_t seed) {
-  SCOPED_TRACE("seed " + std::to_string(seed));
+void run_churn(std::uint64_t seed, const std::string& strategy) {
+  SCOPED_TRACE(strategy + ", seed " + std::to_string(seed));
   random_source random{seed};
   passes_swarm swarm{seed, 1'000 + random.below(1'500)};
+  swarm.strategy = strategy;
   auto& sim = swarm.sim;
   swarm.start({}, 4);
   for (index n = 1; n < 5; ++n) {
@@ -247,7 +255,8 @@ void run_churn(std::uint64_t seed) {
 TEST(Passes, EachSampleEntersOneUpdateAPassWhateverHappens) {
   for (auto seed = first_seed(); seed < first_seed() + seeds() && !::testing::Test::HasFailure();
        ++seed)
-    run_churn(seed);
+    for (const char* strategy : strategies)
+      run_churn(seed, strategy);
 }
 
 } // namespace
