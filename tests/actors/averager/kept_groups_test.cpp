@@ -1,5 +1,6 @@
 // Groups that matchmaking formed and that go on as open groups, among whole peers.
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -150,12 +151,16 @@ TEST_F(KeptGroups, ThatAreFullDoNotKeepLaterPeersOut) {
   all.push_back(add());
   start_steps(2, 10'000);
   ASSERT_TRUE(sim.run_until([&] { return drivers[2].ended.size() >= 3; }, 60s));
-  auto begun = drivers[0].ended.size() + drivers[1].ended.size();
+  std::vector<std::size_t> begun;
+  for (const auto& each : drivers)
+    begun.push_back(each.ended.size());
   sim.run_for(30s);
-  EXPECT_GT(drivers[0].ended.size() + drivers[1].ended.size(), begun + 4) << "nor anybody else";
   for (auto who : all) {
-    EXPECT_EQ(last(who).outcome, round_outcome::complete) << to_string(last(who).why);
-    EXPECT_EQ(last(who).contributors.size(), 2U);
+    auto from = drivers[who].ended.begin() + static_cast<std::ptrdiff_t>(begun[who]);
+    auto together = std::count_if(from, drivers[who].ended.end(), [](const round_report& each) {
+      return each.outcome == round_outcome::complete && each.contributors.size() == 2;
+    });
+    EXPECT_GE(together, 3) << "peer " << who;
   }
 }
 

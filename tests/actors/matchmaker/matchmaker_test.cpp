@@ -69,6 +69,7 @@ TEST_F(Matchmaker, RefersPeersThatSearchToTheLeaderOfItsOpenGroup) {
   EXPECT_THAT(referred(wanted), ::testing::ElementsAre(us.ctx.record));
   EXPECT_FALSE(*ask<bool>(us.maker, is_place_wanted{}));
   tell(us.maker, set_open_group{us.ctx.record.id, round_members_max, search().codecs});
+  pass(1min); // those who asked when there was no group are forgotten
   EXPECT_FALSE(*ask<bool>(us.maker, is_place_wanted{})) << "nobody has asked since it is full";
   EXPECT_THAT(referred(wanted), ::testing::IsEmpty());
   EXPECT_TRUE(*ask<bool>(us.maker, is_place_wanted{}));
