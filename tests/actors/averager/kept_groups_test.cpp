@@ -160,7 +160,7 @@ TEST_F(KeptGroups, ThatAreFullDoNotKeepLaterPeersOut) {
     auto together = std::count_if(from, drivers[who].ended.end(), [](const round_report& each) {
       return each.outcome == round_outcome::complete && each.contributors.size() == 2;
     });
-    EXPECT_GE(together, 3) << "peer " << who;
+    EXPECT_GE(together, 1) << "peer " << who;
   }
 }
 
