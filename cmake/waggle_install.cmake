@@ -31,9 +31,10 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/waggle-config.cmake ${PROJECT_BINARY_D
 # The public headers, and below internal/ those of ours that they include, which are not the API.
 install(DIRECTORY include/waggle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
 foreach(header
-    actors/loop/swarm.hpp actors/service/environment.hpp trainer/batch_size.hpp trainer/optimizer.hpp runtime/training/step_outcome.hpp
-    runtime/core/bytes.hpp runtime/core/check.hpp runtime/core/error.hpp runtime/core/ids.hpp runtime/core/result.hpp
-    runtime/core/strong.hpp runtime/core/time.hpp runtime/crypto/identity.hpp runtime/watch/events.hpp)
+    actors/loop/shards.hpp actors/loop/swarm.hpp actors/service/environment.hpp trainer/batch_size.hpp trainer/optimizer.hpp
+    runtime/training/step_outcome.hpp runtime/core/bytes.hpp runtime/core/check.hpp runtime/core/error.hpp
+    runtime/core/history.hpp runtime/core/ids.hpp runtime/core/result.hpp runtime/core/strong.hpp runtime/core/time.hpp
+    runtime/crypto/identity.hpp runtime/status/peer_status.hpp runtime/watch/events.hpp)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION ${WAGGLE_INTERNAL_HEADERS}/${folder} COMPONENT dev)
 endforeach()
