@@ -61,10 +61,10 @@ public:
     }
   }
 
-  /// Whether the peer is a process of our user on this host with which we share memory. What any of
-  /// its links has shown counts: of two that were dialled at once the two sides may use different
-  /// ones for a while, and what one side has said over one must be believed by the other.
-  /// `mutual`: and knows it.
+  /// Whether the peer is a process of our user on this host with which a link has shared memory.
+  /// Any of its links counts: when both dialled at once, the two sides may use different ones for a
+  /// while, and what one says by its link the other must believe. `mutual`: and it knows that of
+  /// us.
   [[nodiscard]] bool is_neighbour(const peer_id& peer, bool mutual) const {
     std::lock_guard guard{mutex_};
     auto found = links_.find(peer);
