@@ -212,9 +212,9 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
   }
   auto* audit = settlement_.audit();
   if (round_.over) {
-    // The registry answers once it knows how the round ended here.
-    if (round_.protocol.ended() && std::holds_alternative<wire::round_takeover>(what))
-      perform(receive(round_.protocol, from, what, round_.now()));
+    // Until the registry answers: it does not know yet how the round ended here.
+    if (auto answer = late_answer(what, current_promise()))
+      round_.send_to(std::vector{from}, *answer);
   } else if (const auto* share = std::get_if<wire::round_key_share>(&what)) {
     settlement_.on_share(from, *share);
   } else if (const auto* digests = std::get_if<wire::round_digests>(&what)) {

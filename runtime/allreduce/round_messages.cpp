@@ -100,6 +100,29 @@ protocol::actions receive(round_protocol& protocol, std::size_t from, const wire
   return std::visit(listener{protocol, from, now}, message);
 }
 
+std::optional<wire::event> late_answer(const wire::event& message,
+                                       const wire::round_promise& promise) {
+  if (const auto* takeover = std::get_if<wire::round_takeover>(&message)) {
+    auto answer = promise;
+    if (promise.committed)
+      answer.promised = takeover->number;
+    else
+      answer.knows_view = false; // the round failed here: we neither hold nor promise anything
+    return answer;
+  }
+  // A member that still works on a round that is committed here has missed a message.
+  const auto* suspect = std::get_if<wire::round_suspect>(&message);
+  bool asks = std::holds_alternative<wire::round_propose>(message)
+              || std::holds_alternative<wire::round_digests>(message)
+              || std::holds_alternative<wire::round_key_share>(message)
+              || std::holds_alternative<wire::round_pledge>(message)
+              // who declined it missed nothing
+              || (suspect != nullptr && suspect->reason != ec::not_looking);
+  if (!asks || !promise.committed)
+    return std::nullopt;
+  return wire::round_commit{promise.round, promise.view, promise.proof};
+}
+
 std::optional<wire::round_suspect> refusal_of(const round_plan& plan, const peer_id& self, ec why) {
   auto mine = position_of(self, plan);
   if (mine == plan.members.size())

@@ -29,6 +29,11 @@ takeover_promise promise_in(const wire::round_promise& message);
 round_protocol::actions receive(round_protocol& protocol, std::size_t from,
                                 const wire::event& message, steady_time now);
 
+/// What a member whose round ended with `promise` answers to a message about that round. Nothing:
+/// the sender does not wait for an answer.
+std::optional<wire::event> late_answer(const wire::event& message,
+                                       const wire::round_promise& promise);
+
 /// Tells the other members of `plan` that `self` does not take part in its round, so that they do
 /// not wait for it. Nothing if `self` is not a member.
 std::optional<wire::round_suspect> refusal_of(const round_plan& plan, const peer_id& self, ec why);

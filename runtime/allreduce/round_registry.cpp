@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/allreduce/round_messages.hpp"
+
 namespace waggle {
 
 namespace {
@@ -335,25 +337,10 @@ bool round_registry::has_averaged_with(const peer_id& peer) const {
 
 // -- rounds that have ended ----------------------------------------------------------------------
 
-void round_registry::answer_late(wire::round_promise promise, const inbound_event& event) const {
-  if (const auto* takeover = std::get_if<wire::round_takeover>(&event.what)) {
-    if (promise.committed)
-      promise.promised = takeover->number;
-    else
-      promise.knows_view = false; // the round failed here: we neither hold nor promise anything
-    answer_(event.from, promise);
-    return;
-  }
-  // A member that still works on a round that is committed here has missed a message.
-  const auto* suspect = std::get_if<wire::round_suspect>(&event.what);
-  bool asks =
-    std::holds_alternative<wire::round_propose>(event.what)
-    || std::holds_alternative<wire::round_digests>(event.what)
-    || std::holds_alternative<wire::round_key_share>(event.what)
-    || std::holds_alternative<wire::round_pledge>(event.what)
-    || (suspect != nullptr && suspect->reason != ec::not_looking); // who declined it missed nothing
-  if (asks && promise.committed)
-    answer_(event.from, wire::round_commit{promise.round, promise.view, promise.proof});
+void round_registry::answer_late(const wire::round_promise& promise,
+                                 const inbound_event& event) const {
+  if (auto answer = late_answer(event.what, promise))
+    answer_(event.from, *answer);
 }
 
 std::shared_ptr<round_engine> round_registry::running(const round_id& id) {

@@ -119,7 +119,7 @@ private:
   void catch_up(const std::shared_ptr<round_engine>& round, const group_listener& on_group);
   static void pass_on(round_engine& round, const group_listener& on_group,
                       const inbound_event& event);
-  void answer_late(wire::round_promise promise, const inbound_event& event) const;
+  void answer_late(const wire::round_promise& promise, const inbound_event& event) const;
 
   const limits limits_;
   const reply answer_;

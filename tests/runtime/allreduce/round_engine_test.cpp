@@ -406,6 +406,26 @@ TEST_F(RoundEngine, WhoIsToldOfASilenceThatItWouldSoonHaveNoticedHasNoticedIt) {
   }
 }
 
+TEST_F(RoundEngine, TellsWhoMissedTheDecisionBeforeTheRoundIsPutAway) {
+  engine_->on_lost(peer(lost).id, ec::peer_lost);
+  auto view = proposed();
+  finish_with_heir(view, ~0U);
+  ASSERT_TRUE(port_->end);
+  port_->sent.clear();
+  auto is_decision = [&](const wire::round_commit& decided) {
+    return decided.view.number == view.number && decided.view.contributors == survivors;
+  };
+  round_view next{heir * views_per_term, survivors, survivors, true, digest_of(2.5F, survivors)};
+  for (const wire::event& word :
+       {wire::event{wire::round_propose{plan_.id, next}},
+        wire::event{wire::round_suspect{plan_.id, view.number, lost, ec::stalled}}}) {
+    engine_->on_event({peer(heir), word, {}, nullptr});
+    EXPECT_EQ(count_sent<wire::round_commit>(is_decision), 1U);
+  }
+  engine_->on_event({peer(heir), testing::prepared_by(heir, plan_, next), {}, nullptr});
+  EXPECT_TRUE(port_->sent.empty()) << "who reports that it holds the result asks for nothing";
+}
+
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   begin_as(1);
   engine_->on_lost(peer(0).id, ec::peer_lost);
