@@ -13,6 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "runtime/core/unique_fd.hpp"
+
 namespace waggle {
 
 namespace {
@@ -22,21 +24,6 @@ namespace fs = std::filesystem;
 failure broken(const char* what, const fs::path& file, int error) {
   return {ec::io_error, std::string{what} + " " + file.string() + ": " + std::strerror(error)};
 }
-
-class file_handle {
-public:
-  explicit file_handle(int number) : number_(number) {}
-  ~file_handle() {
-    if (number_ >= 0)
-      ::close(number_);
-  }
-  file_handle(const file_handle&) = delete;
-  file_handle& operator=(const file_handle&) = delete;
-  [[nodiscard]] int get() const { return number_; }
-
-private:
-  int number_;
-};
 
 constexpr std::string_view draft_suffix = ".new";
 constexpr std::string_view temporary_stem = "temporary-";
@@ -98,7 +85,7 @@ public:
   }
 
 private:
-  file_handle file_;
+  unique_fd file_;
   fs::path folder_; // for error messages
   std::atomic<std::uint64_t> size_{0};
 };
@@ -170,7 +157,7 @@ public:
   status append(const fs::path& file, byte_span bytes) override {
     if (auto made = make_folder(file.has_parent_path() ? file.parent_path() : fs::path{"."}); !made)
       return made;
-    file_handle out{
+    unique_fd out{
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)};
     if (out.get() < 0 || !write_all(out.get(), bytes))
       return broken("cannot write", file, errno);
@@ -226,7 +213,7 @@ private:
     auto draft = file;
     draft += draft_suffix;
     {
-      file_handle out{
+      unique_fd out{
         ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644)};
       if (out.get() < 0)
         return broken("cannot write", draft, errno);
@@ -239,7 +226,7 @@ private:
     }
     if (::rename(draft.c_str(), file.c_str()) != 0)
       return abandon(draft, errno);
-    file_handle parent{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    unique_fd parent{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (parent.get() < 0 || ::fsync(parent.get()) != 0)
       return broken("cannot sync", folder, errno);
     return done{};

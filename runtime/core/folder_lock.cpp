@@ -11,7 +11,7 @@
 namespace waggle {
 
 result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::path& folder,
-  const std::string& option) {
+                                                       const std::string& option) {
   std::error_code error;
   namespace fs = std::filesystem;
   bool made = fs::create_directories(folder, error);
@@ -23,36 +23,29 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
                    "cannot use " + option + " " + folder.string() + ": " + error.message()};
   auto file = folder / "lock";
   // Whoever can open the file can lock it.
-  int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (handle < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+  unique_fd handle{
+    ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)};
+  auto foreign = [&file] {
     return failure{ec::bad_config, file.string() + " is not a file that waggle made: remove it"};
-  if (handle < 0)
-    return failure{ec::bad_config,
-                   "cannot write to " + option + " " + folder.string() + ": " + std::strerror(errno)};
+  };
+  if (!handle && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+    return foreign();
+  if (!handle)
+    return failure{ec::bad_config, "cannot write to " + option + " " + folder.string() + ": "
+                                     + std::strerror(errno)};
   struct stat found {};
-  if (::fstat(handle, &found) != 0 || !S_ISREG(found.st_mode)) {
-    ::close(handle);
-    return failure{ec::bad_config, file.string() + " is not a file that waggle made: remove it"};
-  }
-  if (found.st_uid != ::geteuid()) {
-    ::close(handle);
-    return failure{ec::bad_config, file.string() + " belongs to another user (uid "
-                                     + std::to_string(found.st_uid)
-                                     + "), who can hold it: remove it, or give this peer its own "
-                                     + option};
-  }
+  if (::fstat(handle.get(), &found) != 0 || !S_ISREG(found.st_mode))
+    return foreign();
+  if (found.st_uid != ::geteuid())
+    return failure{ec::bad_config,
+                   file.string() + " belongs to another user (uid " + std::to_string(found.st_uid)
+                     + "), who can hold it: remove it, or give this peer its own " + option};
   // Earlier versions made it readable, so that other users could hold it.
   if ((found.st_mode & 077U) != 0)
-    (void)::fchmod(handle, 0600);
-  if (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
-    ::close(handle);
+    (void)::fchmod(handle.get(), 0600);
+  if (::flock(handle.get(), LOCK_EX | LOCK_NB) != 0)
     return std::unique_ptr<folder_lock>{};
-  }
-  return std::unique_ptr<folder_lock>{new folder_lock{handle}};
-}
-
-folder_lock::~folder_lock() {
-  ::close(handle_);
+  return std::unique_ptr<folder_lock>{new folder_lock{std::move(handle)}};
 }
 
 } // namespace waggle

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/core/result.hpp"
+#include "runtime/core/unique_fd.hpp"
 
 namespace waggle {
 
@@ -17,13 +18,11 @@ public:
   /// `option`: what the operator gave the folder with.
   static result<std::unique_ptr<folder_lock>> take(const std::filesystem::path& folder,
                                                    const std::string& option = "--data-dir");
-  ~folder_lock();
-  folder_lock(const folder_lock&) = delete;
-  folder_lock& operator=(const folder_lock&) = delete;
 
 private:
-  explicit folder_lock(int handle) : handle_(handle) {}
-  int handle_;
+  explicit folder_lock(unique_fd handle) : handle_(std::move(handle)) {}
+
+  unique_fd handle_;
 };
 
 } // namespace waggle

@@ -15,6 +15,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/core/random.hpp"
+#include "runtime/core/unique_fd.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -140,15 +141,13 @@ std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
 }
 
 result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
-  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
+  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (!file)
     return file_failure(path, "cannot read the identity file");
   std::string pem(16_KiB, '\0'); // larger than any key file
-  auto secret = check_private(file, path);
-  auto bytes = secret ? ::read(file, pem.data(), pem.size()) : 0;
-  ::close(file);
-  if (!secret)
+  if (auto secret = check_private(file.get(), path); !secret)
     return secret.error();
+  auto bytes = ::read(file.get(), pem.data(), pem.size());
   if (bytes < 0)
     return file_failure(path, "cannot read the identity file");
   pem.resize(static_cast<std::size_t>(bytes));
@@ -173,13 +172,12 @@ status identity::save(const std::filesystem::path& path) const {
   auto temporary = path;
   temporary += ".new";
   ::unlink(temporary.c_str());
-  int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0)
+  unique_fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!file)
     return file_failure(temporary, "cannot create");
   auto pem = to_pem(impl_->key.get());
-  bool written =
-    ::write(fd, pem.data(), pem.size()) == static_cast<ssize_t>(pem.size()) && ::fsync(fd) == 0;
-  ::close(fd);
+  bool written = ::write(file.get(), pem.data(), pem.size()) == static_cast<ssize_t>(pem.size())
+                 && ::fsync(file.get()) == 0;
   // link(2), unlike rename(2), does not replace an identity that another process made meanwhile.
   if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
     auto why = file_failure(path, "cannot write the identity file");

@@ -33,12 +33,7 @@ items_in_files::items_in_files(const std::string& option,
 guarded_files::guarded_files(std::string option, const std::vector<data_files::file>& files)
   : option_(std::move(option)) {
   for (const auto& file : files)
-    files_.push_back({file.path, file.bytes, 0, 0, -1});
-}
-
-guarded_files::~guarded_files() {
-  for (auto which : open_)
-    ::close(files_[which].number);
+    files_.push_back({file.path, file.bytes, 0, 0, {}});
 }
 
 failure guarded_files::unreadable(const opened& file, const std::string& why) const {
@@ -49,25 +44,22 @@ failure guarded_files::unreadable(const opened& file, const std::string& why) co
 /// still be the one that it was.
 status guarded_files::open(std::size_t which) const {
   auto& file = files_[which];
-  if (file.number >= 0)
+  if (file.open)
     return done{};
-  auto number = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (number < 0)
+  unique_fd fresh{::open(file.path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!fresh)
     return unreadable(file, std::string{"cannot be opened: "} + std::strerror(errno));
   struct stat info {};
-  bool known = ::fstat(number, &info) == 0;
-  if (!known || (file.inode != 0 && (file.inode != info.st_ino || file.device != info.st_dev))) {
-    ::close(number);
+  bool known = ::fstat(fresh.get(), &info) == 0;
+  if (!known || (file.inode != 0 && (file.inode != info.st_ino || file.device != info.st_dev)))
     return unreadable(file, "was replaced");
-  }
   if (open_.size() >= open_files_max) {
-    auto& first = files_[open_.front()];
-    ::close(std::exchange(first.number, -1));
+    files_[open_.front()].open = {};
     open_.pop_front();
   }
   file.device = info.st_dev;
   file.inode = info.st_ino;
-  file.number = number;
+  file.open = std::move(fresh);
   open_.push_back(which);
   return done{};
 }
@@ -94,7 +86,7 @@ status guarded_files::read_now(std::size_t which, std::uint64_t at,
     return ready;
   const auto& file = files_[which];
   while (!out.empty()) {
-    auto n = ::pread(file.number, out.data(), out.size(), static_cast<off_t>(at));
+    auto n = ::pread(file.open.get(), out.data(), out.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)

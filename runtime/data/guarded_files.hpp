@@ -12,6 +12,7 @@
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/core/unique_fd.hpp"
 #include "runtime/data/sample_data.hpp"
 
 namespace waggle {
@@ -22,9 +23,6 @@ class guarded_files {
 public:
   /// `option`: that named them, for sentences.
   guarded_files(std::string option, const std::vector<data_files::file>& files);
-  ~guarded_files();
-  guarded_files(const guarded_files&) = delete;
-  guarded_files& operator=(const guarded_files&) = delete;
 
   [[nodiscard]] std::size_t size() const { return files_.size(); }
   [[nodiscard]] std::uint64_t bytes(std::size_t which) const { return files_[which].bytes; }
@@ -45,7 +43,7 @@ private:
     std::uint64_t bytes;
     dev_t device;
     ino_t inode; // 0: it was never opened
-    int number;  // of the open file; -1: none
+    unique_fd open;
   };
   [[nodiscard]] failure unreadable(const opened& file, const std::string& why) const;
   [[nodiscard]] status open(std::size_t which) const;

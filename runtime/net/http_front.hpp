@@ -14,9 +14,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "runtime/core/unique_fd.hpp"
 #include "runtime/net/connection_slots.hpp"
 #include "runtime/net/http_connection.hpp"
-#include "runtime/net/unique_fd.hpp"
 
 namespace waggle::net {
 

@@ -9,8 +9,8 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/core/unique_fd.hpp"
 #include "runtime/net/framing.hpp"
-#include "runtime/net/unique_fd.hpp"
 
 namespace waggle::net {
 

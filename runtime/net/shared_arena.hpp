@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/core/bytes.hpp"
-#include "runtime/net/unique_fd.hpp"
+#include "runtime/core/unique_fd.hpp"
 
 namespace waggle::net {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "runtime/core/random.hpp"
+#include "runtime/core/unique_fd.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/net/framing.hpp"
-#include "runtime/net/unique_fd.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle::attacks {

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-namespace waggle::net {
+namespace waggle {
 
 /// Owns a file descriptor; -1: none.
 class unique_fd {
@@ -31,4 +31,4 @@ private:
   int fd_ = -1;
 };
 
-} // namespace waggle::net
+} // namespace waggle
