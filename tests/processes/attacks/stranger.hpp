@@ -30,7 +30,7 @@ public:
   [[nodiscard]] std::string receive_all() const;
 
 private:
-  net::unique_fd socket_;
+  unique_fd socket_;
 };
 
 /// One made-up peer with one link: does the whole handshake, then sends what it is told to.
