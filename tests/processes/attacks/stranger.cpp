@@ -55,7 +55,7 @@ raw_socket::raw_socket(const endpoint& where, milliseconds patience, const std::
   }
   auto to = address_of(where.host, where.port);
   if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)
-    socket_ = net::unique_fd{};
+    socket_ = unique_fd{};
 }
 
 bool raw_socket::send(std::string_view bytes) const {
