@@ -59,7 +59,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
     random_(ctx_.randomness("trainer")), seen_{ctx_.record.id},
     membership_(seen_, membership_of(config_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    claims_(config_.target_batch_size), flight_(strategy_), barrier_(config_.averaging_timeout),
+    claims_(config_.target_batch_size), barrier_(config_.averaging_timeout),
     vote_(not_finite_sample()), health_(health_of(config_, strategy_)) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
@@ -234,16 +234,12 @@ bool trainer::done() const {
 
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
 void trainer::take_over(const model_ready& ready) {
-  auto drop = [this](std::uint64_t samples) {
-    flight_.refuse(samples);
-    count({0, samples}, "stopped");
-  };
-  drop(ready.lost_samples);
+  drop(ready.lost_samples, "stopped");
   if (steps_locally())
     flight_.resume({ready.local_samples, ready.local_passes}, ready.uncounted_steps);
   // They are of no use to another strategy, or after the last epoch.
   if (averages_parameters() || config_.auxiliary || done())
-    return drop(model_->drop_gradient() + ready.pending_samples);
+    return drop(model_->drop_gradient() + ready.pending_samples, "stopped");
   if (!ready.pending)
     return;
   contribution given;
@@ -366,38 +362,43 @@ void trainer::save_and_answer(const group_residual& left) {
 
 // -- samples --------------------------------------------------------------------------------------
 
-/// Counts in the metrics what the ledger has settled.
-void trainer::count(const flight_ledger::settlement& samples, std::string_view why_dropped) {
-  line_.samples += samples.used;
-  if (samples.used > 0)
-    ctx_.metrics->count_samples("used", static_cast<double>(samples.used));
-  if (samples.dropped == 0)
+/// Each sample is used in exactly one update, or dropped (INV-2).
+void trainer::use(std::uint64_t samples) {
+  line_.samples += samples;
+  status_.samples_used += samples;
+  if (samples > 0)
+    ctx_.metrics->count_samples("used", static_cast<double>(samples));
+}
+
+void trainer::drop(std::uint64_t samples, std::string_view reason) {
+  if (samples == 0)
     return;
-  ctx_.metrics->count_samples("dropped", static_cast<double>(samples.dropped));
-  ctx_.metrics->count_discarded(why_dropped, static_cast<double>(samples.dropped));
+  status_.samples_dropped += samples;
+  ctx_.metrics->count_samples("dropped", static_cast<double>(samples));
+  ctx_.metrics->count_discarded(reason, static_cast<double>(samples));
 }
 
 void trainer::drop_accumulated(std::string_view reason) {
   if (!averages_parameters()) // otherwise the worker is about to step with it
-    flight_.add(model_->drop_gradient());
-  count({0, flight_.drop_accumulated()}, reason);
+    drop(model_->drop_gradient(), reason);
 }
 
 /// Drops our contribution to a round that ended without us.
 void trainer::drop_contribution(std::string_view reason) {
-  if (flight_.at() == flight::phase::idle)
-    return;
-  flight_.give_up();
-  settle(false, reason);
+  if (flight_.at() != flight::phase::idle)
+    settle(false, reason);
 }
 
 /// The samples of our contribution, whose round is over. Progress that is in no update stays in the
 /// model, and counts toward the next one.
 void trainer::settle(bool counted, std::string_view why_dropped) {
-  if (counted || flight_.samples().in_flight() == 0 || model_->take_back() == 0)
-    return count(flight_.settle(counted), why_dropped);
-  flight_.recall();
-  if (why_dropped == "not_finite" || why_dropped == "stopped")
+  bool back = !counted && flight_.in_flight() > 0 && model_->take_back() > 0;
+  auto samples = flight_.settle();
+  if (counted)
+    use(samples);
+  else if (!back)
+    drop(samples, why_dropped);
+  else if (why_dropped == "not_finite" || why_dropped == "stopped")
     drop_accumulated(why_dropped);
 }
 

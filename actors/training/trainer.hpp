@@ -159,7 +159,7 @@ private:
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] const lane& averages() const { return strategy_.averages; }
-  [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
+  [[nodiscard]] bool steps_locally() const { return strategy_.steps_locally(); }
   /// Otherwise samples are in flight until an update has them.
   [[nodiscard]] bool averages_parameters() const {
     return averages().what == lane_content::parameters;
@@ -295,7 +295,7 @@ private:
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
   [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;
-  void end_epoch(const group_round& round, verdict outcome);
+  void end_epoch(const group_round& round);
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
                                         std::string& why_dropped);
@@ -304,7 +304,8 @@ private:
   void checkpoint_if_due();
   void maybe_pass();
   void on_pass(const pass_done& pass);
-  void count(const flight_ledger::settlement& samples, std::string_view why_dropped);
+  void use(std::uint64_t samples);
+  void drop(std::uint64_t samples, std::string_view reason);
   void drop_accumulated(std::string_view reason);
   void drop_contribution(std::string_view reason);
   void settle(bool counted, std::string_view why_dropped);

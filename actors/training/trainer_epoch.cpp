@@ -161,8 +161,8 @@ situation trainer::present() {
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
   now.exhausted = at_.in_step() && samples_exhausted();
-  now.round = flight_.samples().round();
-  now.last_epoch = flight_.samples().last_epoch();
+  now.round = flight_.round();
+  now.last_epoch = flight_.last_epoch();
   return now;
 }
 
@@ -182,34 +182,25 @@ void trainer::carry_out() {
     return send_round(flight_.send(),
                       true); // its round failed, and we are in a group at its epoch again
   follow_schedule();
-  for (const auto& act : on_offer(strategy_, present()))
-    switch (act.what) {
-      case action::kind::merge:
-      case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
-        merge();
-        if (!membership_.is_member() || merges_in_turn()) // the rest is for what it leads to
-          return;
-        break;
-      case action::kind::begin:
-        if (membership_.is_outdated(facts())) // react may have seen nothing but running rounds
-          return replace_outdated_state();
-        if (membership_.has_other_mode(facts()))
-          return change_mode();
-        begin_round(!flight_.called() && !serves_groups());
-        if (!membership_.is_member())
-          return;
-        if (searches()) // passes go on meanwhile
-          return carry_out();
-        break;
-      case action::kind::hold:
-        maybe_pass();
-        break;
-      case action::kind::inner_step: // the worker steps with the pass
-      case action::kind::end_epoch:
-      case action::kind::await:
-      case action::kind::finish:
-        break;
-    }
+  auto next = plan_next(averages(), present());
+  if (next.merge) {
+    merge();
+    if (!membership_.is_member() || merges_in_turn()) // the rest is for what it leads to
+      return;
+  }
+  if (next.begin) {
+    if (membership_.is_outdated(facts())) // react may have seen nothing but running rounds
+      return replace_outdated_state();
+    if (membership_.has_other_mode(facts()))
+      return change_mode();
+    begin_round(!flight_.called() && !serves_groups());
+    if (!membership_.is_member())
+      return;
+    if (searches()) // passes go on meanwhile
+      return carry_out();
+  }
+  if (next.pass)
+    maybe_pass();
 }
 
 void trainer::on_round(const group_round& round) {
@@ -222,10 +213,7 @@ void trainer::on_round(const group_round& round) {
     on_round_failed(report);
   } else {
     count_round(report);
-    round_facts facts;
-    facts.contributors = failed ? 0 : static_cast<std::uint32_t>(report.contributors.size());
-    facts.own_samples = flight_.given()->samples;
-    end_epoch(round, waggle::on_round(averages().what, facts));
+    end_epoch(round);
     carry_out();
   }
   react();
@@ -270,16 +258,15 @@ void trainer::on_round_failed(const round_report& report) {
   ++status_.rounds_failed;
   status_.last_outcome = "failed: " + std::string{to_string(report.why.code)};
   ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));
-  round_facts facts;
-  facts.excluded = report.why.code == ec::excluded;
-  facts.others_remain = facts.time_left = true; // in the next group that this peer is in
-  facts.own_samples = flight_.given()->samples;
-  if (waggle::on_round(averages().what, facts) != verdict::retry || !at_.in_step())
+  // Otherwise a round of the next group that this peer is in has it. Once the others have a mean
+  // without it, they hold another state; parameters differ anyway, and only one round was lost.
+  bool excluded = report.why.code == ec::excluded;
+  if (excluded || averages_parameters() || !at_.in_step())
     drop_contribution("left_out");
-  lose_group(report, facts.excluded);
+  lose_group(report, excluded);
 }
 
-void trainer::end_epoch(const group_round& round, verdict outcome) {
+void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   log_about about{{.epoch = at_.epoch(), .round = report.round}};
   const auto& given = *flight_.given();
@@ -306,7 +293,7 @@ void trainer::end_epoch(const group_round& round, verdict outcome) {
     barrier_.begin(now()); // the passes begin with the update, and not with its round
   if (merges)
     membership_.merged(at_.epoch());
-  flight_.end(outcome, std::move(ended), in.size() == 1 && in.front() == ctx_.record.id);
+  flight_.end(std::move(ended), in.size() == 1 && in.front() == ctx_.record.id);
   if (!later)
     merge();
   give_awaited();

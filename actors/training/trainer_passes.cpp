@@ -138,8 +138,10 @@ void trainer::on_pass(const pass_done& pass) {
   pass_.samples = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
-    if (averages_parameters())
-      count({flight_.stepped(step.samples), 0}, {});
+    if (averages_parameters()) {
+      flight_.stepped(step.samples);
+      use(step.samples);
+    }
   } else {
     if (step.overflow) {
       ctx_.metrics->count_loss_scale_overflow();
@@ -149,13 +151,9 @@ void trainer::on_pass(const pass_done& pass) {
       if (auto sentence = health_.pass_not_finite(now()))
         ctx_.log->warn("{}", *sentence);
     }
-    flight_.refuse(step.samples);
-    count({0, step.samples}, "not_finite");
+    drop(step.samples, "not_finite");
   }
-  if (step.lost > 0) {
-    flight_.refuse(step.lost);
-    count({0, step.lost}, !step.finite ? "not_finite" : stop_.begun ? "stopped" : "left_out");
-  }
+  drop(step.lost, !step.finite ? "not_finite" : stop_.begun ? "stopped" : "left_out");
   if (step.scale > 0)
     ctx_.metrics->set_loss_scale(step.scale);
   pass_.took(pass.seconds, config_.step_interval);

@@ -124,7 +124,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       bool each_pass_ends_one = row.counts_steps && !row.steps_each_pass();
       c.epochs = each_pass_ends_one ? epochs * period : skips ? rounds_of(daso) : epochs;
       c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(c.epochs)});
-      c.steps_each_pass = made.inner == inner_rule::step || each_pass_ends_one;
+      c.steps_each_pass = made.steps_locally() || each_pass_ends_one;
       c.merged = age_of(made.averages.overlap);
       rows.push_back(std::move(c));
     }

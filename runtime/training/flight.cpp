@@ -15,8 +15,9 @@ std::string name_of(flight::phase p) {
 
 void flight::begin(contribution given, std::uint64_t own_step) {
   WAGGLE_CHECK(phase_ == phase::idle, "one flight at a time: " + name_of(phase_));
-  ledger_.add(given.samples);
-  (void)ledger_.begin(own_step, given.epoch.value());
+  begun_ = own_step;
+  last_epoch_ = given.epoch.value();
+  in_flight_ = given.samples;
   given.steps = given.from_state ? uncounted_steps_ : 0; // the others do not get them
   given.counts = counts_;
   given_ = std::move(given);
@@ -63,9 +64,8 @@ void flight::interrupt() {
   ++number_;
 }
 
-void flight::end(verdict outcome, round_result result, bool alone) {
+void flight::end(round_result result, bool alone) {
   WAGGLE_CHECK(phase_ == phase::averaging, name_of(phase_));
-  ledger_.end(outcome);
   phase_ = phase::ended;
   called_ = false;
   result_ = std::move(result);
@@ -73,44 +73,24 @@ void flight::end(verdict outcome, round_result result, bool alone) {
     given_.reset();
 }
 
-void flight::give_up() {
-  WAGGLE_CHECK(phase_ != phase::idle && phase_ != phase::ended, name_of(phase_));
-  ledger_.end(verdict::left_out);
-  phase_ = phase::ended;
-  ++number_;
-}
-
 round_result flight::take_result() {
   WAGGLE_CHECK(phase_ == phase::ended && result_, name_of(phase_));
   return *std::exchange(result_, std::nullopt);
 }
 
-flight_ledger::settlement flight::settle(bool counted) {
-  WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
+std::uint64_t flight::settle() {
+  WAGGLE_CHECK(phase_ != phase::idle, name_of(phase_));
   phase_ = phase::idle;
+  ++number_;
   given_.reset();
-  return ledger_.settle(counted);
-}
-
-void flight::recall() {
-  WAGGLE_CHECK(phase_ == phase::ended, name_of(phase_));
-  phase_ = phase::idle;
-  given_.reset();
-  ledger_.recall();
+  result_.reset();
+  return std::exchange(in_flight_, 0);
 }
 
 void flight::hold_again() {
   WAGGLE_CHECK(phase_ == phase::ended && given_, name_of(phase_));
   result_.reset();
   phase_ = phase::held;
-  ledger_.reopen();
-}
-
-std::uint64_t flight::stepped(std::uint64_t samples) {
-  counts_.samples += samples;
-  uncounted_steps_ += samples > 0 ? 1 : 0;
-  ledger_.add(samples);
-  return ledger_.use_accumulated();
 }
 
 void flight::count_again() {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/core/float_vector.hpp"
-#include "runtime/training/flight_ledger.hpp"
+#include "runtime/training/plan.hpp"
 #include "runtime/training/run_position.hpp"
 
 namespace waggle {
@@ -39,23 +39,21 @@ struct round_result {
   std::string why_dropped; // if it does not
 };
 
-/// One contribution of this peer, from its copy until the mean is merged, and the account of all
-/// samples beside it. There is one at a time.
+/// One contribution of this peer, from its copy until the mean is merged, and what it has counted
+/// for the next one. There is one at a time.
 ///
-/// | phase     | what holds                                            | left by                    |
-/// |-----------|-------------------------------------------------------|----------------------------|
-/// | idle      | nothing is contributed                                | hold, search               |
-/// | held      | it is copied, and in no round: that failed, or begins | send, give_up              |
-/// | searching | the members of its round are not found yet            | found, give_up             |
-/// | averaging | its round runs                                        | end, interrupt, give_up    |
-/// | ended     | the group's epoch has ended, and not yet the model's  | settle, recall, hold_again |
+/// | phase     | what holds                                            | left by                   |
+/// |-----------|-------------------------------------------------------|---------------------------|
+/// | idle      | nothing is contributed                                | hold, search              |
+/// | held      | it is copied, and in no round: that failed, or begins | send, settle              |
+/// | searching | the members of its round are not found yet            | found, settle             |
+/// | averaging | its round runs                                        | end, interrupt, settle    |
+/// | ended     | the group's epoch has ended, and not yet the model's  | settle, hold_again        |
 ///
 /// Ends the process if a transition is not allowed. Not thread-safe.
 class flight {
 public:
   enum class phase : std::uint8_t { idle, held, searching, averaging, ended };
-
-  explicit flight(const strategy& strategy) : ledger_(strategy) {}
 
   [[nodiscard]] phase at() const { return phase_; }
   [[nodiscard]] bool round_runs() const {
@@ -65,6 +63,14 @@ public:
   [[nodiscard]] const contribution* given() const { return given_ ? &*given_ : nullptr; }
   /// Whether an answer to the round of this number still counts.
   [[nodiscard]] bool awaits(std::uint64_t number) const { return number == number_; }
+  /// For a `situation`: the round of this flight, and the epoch in which one was last begun.
+  [[nodiscard]] std::optional<flying_round> round() const {
+    return phase_ == phase::idle ? std::nullopt
+                                 : std::optional{flying_round{begun_, phase_ == phase::ended}};
+  }
+  [[nodiscard]] std::optional<std::uint64_t> last_epoch() const { return last_epoch_; }
+  /// Samples of the contribution, which are in no update yet.
+  [[nodiscard]] std::uint64_t in_flight() const { return in_flight_; }
 
   // -- transitions --------------------------------------------------------------------------------
 
@@ -82,15 +88,12 @@ public:
   /// if there is one, waits for another round.
   void interrupt();
   /// The round is over. @param alone nobody else has contributed.
-  void end(verdict outcome, round_result result, bool alone);
-  /// The others decided without it, or it is of no use. Settle it, or recall it. REQUIRES: given().
-  void give_up();
-  /// The result of a round that ended. REQUIRES: ended by `end`. Settle it, or recall it.
+  void end(round_result result, bool alone);
+  /// The result of a round that ended. REQUIRES: ended. Settle it.
   [[nodiscard]] round_result take_result();
-  /// Its mean is merged or given up. @param counted the mean contains our samples.
-  flight_ledger::settlement settle(bool counted);
-  /// The learner has taken its samples back (learner::take_back).
-  void recall();
+  /// Its mean is merged, the others decided without it, or the learner has taken its samples back
+  /// (learner::take_back). Returns the number of its samples.
+  std::uint64_t settle();
   /// The mean is not merged: the contribution waits for another round. REQUIRES: ended, given().
   void hold_again();
 
@@ -102,14 +105,13 @@ public:
 
   // -- samples and passes -------------------------------------------------------------------------
 
-  [[nodiscard]] const flight_ledger& samples() const { return ledger_; }
-  void add(std::uint64_t samples) { ledger_.add(samples); }
-  void refuse(std::uint64_t samples) { ledger_.refuse(samples); }
-  std::uint64_t drop_accumulated() { return ledger_.drop_accumulated(); }
   void pass_ended() { ++counts_.passes; }
-  /// A local step with these samples. Returns the number of those that are used now. A loop that
-  /// has ended offers empty passes: these are no steps.
-  std::uint64_t stepped(std::uint64_t samples);
+  /// A local step with these samples. A loop that has ended offers empty passes: these are no
+  /// steps.
+  void stepped(std::uint64_t samples) {
+    counts_.samples += samples;
+    uncounted_steps_ += samples > 0 ? 1 : 0;
+  }
 
   /// From here on, samples, passes and calls are about the next boundary.
   void begin_counting() {
@@ -141,7 +143,9 @@ private:
   bool called_ = false;
   std::optional<contribution> given_;
   std::optional<round_result> result_;
-  flight_ledger ledger_;
+  std::uint64_t begun_ = 0; // own step
+  std::optional<std::uint64_t> last_epoch_;
+  std::uint64_t in_flight_ = 0;
   pass_counts counts_;  // since the last boundary
   pass_counts resumed_; // the first ones of the epoch that resumes
   std::uint64_t uncounted_steps_ = 0;

@@ -102,7 +102,7 @@ public:
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  /// Whether its optimizer can step with each micro-batch: for strategies with inner_rule::step.
+  /// Whether its optimizer can step with each micro-batch: see strategy::steps_locally.
   [[nodiscard]] virtual bool steps_locally() const { return false; }
   /// Copies the tensors as they are between two steps or changes. Returns how many changes they
   /// contain; nothing if the thread that alone may read them does something else. Waits for a step,

@@ -241,7 +241,7 @@ private:
 };
 
 /// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with
-/// inner_rule::step what its lane averages; the result then steps locally. A round copies these
+/// local steps what its lane averages; the result then steps locally. A round copies these
 /// tensors on the loop's thread, between two passes, so it never reads a tensor while the loop may
 /// use it.
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,

@@ -3,23 +3,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "runtime/training/strategy.hpp"
-#include "runtime/training/verdict.hpp"
 
 namespace waggle {
 
 /// A round that was begun and is not settled yet.
 struct flying_round {
-  std::uint64_t begun = 0;        // own step
-  std::optional<verdict> outcome; // nothing: the round is under way; never verdict::retry
+  std::uint64_t begun = 0; // own step
+  bool over = false;       // its mean, if it has one, can be merged
 };
 
 /// The inputs of the decision what a peer does next.
 struct situation {
-  bool offered = false;             // a micro-step has just ended; otherwise this is another event
-  std::uint64_t own_steps = 0;      // micro-steps so far, including the one that is offered
+  std::uint64_t own_steps = 0;      // micro-steps so far
   std::uint64_t own_samples = 0;    // accumulated toward the next boundary, not in flight
   std::uint64_t swarm_samples = 0;  // reported at this epoch by all peers, including ours
   std::uint64_t boundary_steps = 0; // micro-steps since the last boundary
@@ -39,31 +36,20 @@ struct situation {
   std::optional<std::uint64_t> last_epoch; // in which a round was last begun
 };
 
-struct action {
-  enum class kind : std::uint8_t {
-    inner_step, // the optimizer steps with the gradient that is offered
-    merge,      // the mean
-    give_up,    // the flight, by rule `why`; after left_out, the run's state is downloaded
-    begin,      // a round, with the gradient accumulated so far, even none
-    end_epoch,  // from here on, samples count toward the next boundary
-    await,      // the round: no pass begins before it is over
-    finish,     // all epochs are done and no flight is left
-    hold,       // keep accumulating: another pass may begin
-  };
-  kind what = kind::hold;
-  verdict why = verdict::skip; // of give_up: own_gradient, left_out or skip
+/// What to do now, in this order.
+struct plan {
+  bool merge = false; // the mean of the round that is over, or nothing if it has none
+  bool begin = false; // a round, with what is accumulated so far, even nothing
+  bool pass = false;  // another pass may begin
 
-  friend bool operator==(const action&, const action&) = default;
+  friend bool operator==(const plan&, const plan&) = default;
 };
 
-/// Actions to carry out in this order. Empty: nothing to do until the next event.
-using plan = std::vector<action>;
-
-/// What to do after a micro-step or any other event. The order is fixed: settle what is ripe (must
-/// be merged or given up now), begin what is due, settle what blocks.
+/// What to do after a pass or any other event.
 ///
 /// - While a blocking round runs, no pass begins. It runs from the moment at which its members have
-///   been found; the pass that runs then still ends.
+///   been found; the pass that runs then still ends. Its mean is merged when it arrives, without a
+///   plan.
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
 /// - Outside of a group, no round begins.
@@ -71,7 +57,6 @@ using plan = std::vector<action>;
 ///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
 ///   without samples begins at most one per epoch, and joins every round that another member
 ///   begins.
-/// - The end of an epoch adds exactly one to `epochs_done` (INV-7).
-plan on_offer(const strategy& strategy, const situation& now);
+plan plan_next(const lane& averages, const situation& now);
 
 } // namespace waggle

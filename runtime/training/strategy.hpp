@@ -100,18 +100,14 @@ struct lane {
   friend bool operator==(const lane&, const lane&) = default;
 };
 
-/// What happens to the gradient of a micro-step.
-enum class inner_rule : std::uint8_t {
-  hold, // accumulated for a round
-  step, // the optimizer steps with it immediately
-};
-
 /// How a run trains. Equal on all its peers.
 struct strategy {
-  inner_rule inner = inner_rule::hold;
   lane averages;
   schedule_clock schedule{}; // what an epoch of the schedule is
 
+  /// Whether the optimizer steps with the gradient of each micro-step at once; otherwise it is
+  /// accumulated for a round.
+  [[nodiscard]] bool steps_locally() const { return averages.what != lane_content::gradient; }
   /// Whether all peers of an epoch hold the same bytes of the first tensors
   /// (state_table::shared_count), which are then hashed, compared, and what a newcomer needs: not
   /// if each peer's own parameters are averaged.

@@ -6,7 +6,7 @@ strategy collaborative(std::uint64_t target_batch) {
   lane gradients;
   gradients.what = lane_content::gradient;
   gradients.due = {lane_clock::unit::swarm_samples, target_batch};
-  return {inner_rule::hold, gradients};
+  return {gradients};
 }
 
 strategy delayed_gradients(std::uint64_t target_batch) {

@@ -123,7 +123,7 @@ strategy make(const strategy_settings& s) {
   progress.coding = s.coding;
   progress.merge.how = lane_merge::rule::blend;
   set_lane(progress, daso_schedule{rule_of(s)}, false);
-  return {inner_rule::step, progress};
+  return {progress};
 }
 
 strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {

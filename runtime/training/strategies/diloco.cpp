@@ -26,7 +26,7 @@ strategy make(const strategy_settings& s) {
   progress.overlap = {lane_overlap::until::own_steps, number("overlap")};
   progress.coding = s.coding;
   progress.merge.how = lane_merge::rule::outer_step;
-  return {inner_rule::step, progress};
+  return {progress};
 }
 
 learner_factory learners(learner_factory make, const strategy_settings& s) {

@@ -10,7 +10,7 @@ strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool
   if (delayed)
     parameters.overlap.ends = lane_overlap::until::it_arrives;
   parameters.merge.how = lane_merge::rule::add_change;
-  return {inner_rule::step, parameters};
+  return {parameters};
 }
 
 namespace {

@@ -16,7 +16,7 @@ contribution copied(std::uint64_t samples, std::uint64_t epoch = 3) {
 }
 
 TEST(Flight, GoesFromItsCopyToTheMerge) {
-  flight it{collaborative(64)};
+  flight it;
   EXPECT_EQ(it.at(), phase::idle);
   EXPECT_EQ(it.given(), nullptr);
   it.hold(copied(8), 1);
@@ -25,17 +25,17 @@ TEST(Flight, GoesFromItsCopyToTheMerge) {
   auto number = it.send();
   EXPECT_TRUE(it.awaits(number));
   EXPECT_TRUE(it.round_runs());
-  EXPECT_EQ(it.samples().in_flight(), 8U);
-  it.end(verdict::merge, {{}, true, {}}, false);
+  EXPECT_EQ(it.in_flight(), 8U);
+  it.end({{}, true, {}}, false);
   EXPECT_EQ(it.at(), phase::ended);
   EXPECT_EQ(it.given(), nullptr) << "its vector is not kept until the merge";
   EXPECT_TRUE(it.take_result().counted);
-  EXPECT_EQ(it.settle(true).used, 8U);
+  EXPECT_EQ(it.settle(), 8U);
   EXPECT_EQ(it.at(), phase::idle);
 }
 
 TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
-  flight it{collaborative(64)};
+  flight it;
   it.hold(copied(8), 1);
   auto first = it.send();
   it.interrupt();
@@ -47,14 +47,14 @@ TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
 }
 
 TEST(Flight, IsCopiedWhenItsMembersAreFound) {
-  flight it{local_updates({})};
+  flight it;
   contribution of_model;
   of_model.epoch = epoch_id{3};
-  EXPECT_EQ(it.stepped(4), 4U);
+  it.stepped(4);
   auto search = it.search(of_model, 1);
   EXPECT_EQ(it.at(), phase::searching);
   EXPECT_TRUE(it.round_runs());
-  EXPECT_EQ(it.stepped(4), 4U); // training goes on meanwhile
+  it.stepped(4); // training goes on meanwhile
   auto round = it.found(copied(0).own);
   EXPECT_FALSE(it.awaits(search));
   EXPECT_TRUE(it.awaits(round));
@@ -65,12 +65,12 @@ TEST(Flight, IsCopiedWhenItsMembersAreFound) {
 }
 
 TEST(Flight, GivesNothingToMembersThatWereFoundWhileItsModelCannotBeRead) {
-  flight it{local_updates({})};
+  flight it;
   auto of_model = copied(0);
   of_model.own = nullptr;
   of_model.from_state = true;
   of_model.weight = 1;
-  EXPECT_EQ(it.stepped(4), 4U);
+  it.stepped(4);
   (void)it.search(of_model, 1);
   (void)it.found(copied(0).own, false);
   EXPECT_FALSE(it.given()->from_state);
@@ -80,8 +80,8 @@ TEST(Flight, GivesNothingToMembersThatWereFoundWhileItsModelCannotBeRead) {
 }
 
 TEST(Flight, DoesNotCountStepsOfAModelThatItDoesNotContain) {
-  flight it{local_updates({})};
-  EXPECT_EQ(it.stepped(4), 4U);
+  flight it;
+  it.stepped(4);
   it.hold(copied(0), 1); // zeros, of a peer that has yet to download its group's state
   (void)it.send();
   it.count_steps();
@@ -89,50 +89,38 @@ TEST(Flight, DoesNotCountStepsOfAModelThatItDoesNotContain) {
 }
 
 TEST(Flight, LosesTheSamplesOfAContributionThatIsGivenUp) {
-  flight it{collaborative(64)};
+  flight it;
   it.hold(copied(8), 1);
   auto number = it.send();
-  it.give_up();
+  EXPECT_EQ(it.settle(), 8U);
   EXPECT_FALSE(it.awaits(number));
-  EXPECT_EQ(it.settle(false).dropped, 8U);
   EXPECT_EQ(it.at(), phase::idle);
-  EXPECT_EQ(it.samples().dropped(), 8U);
-}
-
-TEST(Flight, CountsSamplesThatTheLearnerTookBackWithItsNextContribution) {
-  flight it{collaborative(64)};
-  it.hold(copied(8), 1);
-  it.give_up();
-  it.recall();
-  EXPECT_EQ(it.samples().in_flight() + it.samples().dropped() + it.samples().used(), 0U);
-  it.hold(copied(12, 4), 2);
-  EXPECT_EQ(it.samples().in_flight(), 12U);
+  EXPECT_EQ(it.in_flight(), 0U);
 }
 
 TEST(Flight, OfThisPeerAloneCanBeHeldAgainInsteadOfMerged) {
-  flight it{delayed_gradients(64)};
+  flight it;
   it.hold(copied(8), 1);
   (void)it.send();
-  it.end(verdict::merge, {{}, true, {}}, true);
+  it.end({{}, true, {}}, true);
   ASSERT_NE(it.given(), nullptr);
   it.hold_again();
   EXPECT_EQ(it.at(), phase::held);
-  EXPECT_EQ(it.samples().in_flight(), 8U);
-  it.give_up(); // it could not be saved
-  EXPECT_EQ(it.settle(false).dropped, 8U);
+  EXPECT_EQ(it.in_flight(), 8U);
+  EXPECT_EQ(it.settle(), 8U) << "it could not be saved";
 }
 
 TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
-  flight it{local_updates({})};
+  flight it;
   it.pass_ended();
-  EXPECT_EQ(it.stepped(4), 4U);
+  it.stepped(4);
   it.call();
   EXPECT_TRUE(it.called());
   it.hold(copied(0), 1);
   it.begin_counting();
   EXPECT_FALSE(it.called());
   it.pass_ended();
-  EXPECT_EQ(it.stepped(2), 2U);
+  it.stepped(2);
   EXPECT_EQ(it.counts().passes, 1U);
   EXPECT_EQ(it.counts().samples, 2U);
   it.count_again(); // the round will begin anew
@@ -141,7 +129,7 @@ TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
 }
 
 TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
-  flight it{local_updates({})};
+  flight it;
   it.resume({40, 10}, 3);
   EXPECT_EQ(it.uncounted_steps(), 3U);
   it.begin_counting();
@@ -155,30 +143,26 @@ TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
 }
 
 TEST(Flight, AnEmptyPassIsNoStep) {
-  flight it{local_updates({})};
-  EXPECT_EQ(it.stepped(0), 0U);
+  flight it;
+  it.stepped(0);
   EXPECT_EQ(it.uncounted_steps(), 0U);
 }
 
 TEST(Flight, RefusesOtherTransitions) {
-  flight it{collaborative(64)};
+  flight it;
   EXPECT_DEATH(it.send(), "idle");
   EXPECT_DEATH(it.found(nullptr), "idle");
-  EXPECT_DEATH(it.give_up(), "idle");
-  EXPECT_DEATH(it.settle(true), "idle");
-  EXPECT_DEATH(it.recall(), "idle");
+  EXPECT_DEATH(it.settle(), "idle");
   EXPECT_DEATH(it.hold({}, 1), "nothing is copied");
   it.hold(copied(8), 1);
   EXPECT_DEATH(it.hold(copied(8), 1), "one flight at a time: held");
   EXPECT_DEATH(it.search({}, 1), "one flight at a time: held");
-  EXPECT_DEATH(it.end(verdict::merge, {}, false), "held");
+  EXPECT_DEATH(it.end({}, false), "held");
   (void)it.send();
   EXPECT_DEATH(it.send(), "averaging");
   EXPECT_DEATH(it.hold_again(), "averaging");
-  EXPECT_DEATH(it.end(verdict::retry, {}, false), "tried again");
-  it.end(verdict::merge, {}, false);
+  it.end({}, false);
   EXPECT_DEATH(it.interrupt(), "ended");
-  EXPECT_DEATH(it.give_up(), "ended");
   EXPECT_DEATH(it.hold_again(), "ended");
   (void)it.take_result();
   EXPECT_DEATH((void)it.take_result(), "ended");

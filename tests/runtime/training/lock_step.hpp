@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "runtime/training/flight_ledger.hpp"
-#include "runtime/training/plan.hpp"
+#include "runtime/training/flight.hpp"
 
 namespace waggle {
 
 using doubles = std::vector<double>;
 
-/// Peers that train in lock step, in memory. Carries out the decisions of `on_offer` and
-/// `on_round`; makes none itself.
+/// Peers that train in lock step, in memory. Carries out the decisions of `plan_next`; makes none
+/// itself.
 class lock_step {
 public:
   struct options {
@@ -30,7 +31,7 @@ public:
     : table_(std::move(table)), how_(std::move(how)) {
     for (std::size_t i = 0; i < peers; ++i)
       peers_.push_back(
-        peer{flight_ledger{table_}, how_.start, how_.start, doubles(how_.start.size()), {}, {}});
+        peer{{}, how_.start, how_.start, doubles(how_.start.size()), {}, {}});
   }
 
   /// One micro-step of every peer, and everything that follows from it.
@@ -40,14 +41,17 @@ public:
       offer(i);
     deliver();
     // All peers decide on their present state, as they would if they acted at the same time.
-    plan_all(true);
+    plan_all();
     while (deliver())
-      plan_all(false);
+      plan_all();
   }
 
   [[nodiscard]] const doubles& theta(std::size_t peer) const { return peers_[peer].theta; }
   [[nodiscard]] std::uint64_t epochs() const { return peers_.front().epochs; }
-  [[nodiscard]] const flight_ledger& samples(std::size_t peer) const { return peers_[peer].ledger; }
+  /// Samples in updates, and in the round that runs.
+  [[nodiscard]] std::uint64_t samples(std::size_t peer) const {
+    return peers_[peer].used + peers_[peer].it.in_flight();
+  }
 
 private:
   struct round {
@@ -56,34 +60,38 @@ private:
     doubles mean;
   };
   struct peer {
-    flight_ledger ledger;
+    flight it;
     doubles theta;
     doubles anchor;
     doubles accumulated; // gradients, summed
-    doubles offered;     // the gradient of this micro-step
     round flies;
+    std::uint64_t toward_boundary = 0; // samples
+    std::uint64_t used = 0;
     std::uint64_t epochs = 0;
     std::uint64_t boundary = 0; // own steps at the end of the last epoch
   };
 
   void offer(std::size_t i) {
     auto& p = peers_[i];
-    p.offered = how_.gradient(i, p.theta);
-    if (table_.inner == inner_rule::hold)
+    auto gradient = how_.gradient(i, p.theta);
+    ++p.toward_boundary;
+    if (table_.steps_locally())
+      descend(p, gradient);
+    else
       for (std::size_t k = 0; k < p.accumulated.size(); ++k)
-        p.accumulated[k] += p.offered[k];
-    p.ledger.add(1);
+        p.accumulated[k] += gradient[k];
+    if (table_.averages.what == lane_content::parameters)
+      ++p.used;
   }
 
-  void plan_all(bool offered) {
+  void plan_all() {
     std::uint64_t swarm = 0;
     for (const auto& p : peers_)
-      swarm += p.ledger.toward_boundary();
+      swarm += p.toward_boundary;
     for (auto& p : peers_) {
       situation now;
-      now.offered = offered;
       now.own_steps = steps_;
-      now.own_samples = p.ledger.toward_boundary();
+      now.own_samples = p.toward_boundary;
       now.swarm_samples = swarm;
       now.boundary_steps = steps_ - p.boundary;
       now.in_group = true;
@@ -92,38 +100,19 @@ private:
       // Just before a point of any grid when the run begins.
       now.boundary_time = table_.averages.due.grid + p.boundary - 1;
       now.time = table_.averages.due.grid + steps_ - 1;
-      now.round = p.ledger.round();
-      now.last_epoch = p.ledger.last_epoch();
-      for (const auto& next : on_offer(table_, now))
-        carry_out(p, next);
+      now.round = p.it.round();
+      now.last_epoch = p.it.last_epoch();
+      auto next = plan_next(table_.averages, now);
+      if (next.merge)
+        merge(p);
+      if (next.begin)
+        begin(p);
     }
   }
 
-  void carry_out(peer& p, const action& next) {
-    switch (next.what) {
-      case action::kind::inner_step:
-        descend(p, p.offered);
-        p.ledger.use_accumulated();
-        break;
-      case action::kind::begin:
-        begin(p);
-        break;
-      case action::kind::merge:
-        merge(p);
-        p.ledger.settle();
-        break;
-      case action::kind::end_epoch:
-        ++p.epochs;
-        p.boundary = steps_;
-        break;
-      case action::kind::give_up:
-      case action::kind::finish:
-        FAIL() << "no round fails and there is no last epoch";
-        break;
-      case action::kind::await:
-      case action::kind::hold:
-        break;
-    }
+  void end_epoch(peer& p) const {
+    ++p.epochs;
+    p.boundary = steps_;
   }
 
   void descend(peer& p, const doubles& gradient) const {
@@ -132,7 +121,15 @@ private:
   }
 
   void begin(peer& p) {
-    auto samples = p.ledger.begin(steps_, p.epochs);
+    auto samples = std::exchange(p.toward_boundary, 0);
+    contribution given;
+    given.epoch = epoch_id{p.epochs};
+    given.own = std::make_shared<float_vector>(); // the values are in `flies`
+    given.samples = table_.averages.what == lane_content::parameters ? 0 : samples;
+    p.it.hold(std::move(given), steps_);
+    (void)p.it.send();
+    if (!table_.averages.overlap.blocks())
+      end_epoch(p);
     p.flies.snapshot = p.flies.sent = p.theta;
     for (std::size_t k = 0; k < p.theta.size(); ++k)
       switch (table_.averages.what) {
@@ -149,6 +146,9 @@ private:
   }
 
   void merge(peer& p) {
+    p.used += p.it.settle();
+    if (table_.averages.overlap.blocks())
+      end_epoch(p);
     const auto& how = table_.averages.merge;
     for (std::size_t k = 0; k < p.theta.size(); ++k) {
       auto mean = p.flies.mean[k];
@@ -174,8 +174,8 @@ private:
 
   /// Ends the round that is due. Returns whether there was one.
   bool deliver() {
-    const auto& first = peers_.front().ledger.round();
-    if (!first || first->outcome || steps_ < first->begun + how_.latency)
+    const auto& first = peers_.front().it.round();
+    if (!first || first->over || steps_ < first->begun + how_.latency)
       return false;
     auto n = static_cast<double>(peers_.size());
     doubles mean(how_.start.size());
@@ -184,10 +184,9 @@ private:
         mean[k] += p.flies.sent[k] / n;
     for (auto& p : peers_) {
       p.flies.mean = mean;
-      round_facts facts;
-      facts.contributors = static_cast<std::uint32_t>(peers_.size());
-      facts.own_samples = p.ledger.in_flight();
-      p.ledger.end(on_round(table_.averages.what, facts));
+      p.it.end({}, false);
+      if (table_.averages.overlap.blocks())
+        merge(p);
     }
     return true;
   }
