@@ -206,15 +206,9 @@ struct model_ready {
   digest parameters; // zero: too many to hash each epoch
   /// Runs the passes: the model_worker, in turn with the updates, or an actor beside it.
   pass_worker_actor passes;
-  /// What the process before had begun (own_progress). The accumulated gradient is in the model.
-  std::shared_ptr<const float_vector> pending; // null: none
-  std::uint64_t pending_samples = 0;
-  std::string pending_position;
-  std::uint64_t lost_samples = 0; // it was kept, and does not fit this model
-  std::uint64_t local_samples = 0; // own_progress
-  std::uint64_t local_passes = 0;
-  std::uint64_t uncounted_steps = 0;
-  std::shared_ptr<const float_vector> residual; // null: none
+  /// What the process before had begun. The accumulated gradient is in the model. Pending samples
+  /// without a contribution do not fit this model.
+  std::shared_ptr<const own_progress> kept;
 };
 
 /// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and

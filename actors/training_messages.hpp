@@ -15,9 +15,9 @@
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/status/peer_status.hpp"
-#include "runtime/training/decided_round.hpp"
 #include "runtime/training/evaluation.hpp"
 #include "runtime/training/micro_step.hpp"
+#include "runtime/training/missed_updates.hpp"
 #include "runtime/training/plateau.hpp"
 
 namespace waggle {
@@ -25,6 +25,7 @@ namespace waggle {
 class averaged_tensors; // runtime/training/averaged_tensors.hpp
 class learner;          // runtime/training/learner.hpp
 struct model_copy;      // runtime/training/trained_model.hpp
+struct own_progress;    // runtime/training/own_progress.hpp
 
 // -- state ---------------------------------------------------------------------------------------
 
@@ -91,16 +92,11 @@ struct run_pass {
   std::optional<double> rate; // the optimizer steps at once with this learning rate; none: it holds
 };
 struct apply_update {
-  std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
-  double rate = 0;
+  missed_update what;
   history after; // the history once it is applied
   /// Not null: adds the difference of the mean and the snapshot to these tensors. Null: the mean is
   /// of gradients and buffers.
   std::shared_ptr<const averaged_tensors> averaged;
-  /// What this peer contributed to the mean of these tensors, or of the buffers; null: nothing.
-  std::shared_ptr<const float_vector> snapshot;
-  std::string position; // missed_update::position
-  decided_round by{};   // learner::end_epoch
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;
@@ -111,17 +107,10 @@ struct rename_history {
   history past;
   epoch_id epoch;
 };
-/// Only if the peer stops, the checkpoint has what it did not finish: the accumulated gradient, its
-/// contribution to a round that is not over, and what codecs have taken from earlier ones.
 struct save_checkpoint {
-  bool stops = false;
-  std::shared_ptr<const float_vector> pending{}; // null: none
-  std::uint64_t pending_samples = 0;
-  std::string pending_position{};  // of the data, after them
-  std::uint64_t local_samples = 0; // own_progress
-  std::uint64_t local_passes = 0;
-  std::uint64_t uncounted_steps = 0;
-  std::shared_ptr<const float_vector> residual{}; // null: none
+  /// Null: the peer goes on. Otherwise what it did not finish, to which the learner's part is
+  /// added.
+  std::shared_ptr<const own_progress> unfinished{};
 };
 /// Events of the model_worker.
 struct pass_done {
@@ -129,9 +118,8 @@ struct pass_done {
   double seconds = 0;
 };
 struct update_applied {
-  epoch_id epoch;    // that begins
-  digest parameters; // zero: too many to hash each epoch
-  double seconds = 0;
+  epoch_id epoch;                        // that begins
+  digest parameters;                     // zero: too many to hash each epoch
   std::optional<plateau_report> plateau; // learner::plateau_state
 };
 struct image_loaded {

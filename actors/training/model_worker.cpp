@@ -154,25 +154,15 @@ caf::result<model_ready> model_worker::prepare() {
   resumes_ = shared_->resumable();
   if (resumes_ != nullptr)
     position_ = resumes_->position();
-  resume();
+  auto kept = std::make_shared<own_progress>();
+  resume(*kept);
   if (evaluation_)
     evaluates_ = spawn_apart<evaluation_worker, caf::linked>(*this, evaluation_->own_thread, ctx_,
                                                              evaluation_->make, stop_);
   if (model_->epoch().value() > 0) // a later start may have nothing else to do
     evaluate_if_due();
-  return model_ready{shared_,
-                     model_->epoch(),
-                     model_->past(),
-                     compared_digest(),
-                     runs_passes(),
-                     std::exchange(kept_.pending, nullptr),
-                     kept_.pending_samples,
-                     kept_.pending_position,
-                     lost_samples_,
-                     kept_.local_samples,
-                     kept_.local_passes,
-                     kept_.uncounted_steps,
-                     std::exchange(kept_.residual, nullptr)};
+  return model_ready{shared_,           model_->epoch(), model_->past(),
+                     compared_digest(), runs_passes(),   std::move(kept)};
 }
 
 pass_worker_actor model_worker::runs_passes() {
@@ -187,7 +177,7 @@ pass_worker_actor model_worker::runs_passes() {
   return this;
 }
 
-void model_worker::resume() {
+void model_worker::resume(own_progress& kept) {
   if (!checkpoints_)
     return;
   checkpoints_->remove_drafts();
@@ -210,11 +200,11 @@ void model_worker::resume() {
   log_about about{{.epoch = newest.epoch}};
   ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
                  newest.file.string());
-  resume_own(*search);
+  resume_own(*search, kept);
 }
 
 /// What only this peer had: of the checkpoint that was loaded, or nothing.
-void model_worker::resume_own(const checkpoint_store::search& found) {
+void model_worker::resume_own(const checkpoint_store::search& found, own_progress& kept) {
   auto anew = [this](std::string_view what, const failure& why) {
     ctx_.log->warn("{} begins anew: {}", what, to_string(why));
   };
@@ -232,11 +222,9 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
       anew("this peer's data", loaded.error());
   if (resumes_ != nullptr)
     position_ = resumes_->position();
-  kept_.local_samples = own.local_samples;
-  kept_.local_passes = own.local_passes;
-  kept_.uncounted_steps = own.uncounted_steps;
-  kept_.residual = own.residual;
-  if (own.samples() == 0 && !own.partial.sum)
+  kept = own;
+  kept.partial = {}; // the model takes it
+  if (!own.pending && !own.partial.sum)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
   if (resumes_ == nullptr)
@@ -246,10 +234,10 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
   else if (own.partial.sum)
     fits = resumes_->load_gradient(own.partial);
   if (!fits) {
-    lost_samples_ = own.samples();
+    kept.pending = nullptr;
+    kept.pending_samples = own.samples();
     return anew("the epoch", fits.error());
   }
-  kept_ = own;
   if (own.samples() > 0)
     ctx_.log->info("continues with {} samples of an unfinished epoch", own.samples());
 }
@@ -281,21 +269,19 @@ void model_worker::apply(const apply_update& update) {
   if (!model_)
     return;
   auto began = clock().now();
-  auto mean = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
-  auto given =
-    update.snapshot ? std::span<const float>{*update.snapshot} : std::span<const float>{};
-  if (update.mean && update.averaged)
+  const auto& what = update.what;
+  auto mean = what.mean ? std::span<const float>{*what.mean} : std::span<const float>{};
+  auto given = what.snapshot ? std::span<const float>{*what.snapshot} : std::span<const float>{};
+  if (what.mean && update.averaged)
     model_->add_change(*update.averaged, mean, given, update.after);
   else
-    model_->step(mean, update.rate, update.after, given, update.by);
-  if (!update.position.empty())
-    position_ = update.position;
+    model_->step(mean, what.rate, update.after, given, what.by);
+  if (!what.position.empty())
+    position_ = what.position;
   last_.reset();
   evaluate_if_due();
-  auto seconds = seconds_of(clock().now() - began);
-  ctx_.metrics->observe_step("optimizer", seconds);
-  send(listener_,
-       update_applied{model_->epoch(), compared_digest(), seconds, shared_->plateau_state()});
+  ctx_.metrics->observe_step("optimizer", seconds_of(clock().now() - began));
+  send(listener_, update_applied{model_->epoch(), compared_digest(), shared_->plateau_state()});
 }
 
 /// At the end of an epoch. The weights are copied here; another thread measures them.
@@ -366,20 +352,16 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     return to_caf(copied.error());
   }
   auto& own = (*copied)->own;
-  own.stopped = msg.stops;
-  own.position = position_;
-  if (msg.stops) {
-    own.local_samples = msg.local_samples;
-    own.local_passes = msg.local_passes;
-    own.uncounted_steps = msg.uncounted_steps;
-    own.residual = msg.residual;
+  if (msg.unfinished) {
+    auto state = std::move(own.own);
+    own = *msg.unfinished;
+    own.own = std::move(state);
+    own.stopped = true;
   }
-  if (msg.stops && resumes_ != nullptr) {
+  own.position = position_;
+  if (own.stopped && resumes_ != nullptr) {
     own.position = resumes_->position();
     own.partial = resumes_->copy_gradient();
-    own.pending = msg.pending;
-    own.pending_samples = msg.pending_samples;
-    own.pending_position = msg.pending_position;
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

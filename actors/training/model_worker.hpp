@@ -77,13 +77,13 @@ protected:
 private:
   caf::result<model_ready> prepare();
   [[nodiscard]] pass_worker_actor runs_passes();
-  void resume();
+  void resume(own_progress& kept);
   void pass(const run_pass& msg);
   void apply(const apply_update& update);
   void load(const load_image& msg);
   void evaluate_if_due();
   result<std::shared_ptr<model_copy>> copy();
-  void resume_own(const checkpoint_store::search& found);
+  void resume_own(const checkpoint_store::search& found, own_progress& kept);
   caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   /// What peers compare at this epoch: of the parameters, or of a window (parameter_sample).
@@ -104,8 +104,6 @@ private:
   std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   resumable_learner* resumes_ = nullptr; // the half of the learner that can resume; null: none
   std::string position_;                 // of the data, after the samples in the model's state
-  own_progress kept_;                    // of the process before
-  std::uint64_t lost_samples_ = 0;       // in it, of no use
   std::optional<state_snapshot> last_;   // of the current epoch
   struct waiting_snapshot {
     epoch_id epoch;

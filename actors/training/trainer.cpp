@@ -31,13 +31,6 @@ training_config with_settings(training_config config) {
   return config;
 }
 
-membership::settings membership_of(const training_config& config) {
-  return {
-    config.many_groups,   config.epoch_difference_max, config.join_timeout,    config.settle_time,
-    config.split_grace,   config.continue_on_split,    config.may_start_alone, config.min_peers,
-    config.wait_for_peers};
-}
-
 run_health::settings health_of(const training_config& config, const strategy& how) {
   run_health::settings settings;
   settings.averaging_timeout = seconds_of(config.averaging_timeout);
@@ -56,8 +49,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(with_settings(std::move(config))),
     row_(*find_strategy(config_.strategy)), strategy_(row_.make(config_.how)),
     make_worker_(std::move(worker)), peers_(std::move(peers)),
-    random_(ctx_.randomness("trainer")), seen_{ctx_.record.id},
-    membership_(seen_, membership_of(config_)),
+    random_(ctx_.randomness("trainer")), seen_{ctx_.record.id}, membership_(seen_, config_),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
     claims_(config_.target_batch_size), barrier_(config_.averaging_timeout),
     vote_(not_finite_sample()), health_(health_of(config_, strategy_)) {
@@ -191,7 +183,7 @@ void trainer::on_model(const model_ready& ready) {
     buffers_ = averaged_tensors::buffers_of(model_->tensors());
   if (!config_.notice.empty())
     ctx_.log->warn("{}", config_.notice);
-  take_over(ready);
+  take_over(*ready.kept);
   begin_counting();
   std::shared_ptr<two_round_coding> coding;
   if (const auto& how = averages().coding; how.rank > 0) {
@@ -200,7 +192,7 @@ void trainer::on_model(const model_ready& ready) {
       ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
   }
   send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding,
-                                        ready.residual, ready.past.branch});
+                                        ready.kept->residual, ready.past.branch});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
@@ -233,23 +225,22 @@ bool trainer::done() const {
 }
 
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
-void trainer::take_over(const model_ready& ready) {
-  drop(ready.lost_samples, "stopped");
+void trainer::take_over(const own_progress& kept) {
   if (steps_locally())
-    flight_.resume({ready.local_samples, ready.local_passes}, ready.uncounted_steps);
+    flight_.resume({kept.local_samples, kept.local_passes}, kept.uncounted_steps);
   // They are of no use to another strategy, or after the last epoch.
   if (averages_parameters() || config_.auxiliary || done())
-    return drop(model_->drop_gradient() + ready.pending_samples, "stopped");
-  if (!ready.pending)
-    return;
+    return drop(model_->drop_gradient() + kept.pending_samples, "stopped");
+  if (!kept.pending)
+    return drop(kept.pending_samples, "stopped");
   contribution given;
   given.epoch = at_.epoch();
-  given.own = ready.pending;
-  given.samples = ready.pending_samples;
+  given.own = kept.pending;
+  given.samples = kept.pending_samples;
   given.weight = static_cast<double>(given.samples);
   given.from_state = true;
   given.resumed = true;
-  given.position = ready.pending_position;
+  given.position = kept.pending_position;
   if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
     strategy_ =
       row_.on_boundary(std::move(strategy_), config_.how, {model_->strategy_state(), false});
@@ -324,19 +315,18 @@ void trainer::save_and_answer() {
 }
 
 void trainer::save_and_answer(const group_residual& left) {
-  save_checkpoint last;
-  last.stops = true;
+  auto last = std::make_shared<own_progress>();
   if (left.history == current_status().past.branch)
-    last.residual = left.values;
+    last->residual = left.values;
   if (steps_locally()) {
-    last.local_samples = flight_.counts().samples;
-    last.local_passes = flight_.counts().passes;
-    last.uncounted_steps = flight_.uncounted_steps();
+    last->local_samples = flight_.counts().samples;
+    last->local_passes = flight_.counts().passes;
+    last->uncounted_steps = flight_.uncounted_steps();
   }
   if (const auto* given = flight_.given()) {
-    last.pending = given->own;
-    last.pending_samples = given->samples;
-    last.pending_position = given->position;
+    last->pending = given->own;
+    last->pending_samples = given->samples;
+    last->pending_position = given->position;
   }
   auto answer = [this](bool kept) {
     if (stop_.keeps && !kept) {
@@ -351,7 +341,7 @@ void trainer::save_and_answer(const group_residual& left) {
     if (stop_.why.code != ec::none)
       quit(to_caf(stop_.why));
   };
-  request(worker_, config_.sync_timeout, std::move(last))
+  request(worker_, config_.sync_timeout, save_checkpoint{std::move(last)})
     .then([answer](const state_snapshot& made) { answer(made.kept); },
           [this, answer](const caf::error& why) {
             if (config_.checkpoints)

@@ -32,22 +32,17 @@
 
 namespace waggle {
 
-struct training_config {
+/// How it finds its group: membership::settings.
+struct training_config : membership::settings {
   std::uint64_t target_batch_size = 256; // samples of all peers from one round to the next
   std::uint64_t max_epochs = 0;          // rounds; 0: until stopped
   std::uint64_t max_passes = 0; // over the data, if the learner has a ledger of them; 0: no limit
   std::uint32_t group_size_max = 64;      // contributors of a round
   std::string strategy = "collaborative"; // in strategy_table
   strategy_settings how;                  // the actor fills in target_batch and numbers
-  /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
-  /// the group trains on without a download.
-  std::uint64_t epoch_difference_max = 1;
-  /// How far such a peer's model moves towards the mean of a round: x += alpha (mean − snapshot).
-  /// More than 0, at most 1. Its own choice.
+  /// If parameters are averaged, how far this peer's move towards the mean of a round: x += alpha
+  /// (mean − snapshot). More than 0, at most 1. Its own choice.
   double averaging_alpha = 1;
-  /// The averager is a moshpit_averager: the group is the whole run, and each round averages with
-  /// some of its peers. Only for strategies whose peers are approximately equal.
-  bool many_groups = false;
   lr_schedule schedule;
   /// What the operator should know about these settings, for the log and the status; empty:
   /// nothing.
@@ -55,22 +50,6 @@ struct training_config {
   /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
   /// none.
   milliseconds step_interval{0};
-  /// How long to look for the run before beginning one, if there are addresses to dial. 0: not at
-  /// all.
-  milliseconds join_timeout{0};
-  /// While it looks for the run, this peer has reached other peers, none of which trains: how long
-  /// it waits for one of them to train.
-  milliseconds settle_time{500};
-  /// How long a peer that lost most of its group tries to reach it before it goes on alone.
-  milliseconds split_grace{1'500};
-  /// Without most of its group: go on provisionally (true), or wait.
-  bool continue_on_split = true;
-  /// Whether to begin a run if no peer was reached and this peer holds no state of the run.
-  bool may_start_alone = true;
-  /// No pass begins before the group has so many members for the first time, or so much time has
-  /// passed in a group (0: without limit).
-  std::size_t min_peers = 1;
-  milliseconds wait_for_peers{0};
   milliseconds averaging_timeout{60'000}; // of one round; then our own gradient is used
   milliseconds sync_timeout{600'000};
   fetch_config fetch;
@@ -215,7 +194,7 @@ private:
   // -- lifecycle
   void start();
   void on_model(const model_ready& ready);
-  void take_over(const model_ready& ready);
+  void take_over(const own_progress& kept);
   caf::result<training_status> stop();
   void begin_stop();
   void end_because(const failure& why);

@@ -415,9 +415,7 @@ void trainer::apply(const run_position::step& step) {
     pending_.add(update.mean, update.snapshot);
   else if (update.mean && buffers_)
     pending_.add(buffers_in(*update.mean), update.snapshot);
-  send(worker_, apply_update{update.mean, update.rate, step.after,
-                             averages_parameters() ? averaged_ : nullptr, update.snapshot,
-                             update.position, update.by});
+  send(worker_, apply_update{update, step.after, averages_parameters() ? averaged_ : nullptr});
 }
 
 } // namespace waggle

@@ -43,8 +43,7 @@ const training_status& trainer::current_status() {
   s.epoch = membership_.is_member() && !at_.in_step() ? at_.held_epoch() : at_.epoch();
   s.parameters =
     exact() && pending_.waiting() == 0 && !awaits_merge() ? vote_.parameters() : digest{};
-  s.samples_toward_epoch =
-    (averages_parameters() ? 0 : own_samples()) + flight_.in_flight();
+  s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + flight_.in_flight();
   s.schedule_epoch = schedule_epoch();
   s.global_epoch = std::max({s.epoch, at_.epoch(), membership_.epoch_of_run()});
   s.target_batch_size = config_.target_batch_size;

@@ -52,16 +52,19 @@ class membership {
 public:
   enum class place : std::uint8_t { outside, entering, member };
   struct settings {
-    /// The group is the whole run, and epochs also end in groups that this peer is not in.
+    /// The averager is a moshpit_averager: the group is the whole run, each round averages with
+    /// some of its peers, and epochs also end in groups that this peer is not in. Only for
+    /// strategies whose peers are approximately equal.
     bool many_groups = false;
-    std::uint64_t epoch_difference_max = 1; // of merge_age
-    milliseconds join_timeout{0};           // these as in founding_situation
-    milliseconds settle_time{0};
-    milliseconds split_grace{0};
+    /// If they are: a peer that is so many epochs behind the group trains on without a download.
+    std::uint64_t epoch_difference_max = 1;
+    milliseconds join_timeout{0}; // these as in founding_situation
+    milliseconds settle_time{500};
+    milliseconds split_grace{1'500};
     bool continue_on_split = true;
     bool may_start_alone = true;
-    /// The group is complete once it has so many members, or so much time has passed in it (0:
-    /// without limit).
+    /// The group is complete, and its first pass may begin, once it has so many members, or so much
+    /// time has passed in it (0: without limit).
     std::size_t min_peers = 1;
     milliseconds wait_for_peers{0};
   };

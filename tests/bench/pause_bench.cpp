@@ -101,7 +101,7 @@ void take_copies(caf::actor_system& system, const model_worker_actor& worker, bu
     self->request(worker, patience, save_checkpoint{})
       .receive([&](const state_snapshot&) { ++checkpoints; }, fail);
     // Begins a new epoch: within one epoch, all requests get the same snapshot.
-    self->send(worker, apply_update{nullptr, 0, {}, nullptr, nullptr, {}});
+    self->send(worker, apply_update{});
     self->request(worker, patience, get_state_snapshot{})
       .receive(
         [&](const state_snapshot& made) {

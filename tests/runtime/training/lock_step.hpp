@@ -30,8 +30,7 @@ public:
   lock_step(strategy table, std::size_t peers, options how)
     : table_(std::move(table)), how_(std::move(how)) {
     for (std::size_t i = 0; i < peers; ++i)
-      peers_.push_back(
-        peer{{}, how_.start, how_.start, doubles(how_.start.size()), {}, {}});
+      peers_.push_back(peer{{}, how_.start, how_.start, doubles(how_.start.size()), {}, {}});
   }
 
   /// One micro-step of every peer, and everything that follows from it.
