@@ -16,6 +16,7 @@
 #include "actors/guard.hpp"
 #include "actors/node/node_supervisor.hpp"
 #include "actors/training/model_worker.hpp"
+#include "actors/training/trainer.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/log_about.hpp"

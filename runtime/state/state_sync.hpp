@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "runtime/state/donor_choice.hpp"
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/core/time_outs.hpp"
 
 namespace waggle {
 
@@ -17,7 +20,10 @@ namespace waggle {
 /// | fetching | fetched → loading; failed → idle; stop: it is not needed any more → idle |
 /// | loading  | loaded, or refused: it is not the state that was wanted → idle           |
 ///
-/// After a failure it pauses, longer after each one. Not thread-safe.
+/// After a failure it pauses, longer after each one, and after a download that soon follows another
+/// one. A donor whose state was refused is skipped for a time that doubles, unless no other donor is
+/// left. One that was too slow is asked after all others for a while: it may be this peer's own link
+/// that is slow. Not thread-safe.
 class state_sync {
 public:
   enum class phase : std::uint8_t { idle, fetching, loading };
@@ -25,6 +31,10 @@ public:
 
   /// A donor's state may be so many epochs ahead of what we know of our group.
   static constexpr std::uint64_t epochs_ahead = 2;
+  static constexpr milliseconds pause_min{500};
+  static constexpr milliseconds pause_max{8'000};
+  /// Downloads within this time of each other are repeated ones.
+  static constexpr milliseconds repeated_within{10'000};
   /// After so many states in sequence that were too old, the pauses are this long.
   static constexpr milliseconds patience_with_old_states{4'000};
   static constexpr milliseconds slow_pause_min{15'000};
@@ -58,7 +68,7 @@ public:
   [[nodiscard]] steady_time loaded_at() const { return loaded_at_; }
   [[nodiscard]] double took() const { return took_; }
   /// Donors that are not asked for a while.
-  [[nodiscard]] std::size_t refused(steady_time now) const { return donors_.refused(now); }
+  [[nodiscard]] std::size_t refused(steady_time now) const { return refused_.count(now); }
 
   request ask(std::vector<peer_record> holders, steady_time now);
   /// A download has ended, perhaps one that was stopped: its slow donors are asked last.
@@ -83,11 +93,17 @@ public:
 
 private:
   [[nodiscard]] std::vector<peer_id> refuse_suspects(steady_time now);
+  /// The attempt ended without a state. Returns how long to wait before the next one.
+  milliseconds pause_after_failure(steady_time now);
 
   phase phase_ = phase::idle;
   std::uint64_t number_ = 0; // of the last request
-  donor_choice donors_;
-  peers suspects_; // of the present download
+  time_outs refused_{{milliseconds{5'000}, milliseconds{600'000}, 1'024}};
+  time_outs slow_{{milliseconds{600'000}, milliseconds{3'600'000}, 1'024}};
+  milliseconds pause_{0};
+  milliseconds repeated_pause_{0};
+  std::optional<steady_time> accepted_; // the last state that was of use
+  peers suspects_;                      // of the present download
   download last_;
   steady_time ask_after_, loaded_at_;
   double took_ = 0;

@@ -63,7 +63,6 @@ public:
   [[nodiscard]] const plateau_rule& rule() const { return rule_; }
   [[nodiscard]] double rate() const { return rate_; }
   [[nodiscard]] std::uint64_t reductions() const { return reductions_; }
-  [[nodiscard]] std::uint64_t epochs_without_progress() const { return bad_epochs_; }
   /// Infinite before the first loss.
   [[nodiscard]] double best() const { return best_; }
 

@@ -58,6 +58,62 @@ TEST(StateSync, DoesNotAskSuspectsAndDonorsOfARefusedState) {
   EXPECT_EQ(second.donors.front().id, donor(3).id);
 }
 
+using donors = std::vector<peer_record>;
+
+/// Whom it would ask of these three.
+donors asked_of_three(state_sync& sync, steady_time now) {
+  auto asked = sync.ask({donor(1), donor(2), donor(3)}, now);
+  sync.stop();
+  return asked.donors;
+}
+
+void refuse(state_sync& sync, std::uint8_t n, steady_time now) {
+  (void)sync.ask({donor(n)}, now);
+  (void)sync.fetched(donor(n).id, 1, false, now);
+  sync.refused_state(now);
+}
+
+TEST(StateSync, SkipsRefusedDonorsForATimeThatDoubles) {
+  state_sync sync;
+  EXPECT_EQ(asked_of_three(sync, start), (donors{donor(1), donor(2), donor(3)}));
+  refuse(sync, 2, start);
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{4'999}), (donors{donor(1), donor(3)}));
+  sync.is_of_use(start);
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{4'999}), (donors{donor(1), donor(3)}));
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{5'000}).size(), 3U);
+  refuse(sync, 2, start + milliseconds{5'000});
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{14'999}).size(), 2U);
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{15'000}).size(), 3U);
+}
+
+TEST(StateSync, AsksAllDonorsAgainIfAllWereRefused) {
+  state_sync sync;
+  for (std::uint8_t n : {1, 2, 3})
+    refuse(sync, n, start);
+  EXPECT_EQ(asked_of_three(sync, start).size(), 3U);
+}
+
+TEST(StateSync, AsksASlowDonorLastForTenMinutes) {
+  state_sync sync;
+  sync.note_slow({donor(1).id, donor(2).id}, start);
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{599'999}),
+            (donors{donor(3), donor(1), donor(2)}));
+  EXPECT_EQ(asked_of_three(sync, start + milliseconds{600'000}),
+            (donors{donor(1), donor(2), donor(3)}));
+}
+
+TEST(StateSync, WaitsLongerAfterEachRepeatedDownload) {
+  state_sync sync;
+  auto now = start;
+  for (auto [after, pause] :
+       {std::pair{0, 0}, {1'000, 500}, {1'000, 1'000}, {1'000, 2'000}, {10'000, 0}}) {
+    now += milliseconds{after};
+    sync.is_of_use(now);
+    EXPECT_TRUE(sync.may_ask(now + milliseconds{pause}));
+    EXPECT_FALSE(pause > 0 && sync.may_ask(now + milliseconds{pause - 1}));
+  }
+}
+
 TEST(StateSync, AsksSlowDonorsLastAlsoAfterADownloadThatWasStopped) {
   state_sync sync;
   auto asked = sync.ask({donor(1), donor(2)}, start);
