@@ -32,14 +32,9 @@ training_config with_settings(training_config config) {
 }
 
 run_health::settings health_of(const training_config& config, const strategy& how) {
-  run_health::settings settings;
-  settings.averaging_timeout = seconds_of(config.averaging_timeout);
-  settings.group_size_max = config.group_size_max;
-  settings.searches_groups = config.many_groups;
-  if (how.averages.due.counts == lane_clock::unit::swarm_samples)
-    settings.target_batch = config.target_batch_size;
-  settings.epochs_per_round = how.schedule.epochs_per_round;
-  return settings;
+  bool by_samples = how.averages.due.counts == lane_clock::unit::swarm_samples;
+  return {seconds_of(config.averaging_timeout), by_samples ? config.target_batch_size : 0,
+          how.schedule.epochs_per_round, config.group_size_max, config.many_groups};
 }
 
 } // namespace
@@ -89,7 +84,10 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
     [this](const swarm_progress& msg) {
       seen_.progress = msg;
-      observe_claims();
+      if (membership_.is_member() && !round_runs() && claims_are_due())
+        for (const auto& peer : msg.peers)
+          if (counts_here(peer))
+            claims_.observe(peer.who.id, peer.samples);
       if (auto why = membership_.observe_epochs(facts()))
         disbelieve(*why);
       else

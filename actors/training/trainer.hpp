@@ -171,20 +171,14 @@ private:
   void enter(const history_choice& choice);
   void on_entered(const history_choice& choice, const group_view& group);
   void move_to(const history_choice& choice, epoch_id epoch);
-  [[nodiscard]] std::string where_it_is_kept(const digest& branch) const;
   void on_group(const group_view& seen);
   void follow_run();
   void go_to(epoch_id epoch);
   void replace_outdated_state();
-  [[nodiscard]] bool is_stale() const;
   void leave(const std::string& why);
   void change_mode();
-  void lose_group(const round_report& report, bool excluded);
-  void fork_group(const round_report& report);
-  void note_doubts(const history_choice& choice);
   void show_doubts();
   void disbelieve(const std::string& what);
-  void observe_claims();
   void check_deliveries(const round_report& report, const contribution& given);
   [[nodiscard]] bool claims_are_due() const;
 
@@ -200,7 +194,6 @@ private:
   void distrust_own_state(const std::string& why);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
-  caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
   void give_awaited();
 
   // -- epochs
@@ -212,14 +205,12 @@ private:
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
   [[nodiscard]] situation present();
-  std::size_t members_missing();
   [[nodiscard]] bool samples_exhausted();
   void note_ledger();
   [[nodiscard]] pass_decision next_pass() const;
   [[nodiscard]] pass_decision pass_during_round() const;
   [[nodiscard]] std::uint64_t swarm_time() const;
   void begin_counting();
-  void follow_schedule();
   void carry_out();
   void begin_round(bool call);
   [[nodiscard]] std::shared_ptr<const float_vector> copy_parameters();
@@ -234,7 +225,6 @@ private:
   void on_no_answer(std::uint64_t number, const caf::error& why);
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
-  [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;
   void end_epoch(const group_round& round);
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,

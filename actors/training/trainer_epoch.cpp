@@ -38,6 +38,20 @@ double norm_of(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
+/// Only members that had completed a round before: whoever is just admitted has done nothing yet.
+std::vector<peer_id> tried_members(const round_report& report) {
+  std::vector<peer_id> out;
+  for (const auto& [member, mark] : report.gathered)
+    if (!has_just_entered(mark))
+      out.push_back(member);
+  return out;
+}
+
+bool contributed(const peer_id& peer, const round_report& report) {
+  const auto& in = report.contributors;
+  return std::find(in.begin(), in.end(), peer) != in.end();
+}
+
 /// training_config::averaging_alpha: the target of a change from `snapshot` to `mean`.
 std::shared_ptr<const float_vector> on_the_way(const float_vector& snapshot,
                                                const float_vector& mean, double alpha,
@@ -60,14 +74,6 @@ std::uint64_t trainer::samples_of_others() const {
       sum += by_samples ? claims_.counted(peer.who.id, peer.samples, now())
                         : std::min(peer.samples, most);
   return sum;
-}
-
-/// The members that this epoch waits for.
-std::size_t trainer::members_missing() {
-  auto without = membership_.without_pass(at_.past().branch, at_.epoch());
-  if (auto ledger = without ? model_->ledger() : std::nullopt)
-    std::erase_if(*without, [&](const peer_id& who) { return ledger->left_to(who) == 0; });
-  return without ? barrier_.missing(*without, now()) : 0;
 }
 
 /// Whether all samples that the members may draw before this epoch ends are drawn and reported.
@@ -142,11 +148,16 @@ situation trainer::present() {
   situation now;
   now.own_steps = status_.steps;
   now.own_samples = at_.in_step() ? own_samples() : 0;
-  // While a round runs, the others have not reported anything toward the next boundary.
-  now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
-  now.boundary_steps = at_.in_step() && !round_runs() ? flight_.counts().passes : 0;
-  now.members_missing =
-    waits_for_members() && at_.in_step() && !round_runs() ? members_missing() : 0;
+  if (at_.in_step() && !round_runs()) { // otherwise the others have reported nothing toward it
+    now.swarm_samples = own_samples() + samples_of_others();
+    now.boundary_steps = flight_.counts().passes;
+    auto without =
+      waits_for_members() ? membership_.without_pass(at_.past().branch, at_.epoch()) : std::nullopt;
+    if (auto ledger = without ? model_->ledger() : std::nullopt)
+      std::erase_if(*without, [&](const peer_id& who) { return ledger->left_to(who) == 0; });
+    if (without)
+      now.members_missing = barrier_.missing(*without, this->now());
+  }
   now.boundary_time = epoch_.boundary_time;
   now.time = swarm_time();
   now.round_called = flight_.called() || serves_groups();
@@ -166,22 +177,15 @@ situation trainer::present() {
   return now;
 }
 
-/// The strategy of the next round, which may follow from the rounds before it.
-void trainer::follow_schedule() {
-  if (row_.on_boundary == nullptr || !at_.in_step())
-    return;
-  auto state = model_->strategy_state();
-  bool in_flight = flight_.at() != flight::phase::idle;
-  strategy_ = row_.on_boundary(std::move(strategy_), config_.how, {state, in_flight});
-}
-
 void trainer::carry_out() {
   if (!membership_.is_member()) // what was decided before has left the group
     return;
   if (flight_.at() == flight::phase::held)
     return send_round(flight_.send(),
                       true); // its round failed, and we are in a group at its epoch again
-  follow_schedule();
+  if (row_.on_boundary && at_.in_step()) // the next round may follow from those before it
+    strategy_ = row_.on_boundary(std::move(strategy_), config_.how,
+                                 {model_->strategy_state(), flight_.at() != flight::phase::idle});
   auto next = plan_next(averages(), present());
   if (next.merge) {
     merge();
@@ -219,32 +223,24 @@ void trainer::on_round(const group_round& round) {
   react();
 }
 
-/// Those that contributed. A client reaches the others only through peers that reduce for it, so
-/// these count, too.
-std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
-  auto done = report.contributors;
-  if (ctx_.is_client())
-    for (const auto& peer : report.participants)
-      if (seen_.is_connected(peer) && std::find(done.begin(), done.end(), peer) == done.end())
-        done.push_back(peer);
-  return done;
-}
-
 /// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
 void trainer::count_round(const round_report& report) {
   log_about about{{.epoch = at_.epoch(), .round = report.round, .reason = report.why.code}};
-  if (report.outcome == round_outcome::failed && serves_groups()) { // no group needed it
-    status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
-    return;
-  }
   if (report.outcome == round_outcome::failed) {
-    ++status_.rounds_failed;
     status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
+    if (serves_groups()) // no group needed it
+      return;
+    ++status_.rounds_failed;
     ctx_.log->info("epoch {} ends without an average: {}", at_.epoch().value(),
                    to_string(report.why));
     return;
   }
-  seen_.known.on_round(evidence_in(report));
+  auto done = report.contributors;
+  if (ctx_.is_client()) // it reaches the others only through peers that reduce for it
+    for (const auto& peer : report.participants)
+      if (seen_.is_connected(peer) && !contributed(peer, report))
+        done.push_back(peer);
+  seen_.known.on_round(done);
   ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
   status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
   if (status_.first_round_seconds == 0) {
@@ -263,20 +259,23 @@ void trainer::on_round_failed(const round_report& report) {
   bool excluded = report.why.code == ec::excluded;
   if (excluded || averages_parameters() || !at_.in_step())
     drop_contribution("left_out");
-  lose_group(report, excluded);
+  membership_.lost(excluded, tried_members(report), facts());
+  leave({});
+  report_own_progress();
 }
 
 void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   log_about about{{.epoch = at_.epoch(), .round = report.round}};
   const auto& given = *flight_.given();
-  if (!round.keeps_majority)
-    fork_group(report);
+  if (!round.keeps_majority) // the history goes on without most of the group
+    membership_.fell_apart(tried_members(report), facts());
   membership_.take(round.group.members, round.group.epoch);
-  const auto& in = report.contributors;
   round_result ended;
   auto update = update_of(round, given, ended.why_dropped);
-  ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
+  bool took_part = contributed(ctx_.record.id, report);
+  bool alone = took_part && report.contributors.size() == 1;
+  ended.counted = update.mean && took_part;
   if (!round.keeps_majority) {
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
                    short_name(update.branch));
@@ -287,13 +286,13 @@ void trainer::end_epoch(const group_round& round) {
   losses_.end_epoch();
   epoch_.end(now());
   bool later = at_.in_step() && !averages().overlap.blocks();
-  bool merges = update.mean && in.size() > 1;
+  bool merges = update.mean && report.contributors.size() > 1;
   ended.follows = at_.end_epoch(std::move(update));
   if (averages().overlap.blocks())
     barrier_.begin(now()); // the passes begin with the update, and not with its round
   if (merges)
     membership_.merged(at_.epoch());
-  flight_.end(std::move(ended), in.size() == 1 && in.front() == ctx_.record.id);
+  flight_.end(std::move(ended), alone);
   if (!later)
     merge();
   give_awaited();
@@ -337,8 +336,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   // These have a share of the data from the next epoch on. The marks are in the plan, so all
   // members see the same ones.
   for (const auto& [member, mark] : report.gathered)
-    if (const auto& in = report.contributors;
-        has_just_entered(mark) && std::find(in.begin(), in.end(), member) == in.end())
+    if (has_just_entered(mark) && !contributed(member, report))
       update.by.members.push_back(member);
   double norm = 0;
   bool fits = report.values && report.values->size() == averaged_->value_count();
@@ -360,8 +358,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   }
   if (averaged_->counts_steps() && report.weight_sum > 0 && fits) {
     update.steps = steps_in(report);
-    const auto& in = report.contributors;
-    if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
+    if (contributed(ctx_.record.id, report))
       flight_.count_steps();
   }
   if (keeps_progress() && given.samples > 0)

@@ -9,24 +9,10 @@
 #include "actors/new_name.hpp"
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/entry_search.hpp"
-#include "runtime/averaging/group_majority.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
-
-namespace {
-
-/// Only members that had completed a round before: whoever is just admitted has done nothing yet.
-std::vector<peer_id> tried_members(const round_report& report) {
-  std::vector<peer_id> out;
-  for (const auto& [member, mark] : report.gathered)
-    if (!has_just_entered(mark))
-      out.push_back(member);
-  return out;
-}
-
-} // namespace
 
 membership_facts trainer::facts() const {
   return {now(), at_.past(), at_.epoch(), at_.in_step(), ctx_.is_client(), round_runs()};
@@ -43,8 +29,11 @@ bool trainer::follow_membership() {
     }
   }
   auto next = membership_.decide(facts());
-  if (next.choice)
-    note_doubts(*next.choice);
+  if (next.choice) { // a history that more peers claim than train ours may not be believed
+    if (auto sentence = doubts_.note(next.choice->doubted, now()))
+      ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
+    show_doubts();
+  }
   using kind = membership::action::kind;
   switch (next.what) {
     case kind::none:
@@ -170,17 +159,6 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   react();
 }
 
-/// What the operator is told about a history that is given up.
-std::string trainer::where_it_is_kept(const digest& branch) const {
-  if (!config_.checkpoints)
-    return "No checkpoints of it are kept";
-  auto files = *config_.checkpoints;
-  auto last = files.last_of(branch);
-  if (!last || !*last)
-    return "There is no checkpoint of it";
-  return "Its last checkpoint stays on disk: " + (*last)->string();
-}
-
 /// Our group is at this epoch of this history now: we are in step, or have to download a state.
 void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   auto before = at_.past();
@@ -189,13 +167,18 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
     if (other && (line_.samples > 0 || before.work > 0)) {
+      std::string where = "No checkpoints of it are kept";
+      if (auto files = config_.checkpoints) {
+        auto last = files->last_of(before.branch);
+        where = last && *last ? "Its last checkpoint stays on disk: " + (*last)->string()
+                              : "There is no checkpoint of it";
+      }
       log_about about{{.epoch = epoch}};
       ctx_.log->warn(
         "history {} (up to epoch {}, {} of our samples since epoch {}) is not continued: "
         "the run's is {} at epoch {}, which {} peers hold. {}",
         short_name(before.branch), epoch_before.value(), line_.samples, line_.began.value(),
-        short_name(choice.branch), epoch.value(), choice.supporters,
-        where_it_is_kept(before.branch));
+        short_name(choice.branch), epoch.value(), choice.supporters, where);
       if (line_.samples > 0)
         ctx_.metrics->count_discarded("history_lost", static_cast<double>(line_.samples));
     }
@@ -262,13 +245,6 @@ void trainer::replace_outdated_state() {
   report_own_progress();
 }
 
-/// Our state is older than the tolerance allows. That only happens while a round of ours runs: its
-/// end decides how we go on, and until then no pass begins.
-bool trainer::is_stale() const {
-  return config_.many_groups
-         && membership_.epoch().value() > at_.epoch().value() + config_.epoch_difference_max;
-}
-
 /// Leaves the group and returns to the state that the model holds.
 void trainer::leave(const std::string& why) {
   log_about about{{.epoch = at_.epoch()}};
@@ -293,25 +269,7 @@ void trainer::change_mode() {
   report_own_progress();
 }
 
-void trainer::lose_group(const round_report& report, bool excluded) {
-  membership_.lost(excluded, tried_members(report), facts());
-  leave({});
-  report_own_progress();
-}
-
-/// Most of the group are gone, and the history goes on without them.
-void trainer::fork_group(const round_report& report) {
-  membership_.fell_apart(tried_members(report), facts());
-}
-
 // -- what is believed -----------------------------------------------------------------------------
-
-/// Reports a history that more peers claim than train ours, and that is not believed.
-void trainer::note_doubts(const history_choice& choice) {
-  if (auto sentence = doubts_.note(choice.doubted, now()))
-    ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
-  show_doubts();
-}
 
 void trainer::show_doubts() {
   ctx_.metrics->set_disbelieved_peers(
@@ -332,14 +290,6 @@ void trainer::disbelieve(const std::string& what) {
 bool trainer::claims_are_due() const {
   return averages().what == lane_content::gradient
          && averages().due.counts == lane_clock::unit::swarm_samples;
-}
-
-void trainer::observe_claims() {
-  if (!membership_.is_member() || round_runs() || !claims_are_due())
-    return;
-  for (const auto& peer : seen_.progress.peers)
-    if (counts_here(peer))
-      claims_.observe(peer.who.id, peer.samples);
 }
 
 /// Compares what the others claimed before the round with what it delivered.

@@ -100,8 +100,12 @@ pass_decision trainer::pass_during_round() const {
 void trainer::maybe_pass() {
   // With a second update waiting, a gradient would be two updates late.
   bool late = (config_.delay_optimizer_step && pending_.waiting() > 1) || merges_in_turn();
-  if (pass_.runs || late || !at_.in_step() || is_stale() || config_.auxiliary
-      || membership_.is_paused() || !enough_peers() || !model_->has_samples())
+  // Only while a round of ours runs can the state be older than the tolerance allows: its end
+  // decides how we go on.
+  bool stale = config_.many_groups
+               && membership_.epoch().value() > at_.epoch().value() + config_.epoch_difference_max;
+  if (pass_.runs || late || !at_.in_step() || stale || config_.auxiliary || membership_.is_paused()
+      || !enough_peers() || !model_->has_samples())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_.planned, true))

@@ -223,8 +223,11 @@ caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) 
   if (!model_ || !at_.in_step() || stop_.begun
       || (!membership_.is_member() && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
-  if (awaits(wanted))
-    return await_epoch(wanted);
+  if (awaits(wanted)) {
+    auto promise = make_response_promise<state_snapshot>();
+    awaited_states_.push_back({wanted, now() + awaited_for, promise});
+    return promise;
+  }
   merge(); // newcomers have the updates from the group's epoch on
   return delegate(worker_, wanted);
 }
@@ -238,12 +241,6 @@ bool trainer::awaits(const get_state_snapshot& wanted) const {
   return ahead <= awaited_epochs_near
          || (ahead <= awaited_epochs_max
              && static_cast<double>(ahead) * epoch_.seconds <= seconds_of(awaited_for));
-}
-
-caf::result<state_snapshot> trainer::await_epoch(const get_state_snapshot& wanted) {
-  auto promise = make_response_promise<state_snapshot>();
-  awaited_states_.push_back({wanted, now() + awaited_for, promise});
-  return promise;
 }
 
 /// Answers the requests for an epoch that has been reached, or that cannot be reached any more. To
