@@ -15,6 +15,7 @@
 #include "actors/averaging/moshpit_averager.hpp"
 #include "actors/guard.hpp"
 #include "actors/node/node_supervisor.hpp"
+#include "actors/training/group_helper.hpp"
 #include "actors/training/model_worker.hpp"
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"

@@ -15,7 +15,6 @@
 #include "actors/links/address_book.hpp"
 #include "actors/links/switchboard.hpp"
 #include "actors/state/state_donor.hpp"
-#include "actors/training/group_helper.hpp"
 #include "actors/training/training_config.hpp"
 #include "actors/watch/event_writer.hpp"
 #include "actors/watch/metrics_exporter.hpp"

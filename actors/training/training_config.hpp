@@ -48,4 +48,27 @@ struct training_config : membership::settings {
   std::uint64_t missed_bytes_max = 1ULL << 30U;
 };
 
+/// Of a group_helper.
+struct help_config {
+  /// For the group's leader, a client, to admit us.
+  milliseconds entry_timeout{5'000};
+  milliseconds round_timeout{60'000};
+  /// Before the next attempt, after an entry failed or a group was lost.
+  milliseconds entry_pause{200};
+  /// A group without a client is left after this long: a link may have broken for a moment.
+  milliseconds patience_without_clients{1'000};
+  /// Our report is repeated this often, because reports expire (progress_config::report_ttl).
+  milliseconds report_interval{10'000};
+  /// With `compare` none, the helper compares the offers of its group's members, until these turn
+  /// out to differ: it is not told what the group averages.
+  fetch_config fetch;
+  milliseconds fetch_timeout{600'000};
+  /// Offers that differed are not compared again for this long.
+  milliseconds uncompared_for{600'000};
+  /// A state that is not requested again within this time is dropped.
+  milliseconds state_idle{30'000};
+  /// Peers that may wait for one state; more are refused with ec::overloaded.
+  std::size_t waiting_max = 16;
+};
+
 } // namespace waggle
