@@ -72,11 +72,16 @@ group_averager::behavior_type group_averager::make_behavior() {
     },
     [](const find_members&) { return members_found{}; },
     [this](average_in_group& msg) { return average(msg); },
-    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    // A lost member stays in `gone_`: it has missed messages, and must enter again.
+    [](const peer_connected&) {},
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const listen_group& msg) { listener_ = msg.listener; },
     [this](const round_finished& msg) { on_finished(msg); },
-    [this](const group_message& msg) { on_group_message(msg); },
+    [this](const group_message& msg) {
+      if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
+        if (group_ && group_->contains(msg.who.id))
+          reported_[msg.who.id] = report->bandwidth;
+    },
     [this](forget_old) {
       round_.on_forget_old(*this);
       faults_.show(group_size(), now());
@@ -237,11 +242,15 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return;
   }
   bool entering = entry_ && entry_->search.expects(from.id);
-  if (entering && takes_any_group())
-    if (auto adopted = adopt_terms(message); !adopted) {
-      refuse(adopted.error());
-      return end_entry(adopted.error());
+  if (entering && takes_any_group()) { // it adopts the terms of the group that admits it
+    auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
+                               message.second_round, config_.elements_max);
+    if (!terms) {
+      refuse(terms.error());
+      return end_entry(terms.error());
     }
+    use(std::move(*terms));
+  }
   if (!group_)
     return decline(from.id, message);
   if (entering) {
@@ -462,16 +471,6 @@ void group_averager::report_bandwidth(const round_plan& plan) {
     reported_[leader.id] = known;
   else
     tell(leader, wire::bandwidth_report{plan.id, known});
-}
-
-void group_averager::on_group_message(const group_message& msg) {
-  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
-    if (group_ && group_->contains(msg.who.id))
-      reported_[msg.who.id] = report->bandwidth;
-}
-
-void group_averager::on_connected(const peer_record&) {
-  // A lost member stays in `gone_`: it has missed messages, and must enter again.
 }
 
 void group_averager::on_disconnected(const peer_disconnected& msg) {

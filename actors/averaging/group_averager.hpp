@@ -90,7 +90,6 @@ private:
 
   void describe(const describe_vector& what);
   [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
-  status adopt_terms(const wire::next_plan& message);
   void use(open_group::terms terms);
   // -- admitting others (group_averager_admission.cpp)
   caf::result<outbound_answer> on_application(const inbound_call& call);
@@ -125,8 +124,6 @@ private:
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
-  void on_group_message(const group_message& msg);
-  void on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
   // -- with a coding (group_averager_coding.cpp)
   void use(std::shared_ptr<two_round_coding> coding);

@@ -119,16 +119,6 @@ void group_averager::on_refusal(failure why, const std::vector<peer_record>& sug
   ask_next();
 }
 
-/// Adopts the terms of the group that admits us.
-status group_averager::adopt_terms(const wire::next_plan& message) {
-  auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
-                             message.second_round, config_.elements_max);
-  if (!terms)
-    return terms.error();
-  use(std::move(*terms));
-  return waggle::done{};
-}
-
 void group_averager::end_entry(failure why) {
   ++attempts_;
   auto promise = std::move(entry_->promise);

@@ -84,7 +84,10 @@ void group_helper::react() {
   if (place_ == place::entering || now() < enter_after_)
     return tell();
   auto choice = choose_help(own_, connected_);
-  note_doubts(choice);
+  // A history that more peers claim than train ours may not be believed.
+  if (auto sentence = doubts_.note(choice.doubted, now()))
+    ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
+  show_doubts();
   switch (choice.what) {
     case help::enter:
       if (place_ == place::member)
@@ -230,13 +233,6 @@ void group_helper::check_deliveries(const round_report& report) {
                            short_name(who), found.missing));
 }
 
-/// Reports a history that more peers claim than train ours, and that is not believed.
-void group_helper::note_doubts(const help_choice& choice) {
-  if (auto sentence = doubts_.note(choice.doubted, now()))
-    ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, *sentence);
-  show_doubts();
-}
-
 void group_helper::disbelieve(std::string_view kind, const std::string& what) {
   ctx_.metrics->count_refused_input(ec::protocol_violation);
   ctx_.log_caused(kind, now(), spdlog::level::warn, what);
@@ -315,18 +311,17 @@ void group_helper::fetch() {
   bool compared = how.compare == state_comparison::none && now() >= uncompared_until_;
   if (compared)
     how.compare = own_statistics_ ? state_comparison::parameters : state_comparison::content;
-  request_ = request_state(
-    this, ctx_, peers_.switchboard, sync_, std::move(how), std::move(question),
-    [this](const fetched_state& fetched) { on_fetched(fetched); },
-    [this, compared](const failure& why) { on_no_state(why, compared); });
+  request_state( // the fetcher tells the operator of suspects
+    this, ctx_, peers_.switchboard, sync_, request_, std::move(how), std::move(question),
+    [this](const fetched_state& fetched, const auto&) { on_fetched(fetched); },
+    [this, compared](const failure& why, const auto& suspects) {
+      on_no_state(why, compared && why.code == ec::hash_mismatch && suspects.empty());
+    });
 }
 
-/// `compared`: the offers were compared although it is not known that they can be.
-void group_helper::on_no_state(const failure& why, bool compared) {
-  request_ = {};
-  auto suspects = sync_.failed(now()); // the fetcher has told the operator
+/// `tie`: the offers were compared although it is not known that they can be, and none has won.
+void group_helper::on_no_state(const failure& why, bool tie) {
   show_doubts();
-  bool tie = compared && why.code == ec::hash_mismatch && suspects.empty();
   if (tie
       && !std::exchange(own_statistics_, true)) // with --strategy diloco, the rest is a peer's own
     return fetch();
@@ -366,8 +361,6 @@ failure group_helper::check_fetched(const fetched_state& fetched,
 }
 
 void group_helper::on_fetched(const fetched_state& fetched) {
-  request_ = {};
-  (void)sync_.fetched(fetched.donor, fetched.state->size(), fetched.resumed, now());
   show_doubts();
   auto state = check_state(*fetched.state);
   auto why = check_fetched(fetched, state);

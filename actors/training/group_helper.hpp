@@ -70,7 +70,6 @@ private:
   void begin_round();
   void on_round(const group_round& round);
   void check_deliveries(const round_report& report);
-  void note_doubts(const help_choice& choice);
   void disbelieve(std::string_view kind, const std::string& what);
   void show_doubts();
   void take_members(const group_view& group);
@@ -79,7 +78,7 @@ private:
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   [[nodiscard]] bool answers(const get_state_snapshot& wanted) const;
   void fetch();
-  void on_no_state(const failure& why, bool compared);
+  void on_no_state(const failure& why, bool tie);
   void stop_fetching(const failure& why);
   void on_fetched(const fetched_state& fetched);
   [[nodiscard]] failure check_fetched(const fetched_state& fetched,

@@ -161,20 +161,12 @@ caf::result<model_ready> model_worker::prepare() {
                                                              evaluation_->make, stop_);
   if (model_->epoch().value() > 0) // a later start may have nothing else to do
     evaluate_if_due();
-  return model_ready{shared_,           model_->epoch(), model_->past(),
-                     compared_digest(), runs_passes(),   std::move(kept)};
-}
-
-pass_worker_actor model_worker::runs_passes() {
-  switch (place_) {
-    case pass_place::in_turn:
-      break;
-    case pass_place::beside:
-      return spawn<pass_worker, caf::linked>(ctx_, shared_, listener_);
-    case pass_place::in_another_thread:
-      return spawn<pass_worker, caf::linked + caf::detached>(ctx_, shared_, listener_);
-  }
-  return this;
+  pass_worker_actor passes = this;
+  if (place_ != pass_place::in_turn)
+    passes = spawn_apart<pass_worker, caf::linked>(*this, place_ == pass_place::in_another_thread,
+                                                   ctx_, shared_, listener_);
+  return model_ready{shared_,           model_->epoch(),   model_->past(),
+                     compared_digest(), std::move(passes), std::move(kept)};
 }
 
 void model_worker::resume(own_progress& kept) {

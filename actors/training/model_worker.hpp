@@ -76,7 +76,6 @@ protected:
 
 private:
   caf::result<model_ready> prepare();
-  [[nodiscard]] pass_worker_actor runs_passes();
   void resume(own_progress& kept);
   void pass(const run_pass& msg);
   void apply(const apply_update& update);

@@ -17,36 +17,37 @@ struct state_request {
 };
 
 /// Begins a download for the actor `self`. `question.donors` may give the state; `sync`, a member
-/// of `self`, decides whom of them to ask. One of the two functions is called, unless the download
-/// is stopped before.
+/// of `self` as `request`, decides whom of them to ask. One of the two functions is called with the
+/// result and the donors that offered another state, unless the download is stopped before.
 template <class Self, class OnState, class OnFailure>
-state_request request_state(Self* self, const node_context& ctx,
-                            const switchboard_actor& switchboard, state_sync& sync,
-                            fetch_config how, fetch_state question, OnState on_state,
-                            OnFailure on_failure) {
+void request_state(Self* self, const node_context& ctx, const switchboard_actor& switchboard,
+                   state_sync& sync, state_request& request, fetch_config how, fetch_state question,
+                   OnState on_state, OnFailure on_failure) {
   auto now = [self] { return self->clock().now(); };
   auto asked = sync.ask(std::move(question.donors), now());
   question.donors = std::move(asked.donors);
   question.meter = std::make_shared<download_meter>();
   how.suspects = asked.suspects;
   how.slow = asked.slow;
-  state_request request{self->template spawn<state_fetcher>(ctx, std::move(how), switchboard),
-                        question.meter};
-  auto awaited = [&sync, now, number = asked.number, slow = asked.slow] {
+  request = {self->template spawn<state_fetcher>(ctx, std::move(how), switchboard), question.meter};
+  auto awaited = [&sync, &request, now, number = asked.number, slow = asked.slow] {
     sync.note_slow(*slow, now());
-    return sync.awaits(number);
+    if (!sync.awaits(number))
+      return false;
+    request.fetcher = nullptr;
+    return true;
   };
   self->request(request.fetcher, question.deadline + 5s, std::move(question))
     .then(
-      [awaited, on_state](const fetched_state& fetched) {
+      [&sync, now, awaited, on_state](const fetched_state& fetched) {
         if (awaited())
-          on_state(fetched);
+          on_state(fetched,
+                   sync.fetched(fetched.donor, fetched.state->size(), fetched.resumed, now()));
       },
-      [awaited, on_failure](const caf::error& why) {
+      [&sync, now, awaited, on_failure](const caf::error& why) {
         if (awaited())
-          on_failure(from_caf(why));
+          on_failure(from_caf(why), sync.failed(now()));
       });
-  return request;
 }
 
 /// Ends the download of `self` that runs, if there is one: its result is not needed any more.

@@ -184,7 +184,6 @@ private:
 
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
-  void on_fetched(const fetched_state& fetched);
   void on_no_state(const failure& why);
   void show_suspects(const std::vector<peer_id>& suspects);
   void on_loaded(const image_loaded& outcome);

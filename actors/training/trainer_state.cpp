@@ -55,22 +55,19 @@ void trainer::fetch_if_needed() {
   if (exact())
     how.compare = table.buffer_count() > 0 || steps_locally() ? state_comparison::parameters
                                                               : state_comparison::content;
-  request_ = request_state(
-    this, ctx_, peers_.switchboard, sync_, std::move(how),
+  request_state(
+    this, ctx_, peers_.switchboard, sync_, request_, std::move(how),
     {std::move(holders), at_.past().branch, at_.first_kept(), config_.sync_timeout, nullptr},
-    [this](const fetched_state& fetched) { on_fetched(fetched); },
-    [this](const failure& why) {
-      show_suspects(sync_.failed(now()));
+    [this](const fetched_state& fetched, const std::vector<peer_id>& suspects) {
+      show_suspects(suspects);
+      // The donor may be up to `state_sync::epochs_ahead` epochs ahead of our view of the group.
+      send(worker_, load_image{fetched.state, at_.past().branch,
+                               epoch_id{at_.epoch().value() + state_sync::epochs_ahead}});
+    },
+    [this](const failure& why, const std::vector<peer_id>& suspects) {
+      show_suspects(suspects);
       on_no_state(why);
     });
-}
-
-void trainer::on_fetched(const fetched_state& fetched) {
-  request_.fetcher = nullptr;
-  show_suspects(sync_.fetched(fetched.donor, fetched.state->size(), fetched.resumed, now()));
-  // The donor may be up to `state_sync::epochs_ahead` epochs ahead of our view of the group.
-  send(worker_, load_image{fetched.state, at_.past().branch,
-                           epoch_id{at_.epoch().value() + state_sync::epochs_ahead}});
 }
 
 /// Donors that offered another state than the others are not asked for a while.
@@ -84,7 +81,6 @@ void trainer::show_suspects(const std::vector<peer_id>& suspects) {
 }
 
 void trainer::on_no_state(const failure& why) {
-  request_.fetcher = nullptr;
   log_about about{{.epoch = at_.epoch(), .reason = why.code}};
   ctx_.log->warn("could not download the run's state: {}", to_string(why));
   send(peers_.exporter, state_download_ended{false, why, 0, sync_.seconds(now())});
