@@ -91,7 +91,7 @@ private:
   void describe(const describe_vector& what);
   [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
   void use(open_group::terms terms);
-  // -- admitting others (group_averager_admission.cpp)
+  // -- admitting others (group_averager_entry.cpp)
   caf::result<outbound_answer> on_application(const inbound_call& call);
   [[nodiscard]] ec judge_application(const inbound_call& call, const wire::enter_group& question);
   void judge_newcomers(const round_report& report);
