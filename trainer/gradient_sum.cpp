@@ -15,18 +15,11 @@ bool is_finite(const torch::Tensor& values) {
 
 } // namespace
 
-torch::Tensor view_of(std::span<float> values) {
-  return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
-}
-
-torch::Tensor view_of(std::span<const float> values) {
-  return view_of(std::span<float>{const_cast<float*>(values.data()), values.size()});
-}
-
 // -- what both have -------------------------------------------------------------------------------
 
-gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters)
-  : parameters_(std::move(parameters)), device_(parameters_.front().device()), staging_(device_) {
+gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters, bool in_place)
+  : parameters_(std::move(parameters)), in_place_(in_place), device_(parameters_.front().device()),
+    staging_(device_) {
   for (const auto& p : parameters_)
     size_ += p.numel();
 }
@@ -43,11 +36,84 @@ gradient_sum::vector gradient_sum::new_vector() const {
 }
 
 void gradient_sum::bind(const torch::Tensor& gradient) {
+  bound_ = gradient;
   std::int64_t offset = 0;
   for (auto& p : parameters_) {
     p.mutable_grad() = gradient.narrow(0, offset, p.numel()).view(p.sizes());
     offset += p.numel();
   }
+}
+
+void gradient_sum::add(const torch::Tensor& gradient) {
+  torch::NoGradGuard guard;
+  bound_.add_(gradient.to(device_));
+}
+
+std::uint64_t gradient_sum::take_mean(std::span<float> out) {
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
+  auto to = view_of(out);
+  if (samples_ > 0) {
+    write_sum(to);
+    to.div_(divisor());
+  } else {
+    to.zero_();
+  }
+  return empty();
+}
+
+std::optional<learner::mean_gradient> gradient_sum::take_vector() {
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
+  if (!sum_.memory || samples_ == 0)
+    return std::nullopt;
+  complete_sum();
+  sum_.values.div_(divisor());
+  auto memory = std::move(sum_.memory);
+  sum_ = {};
+  return learner::mean_gradient{std::move(memory), empty()};
+}
+
+std::uint64_t gradient_sum::drop() {
+  std::lock_guard lock{mutex_};
+  dropped_ = in_pass_;
+  return empty();
+}
+
+std::uint64_t gradient_sum::empty() {
+  taken_position_ = position_;
+  passes_ = 0;
+  on_empty();
+  return samples_.exchange(0);
+}
+
+partial_gradient gradient_sum::copy() {
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  WAGGLE_CHECK(!in_pass_, "the gradient is copied in the middle of a pass");
+  if (samples_ == 0)
+    return {};
+  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size_));
+  write_sum(view_of(std::span<float>{*sum}));
+  return {std::move(sum), samples_, passes_, scale_};
+}
+
+status gradient_sum::load(const partial_gradient& partial) {
+  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size_)
+      || (partial.passes > 0) != in_place_ || partial.samples == 0)
+    return failure{ec::malformed, "its gradient was accumulated otherwise"};
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  sum_ = new_vector();
+  staging().to_device(view_of(std::span<const float>{*partial.sum}), sum_.values);
+  staging().mark();
+  on_load();
+  scale_ = partial.scale;
+  passes_ = partial.passes;
+  samples_ = partial.samples;
+  return done{};
 }
 
 void gradient_sum::load_position(std::uint64_t position) {
@@ -68,41 +134,33 @@ std::uint64_t gradient_sum::taken_position() const {
 // -- two vectors ----------------------------------------------------------------------------------
 
 separate_sum::separate_sum(std::vector<torch::Tensor> parameters)
-  : gradient_sum(std::move(parameters)) {
+  : gradient_sum(std::move(parameters), false) {
   torch::NoGradGuard guard;
-  gradient_ = new_tensor(); // needs no memory before the first pass clears it
-  bind(gradient_);
+  bind(new_tensor()); // needs no memory before the first pass clears it
 }
 
 double separate_sum::begin_pass(double scale) {
   torch::NoGradGuard guard;
   {
     std::lock_guard lock{mutex_};
-    if (last_pass_ > 0) {
-      if (!earlier_.values.defined()) {
-        earlier_ = new_vector();
-        earlier_.values.copy_(gradient_).mul_(static_cast<double>(last_pass_));
-      } else {
-        earlier_.values.add_(gradient_, static_cast<double>(last_pass_));
-      }
+    if (last_pass_ > 0 && !sum_.values.defined()) {
+      sum_ = new_vector();
+      sum_.values.copy_(bound()).mul_(static_cast<double>(last_pass_));
       last_pass_ = 0;
       staging().mark();
+    } else {
+      complete_sum();
     }
   }
-  gradient_.zero_(); // no other thread reads it at this point
-  return scale_ = scale;
-}
-
-void separate_sum::add(const torch::Tensor& gradient) {
-  torch::NoGradGuard guard;
-  gradient_.add_(gradient.to(gradient_.device()));
+  bound().zero_(); // no other thread reads it at this point
+  return pass_scale_ = scale;
 }
 
 gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_loss) {
   torch::NoGradGuard guard;
-  if (scale_ != 1)
-    gradient_.mul_(1 / scale_);
-  bool finite = finite_loss && is_finite(gradient_);
+  if (pass_scale_ != 1)
+    bound().mul_(1 / pass_scale_);
+  bool finite = finite_loss && is_finite(bound());
   std::lock_guard lock{mutex_};
   position_ = next_position_;
   if (!finite)
@@ -116,111 +174,48 @@ gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_
 torch::Tensor separate_sum::take_mean() {
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};
-  auto samples = static_cast<double>(samples_.exchange(0));
-  if (samples == 0)
+  if (samples_ == 0)
     return {};
-  auto mean = gradient_; // of the only pass since the last step, normally
-  if (auto& earlier = earlier_.values; earlier.defined()) {
-    add_last_pass();
-    mean = earlier.div_(samples).clone();
+  auto mean = bound(); // of the only pass since the last step, normally
+  if (sum_.values.defined()) {
+    complete_sum();
+    mean = sum_.values.div_(divisor()).clone();
   }
   empty();
   return mean;
 }
 
-std::uint64_t separate_sum::take_mean(std::span<float> out) {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  auto samples = samples_.exchange(0);
-  auto to = view_of(out);
-  if (samples > 0) {
-    write_sum(to);
-    to.div_(static_cast<double>(samples));
-  } else {
-    to.zero_();
-  }
-  empty();
-  return samples;
-}
-
-std::optional<learner::mean_gradient> separate_sum::take_vector() {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  if (!earlier_.memory)
-    return std::nullopt;
-  auto samples = samples_.exchange(0);
-  add_last_pass();
-  earlier_.values.div_(static_cast<double>(samples));
-  learner::mean_gradient mean{std::move(earlier_.memory), samples};
-  empty();
-  return mean;
-}
-
-std::uint64_t separate_sum::drop() {
-  std::lock_guard lock{mutex_};
-  auto samples = samples_.exchange(0);
-  empty();
-  return samples;
-}
-
-/// Makes the earlier passes all passes.
-void separate_sum::add_last_pass() {
+void separate_sum::complete_sum() {
   if (last_pass_ == 0)
     return; // the gradient may have values that are not finite
-  earlier_.values.add_(gradient_, static_cast<double>(last_pass_));
+  sum_.values.add_(bound(), static_cast<double>(last_pass_));
   last_pass_ = 0;
   staging().mark();
 }
 
-/// Writes Σ b·∇ of all passes to host memory. REQUIRES: there was at least one pass.
 void separate_sum::write_sum(torch::Tensor to) {
   auto last = static_cast<double>(last_pass_);
-  auto& earlier = earlier_.values;
+  auto& earlier = sum_.values;
   if (!earlier.defined()) {
-    staging().to_host_since_mark(gradient_, to);
+    staging().to_host_since_mark(bound(), to);
     to.mul_(last);
-  } else if (last_pass_ > 0 && gradient_.is_cpu()) {
-    torch::add_out(to, earlier, gradient_, last);
+  } else if (last_pass_ > 0 && bound().is_cpu()) {
+    torch::add_out(to, earlier, bound(), last);
   } else {
-    add_last_pass();
+    complete_sum();
     staging().to_host_since_mark(earlier, to);
   }
 }
 
-void separate_sum::empty() {
-  taken_position_ = position_;
+void separate_sum::on_empty() {
   last_pass_ = 0;
-  earlier_ = {};
-}
-
-partial_gradient separate_sum::copy() {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  if (samples_.load() == 0)
-    return {};
-  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size()));
-  write_sum(view_of(std::span<float>{*sum}));
-  return {std::move(sum), samples_.load(), 0, 1};
-}
-
-status separate_sum::load(const partial_gradient& partial) {
-  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size())
-      || partial.passes != 0 || partial.samples == 0)
-    return failure{ec::malformed, "its gradient was accumulated otherwise"};
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  earlier_ = new_vector();
-  staging().to_device(view_of(std::span<const float>{*partial.sum}), earlier_.values);
-  staging().mark();
-  last_pass_ = 0;
-  samples_ = partial.samples;
-  return done{};
+  sum_ = {};
 }
 
 // -- one vector -----------------------------------------------------------------------------------
 
 in_place_sum::in_place_sum(std::vector<torch::Tensor> parameters)
-  : gradient_sum(std::move(parameters)) {}
+  : gradient_sum(std::move(parameters), true) {}
 
 double in_place_sum::begin_pass(double scale) {
   torch::NoGradGuard guard;
@@ -238,16 +233,10 @@ double in_place_sum::begin_pass(double scale) {
   return scale_;
 }
 
-void in_place_sum::add(const torch::Tensor& gradient) {
-  torch::NoGradGuard guard;
-  sum_.values.add_(gradient.to(sum_.values.device()));
-}
-
 gradient_sum::outcome in_place_sum::end_pass(std::uint64_t samples, bool finite_loss) {
   torch::NoGradGuard guard;
-  bool finite =
-    finite_loss
-    && is_finite(sum_.values); // no other thread uses the values before in_pass_ is reset
+  // No other thread uses the values before in_pass_ is reset.
+  bool finite = finite_loss && is_finite(sum_.values);
   std::lock_guard lock{mutex_};
   in_pass_ = false;
   position_ = next_position_;
@@ -265,76 +254,15 @@ torch::Tensor in_place_sum::take_mean() {
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};
   WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
-  if (samples_.load() == 0)
+  if (samples_ == 0)
     return {};
   sum_.values.div_(divisor());
   empty();
   return sum_.values;
 }
 
-std::uint64_t in_place_sum::take_mean(std::span<float> out) {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
-  auto to = view_of(out);
-  if (samples_.load() > 0) {
-    staging().to_host_since_mark(sum_.values, to);
-    to.div_(divisor());
-  } else {
-    to.zero_();
-  }
-  return empty();
-}
-
-std::optional<learner::mean_gradient> in_place_sum::take_vector() {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
-  if (!sum_.memory || samples_.load() == 0)
-    return std::nullopt;
-  sum_.values.div_(divisor());
-  auto memory = std::move(sum_.memory);
-  sum_ = {};
-  return learner::mean_gradient{std::move(memory), empty()};
-}
-
-std::uint64_t in_place_sum::drop() {
-  std::lock_guard lock{mutex_};
-  dropped_ = in_pass_;
-  return empty();
-}
-
-partial_gradient in_place_sum::copy() {
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  WAGGLE_CHECK(!in_pass_, "the gradient is copied in the middle of a pass");
-  if (samples_.load() == 0)
-    return {};
-  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size()));
-  staging().to_host_since_mark(sum_.values, view_of(std::span<float>{*sum}));
-  return {std::move(sum), samples_.load(), passes_, scale_};
-}
-
-status in_place_sum::load(const partial_gradient& partial) {
-  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size())
-      || partial.passes == 0)
-    return failure{ec::malformed, "its gradient was accumulated otherwise"};
-  torch::NoGradGuard guard;
-  std::lock_guard lock{mutex_};
-  sum_ = new_vector();
-  staging().to_device(view_of(std::span<const float>{*partial.sum}), sum_.values);
-  staging().mark();
-  bind(sum_.values);
-  scale_ = partial.scale;
-  passes_ = partial.passes;
-  samples_ = partial.samples;
-  return done{};
-}
-
-std::uint64_t in_place_sum::empty() {
-  taken_position_ = position_;
-  passes_ = 0;
-  return samples_.exchange(0);
+void in_place_sum::write_sum(torch::Tensor to) {
+  staging().to_host_since_mark(sum_.values, to);
 }
 
 } // namespace waggle

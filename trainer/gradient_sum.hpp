@@ -18,10 +18,6 @@
 
 namespace waggle {
 
-/// A flat float32 tensor in host memory that belongs to the caller.
-torch::Tensor view_of(std::span<float> values);
-torch::Tensor view_of(std::span<const float> values); // torch has no read-only tensors
-
 /// Accumulates the gradients of an epoch's passes, and returns their mean over all samples. Owns
 /// the .grad of the parameters: views of one flat float32 vector on their device, in the order of
 /// the parameters.
@@ -41,7 +37,7 @@ public:
   virtual double begin_pass(double scale) = 0;
 
   /// Instead of a backward pass: adds this gradient, of the loss times what begin_pass returned.
-  virtual void add(const torch::Tensor& gradient) = 0;
+  void add(const torch::Tensor& gradient);
 
   struct outcome {
     bool finite = false;    // loss and gradient
@@ -57,8 +53,8 @@ public:
   void will_draw(std::uint64_t until) { next_position_ = until; }
   /// A copy of the sum, which stays; and what continues it: see resumable_learner. REQUIRES: no
   /// pass runs.
-  [[nodiscard]] virtual partial_gradient copy() = 0;
-  virtual status load(const partial_gradient& partial) = 0;
+  [[nodiscard]] partial_gradient copy();
+  status load(const partial_gradient& partial);
   /// The data of all passes up to here are in no sum.
   void load_position(std::uint64_t position);
 
@@ -66,11 +62,11 @@ public:
 
   /// Takes the mean: writes it to `out` (zeros if there are no samples) and returns the number of
   /// samples.
-  virtual std::uint64_t take_mean(std::span<float> out) = 0;
+  std::uint64_t take_mean(std::span<float> out);
   /// The same without a copy. Nothing if the sum is not in a vector of the pool.
-  virtual std::optional<learner::mean_gradient> take_vector() = 0;
+  std::optional<learner::mean_gradient> take_vector();
   /// Empties the sum, returns the number of its samples.
-  virtual std::uint64_t drop() = 0;
+  std::uint64_t drop();
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
   /// How far in the data the last pass came that has ended; and the last one of those whose sum was
   /// taken or dropped.
@@ -78,7 +74,8 @@ public:
   [[nodiscard]] std::uint64_t taken_position() const;
 
 protected:
-  explicit gradient_sum(std::vector<torch::Tensor> parameters);
+  /// `in_place`: the sum counts passes and has the scale of the loss.
+  gradient_sum(std::vector<torch::Tensor> parameters, bool in_place);
 
   /// A vector as long as all parameters, of unspecified values: from the pool, if there is one and
   /// the parameters are in host memory.
@@ -90,24 +87,44 @@ protected:
   [[nodiscard]] torch::Tensor new_tensor() const;
   /// Makes the .grad views of `gradient`.
   void bind(const torch::Tensor& gradient);
+  [[nodiscard]] const torch::Tensor& bound() const { return bound_; }
 
-  [[nodiscard]] std::int64_t size() const { return size_; }
+  // -- REQUIRE: the lock is held
+
+  /// Makes sum_ the sum of all passes. REQUIRES: it is defined.
+  virtual void complete_sum() {}
+  /// Writes the sum of all passes to host memory. REQUIRES: there was at least one pass.
+  virtual void write_sum(torch::Tensor to) = 0;
+  /// By which the sum is divided for the mean.
+  [[nodiscard]] virtual double divisor() const = 0;
+  /// sum_ was loaded, or all passes were taken or dropped.
+  virtual void on_load() {}
+  virtual void on_empty() {}
+  std::uint64_t empty();
+
   /// Moves sums between the device and host memory. Marked whenever a sum has changed, so that a
   /// sum is taken without waiting for the pass that runs.
   [[nodiscard]] host_staging& staging() { return staging_; }
   mutable std::mutex mutex_;
-  // -- guarded by mutex_: of the pass that ended last, of the sum that was taken or dropped last
-  std::uint64_t position_ = 0;
-  std::uint64_t taken_position_ = 0;
-  std::uint64_t next_position_ = 0; // the computing thread's
+  // -- guarded by mutex_
+  vector sum_;                       // of earlier passes, or of all
+  double scale_ = 1;                 // of the loss, in the sum
+  std::uint64_t passes_ = 0;         // in the sum, with `in_place`
+  bool in_pass_ = false;             // one runs that changes sum_
+  bool dropped_ = false;             // since it began
+  std::uint64_t position_ = 0;       // of the pass that ended last
+  std::uint64_t taken_position_ = 0; // of the sum that was taken or dropped last
+  std::uint64_t next_position_ = 0;  // the computing thread's
   std::atomic<std::uint64_t> samples_{0};
 
 private:
   std::vector<torch::Tensor> parameters_;
+  const bool in_place_;
   std::int64_t size_ = 0;
   torch::Device device_;
   host_staging staging_;
   std::shared_ptr<vector_pool> vectors_; // null: use the heap
+  torch::Tensor bound_;                  // of which the .grad are views
 };
 
 /// Two vectors: the sum can be taken in the middle of a pass, and a pass whose gradient is not
@@ -124,26 +141,19 @@ public:
   explicit separate_sum(std::vector<torch::Tensor> parameters);
 
   double begin_pass(double scale) override;
-  void add(const torch::Tensor& gradient) override;
   outcome end_pass(std::uint64_t samples, bool finite_loss) override;
+  using gradient_sum::take_mean;
   torch::Tensor take_mean() override;
-  std::uint64_t take_mean(std::span<float> out) override;
-  std::optional<learner::mean_gradient> take_vector() override;
-  std::uint64_t drop() override;
-  [[nodiscard]] partial_gradient copy() override;
-  status load(const partial_gradient& partial) override;
 
 private:
-  // REQUIRE: the lock is held.
-  void add_last_pass();
-  void write_sum(torch::Tensor to);
-  void empty();
+  void complete_sum() override;
+  void write_sum(torch::Tensor to) override;
+  [[nodiscard]] double divisor() const override { return static_cast<double>(samples_); }
+  void on_empty() override;
 
-  double scale_ = 1;       // of the pass
-  torch::Tensor gradient_; // of the last pass
-  // -- guarded by mutex_, as gradient_ while last_pass_ > 0
-  vector earlier_;              // Σ b·∇ without the last pass, if not 0
-  std::uint64_t last_pass_ = 0; // samples in gradient_; 0: ignore gradient_
+  double pass_scale_ = 1;
+  // -- guarded by mutex_, as bound() while last_pass_ > 0; sum_ is Σ b·∇ without the last pass
+  std::uint64_t last_pass_ = 0; // samples in bound(); 0: ignore it
 };
 
 /// One vector, the .grad, to which autograd adds (hivemind's reuse_grad_buffers): saves a vector,
@@ -159,26 +169,14 @@ public:
   explicit in_place_sum(std::vector<torch::Tensor> parameters);
 
   double begin_pass(double scale) override;
-  void add(const torch::Tensor& gradient) override;
   outcome end_pass(std::uint64_t samples, bool finite_loss) override;
+  using gradient_sum::take_mean;
   torch::Tensor take_mean() override;
-  std::uint64_t take_mean(std::span<float> out) override;
-  std::optional<learner::mean_gradient> take_vector() override;
-  std::uint64_t drop() override;
-  [[nodiscard]] partial_gradient copy() override;
-  status load(const partial_gradient& partial) override;
 
 private:
-  // REQUIRE: the lock is held.
-  std::uint64_t empty();
-  [[nodiscard]] double divisor() const { return static_cast<double>(passes_) * scale_; }
-
-  // -- guarded by mutex_; the values of sum_ while no pass runs
-  vector sum_;       // scale · Σ ∇; none before the first pass, and after it was taken
-  double scale_ = 1; // of all passes in the sum
-  std::uint64_t passes_ = 0;
-  bool in_pass_ = false;
-  bool dropped_ = false; // since the running pass began
+  void write_sum(torch::Tensor to) override;
+  [[nodiscard]] double divisor() const override { return static_cast<double>(passes_) * scale_; }
+  void on_load() override { bind(sum_.values); }
 };
 
 } // namespace waggle

@@ -58,6 +58,11 @@ torch::Tensor host_memory_for(const torch::Device& device, torch::IntArrayRef si
   return torch::empty(sizes, torch::TensorOptions{}.dtype(type).pinned_memory(device.is_cuda()));
 }
 
+torch::Tensor view_of(std::span<const float> values) {
+  return torch::from_blob(const_cast<float*>(values.data()),
+                          {static_cast<std::int64_t>(values.size())});
+}
+
 host_staging::host_staging(torch::Device device, std::size_t buffer)
   : device_(device), buffer_(buffer) {}
 

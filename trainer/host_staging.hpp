@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -17,6 +18,10 @@ namespace waggle {
 /// values are unspecified.
 torch::Tensor host_memory_for(const torch::Device& device, torch::IntArrayRef sizes,
                               torch::ScalarType type);
+
+/// A flat float32 tensor in host memory that belongs to the caller. It must not change through it
+/// if the values are shared: torch has no read-only tensors.
+torch::Tensor view_of(std::span<const float> values);
 
 /// Copies tensors between a device and host memory. If the device is a CPU, or both tensors are in
 /// host memory, these are plain copies, and where none is needed there is none. On a GPU they run

@@ -183,7 +183,7 @@ void initialize(classifier& model, std::uint64_t seed) {
   auto generator = at::detail::createCPUGenerator(seed);
   for (auto& item : model.named_parameters()) {
     auto& p = item.value();
-    bool bias = item.key().size() >= 4 && item.key().compare(item.key().size() - 4, 4, "bias") == 0;
+    bool bias = item.key().ends_with("bias");
     bool norm = item.key().find("norm") != std::string::npos;
     if (bias)
       p.zero_();

@@ -419,7 +419,7 @@ const module_state::parameter* module_state::buffer(std::size_t which) const {
 void module_state::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
   if (const auto* b = buffer(which)) {
-    view_of(out, b->sizes).copy_(b->tensor.detach());
+    view_of(out).view(b->sizes).copy_(b->tensor.detach());
     return;
   }
   updated_->read_tensor(which, out);
@@ -429,7 +429,7 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
   torch::NoGradGuard guard;
   if (const auto* b = buffer(which)) {
     auto tensor = b->tensor.detach();
-    tensor.copy_(view_of(values, b->sizes));
+    tensor.copy_(view_of(values).view(b->sizes));
     auto at = table_.offset(which) - first_buffer_value();
     std::copy(values.begin(), values.end(),
               finite_buffers_.begin() + static_cast<std::ptrdiff_t>(at));

@@ -47,10 +47,6 @@ void unite_tied(Module module, std::map<const void*, torch::Tensor>& seen) {
     unite_tied(child.value, seen);
 }
 
-bool ends_with(const std::string& name, std::string_view end) {
-  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
-}
-
 class script_model final : public training_model {
 public:
   script_model(Module module, const learner_config& config, const sample_shape& shape)
@@ -235,7 +231,7 @@ training_model::named_tensors running_statistics(const Module& module) {
   std::map<std::string, torch::Tensor> sorted;
   for (const auto& b : module.named_buffers())
     if (b.value.scalar_type() == torch::kFloat32
-        && (ends_with(b.name, "running_mean") || ends_with(b.name, "running_var")))
+        && (b.name.ends_with("running_mean") || b.name.ends_with("running_var")))
       sorted.emplace(b.name, b.value);
   return {sorted.begin(), sorted.end()};
 }

@@ -51,11 +51,6 @@ std::vector<double> ratios_of(optim::Optimizer& optimizer) {
 
 } // namespace
 
-torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
-  // torch has no read-only tensors.
-  return torch::from_blob(const_cast<float*>(values.data()), sizes);
-}
-
 updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Tensor> tensors,
                                  const torch_optimizer& kind,
                                  std::shared_ptr<optim::Optimizer> optimizer, rate_owner owner)
@@ -140,7 +135,7 @@ void updated_tensors::apply(std::span<const float> gradient, double lr) {
     if (!grad.defined() || grad.is_sparse())
       grad = torch::empty_like(p.detach());
     auto values = gradient.subspan(table_.offset(i), table_[i].elements());
-    grad.detach().copy_(view_of(values, p.sizes()));
+    grad.detach().copy_(view_of(values).view(p.sizes()));
   }
   step(lr);
 }
@@ -160,7 +155,7 @@ void updated_tensors::read_tensor(std::size_t which, std::span<float> out) const
   const auto& p = tensors_[which % tensors_.size()];
   const auto* from = block == 0 ? &p : kind_.statistic(*optimizer_, p, block - 1, false);
   if (from != nullptr && from->defined())
-    view_of(out, p.sizes()).copy_(from->detach());
+    view_of(out).view(p.sizes()).copy_(from->detach());
   else
     std::fill(out.begin(), out.end(), 0.0F);
 }
@@ -170,7 +165,7 @@ void updated_tensors::write_tensor(std::size_t which, std::span<const float> val
   auto block = which / tensors_.size();
   const auto& p = tensors_[which % tensors_.size()];
   auto to = block == 0 ? p : *kind_.statistic(*optimizer_, p, block - 1, true);
-  to.detach().copy_(view_of(values, p.sizes()));
+  to.detach().copy_(view_of(values).view(p.sizes()));
 }
 
 void updated_tensors::set_optimizer_steps(std::uint64_t steps) {

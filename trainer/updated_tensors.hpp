@@ -64,7 +64,4 @@ private:
   std::uint64_t steps_ = 0;
 };
 
-/// A tensor on the memory of `values`, which must not change through it if they are shared.
-torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes);
-
 } // namespace waggle
