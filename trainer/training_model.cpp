@@ -1,10 +1,13 @@
 #include "trainer/training_model.hpp"
 
+#include <cstring>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
-#include "trainer/gradient_sum.hpp"
+#include "trainer/host_staging.hpp"
 #include "trainer/models.hpp"
 #include "trainer/script_model.hpp"
 
@@ -67,6 +70,34 @@ void load_weights(const training_model& model, std::span<const float> weights) {
       tensor.copy_(view_of(weights.first(n)).view(tensor.sizes()));
       weights = weights.subspan(n);
     }
+}
+
+status load_weights(const training_model::named_tensors& tensors,
+                    const std::vector<named_values>& weights, const std::string& model) {
+  auto differs = [&](const std::string& how) {
+    return failure{ec::bad_config,
+                   "the checkpoint is of another model than --model " + model + ": " + how};
+  };
+  auto text_of = [](auto shape) {
+    return shape.empty() ? std::string{"one value"} : fmt::format("{}", fmt::join(shape, " x "));
+  };
+  if (tensors.size() != weights.size())
+    return differs(
+      fmt::format("it has {} tensors, and the module {}", weights.size(), tensors.size()));
+  torch::NoGradGuard guard;
+  for (const auto& [name, tensor] : tensors) {
+    const auto* found = find_named(weights, name);
+    if (found == nullptr)
+      return differs("it has no " + name);
+    std::vector<std::uint64_t> shape(tensor.sizes().begin(), tensor.sizes().end());
+    if (shape != found->shape)
+      return differs(fmt::format("its {} is {}, and that of the module {}", name,
+                                 text_of(found->shape), text_of(shape)));
+    std::vector<float> values(found->values.size() / sizeof(float));
+    std::memcpy(values.data(), found->values.data(), found->values.size());
+    tensor.copy_(view_of(std::span<const float>{values}).view(tensor.sizes()));
+  }
+  return done{};
 }
 
 std::uint64_t count_right(const torch::Tensor& scores, const torch::Tensor& targets) {

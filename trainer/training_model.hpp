@@ -12,6 +12,7 @@
 
 #include <torch/torch.h>
 
+#include "runtime/training/safetensors.hpp"
 #include "trainer/compute_setup.hpp"
 
 namespace waggle {
@@ -52,6 +53,10 @@ status check_training_model(const learner_config& config, const sample_shape& sh
 
 /// Copies `weights` (weights_of a learner with the same model) into the model.
 void load_weights(const training_model& model, std::span<const float> weights);
+/// Copies the weights of a checkpoint into the tensors of the model that --model names. Fails with
+/// ec::bad_config and a sentence unless they are the same by name and shape.
+status load_weights(const training_model::named_tensors& tensors,
+                    const std::vector<named_values>& weights, const std::string& model);
 
 /// How many of the targets have the highest score. `scores`: [predictions, classes], `targets`:
 /// [predictions].

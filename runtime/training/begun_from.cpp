@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "runtime/core/float_vector.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/learner.hpp"
-#include "runtime/training/training_state.hpp"
+#include "runtime/training/safetensors.hpp"
 
 namespace waggle {
 
@@ -25,26 +26,18 @@ std::vector<state_tensor> of_kind(const state_table& table, kind what) {
 }
 
 status load(learner& model, byte_span image) {
-  auto state = decode_state(image);
-  if (!state)
-    return state.error();
-  auto theirs = read_state_table(state->learner);
-  if (!theirs)
-    return theirs.error();
-  if (auto usable = theirs->check(state->learner, state->schema); !usable)
-    return usable.error();
+  auto from = weights_in(image);
+  if (!from)
+    return from.error();
   const auto& ours = model.tensors();
   for (auto what : {kind::parameter, kind::buffer})
-    if (of_kind(*theirs, what) != of_kind(ours, what))
-      return failure{ec::bad_config, how_tables_differ(*theirs, ours)};
+    if (of_kind(from->table, what) != of_kind(ours, what))
+      return failure{ec::bad_config, how_tables_differ(from->table, ours)};
   float_vector values;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].what != kind::parameter && ours[i].what != kind::buffer)
       continue;
-    std::size_t there = 0;
-    while ((*theirs)[there] != ours[i])
-      ++there;
-    auto bytes = theirs->values_in(state->learner, there);
+    const auto& bytes = find_named(from->tensors, ours[i].name)->values;
     values.resize(static_cast<std::size_t>(ours[i].elements()));
     std::memcpy(values.data(), bytes.data(), bytes.size());
     model.write_tensor(i, values);

@@ -5,6 +5,7 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/training/state_table.hpp"
+#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
@@ -21,7 +22,13 @@ struct named_values {
 /// https://github.com/huggingface/safetensors
 std::string safetensors_file(std::vector<named_values> tensors, epoch_id epoch);
 
-/// The parameters and buffers in an image of the table. REQUIRES: table.check succeeded.
-std::vector<named_values> weights_in(const state_table& table, byte_span image);
+/// The parameters and buffers of a checkpoint, of whatever model. They point into its image.
+struct checkpoint_weights {
+  epoch_id epoch;
+  state_table table;
+  std::vector<named_values> tensors;
+};
+/// Fails as decode_state and state_table::check do.
+result<checkpoint_weights> weights_in(byte_span image);
 
 } // namespace waggle

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/byte_io.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle {
 
@@ -36,10 +37,16 @@ TEST(Safetensors, HoldTheParametersAndBuffersOfAState) {
   state_table table{{{"w", {2}, state_tensor::kind::parameter},
                      {"exp_avg/w", {2}, state_tensor::kind::statistic},
                      {"norm.running_mean", {1}, state_tensor::kind::buffer}}};
-  auto image = table.header(digest{}, 3);
+  auto learner = table.header(digest{}, 3);
   const std::vector<float> values{1, 2, 3, 4, 5};
-  image += as_string_view(std::as_bytes(std::span{values}));
-  auto found = weights_in(table, as_byte_span(image));
+  learner += as_string_view(std::as_bytes(std::span{values}));
+  auto image = testing::encode_state({epoch_id{7}, {}, {}, {}, as_byte_span(learner)});
+  auto weights = weights_in(image.view());
+  ASSERT_TRUE(weights);
+  EXPECT_EQ(weights->epoch, epoch_id{7});
+  EXPECT_EQ(weights->table.tensors(), table.tensors());
+  EXPECT_FALSE(weights_in(image.view().first(image.view().size() - 4)));
+  const auto& found = weights->tensors;
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].name, "w");
   EXPECT_EQ(found[1].name, "norm.running_mean");
