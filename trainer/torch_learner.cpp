@@ -31,11 +31,12 @@ public:
   /// `models`: one for each replica.
   torch_learner(const learner_config& config, const std::vector<torch::Device>& devices,
                 std::vector<std::shared_ptr<training_model>> models,
-                std::shared_ptr<const sample_data> data)
+                std::shared_ptr<const sample_data> data, std::shared_ptr<loss_scaler> scale)
     : config_(config), device_(devices.front()), staging_(device_), model_(models.front()),
       data_(data), grid_(*data, window_of(data->shape(), static_cast<std::size_t>(config.context))),
       sampler_(data, window_of(data->shape(), static_cast<std::size_t>(config.context)),
-               random_source{config.data_seed}) {
+               random_source{config.data_seed}),
+      scale_(std::move(scale)) {
     model_->to(device_);
     parameters_.emplace(flatten(*model_, {}, {}), config_.offload_optimizer);
     std::vector<torch::Tensor> trained;
@@ -45,8 +46,6 @@ public:
       sum_ = std::make_unique<in_place_sum>(trained);
     else
       sum_ = std::make_unique<separate_sum>(trained);
-    if (config_.loss_scale)
-      scale_.emplace(*config_.loss_scale);
     tensors_ = name_tensors();
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
@@ -198,12 +197,6 @@ public:
     optimizer_->set_steps(steps);
     keep_buffers();
   }
-  [[nodiscard]] std::string own_state() const override {
-    return scale_ ? scale_->save() : std::string{};
-  }
-  status load_own_state(std::string_view own) override {
-    return scale_ ? scale_->load(own) : status{done{}};
-  }
 
   [[nodiscard]] resumable_learner* resumable() override { return this; }
   [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
@@ -246,8 +239,6 @@ private:
       auto there = master.is_cpu() ? staging_.to_host(gradient) : staging_.to_device(gradient);
       optimizer_->step(master, there, lr);
     });
-    if (scale_)
-      scale_->on_update();
   }
 
   [[nodiscard]] torch::Tensor loss_of(const batch& samples) {
@@ -319,9 +310,9 @@ private:
   std::shared_ptr<const sample_data> data_;
   window_grid grid_;
   window_sampler sampler_;
+  const std::shared_ptr<loss_scaler> scale_; // of the loss; null: it is not scaled
   std::optional<parameter_copies> parameters_;
   std::unique_ptr<gradient_sum> sum_;
-  std::optional<shared_loss_scale> scale_; // of the loss
   std::optional<flat_optimizer> optimizer_;
   state_table tensors_;
   digest schema_;
@@ -411,8 +402,12 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
       (*model)->train(true);
       models.push_back(std::move(*model));
     }
-    return std::unique_ptr<learner>{
-      std::make_unique<torch_learner>(config, *devices, std::move(models), *data)};
+    auto scale = config.loss_scale ? std::make_shared<loss_scaler>(*config.loss_scale) : nullptr;
+    auto make = [&]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{
+        std::make_unique<torch_learner>(config, *devices, std::move(models), *data, scale)};
+    };
+    return with_loss_scale(make, scale)();
   } catch (const c10::Error& e) {
     return failure{ec::bad_config,
                    "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};

@@ -132,7 +132,7 @@ status swarm_session::configure(const swarm_options& options) {
                "swarm_options::more: delay-grad-averaging exclude each other: both write .grad");
   given_ = options;
   options_ = std::move(*resolved);
-  scale_ = rule ? std::make_shared<shared_loss_scale>(*rule) : nullptr;
+  scale_ = rule ? std::make_shared<loss_scaler>(*rule) : nullptr;
   if (process_)
     process_->set_options(options_);
   return done{};

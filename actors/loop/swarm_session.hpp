@@ -47,7 +47,7 @@ public:
   [[nodiscard]] update_place place() const;
   [[nodiscard]] gradient_use use_of_gradients() const;
   /// Null without "loss-scale".
-  [[nodiscard]] const std::shared_ptr<shared_loss_scale>& loss_scale() const { return scale_; }
+  [[nodiscard]] const std::shared_ptr<loss_scaler>& loss_scale() const { return scale_; }
 
   static constexpr std::uint64_t passes_max = 1U << 20U; // as --passes
   /// The run ends after `passes` over so many samples, of which the loop's are those of `draws`:
@@ -115,7 +115,7 @@ private:
 
   swarm_options given_;
   run_options options_;
-  std::shared_ptr<shared_loss_scale> scale_;
+  std::shared_ptr<loss_scaler> scale_;
   std::unique_ptr<peer_process> process_;
   std::shared_ptr<sample_draws> draws_;
   std::uint64_t passes_ = 0;

@@ -18,13 +18,20 @@ loss_scaler::loss_scaler(const loss_scale_rule& rule) : rule_(rule), scale_(rule
   WAGGLE_CHECK(rule.growth_interval >= 1, "an interval of at least one update");
 }
 
+double loss_scaler::scale() const {
+  std::lock_guard lock{mutex_};
+  return scale_;
+}
+
 bool loss_scaler::on_overflow(double used) {
+  std::lock_guard lock{mutex_};
   overflowed_ = true;
   scale_ = std::max(std::min(scale_, used * rule_.back_off), scale_min);
   return !is_constant();
 }
 
 void loss_scaler::on_update() {
+  std::lock_guard lock{mutex_};
   if (std::exchange(overflowed_, false)) {
     good_updates_ = 0;
     return;
@@ -36,6 +43,7 @@ void loss_scaler::on_update() {
 }
 
 std::string loss_scaler::save() const {
+  std::lock_guard lock{mutex_};
   byte_writer out;
   out.put(scale_).put(good_updates_).put(static_cast<std::uint8_t>(overflowed_));
   return out.take();
@@ -52,6 +60,7 @@ status loss_scaler::load(std::string_view saved) {
     return failure{ec::malformed, "the state of the loss scaler holds no scale"};
   if (is_constant())
     return done{};
+  std::lock_guard lock{mutex_};
   scale_ = scale;
   good_updates_ = std::min(good_updates, rule_.growth_interval - 1);
   overflowed_ = overflowed != 0;

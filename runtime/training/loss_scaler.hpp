@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -32,7 +33,7 @@ constexpr loss_scale_rule constant_scale(double scale) {
 /// passes an update consists of does not matter. Defaults and rule are those of
 /// torch.cuda.amp.GradScaler, except for the bounds.
 ///
-/// Has no tensors. Not thread-safe.
+/// Has no tensors. Thread-safe: passes and updates are on different threads.
 class loss_scaler {
 public:
   /// At 1, an overflow is not the fault of the scale. Up to 2^64, gradients of up to 10^19 fit into
@@ -44,7 +45,7 @@ public:
   /// back_off at most 1, the interval at least 1.
   explicit loss_scaler(const loss_scale_rule& rule = loss_scale_rule{});
 
-  [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] double scale() const;
   /// A pass with the scale `used` overflowed: the next scale is smaller than that. `used` differs
   /// from `scale()` if the scale grew while gradients were accumulated that are scaled themselves.
   /// False: the scale is constant, so that nothing will get better.
@@ -65,6 +66,7 @@ private:
   [[nodiscard]] bool is_constant() const { return rule_.growth == 1 && rule_.back_off == 1; }
 
   const loss_scale_rule rule_;
+  mutable std::mutex mutex_; // guards what follows
   double scale_;
   std::uint64_t good_updates_ = 0; // in sequence; below growth_interval
   bool overflowed_ = false;        // since the last update

@@ -8,7 +8,7 @@ namespace {
 
 class scaled_learner final : public learner_layer {
 public:
-  scaled_learner(std::unique_ptr<learner> below, std::shared_ptr<shared_loss_scale> scale)
+  scaled_learner(std::unique_ptr<learner> below, std::shared_ptr<loss_scaler> scale)
     : learner_layer(std::move(below)), scale_(std::move(scale)) {}
 
   [[nodiscard]] std::string own_state() const override { return scale_->save(); }
@@ -18,12 +18,12 @@ protected:
   void after_update() override { scale_->on_update(); }
 
 private:
-  const std::shared_ptr<shared_loss_scale> scale_;
+  const std::shared_ptr<loss_scaler> scale_;
 };
 
 } // namespace
 
-learner_factory with_loss_scale(learner_factory make, std::shared_ptr<shared_loss_scale> scale) {
+learner_factory with_loss_scale(learner_factory make, std::shared_ptr<loss_scaler> scale) {
   return scale ? layered<scaled_learner>(std::move(make), "", scale) : make;
 }
 

@@ -16,7 +16,7 @@ result<std::unique_ptr<learner>> toy() {
 }
 
 TEST(ScaledLoss, GrowsWithTheUpdatesOfItsLearnerAndIsItsOwnState) {
-  auto scale = std::make_shared<shared_loss_scale>(after_two_updates);
+  auto scale = std::make_shared<loss_scaler>(after_two_updates);
   auto model = std::move(*clipped(with_loss_scale(toy, scale), 1e-9)());
   std::vector<float> gradient(model->parameter_count(), 1.0F);
   model->apply(gradient, 0.1);
@@ -24,7 +24,7 @@ TEST(ScaledLoss, GrowsWithTheUpdatesOfItsLearnerAndIsItsOwnState) {
   auto kept = model->own_state();
   model->apply(gradient, 0.1);
   EXPECT_EQ(scale->scale(), 2048);
-  auto restarted = std::make_shared<shared_loss_scale>(after_two_updates);
+  auto restarted = std::make_shared<loss_scaler>(after_two_updates);
   auto next = std::move(*with_loss_scale(toy, restarted)());
   ASSERT_TRUE(next->load_own_state(model->own_state()));
   EXPECT_EQ(restarted->scale(), 2048);
@@ -35,7 +35,7 @@ TEST(ScaledLoss, GrowsWithTheUpdatesOfItsLearnerAndIsItsOwnState) {
 }
 
 TEST(ScaledLoss, CountsTheStepsOfALearnerThatStepsLocally) {
-  auto scale = std::make_shared<shared_loss_scale>(after_two_updates);
+  auto scale = std::make_shared<loss_scaler>(after_two_updates);
   auto model = std::move(*with_loss_scale(toy, scale)());
   for (int i = 0; i < 3; ++i)
     model->step_locally(0.1); // without a gradient, there is no step
