@@ -78,16 +78,18 @@ void learner_layer::write_tensor(std::size_t which, std::span<const float> value
   return at.own ? write_own(at.index, values) : below_->write_tensor(at.index, values);
 }
 
-result<std::vector<float>> learner_layer::own_in(const byte_source& from, std::uint64_t at,
-                                                 std::size_t own) const {
-  std::size_t which = 0;
-  while (!places_[which].own || places_[which].index != own)
-    ++which;
-  std::vector<float> values(static_cast<std::size_t>(tensors_[which].elements()));
-  auto begin = at + tensors_.header_bytes() + tensors_.offset(which) * sizeof(float);
-  if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
-    return read.error();
-  return values;
+status learner_layer::check_values(const byte_source& from, std::uint64_t at) const {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (!places_[i].own || places_[i].index >= checked_own())
+      continue;
+    std::vector<float> values(static_cast<std::size_t>(tensors_[i].elements()));
+    auto begin = at + tensors_.header_bytes() + tensors_.offset(i) * sizeof(float);
+    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
+      return read;
+    if (auto good = check_own(places_[i].index, values); !good)
+      return good;
+  }
+  return below_->check_values(from, at);
 }
 
 } // namespace waggle

@@ -51,9 +51,7 @@ public:
   [[nodiscard]] std::string own_state() const override { return below_->own_state(); }
   status load_own_state(std::string_view own) override { return below_->load_own_state(own); }
   [[nodiscard]] resumable_learner* resumable() override { return below_->resumable(); }
-  status check_values(const byte_source& from, std::uint64_t at) const override {
-    return below_->check_values(from, at);
-  }
+  status check_values(const byte_source& from, std::uint64_t at) const override;
 
   [[nodiscard]] bool steps_locally() const override { return below_->steps_locally(); }
   std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
@@ -102,14 +100,18 @@ protected:
   // -- own tensors, by their number in the constructor's list
 
   virtual void read_own(std::size_t own, std::span<float> out) const;
+  /// REQUIRES: check_own succeeded for values of the first `checked_own()`.
   virtual void write_own(std::size_t /*own*/, std::span<const float> /*values*/) {}
+  /// learner::check_values, of the first own tensors, which are small.
+  [[nodiscard]] virtual std::size_t checked_own() const { return 0; }
+  [[nodiscard]] virtual status check_own(std::size_t /*own*/,
+                                         std::span<const float> /*values*/) const {
+    return done{};
+  }
   /// learner::values_of.
   [[nodiscard]] virtual std::span<const float> values_of_own(std::size_t /*own*/) const {
     return {};
   }
-  /// The values of an own tensor in an image: see learner::check_values.
-  [[nodiscard]] result<std::vector<float>> own_in(const byte_source& from, std::uint64_t at,
-                                                  std::size_t own) const;
 
   [[nodiscard]] vector_pool& vectors() const { return *vectors_; }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -91,29 +90,22 @@ public:
     below().end_epoch(by);
   }
 
-  status check_values(const byte_source& from, std::uint64_t at) const override {
-    auto values = own_in(from, at, own_ledger);
-    if (!values)
-      return values.error();
-    if (auto decoded = sample_ledger::decode(samples(), *values); !decoded)
-      return decoded.error();
-    return below().check_values(from, at);
-  }
-
 protected:
   void read_own(std::size_t own, std::span<float> out) const override {
     auto values = own == own_claims ? claims_ : draws_->ledger().encode();
     std::copy(values.begin(), values.end(), out.begin());
   }
+  [[nodiscard]] std::size_t checked_own() const override { return 1; }
+  [[nodiscard]] status check_own(std::size_t /*own*/,
+                                 std::span<const float> values) const override {
+    auto decoded = sample_ledger::decode(samples(), values);
+    return decoded ? status{done{}} : decoded.error();
+  }
   void write_own(std::size_t own, std::span<const float> values) override {
-    if (own == own_claims) {
+    if (own == own_claims)
       std::copy(values.begin(), values.end(), claims_.begin());
-      return;
-    }
-    auto read = sample_ledger::decode(samples(), values);
-    if (!read)
-      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
-    follow(*read);
+    else
+      follow(*sample_ledger::decode(samples(), values));
   }
 
 private:

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -143,15 +142,6 @@ public:
     return report;
   }
 
-  status check_values(const byte_source& from, std::uint64_t at) const override {
-    auto values = own_in(from, at, own_schedule);
-    if (!values)
-      return values.error();
-    if (auto decoded = plateau::decode(schedule_.rule(), *values); !decoded)
-      return decoded.error();
-    return done{};
-  }
-
   [[nodiscard]] resumable_learner* resumable() override {
     return below().resumable() != nullptr ? this : nullptr;
   }
@@ -205,15 +195,18 @@ protected:
     else
       std::copy(values.begin(), values.end(), out.begin());
   }
+  [[nodiscard]] std::size_t checked_own() const override { return 1; }
+  [[nodiscard]] status check_own(std::size_t /*own*/,
+                                 std::span<const float> values) const override {
+    auto decoded = plateau::decode(schedule_.rule(), values);
+    return decoded ? status{done{}} : decoded.error();
+  }
   void write_own(std::size_t own, std::span<const float> values) override {
     if (own == own_loss) {
       loss_ = values.front();
       return;
     }
-    auto read = plateau::decode(schedule_.rule(), values);
-    if (!read)
-      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
-    schedule_ = *read;
+    schedule_ = *plateau::decode(schedule_.rule(), values);
     report_ = {};
     losses_.forget(); // they are of other parameters
   }

@@ -48,14 +48,6 @@ public:
   [[nodiscard]] digest schema() const override {
     return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
   }
-  status check_values(const byte_source& from, std::uint64_t at) const override {
-    auto values = own_in(from, at, own_schedule);
-    if (!values)
-      return values.error();
-    if (auto decoded = daso_schedule::decode(rule_, *values); !decoded)
-      return decoded.error();
-    return done{};
-  }
 
 protected:
   void read_own(std::size_t own, std::span<float> out) const override {
@@ -66,15 +58,18 @@ protected:
     else
       std::copy(values.begin(), values.end(), out.begin());
   }
+  [[nodiscard]] std::size_t checked_own() const override { return 1; }
+  [[nodiscard]] status check_own(std::size_t /*own*/,
+                                 std::span<const float> values) const override {
+    auto decoded = daso_schedule::decode(rule_, values);
+    return decoded ? status{done{}} : decoded.error();
+  }
   void write_own(std::size_t own, std::span<const float> values) override {
     std::lock_guard lock{deciding_};
-    if (own == own_loss) {
+    if (own == own_loss)
       loss_ = values.front();
-      return;
-    }
-    auto read = daso_schedule::decode(rule_, values);
-    WAGGLE_CHECK(read.ok(), "the values were checked");
-    schedule_ = *read;
+    else
+      schedule_ = *daso_schedule::decode(rule_, values);
   }
 
 private:
