@@ -152,7 +152,8 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
   pass.finite = !std::isinf(loss);
   m.model.offer(gradient);
   auto before = m.port->samples().outdated;
-  auto outcome = m.port->offer(m.model, gradient, pass, [&m] { return m.session->over(); });
+  const offered_tensor all{gradient.data(), gradient.size()};
+  auto outcome = m.port->offer(m.model, {&all, 1}, pass, [&m] { return m.session->over(); });
   m.session->count_outdated(m.port->samples().outdated - before);
   return outcome;
 }

@@ -232,16 +232,6 @@ void loop_port::keep(std::string bytes) {
   gradients_.keep(std::move(bytes));
 }
 
-step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient,
-                              const micro_step& step, const is_over& over) {
-  WAGGLE_CHECK(gradient.size() == tensors_.parameter_count() + tensors_.buffer_count(),
-               std::to_string(gradient.size()));
-  const offered_tensor both[]{
-    {gradient.data(), tensors_.parameter_count()},
-    {gradient.data() + tensors_.parameter_count(), tensors_.buffer_count()}};
-  return offer(model, both, step, over);
-}
-
 step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor> gradient,
                               micro_step step, const is_over& over, std::uint64_t passes) {
   require_own();

@@ -126,9 +126,6 @@ public:
   void keep(std::string bytes);
   /// What was kept last, also by a process before this one; empty: nothing.
   [[nodiscard]] std::string kept() const { return gradients_.position(); }
-  /// The same, of values that stand one after another.
-  step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
-                     const is_over& over);
   /// With gradient_use::in_place: whether the next backward pass must add to the gradient that was
   /// offered, instead of beginning with zeros.
   [[nodiscard]] bool adds_up() const {

@@ -12,6 +12,8 @@
 
 #include "runtime/training/loop_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/offered.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle {
 namespace {
@@ -91,7 +93,7 @@ protected:
     thread.get();
   }
   step_outcome offer(std::vector<float> gradient) {
-    return port->offer(model, gradient, {1, 4, true},
+    return port->offer(model, testing::offered(*port, gradient), {1, 4, true},
                        [this, waits = 0]() mutable { return over.load() || ++waits == 200; });
   }
   void end() {
@@ -285,7 +287,7 @@ TEST_F(DelayedLoop, AnUpdateThatFailsReachesTheWorkerOnly) {
 TEST_F(DelayedLoop, TheModuleHasTheLastUpdateWhenTheLoopHasEnded) {
   passes = run([](learner& l) {
     l.apply(std::vector<float>{1, 1}, 1);
-    EXPECT_FALSE(l.save_state(0).empty()) << "without the loop's thread";
+    EXPECT_FALSE(testing::save_state(l).empty()) << "without the loop's thread";
   });
   await(passes);
   EXPECT_THAT(model.values, ElementsAre(1, 2));
@@ -320,8 +322,9 @@ TEST_F(DelayedLoop, NoPassBeginsWhileAStateIsLoaded) {
       waited.set_value();
     return false;
   };
-  EXPECT_EQ(port->offer(model, std::vector<float>{1, 1}, {1, 4, true}, waits),
-            step_outcome::synced);
+  EXPECT_EQ(
+    port->offer(model, testing::offered(*port, std::vector<float>{1, 1}), {1, 4, true}, waits),
+    step_outcome::synced);
   EXPECT_THAT(model.values, ElementsAre(7, 8));
   EXPECT_EQ(model.refreshes, 1) << "not with half of the state";
   EXPECT_EQ(port->samples().outdated, 4U);

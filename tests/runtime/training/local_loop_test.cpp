@@ -13,6 +13,7 @@
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "runtime/training/strategies/diloco.hpp"
+#include "tests/support/offered.hpp"
 
 namespace waggle {
 namespace {
@@ -95,7 +96,8 @@ protected:
   step_outcome offer(std::vector<float> gradient, bool finite = true) {
     model.own = gradient;
     gradient.push_back(model.buffer.front());
-    return port->offer(model, gradient, {1, 4, finite}, [this] { return over.load(); });
+    return port->offer(model, testing::offered(*port, gradient), {1, 4, finite},
+                       [this] { return over.load(); });
   }
   void end() {
     over = true;

@@ -11,6 +11,8 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/offered.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle {
 namespace {
@@ -73,8 +75,8 @@ protected:
     work.get();
   }
   step_outcome offer(std::vector<float> gradient, std::uint64_t samples = 4, double loss = 1) {
-    return port->offer(model, gradient, {loss, samples, std::isfinite(loss)},
-                       [this] { return over.load(); });
+    return port->offer(model, testing::offered(*port, gradient),
+                       {loss, samples, std::isfinite(loss)}, [this] { return over.load(); });
   }
 
   small_model model;
@@ -192,7 +194,7 @@ TEST_F(LoopLearner, ReadingChangesNothing) {
   worker([](learner& l) {
     (void)l.parameters_digest();
     l.accumulate();
-    (void)l.save_state(0);
+    (void)testing::save_state(l);
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::held);
@@ -262,7 +264,7 @@ TEST_F(LoopLearner, AnExceptionOfTheModelReachesBothSides) {
 }
 
 TEST_F(LoopLearner, AnExceptionOfIsOverReachesTheLoop) {
-  EXPECT_THROW(port->offer(model, std::vector<float>{1, 1}, {1, 4, true},
+  EXPECT_THROW(port->offer(model, testing::offered(*port, std::vector<float>{1, 1}), {1, 4, true},
                            []() -> bool { throw std::runtime_error{"refused"}; }),
                std::runtime_error);
   EXPECT_EQ(port->samples().outdated, 4u);
@@ -294,7 +296,7 @@ TEST_F(LoopLearner, ALoopThatEndsStillCarriesOutTheLastCheckpoint) {
     EXPECT_EQ(l.accumulate().samples, 0u); // the loop has ended
     EXPECT_EQ(l.accumulate().samples, 0u);
     l.apply(std::vector<float>{1, 1}, 1);
-    EXPECT_FALSE(l.save_state(0).empty());
+    EXPECT_FALSE(testing::save_state(l).empty());
   });
   bool ended = false;
   port->serve(model, 5ms, [&] { return ended = work.wait_for(0s) == std::future_status::ready; });
@@ -402,11 +404,13 @@ TEST(LoopLearnerWithBuffers, OffersTheirLastValuesAndMergesTheMean) {
   });
   model_with_buffer model;
   auto never = [] { return false; };
-  EXPECT_EQ(port.offer(model, std::vector<float>{1, 2, 6}, {0, 2, true}, never),
-            step_outcome::held);
+  EXPECT_EQ(
+    port.offer(model, testing::offered(port, std::vector<float>{1, 2, 6}), {0, 2, true}, never),
+    step_outcome::held);
   model.buffer = 8; // one further pass
-  EXPECT_EQ(port.offer(model, std::vector<float>{3, 4, 7}, {0, 2, true}, never),
-            step_outcome::stepped);
+  EXPECT_EQ(
+    port.offer(model, testing::offered(port, std::vector<float>{3, 4, 7}), {0, 2, true}, never),
+    step_outcome::stepped);
   EXPECT_EQ(model.buffer, 10) << "8 + (9 - 7)";
   EXPECT_EQ(model.steps, 1U);
   port.close();
