@@ -6,7 +6,6 @@
 #include <iostream>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -19,13 +18,13 @@
 #include "runtime/cli/findings.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/peer_address.hpp"
-#include "runtime/cli/status_text.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/core/version.hpp"
 #include "runtime/net/http_client.hpp"
 #include "runtime/net/local_addresses.hpp"
 #include "runtime/net/tcp_transport.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
@@ -269,12 +268,6 @@ private:
   std::mutex mutex_;
   std::map<peer_id, swarm_clock::duration> offsets_;
 };
-
-/// A text field of what a peer answered; empty if it is none.
-std::string text_in(const nlohmann::ordered_json& object, const char* field) {
-  auto found = object.find(field);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string{};
-}
 
 bool answers(const endpoint& where, const std::string& page) {
   return net::http_get(where, page, page_timeout).ok();

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
 
@@ -22,6 +21,7 @@
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 

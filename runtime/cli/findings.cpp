@@ -4,12 +4,11 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/refusals.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
@@ -284,23 +283,18 @@ std::optional<finding> judge_versions(const std::string& own,
 
 std::vector<asked_member> lost_members(const std::string& targets, std::size_t max) {
   std::vector<asked_member> out;
-  auto all = json::parse(targets, nullptr, false);
-  if (!all.is_array())
+  auto all = parse_document(targets);
+  if (!all || !all->is_array())
     return out;
-  for (const auto& each : all) {
+  for (const auto& each : *all) {
     const auto labels = each.is_object() ? each.value("labels", json::object()) : json::object();
-    auto label = [&](const char* name) {
-      auto found = labels.find(name);
-      return found != labels.end() && found->is_string() ? found->get<std::string>()
-                                                         : std::string{};
-    };
-    if (!labels.is_object() || label("role") != "lost" || label("run").empty())
+    if (text_in(labels, "role") != "lost" || text_in(labels, "run").empty())
       continue;
     const auto where = each.value("targets", json::array());
     if (!where.is_array() || where.empty() || !where.front().is_string() || out.size() >= max)
       continue;
     if (auto parsed = parse_endpoint(where.front().get<std::string>()))
-      out.push_back({label("peer"), {*parsed}, {}, {}, label("run")});
+      out.push_back({text_in(labels, "peer"), {*parsed}, {}, {}, text_in(labels, "run")});
   }
   return out;
 }
@@ -311,8 +305,7 @@ namespace {
 bool is_of(const json& status, const asked_member& lost) {
   if (!status.is_object() || status.value("run_tag", json{}) != lost.lost_from)
     return false;
-  auto peer = status.value("peer", json{});
-  return peer.is_string() && peer.get_ref<const std::string&>().starts_with(lost.id);
+  return text_in(status, "peer").starts_with(lost.id);
 }
 
 } // namespace
@@ -328,7 +321,7 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
       ++clients;
       continue;
     }
-    auto status = json::parse(member.status, nullptr, false);
+    auto status = parse_document(member.status).value_or(nullptr);
     if (!member.lost_from.empty() && !is_of(status, member)) {
       --count; // it has ended, or its address is another peer's
       continue;
@@ -344,22 +337,14 @@ std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
     }
     ++answered;
     auto text = [&](const char* field) {
-      auto found = status.find(field);
-      return found != status.end() && found->is_string()
-               ? without_control_characters(found->get<std::string>(), text_max)
-               : std::string{};
-    };
-    auto number = [&](const char* field) {
-      auto found = status.find(field);
-      return found != status.end() && found->is_number() ? found->get<double>() : 0.0;
+      return without_control_characters(text_in(status, field), text_max);
     };
     if (auto history = text("history"); !history.empty())
       histories[history].insert(member.id.substr(0, 8));
     versions[text("version")].insert(member.id.substr(0, 8));
-    if (number("differing_peers") > 0)
+    if (auto differing = number_in(status, "differing_peers").value_or(0); differing > 0)
       of_peers.push_back({level::bad, "parameters",
-                          name + " holds other parameters than "
-                            + readable_number(number("differing_peers"))
+                          name + " holds other parameters than " + readable_number(differing)
                             + " of the peers at its epoch",
                           "it downloads a state by itself; if this stays, restart it with an empty "
                           "--data-dir"});

@@ -21,55 +21,49 @@ std::string json_text(std::string text) {
     .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-/// The message on one line.
-class text_message final : public spdlog::custom_flag_formatter {
+/// A flag of a pattern, and what stands in its place.
+class flag final : public spdlog::custom_flag_formatter {
 public:
+  using text_of = std::string (*)(std::string_view message);
+
+  explicit flag(text_of what) : what_(what) {}
   void format(const spdlog::details::log_msg& msg, const std::tm&,
               spdlog::memory_buf_t& out) override {
-    auto text =
-      without_control_characters({msg.payload.data(), msg.payload.size()}, message_bytes_max);
+    auto text = what_({msg.payload.data(), msg.payload.size()});
     out.append(text.data(), text.data() + text.size());
   }
   [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
-    return spdlog::details::make_unique<text_message>();
+    return spdlog::details::make_unique<flag>(what_);
   }
+
+private:
+  text_of what_;
 };
+
+/// The message on one line.
+std::string text_message(std::string_view message) {
+  return without_control_characters(message, message_bytes_max);
+}
 
 /// The message as a JSON string, with escapes.
-class json_message final : public spdlog::custom_flag_formatter {
-public:
-  void format(const spdlog::details::log_msg& msg, const std::tm&,
-              spdlog::memory_buf_t& out) override {
-    auto size = std::min(msg.payload.size(), message_bytes_max);
-    auto text = json_text({msg.payload.data(), size});
-    out.append(text.data(), text.data() + text.size());
-  }
-  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
-    return spdlog::details::make_unique<json_message>();
-  }
-};
+std::string json_message(std::string_view message) {
+  return json_text(std::string{message.substr(0, message_bytes_max)});
+}
 
 /// The fields of log_about, each followed by a comma.
-class json_about final : public spdlog::custom_flag_formatter {
-public:
-  void format(const spdlog::details::log_msg& /*msg*/, const std::tm&,
-              spdlog::memory_buf_t& out) override {
-    const auto& about = log_about::now();
-    std::string text;
-    if (about.epoch)
-      text.append("\"epoch\":").append(std::to_string(about.epoch->value())).append(",");
-    if (!about.round.is_zero())
-      text.append("\"round\":\"").append(to_string(about.round)).append("\",");
-    if (about.reason != ec::none)
-      text.append("\"reason\":\"").append(to_string(about.reason)).append("\",");
-    if (!about.remote.is_zero())
-      text.append("\"remote\":\"").append(short_name(about.remote)).append("\",");
-    out.append(text.data(), text.data() + text.size());
-  }
-  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
-    return spdlog::details::make_unique<json_about>();
-  }
-};
+std::string json_about(std::string_view /*message*/) {
+  const auto& about = log_about::now();
+  std::string text;
+  if (about.epoch)
+    text.append("\"epoch\":").append(std::to_string(about.epoch->value())).append(",");
+  if (!about.round.is_zero())
+    text.append("\"round\":\"").append(to_string(about.round)).append("\",");
+  if (about.reason != ec::none)
+    text.append("\"reason\":\"").append(to_string(about.reason)).append("\",");
+  if (!about.remote.is_zero())
+    text.append("\"remote\":\"").append(short_name(about.remote)).append("\",");
+  return text;
+}
 
 } // namespace
 
@@ -80,13 +74,14 @@ std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
     for (char c : json_text(run))
       name.append(c == '%' ? 2 : 1, c);
     auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
-    formatter->add_flag<json_message>('*').add_flag<json_about>('k').set_pattern(
-      R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","run":)" + name
-      + R"(,%k"message":%*})");
+    formatter->add_flag<flag>('*', json_message)
+      .add_flag<flag>('k', json_about)
+      .set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","run":)"
+                   + name + R"(,%k"message":%*})");
     return formatter;
   }
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<text_message>('*').set_pattern("%H:%M:%S.%e %^%-7l%$ %*");
+  formatter->add_flag<flag>('*', text_message).set_pattern("%H:%M:%S.%e %^%-7l%$ %*");
   return formatter;
 }
 

@@ -1,10 +1,9 @@
 #include <iostream>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/status_text.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 

@@ -155,21 +155,6 @@ std::string peer_table(const json& peers) {
 
 } // namespace
 
-std::optional<json> parse_document(const std::string& text) {
-  constexpr int nesting_max = 32;
-  bool too_deep = false;
-  auto document = json::parse(
-    text,
-    [&](int depth, json::parse_event_t, json&) {
-      too_deep = too_deep || depth > nesting_max;
-      return !too_deep;
-    },
-    false);
-  if (too_deep || document.is_discarded())
-    return std::nullopt;
-  return document;
-}
-
 std::string status_text(const json& document, const json& peers) {
   std::string out;
   std::size_t shown = 0;

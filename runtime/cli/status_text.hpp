@@ -1,15 +1,10 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace waggle {
-
-/// Parses JSON. Nothing if `text` is no JSON, or is nested deeper than any document of ours:
-/// copying and writing it recurses once per level.
-std::optional<nlohmann::ordered_json> parse_document(const std::string& text);
 
 /// Formats a peer's documents (/api/v1/status and the list in /api/v1/peers) for people: one line
 /// per field, then a table of the peers. The documents are untrusted and may be of another version:

@@ -210,18 +210,15 @@ std::vector<std::string> comparison_table(const std::vector<strategy_result>& ro
 }
 
 nlohmann::ordered_json to_json(const strategy_result& r) {
-  auto number = [](double value) {
-    return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-  };
   return {{"strategy", r.name},
-          {"samples_per_second", number(r.samples_per_second)},
-          {"share", number(r.share)},
-          {"stall_seconds_per_epoch", number(r.stall_seconds)},
-          {"staleness_epochs", number(r.staleness)},
-          {"extra_bytes", number(r.extra_bytes)},
-          {"bytes_sent_per_thousand_samples", number(r.sent_per_thousand)},
-          {"samples", number(r.samples)},
-          {"loss", number(r.loss)}};
+          {"samples_per_second", r.samples_per_second},
+          {"share", r.share},
+          {"stall_seconds_per_epoch", r.stall_seconds},
+          {"staleness_epochs", r.staleness},
+          {"extra_bytes", r.extra_bytes},
+          {"bytes_sent_per_thousand_samples", r.sent_per_thousand},
+          {"samples", r.samples},
+          {"loss", r.loss}};
 }
 
 } // namespace waggle

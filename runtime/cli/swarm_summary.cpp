@@ -12,11 +12,7 @@ namespace waggle {
 
 namespace {
 
-using json_value = nlohmann::ordered_json;
-
-json_value number(double value) {
-  return std::isfinite(value) ? json_value(value) : json_value(nullptr);
-}
+using json_value = nlohmann::ordered_json; // writes NaN as null
 
 /// Ids and digests are the longest texts that are used.
 constexpr std::size_t text_max = 64;
@@ -148,10 +144,10 @@ std::string swarm_summary::json() const {
     const auto& s = p.last;
     doc["peers"].push_back(
       {{"id", s.id},
-       {"first_loss", number(s.first_loss)},
-       {"last_loss", number(s.loss)},
-       {"eval_loss", number(s.eval_loss)},
-       {"eval_accuracy", number(s.eval_accuracy)},
+       {"first_loss", s.first_loss},
+       {"last_loss", s.loss},
+       {"eval_loss", s.eval_loss},
+       {"eval_accuracy", s.eval_accuracy},
        {"epoch", s.epoch},
        {"samples", s.used},
        {"bytes",

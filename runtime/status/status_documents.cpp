@@ -12,17 +12,13 @@ namespace waggle {
 
 namespace {
 
-using json = nlohmann::ordered_json;
-
-json number_or_null(double value) {
-  return std::isfinite(value) ? json(value) : json(nullptr);
-}
+using json = nlohmann::ordered_json; // writes NaN and infinite numbers as null
 
 /// The speed that this peer reported last; null before its first report.
 json reported_speed(const peer_picture& picture, const peer_id& self) {
   for (const auto& peer : picture.run.peers)
     if (peer.who.id == self)
-      return number_or_null(peer.samples_per_second);
+      return peer.samples_per_second;
   return nullptr;
 }
 
@@ -87,7 +83,7 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
   /// Null for a value that the peer does not have before it has done `work` itself.
   auto of_work = [&](double value, std::uint64_t work) {
-    return value == 0 && work == 0 ? json(nullptr) : number_or_null(value);
+    return value == 0 && work == 0 ? json(nullptr) : json(value);
   };
   json doc;
   doc["peer"] = to_string(facts.self);
@@ -102,12 +98,12 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["target_batch_size"] =
     t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);
   doc["loss"] = t ? of_work(t->loss, t->steps) : json(nullptr);
-  doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
-  doc["eval_loss"] = t ? number_or_null(t->eval_loss) : json(nullptr);
-  doc["eval_accuracy"] = t ? number_or_null(t->eval_accuracy) : json(nullptr);
+  doc["first_loss"] = t ? json(t->first_loss) : json(nullptr);
+  doc["eval_loss"] = t ? json(t->eval_loss) : json(nullptr);
+  doc["eval_accuracy"] = t ? json(t->eval_accuracy) : json(nullptr);
   doc["eval_epoch"] =
     t && std::isfinite(t->eval_loss) ? json(t->eval_epoch.value()) : json(nullptr);
-  doc["seconds_left"] = t ? number_or_null(t->seconds_left) : json(nullptr);
+  doc["seconds_left"] = t ? json(t->seconds_left) : json(nullptr);
   doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
   json passes = json::array();
   if (t)
@@ -171,7 +167,7 @@ std::string peers_document(const peer_picture& picture, const peer_id& self, swa
                    {"addresses", addresses},
                    {"epoch", peer.epoch.value()},
                    {"samples_toward_epoch", peer.samples},
-                   {"samples_per_second", number_or_null(peer.samples_per_second)},
+                   {"samples_per_second", peer.samples_per_second},
                    {"self", peer.who.id == self},
                    {"connected", picture.connected.count(peer.who.id) > 0},
                    {"role", role_of(peer)}});

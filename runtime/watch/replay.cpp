@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-#include <nlohmann/json.hpp>
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
@@ -19,16 +19,6 @@ constexpr std::size_t losses_per_peer = 150; // of the snapshot
 constexpr std::size_t loss_peers_max = 16;
 constexpr std::size_t left_max = 64;
 constexpr std::int64_t left_shown_ms = 600'000;
-
-std::string text(const json& in, const char* key) {
-  auto found = in.find(key);
-  return found != in.end() && found->is_string() ? found->get<std::string>() : std::string{};
-}
-
-double number(const json& in, const char* key) {
-  auto found = in.find(key);
-  return found != in.end() && found->is_number() ? found->get<double>() : 0;
-}
 
 /// Copies a value that is there.
 void copy(json& out, const char* to, const json& in, const char* from) {
@@ -170,14 +160,14 @@ replay::json& replay::known(const std::string& id) {
 }
 
 void replay::fold(const json& event) {
-  auto type = text(event, "type");
-  auto writer = text(event, "peer");
+  auto type = text_in(event, "type");
+  auto writer = text_in(event, "peer");
   auto& its = known(writer);
   if (type == "start") {
-    auto role = text(event, "role");
+    auto role = text_in(event, "role");
     its["role"] = role == "node" ? "auxiliary" : role == "client" ? role : "node";
     its["state"] = role == "node" ? "" : "starting";
-    its["version"] = text(event, "version");
+    its["version"] = text_in(event, "version");
   } else if (type == "stop") {
     its["state"] = "stopped";
   } else if (type == "phase") {
@@ -185,9 +175,10 @@ void replay::fold(const json& event) {
   } else if (type == "epoch") {
     copy(its, "epoch", event, "epoch");
     copy(its, "loss", event, "loss");
-    auto seconds = number(event, "duration_s") * number(event, "epochs");
+    auto seconds =
+      number_in(event, "duration_s").value_or(0) * number_in(event, "epochs").value_or(0);
     if (seconds > 0)
-      its["samples_per_second"] = number(event, "samples") / seconds;
+      its["samples_per_second"] = number_in(event, "samples").value_or(0) / seconds;
   }
   if (writer == to_string(self_))
     fold_own(event, type);
@@ -195,7 +186,7 @@ void replay::fold(const json& event) {
 
 /// What this peer's log says of others.
 void replay::fold_own(const json& event, const std::string& type) {
-  auto other = text(event, "other");
+  auto other = text_in(event, "other");
   if (type == "start") {
     here_.clear();
     left_.clear();
@@ -210,16 +201,16 @@ void replay::fold_own(const json& event, const std::string& type) {
       its["addresses"] = json::array({event["address"]});
     std::erase_if(left_, [&](const json& x) { return x["peer"] == other; });
   } else if (type == "peer_left" && here_.erase(other) > 0) {
-    left_.push_front({{"peer", other}, {"t", event["t"]}, {"reason", text(event, "reason")}});
+    left_.push_front({{"peer", other}, {"t", event["t"]}, {"reason", text_in(event, "reason")}});
     if (left_.size() > left_max)
       left_.pop_back();
   } else if (type == "slow") {
     auto& its = known(other);
     its.erase("slow");
     if (event.contains("cause"))
-      its["slow"] = {{"cause", event["cause"]}, {"text", text(event, "text")}};
+      its["slow"] = {{"cause", event["cause"]}, {"text", text_in(event, "text")}};
   } else if (type == "notice") {
-    notice_ = text(event, "text");
+    notice_ = text_in(event, "text");
   }
 }
 
@@ -251,7 +242,7 @@ json replay::status() const {
   constexpr double exact_max = 1LL << 53; // a log may say any number
   double most = 0;
   for (const auto& [id, its] : known_)
-    if (auto epoch = number(its, "epoch"); epoch <= exact_max)
+    if (auto epoch = number_in(its, "epoch").value_or(0); epoch <= exact_max)
       most = std::max(most, epoch);
   if (most > 0)
     out["global_epoch"] = static_cast<std::uint64_t>(most);
@@ -282,7 +273,7 @@ json replay::losses() const {
 std::string replay::snapshot() const {
   json self{{"peer", to_string(self_)}, {"run", from_->run()}, {"role", "trainer"}};
   if (auto own = known_.find(to_string(self_)); own != known_.end()) {
-    if (text(own->second, "role") == "auxiliary")
+    if (text_in(own->second, "role") == "auxiliary")
       self["role"] = "node";
     copy(self, "version", own->second, "version");
   }

@@ -10,13 +10,13 @@
 #include <tuple>
 #include <unordered_map>
 
-#include <nlohmann/json.hpp>
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
 namespace {
 
-using json = nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 18> types{
   "start",       "stop",        "phase",    "epoch",      "round",          "peer_joined",
@@ -31,29 +31,8 @@ bool is_known(std::string_view type) {
 
 std::optional<json> parsed(std::string_view line) {
   constexpr int depth_max = 8;
-  bool too_deep = false;
-  auto value = json::parse(
-    line,
-    [&](int depth, json::parse_event_t, json&) {
-      too_deep = too_deep || depth > depth_max;
-      return !too_deep;
-    },
-    false);
-  if (value.is_discarded() || too_deep || !value.is_object())
-    return std::nullopt;
-  return value;
-}
-
-std::string text(const json& in, const char* key) {
-  auto found = in.find(key);
-  return found != in.end() && found->is_string() ? found->get<std::string>() : std::string{};
-}
-
-std::optional<double> number(const json& in, const char* key) {
-  auto found = in.find(key);
-  if (found == in.end() || !found->is_number())
-    return std::nullopt;
-  return found->get<double>();
+  auto value = parse_document(line, depth_max);
+  return value && value->is_object() ? value : std::nullopt;
 }
 
 bool is_time(double t) {
@@ -87,11 +66,11 @@ bool next_line(std::istream& in, std::string& out) {
 }
 
 std::string short_of(const json& in, const char* key) {
-  return text(in, key).substr(0, 8);
+  return text_in(in, key).substr(0, 8);
 }
 
 std::string amount(const json& in, const char* key, const char* unit) {
-  auto found = number(in, key);
+  auto found = number_in(in, key);
   if (!found)
     return {};
   char out[48];
@@ -115,16 +94,17 @@ bool is_own(const json& member) {
 }
 
 std::string round_text(const json& in) {
-  auto out = short_of(in, "round") + " (" + text(in, "kind") + ") of epoch "
-             + amount(in, "epoch", "") + ": "
-             + joined({text(in, "outcome"), text(in, "reason"), amount(in, "duration_ms", " ms")});
+  auto out =
+    short_of(in, "round") + " (" + text_in(in, "kind") + ") of epoch " + amount(in, "epoch", "")
+    + ": "
+    + joined({text_in(in, "outcome"), text_in(in, "reason"), amount(in, "duration_ms", " ms")});
   auto members = in.find("members");
   if (members == in.end() || !members->is_array() || members->empty()) // nothing was sent in it
     return out;
   std::string last;
   double when = -1;
   for (const auto& m : *members)
-    if (auto at = m.is_object() ? number(m, "last_ms") : std::nullopt;
+    if (auto at = m.is_object() ? number_in(m, "last_ms") : std::nullopt;
         at && *at > when && !is_own(m)) {
       when = *at;
       last = short_of(m, "peer");
@@ -142,9 +122,9 @@ result<logged_event> parse_event(std::string_view line) {
   if (!value)
     return failure{ec::malformed, "no line of JSON"};
   logged_event out;
-  out.type = text(*value, "type");
-  auto writer = peer_id::parse(text(*value, "peer"));
-  auto t = number(*value, "t");
+  out.type = text_in(*value, "type");
+  auto writer = peer_id::parse(text_in(*value, "peer"));
+  auto t = number_in(*value, "t");
   auto seq = value->find("seq");
   if (!is_known(out.type) || !writer || !t || !is_time(*t) || seq == value->end()
       || !seq->is_number_unsigned())
@@ -153,12 +133,12 @@ result<logged_event> parse_event(std::string_view line) {
   out.t = static_cast<std::int64_t>(*t);
   out.seq = seq->get<std::uint64_t>();
   if (out.type == "round") {
-    auto began = number(*value, "began");
-    auto lasted = number(*value, "duration_ms");
-    auto id = round_id::parse(text(*value, "round"));
+    auto began = number_in(*value, "began");
+    auto lasted = number_in(*value, "duration_ms");
+    auto id = round_id::parse(text_in(*value, "round"));
     if (!id || !began || !is_time(*began) || !lasted || *lasted < 0 || *lasted > 1e9)
       return failure{ec::malformed, "a round without its times"};
-    if (text(*value, "outcome") != "failed")
+    if (text_in(*value, "outcome") != "failed")
       out.round = *id;
     out.round_end = static_cast<std::int64_t>(*began + *lasted);
   }
@@ -176,7 +156,7 @@ void timeline::read(std::istream& log) {
     }
     if (event->type == "start")
       if (auto value = parsed(line))
-        runs_.insert(text(*value, "run"));
+        runs_.insert(text_in(*value, "run"));
     events_.push_back(std::move(*event));
   }
 }
@@ -244,27 +224,28 @@ std::string text_of(const logged_event& event) {
   const auto& in = *value;
   if (event.type == "round")
     return out + " " + round_text(in);
-  auto details = joined({short_of(in, "other"),
-                         text(in, "from").empty() ? "" : text(in, "from") + " to " + text(in, "to"),
-                         text(in, "version"),
-                         text(in, "run"),
-                         text(in, "role"),
-                         text(in, "address"),
-                         text(in, "link"),
-                         in.contains("epoch") ? "epoch " + amount(in, "epoch", "") : "",
-                         amount(in, "samples", " samples"),
-                         in.contains("loss") ? "loss " + amount(in, "loss", "") : "",
-                         amount(in, "bytes", " bytes"),
-                         in.contains("round") ? "round " + short_of(in, "round") : "",
-                         text(in, "outcome"),
-                         text(in, "cause"),
-                         text(in, "reason"),
-                         text(in, "text"),
-                         text(in, "actor"),
-                         in.contains("count") ? amount(in, "count", " times") : "",
-                         amount(in, "ms", " ms"),
-                         amount(in, "duration_s", " s"),
-                         in.contains("after_s") ? "after " + amount(in, "after_s", " s") : ""});
+  auto details =
+    joined({short_of(in, "other"),
+            text_in(in, "from").empty() ? "" : text_in(in, "from") + " to " + text_in(in, "to"),
+            text_in(in, "version"),
+            text_in(in, "run"),
+            text_in(in, "role"),
+            text_in(in, "address"),
+            text_in(in, "link"),
+            in.contains("epoch") ? "epoch " + amount(in, "epoch", "") : "",
+            amount(in, "samples", " samples"),
+            in.contains("loss") ? "loss " + amount(in, "loss", "") : "",
+            amount(in, "bytes", " bytes"),
+            in.contains("round") ? "round " + short_of(in, "round") : "",
+            text_in(in, "outcome"),
+            text_in(in, "cause"),
+            text_in(in, "reason"),
+            text_in(in, "text"),
+            text_in(in, "actor"),
+            in.contains("count") ? amount(in, "count", " times") : "",
+            amount(in, "ms", " ms"),
+            amount(in, "duration_s", " s"),
+            in.contains("after_s") ? "after " + amount(in, "after_s", " s") : ""});
   return details.empty() ? out : out + ": " + details;
 }
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/watch/json_fields.hpp"
+
 using namespace waggle;
 using ::testing::HasSubstr;
 using ::testing::Not;
