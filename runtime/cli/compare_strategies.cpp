@@ -62,7 +62,7 @@ status stop(local_swarm& swarm) {
 
 class comparison {
 public:
-  comparison(const run_options& options, fs::path folder, words program)
+  comparison(const run_options& options, fs::path folder, std::string program)
     : options_(options), folder_(std::move(folder)), program_(std::move(program)) {}
 
   /// Fails with ec::cancelled if this program was told to stop, or with the reason.
@@ -130,11 +130,12 @@ private:
     return only.empty() ? options_.optimizer : std::string{only};
   }
 
-  [[nodiscard]] words command(words first, const words& a, const words& b = {}) const {
-    first.insert(first.begin(), program_.begin(), program_.end());
-    first.insert(first.end(), a.begin(), a.end());
-    first.insert(first.end(), b.begin(), b.end());
-    return first;
+  /// A command of this program.
+  [[nodiscard]] words command(std::initializer_list<words> parts) const {
+    words all{program_};
+    for (const auto& part : parts)
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
   }
 
   /// Runs the commands at the same time. They write their result to the file that is the last word.
@@ -184,10 +185,10 @@ private:
     std::vector<words> commands;
     for (std::uint64_t i = 0; i < options_.peers; ++i)
       commands.push_back(
-        command({"bench", "loop", "--target-batch-size", std::to_string(share), "--steps",
-                 std::to_string(options_.steps), "--optimizer", optimizer_of_row(row)},
-                given(row, "optimizer"),
-                {"--json", (folder_ / ("loop-" + std::to_string(i) + ".json")).string()}));
+        command({{"bench", "loop", "--target-batch-size", std::to_string(share), "--steps",
+                  std::to_string(options_.steps), "--optimizer", optimizer_of_row(row)},
+                 given(row, "optimizer"),
+                 {"--json", (folder_ / ("loop-" + std::to_string(i) + ".json")).string()}}));
     return commands;
   }
 
@@ -221,9 +222,11 @@ private:
     auto file = (peer.parent_path() / "loss.json").string();
     // As many windows as a plain loop trains on: the mean over the default number has an error of
     // some hundredths with a model that predicts one byte of each window.
-    auto measured = run_all({command({"bench", "loss", "--checkpoint", peer.string(), "--steps",
-                                      std::to_string(options_.steps)},
-                                     given(row), command_tail(row, {}, {"--json", file}))},
+    auto measured = run_all({command({{"bench", "loss", "--checkpoint", peer.string(), "--steps",
+                                       std::to_string(options_.steps)},
+                                      given(row),
+                                      row.arguments,
+                                      {"--json", file}})},
                             loop_limit());
     if (!measured)
       return measured.error();
@@ -246,19 +249,13 @@ private:
       if (i > 0)
         own.insert(own.end(), {"--initial-peers", to_string(swarm.peers().front().where)});
       auto started =
-        swarm.start(command({"train"}, given(row), command_tail(row, own)), home / (name + ".log"));
+        swarm.start(command({{"train"}, given(row), own, row.arguments}), home / (name + ".log"));
       if (!started)
         return started.error();
     }
     auto samples = static_cast<double>(options_.steps * options_.micro_batch);
     auto limit = seconds_of(start_timeout) + patience * samples / loop.samples_per_second;
     return watch(row, swarm.peers(), limit);
-  }
-
-  static words command_tail(const strategy_case& row, words own, const words& last = {}) {
-    own.insert(own.end(), row.arguments.begin(), row.arguments.end());
-    own.insert(own.end(), last.begin(), last.end());
-    return own;
   }
 
   /// Reads all peers until they have reached the last epoch.
@@ -303,7 +300,7 @@ private:
 
   const run_options& options_;
   const fs::path folder_;
-  const words program_;
+  const std::string program_;
   std::size_t rows_ = 0;
   loops newest_loops_; // that ran after the last row; none if it failed
 };
@@ -329,7 +326,7 @@ int compare_strategies(const run_options& asked) {
   if (unreadable)
     return bad_usage("cannot find this program: " + unreadable.message());
 
-  comparison all{options, (*folder)->path(), {self.string()}};
+  comparison all{options, (*folder)->path(), self.string()};
   std::vector<strategy_result> measured;
   auto report = json::array();
   int code = exit_clean;

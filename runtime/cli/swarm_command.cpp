@@ -131,29 +131,24 @@ private:
     } else {
       arguments = {self,         "train",       "--listen", "127.0.0.1:0",
                    "--data-dir", data.string(), "--linger", "1h"};
+      auto add = [&arguments](const std::string& name, const std::string& value) {
+        arguments.insert(arguments.end(), {"--" + name, value});
+      };
       for (const auto& [name, value] : options_.given) {
-        const auto* spec = find_option(name);
-        if (spec->group == "training" || spec->group == "averaging" || name == "run-id"
-            || name == "log-level" || name == "log-format")
-          if (name != "linger") {
-            arguments.push_back("--" + name);
-            arguments.push_back(value);
-          }
+        const auto& group = find_option(name)->group;
+        bool taken = group == "training" || group == "averaging" || name == "run-id"
+                     || name == "log-level" || name == "log-format";
+        if (taken && name != "linger")
+          add(name, value);
       }
-      if (!options_.given.contains("reduce-threads")) { // the peers share the cores
-        auto cores = std::thread::hardware_concurrency() / options_.peers;
-        arguments.emplace_back("--reduce-threads");
-        arguments.push_back(
-          std::to_string(part_workers(options_, compute_threads(options_), cores)));
-      }
-      if (options_.seed != 0) { // a seed per peer, so that they draw different samples
-        arguments.emplace_back("--seed");
-        arguments.push_back(std::to_string(options_.seed + index));
-      }
-      if (!join.empty()) {
-        arguments.emplace_back("--initial-peers");
-        arguments.push_back(join);
-      }
+      auto cores = std::thread::hardware_concurrency() / options_.peers; // the peers share them
+      if (!options_.given.contains("reduce-threads"))
+        add("reduce-threads",
+            std::to_string(part_workers(options_, compute_threads(options_), cores)));
+      if (options_.seed != 0) // a seed per peer, so that they draw different samples
+        add("seed", std::to_string(options_.seed + index));
+      if (!join.empty())
+        add("initial-peers", join);
     }
     auto started = swarm_.start(arguments, log);
     if (!started && started.error().code == ec::cancelled)
