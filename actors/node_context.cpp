@@ -6,12 +6,12 @@ namespace waggle {
 
 bool log_within(log_budget* budget, spdlog::logger& log, std::string_view kind, steady_time now,
                 spdlog::level::level_enum level, const std::string& text) {
-  auto verdict = budget != nullptr ? budget->take(kind, now) : log_budget::verdict{};
-  if (!verdict.remark.empty())
-    log.log(level, "{}", verdict.remark);
-  if (verdict.log)
+  auto permit = budget != nullptr ? budget->take(kind, now) : log_budget::permit{};
+  if (!permit.remark.empty())
+    log.log(level, "{}", permit.remark);
+  if (permit.log)
     log.log(level, "{}", text);
-  return verdict.log;
+  return permit.log;
 }
 
 void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& line) {

@@ -349,9 +349,10 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
   {
     caf::scoped_actor self{process_->system()};
     auto limit = process_->shutdown_limit() + copy_time;
-    auto stopped = self->request(
-      node_->node, limit,
-      shut_down{in_a_hurry ? "its loop ended by an exception" : "its loop has ended"});
+    auto stopped =
+      self->request(node_->node, limit,
+                    shut_down{in_a_hurry ? "its loop ended by an exception, or with its program"
+                                         : "its loop has ended"});
     // The checkpoint needs this thread, which copies the state.
     auto end = steady::now() + hurry_time;
     serve(model, in_a_hurry ? hurry_time : limit,

@@ -41,7 +41,7 @@ state_fetcher::behavior_type state_fetcher::make_behavior() {
   return {
     [this](const fetch_state& msg) { return fetch(msg); },
     [this](offers_late) {
-      if (vote_ && vote_->outcome() == state_vote::verdict::open) {
+      if (vote_ && vote_->outcome() == state_vote::standing::open) {
         vote_->hurry();
         ask_for_offers();
       }
@@ -116,11 +116,11 @@ void state_fetcher::on_offers() {
   if (donor_.id != peer_id{} || !promise_.pending())
     return; // late: the download has begun, or is over
   switch (vote_->outcome()) {
-    case state_vote::verdict::open:
+    case state_vote::standing::open:
       return ask_for_offers();
-    case state_vote::verdict::failed:
+    case state_vote::standing::failed:
       return end(vote_->why());
-    case state_vote::verdict::chosen:
+    case state_vote::standing::chosen:
       break;
   }
   voters_ = vote_->voters();

@@ -152,7 +152,7 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
   auto said = head.kind == wire::part_kind::contribution
                 ? round_.transfers.contribution(head.index, from, head.view, now)
                 : round_.transfers.result(head.index, from, head.contributors, head.view, now);
-  if (said == transfer_state::verdict::later) {
+  if (said == transfer_state::arrival::later) {
     // No correct member sends more than one contribution and one result of each part, for a view or
     // two.
     if (round_.may_park(from, 4 * round_.parts().size())) {
@@ -165,10 +165,10 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
   }
   if (in_place)
     round_.result.returned(head.index);
-  if (said == transfer_state::verdict::accept)
+  if (said == transfer_state::arrival::accept)
     accept(from, event.body, head, now);
   event.release();
-  if (said == transfer_state::verdict::refuse)
+  if (said == transfer_state::arrival::refuse)
     round_.refuse(from, ec::protocol_violation);
 }
 
@@ -260,8 +260,8 @@ void round_engine::take_sum(const reduced_part& sum) {
   auto said = round_.transfers.result(index, round_.self(), over.bits(), view.number, now);
   // We may have received this result from another reducer that was lost since; the other members
   // may not have.
-  bool had = said == transfer_state::verdict::ignore;
-  if ((said != transfer_state::verdict::accept && !had)
+  bool had = said == transfer_state::arrival::ignore;
+  if ((said != transfer_state::arrival::accept && !had)
       || !round_.own.mark_sent(index, over.bits()))
     return;
   round_.marks.result(round_.self(), now, 0);

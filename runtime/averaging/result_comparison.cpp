@@ -38,10 +38,10 @@ bool result_comparison::held_by(std::size_t most, member_set among, std::size_t 
   return true;
 }
 
-result_comparison::verdict result_comparison::judge(
+result_comparison::findings result_comparison::judge(
   std::uint32_t number, member_set among, std::size_t self,
   const std::function<std::optional<std::size_t>(std::size_t)>& reducer) const {
-  verdict out;
+  findings out;
   const auto& ours = of(self, number);
   for (std::size_t group = 0; group < ours.size(); ++group) {
     std::map<digest, std::size_t> holders;

@@ -23,7 +23,7 @@ namespace waggle {
 /// Not thread-safe.
 class result_comparison {
 public:
-  struct verdict {
+  struct findings {
     member_set at_fault;
     bool we_hold_most = true; // what most members hold, in every group
   };
@@ -42,7 +42,7 @@ public:
   /// @param among the members whose lists for view `number` are here; contains `self`. All lists
   ///   have as many groups.
   /// @param reducer the member that reduced a group in this view; nothing if several did.
-  [[nodiscard]] verdict
+  [[nodiscard]] findings
   judge(std::uint32_t number, member_set among, std::size_t self,
         const std::function<std::optional<std::size_t>(std::size_t group)>& reducer) const;
 

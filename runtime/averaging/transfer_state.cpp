@@ -96,45 +96,45 @@ std::vector<std::uint32_t> transfer_state::owned() const {
   return out;
 }
 
-transfer_state::verdict transfer_state::contribution(std::uint32_t part, std::size_t from,
+transfer_state::arrival transfer_state::contribution(std::uint32_t part, std::size_t from,
                                                      std::uint32_t number, steady_time now) {
   if (part >= part_states_.size() || from >= members_)
-    return verdict::refuse;
+    return arrival::refuse;
   auto& state = part_states_[part];
   if (state.contributed.contains(from)) {
     // No member is asked to send again to a part's default owner, see forget_passing_owners.
     bool again = number > 0 && parts_[part].default_owner != self_;
-    return from == self_ || again ? verdict::ignore : verdict::refuse;
+    return from == self_ || again ? arrival::ignore : arrival::refuse;
   }
   if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != self_)
-    return number > view_.number ? verdict::later : verdict::ignore;
+    return number > view_.number ? arrival::later : arrival::ignore;
   state.contributed.insert(from);
   if (view_.contributor_set().contains(from))
     --member_states_[from].missing_contributions;
   member_states_[from].progress = now;
-  return verdict::accept;
+  return arrival::accept;
 }
 
-transfer_state::verdict transfer_state::result(std::uint32_t part, std::size_t from,
+transfer_state::arrival transfer_state::result(std::uint32_t part, std::size_t from,
                                                std::uint64_t contributors, std::uint32_t number,
                                                steady_time now) {
   if (part >= part_states_.size() || from >= members_)
-    return verdict::refuse;
+    return arrival::refuse;
   if (number > view_.number)
-    return verdict::later;
+    return arrival::later;
   if (contributors != view_.contributors)
-    return number < view_.number ? verdict::ignore : verdict::refuse;
+    return number < view_.number ? arrival::ignore : arrival::refuse;
   if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != from)
-    return number < view_.number ? verdict::ignore : verdict::refuse;
+    return number < view_.number ? arrival::ignore : arrival::refuse;
   auto& state = part_states_[part];
   if (state.have_result)
-    return verdict::ignore;
+    return arrival::ignore;
   state.have_result = true;
   state.result_from = from;
   --missing_results_;
   --member_states_[from].missing_results;
   member_states_[from].progress = now;
-  return verdict::accept;
+  return arrival::accept;
 }
 
 bool transfer_state::awaits_result(std::uint32_t part, std::size_t from,

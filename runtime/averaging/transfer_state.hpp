@@ -45,16 +45,16 @@ public:
   /// Parts that we reduce in this view.
   [[nodiscard]] std::vector<std::uint32_t> owned() const;
 
-  enum class verdict : std::uint8_t {
+  enum class arrival : std::uint8_t {
     accept, // and record it
     ignore, // a duplicate, or out of date; not a violation
     later,  // belongs to a view that we have not received yet
     refuse, // breaks the protocol
   };
   /// A contribution of `from` to `part`, sent in its view `number`.
-  verdict contribution(std::uint32_t part, std::size_t from, std::uint32_t number, steady_time now);
+  arrival contribution(std::uint32_t part, std::size_t from, std::uint32_t number, steady_time now);
   /// A part of the result over `contributors`, sent by `from` in its view `number`.
-  verdict result(std::uint32_t part, std::size_t from, std::uint64_t contributors,
+  arrival result(std::uint32_t part, std::size_t from, std::uint64_t contributors,
                  std::uint32_t number, steady_time now);
 
   /// True if a result of `part` over `contributors` by `from` would be accepted now.

@@ -2,13 +2,13 @@
 
 namespace waggle {
 
-log_budget::verdict log_budget::take(std::string_view kind, steady_time now) {
+log_budget::permit log_budget::take(std::string_view kind, steady_time now) {
   std::lock_guard guard{mutex_};
   auto known = kinds_.find(kind);
   if (known == kinds_.end())
     known = kinds_.emplace(std::string{kind}, usage{now}).first;
   auto& of = known->second;
-  verdict out;
+  permit out;
   if (now - of.since >= options_.window) {
     if (of.left_out > 0)
       out.remark = std::to_string(of.left_out) + " more lines like the next one were left out";

@@ -26,12 +26,12 @@ public:
   log_budget() = default;
   explicit log_budget(options opts) : options_(opts) {}
 
-  struct verdict {
+  struct permit {
     bool log = true;
     /// Not empty: a further line, to be logged before this one or instead of it.
     std::string remark;
   };
-  verdict take(std::string_view kind, steady_time now);
+  permit take(std::string_view kind, steady_time now);
 
 private:
   struct usage {

@@ -48,7 +48,7 @@ public:
   }
   void count_part() { parts_.at().Increment(); }
   void count_check(bool right) {
-    checked_parts_.at(right ? verdict{"right"} : verdict{"wrong"}).Increment();
+    checked_parts_.at(right ? sum_outcome{"right"} : sum_outcome{"wrong"}).Increment();
   }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
   void count_exclusion(fault which) { exclusions_.at(which).Increment(); }
@@ -58,7 +58,7 @@ public:
   void set_share_ratio(double ratio) { share_ratio_.at().Set(ratio); }
 
 private:
-  using verdict = label<"outcome", "right", "wrong">;
+  using sum_outcome = label<"outcome", "right", "wrong">;
   struct found : some_codes<4, "outcome", ec::none, ec::too_few, ec::timeout, ec::nobody_declared,
                             ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key,
                             ec::clock_skew, ec::unreachable, ec::cancelled, ec::shutting_down> {
@@ -101,7 +101,7 @@ private:
                      ec::unreachable, ec::overloaded, ec::not_looking, ec::excluded>>
     peer_faults_{in_, "waggle_averaging_peer_faults_total",
                  "Members given up in a round, by reason."};
-  counter<verdict> checked_parts_{
+  counter<sum_outcome> checked_parts_{
     in_, "waggle_averaging_checked_parts_total",
     "Parts of other reducers that this peer summed again, by outcome."};
   counter<fault> exclusions_{in_, "waggle_averaging_exclusions_total",

@@ -156,7 +156,7 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
 }
 
 /// Whether we accept a peer whose proof was checked; if not, the reason as seen from either end.
-handshake::verdict handshake::judge() const {
+handshake::judgement handshake::judge() const {
   if (peer_->id == with_.self->id()) {
     failure why{ec::duplicate_identity, claims_.instance == with_.claims.instance
                                           ? "a peer dialled itself"

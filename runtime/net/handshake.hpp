@@ -108,11 +108,11 @@ private:
   [[nodiscard]] step refuse(ec code, std::string detail) const;
   [[nodiscard]] step on_hello(const proto::Hello& hello);
   [[nodiscard]] step on_proof(const proto::Proof& proof);
-  struct verdict {
+  struct judgement {
     failure here; // none: no objection
     failure there;
   };
-  [[nodiscard]] verdict judge() const;
+  [[nodiscard]] judgement judge() const;
 
   setup with_;
   std::optional<peer_record> peer_; // unproved until the proof is verified

@@ -81,7 +81,7 @@ void state_vote::refused(const peer_id& donor, failure why) {
 }
 
 void state_vote::hurry() {
-  if (verdict_ != verdict::open || !compares())
+  if (standing_ != standing::open || !compares())
     return;
   for (auto& e : donors_)
     if (e.at == phase::idle)
@@ -131,10 +131,10 @@ bool state_vote::align() {
 }
 
 void state_vote::decide() {
-  if (verdict_ != verdict::open)
+  if (standing_ != standing::open)
     return;
   if (choose()) {
-    verdict_ = verdict::chosen;
+    standing_ = standing::chosen;
     return;
   }
   bool begins = !std::exchange(begun_, true);
@@ -149,7 +149,7 @@ void state_vote::decide() {
   }
   if (count(phase::due) + count(phase::asked) > 0 || align())
     return;
-  verdict_ = verdict::failed;
+  standing_ = standing::failed;
   if (count(phase::offered) >= needed())
     why_ = alignments_ == alignments_max
              ? failure{ec::epoch_mismatch, "the donors' epochs end faster than they are compared"}

@@ -41,7 +41,7 @@ public:
     peer_record donor;
     state_offer offer;
   };
-  enum class verdict : std::uint8_t { open, chosen, failed };
+  enum class standing : std::uint8_t { open, chosen, failed };
 
   /// @param donors in order of preference.
   /// @param epoch_min no state before it is of use.
@@ -57,7 +57,7 @@ public:
   /// The donors that were asked take their time: the others are asked, too.
   void hurry();
 
-  [[nodiscard]] verdict outcome() const { return verdict_; }
+  [[nodiscard]] standing outcome() const { return standing_; }
   /// REQUIRES: chosen.
   [[nodiscard]] const state_offer& chosen() const { return *chosen_; }
   /// Those that offer it, in order of preference. REQUIRES: chosen.
@@ -92,7 +92,7 @@ private:
   state_comparison compare_;
   bool begun_ = false;
   std::uint32_t alignments_ = 0;
-  verdict verdict_ = verdict::open;
+  standing standing_ = standing::open;
   std::optional<state_offer> chosen_;
   failure why_{ec::no_donor, "no peer offers its state"};
 };

@@ -49,7 +49,7 @@ protected:
     round_->result.put(part, {values, values->data()});
     auto owner = round_->parts().owner(part, round_->view());
     ASSERT_EQ(round_->transfers.result(part, owner, round_->view().contributors, 0, now_),
-              transfer_state::verdict::accept);
+              transfer_state::arrival::accept);
     ASSERT_TRUE(round_->weights.report(owner, round_->view().contributor_set(), 3, {1, 1, 1}));
   }
   void complete() {

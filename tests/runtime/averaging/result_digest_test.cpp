@@ -124,7 +124,7 @@ protected:
   void says(std::size_t member, std::array<int, 3> groups) {
     lists_.add(member, 5, {named(groups[0]), named(groups[1]), named(groups[2])});
   }
-  result_comparison::verdict judge(std::size_t self) const {
+  result_comparison::findings judge(std::size_t self) const {
     return lists_.judge(5, member_set::first(4), self,
                         [](std::size_t group) { return std::optional{group}; });
   }

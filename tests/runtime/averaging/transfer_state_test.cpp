@@ -9,7 +9,7 @@
 namespace waggle {
 namespace {
 
-using verdict = transfer_state::verdict;
+using arrival = transfer_state::arrival;
 const steady_time t0{};
 const auto all3 = member_set::first(3).bits();
 
@@ -46,12 +46,12 @@ TEST(TransferState, WhatIsGivenBackIsShippedLater) {
 
 TEST(TransferState, ContributionsAreKeptAndCountOnce) {
   auto b = books(0);
-  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
-  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::refuse);
-  EXPECT_EQ(b.contribution(3, 1, 0, t0), verdict::ignore) << "a part of another owner";
-  EXPECT_EQ(b.contribution(3, 2, 5, t0), verdict::later) << "ours in a view to come, perhaps";
-  EXPECT_EQ(b.contribution(9, 1, 0, t0), verdict::refuse) << "no such part";
-  EXPECT_EQ(b.contribution(0, 3, 0, t0), verdict::refuse) << "no such member";
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), arrival::accept);
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), arrival::refuse);
+  EXPECT_EQ(b.contribution(3, 1, 0, t0), arrival::ignore) << "a part of another owner";
+  EXPECT_EQ(b.contribution(3, 2, 5, t0), arrival::later) << "ours in a view to come, perhaps";
+  EXPECT_EQ(b.contribution(9, 1, 0, t0), arrival::refuse) << "no such part";
+  EXPECT_EQ(b.contribution(0, 3, 0, t0), arrival::refuse) << "no such member";
 }
 
 TEST(TransferState, ANewcomerIsLateWhenAllOthersHaveContributedForAsLongAsTheyTook) {
@@ -59,12 +59,12 @@ TEST(TransferState, ANewcomerIsLateWhenAllOthersHaveContributedForAsLongAsTheyTo
   auto newcomer = members_of({2});
   EXPECT_TRUE(b.late(newcomer, t0 + 1h, 1s).empty()) << "the other one is missing, too";
   for (std::uint32_t part = 0; part < 3; ++part)
-    EXPECT_EQ(b.contribution(part, 1, 0, t0 + 3s), verdict::accept);
+    EXPECT_EQ(b.contribution(part, 1, 0, t0 + 3s), arrival::accept);
   EXPECT_TRUE(b.late(newcomer, t0 + 6s - 1ms, 1s).empty());
   EXPECT_EQ(b.late(newcomer, t0 + 6s, 1s), newcomer);
   EXPECT_TRUE(b.late(newcomer, t0 + 6s, 4s).empty());
   for (std::uint32_t part = 0; part < 3; ++part)
-    EXPECT_EQ(b.contribution(part, 2, 0, t0 + 3s), verdict::accept);
+    EXPECT_EQ(b.contribution(part, 2, 0, t0 + 3s), arrival::accept);
   EXPECT_TRUE(b.late(newcomer, t0 + 1h, 1s).empty());
 }
 
@@ -72,35 +72,35 @@ TEST(TransferState, IsCompleteWhenEveryPartOfTheResultIsHere) {
   auto b = books(2);
   for (std::uint32_t part = 0; part < 9; ++part) {
     EXPECT_FALSE(b.complete());
-    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), verdict::accept);
-    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), verdict::ignore);
+    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), arrival::accept);
+    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), arrival::ignore);
   }
   EXPECT_TRUE(b.complete());
   b.forget_result(4);
   EXPECT_FALSE(b.complete());
-  EXPECT_EQ(b.result(4, 1, all3, 0, t0), verdict::accept);
+  EXPECT_EQ(b.result(4, 1, all3, 0, t0), arrival::accept);
   EXPECT_TRUE(b.complete());
 }
 
 TEST(TransferState, ResultsOfTheWrongOwnerOrSetAreRefused) {
   auto b = books(2);
-  EXPECT_EQ(b.result(0, 1, all3, 0, t0), verdict::refuse);
-  EXPECT_EQ(b.result(0, 0, 3, 0, t0), verdict::refuse);
-  EXPECT_EQ(b.result(0, 0, 3, 4, t0), verdict::later);
-  EXPECT_EQ(b.result(99, 0, all3, 0, t0), verdict::refuse);
-  EXPECT_EQ(b.result(0, 77, all3, 0, t0), verdict::refuse);
+  EXPECT_EQ(b.result(0, 1, all3, 0, t0), arrival::refuse);
+  EXPECT_EQ(b.result(0, 0, 3, 0, t0), arrival::refuse);
+  EXPECT_EQ(b.result(0, 0, 3, 4, t0), arrival::later);
+  EXPECT_EQ(b.result(99, 0, all3, 0, t0), arrival::refuse);
+  EXPECT_EQ(b.result(0, 77, all3, 0, t0), arrival::refuse);
 }
 
 TEST(TransferState, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) {
   auto b = books(0);
-  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
-  EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::accept);
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), arrival::accept);
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0), arrival::accept);
   auto shipped = b.take_outgoing().size();
   EXPECT_EQ(shipped, 9u);
   b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
-  EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::ignore) << "of the view before";
-  EXPECT_EQ(b.result(3, 1, 3, 3, t0), verdict::accept);
-  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it must not be sent again";
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0), arrival::ignore) << "of the view before";
+  EXPECT_EQ(b.result(3, 1, 3, 3, t0), arrival::accept);
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), arrival::refuse) << "it must not be sent again";
   // Parts 6-8 are spread over members 0 and 1.
   std::set<std::size_t> owners;
   for (const auto& s : b.take_outgoing()) {
@@ -112,19 +112,19 @@ TEST(TransferState, AViewWithFewerContributorsForgetsResultsAndKeepsContribution
 
 TEST(TransferState, AViewWithTheSameContributorsKeepsResults) {
   auto b = books(1);
-  EXPECT_EQ(b.result(0, 0, all3, 0, t0), verdict::accept);
+  EXPECT_EQ(b.result(0, 0, all3, 0, t0), arrival::accept);
   b.enter({3, all3, 3, false}, t0);
-  EXPECT_EQ(b.result(0, 0, all3, 3, t0), verdict::ignore);
+  EXPECT_EQ(b.result(0, 0, all3, 3, t0), arrival::ignore);
 }
 
 TEST(TransferState, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) {
   auto b = books(0);
   for (std::uint32_t part = 0; part < 3; ++part)
-    EXPECT_EQ(b.contribution(part, 1, 0, t0), verdict::accept);
+    EXPECT_EQ(b.contribution(part, 1, 0, t0), arrival::accept);
   EXPECT_TRUE(b.stalled(t0 + 999ms, 1s, 2s).empty());
   EXPECT_EQ(b.stalled(t0 + 1s, 1s, 2s), members_of({2}));
   EXPECT_EQ(b.stalled(t0 + 2s, 1s, 2s), members_of({1, 2}));
-  EXPECT_EQ(b.result(3, 1, all3, 0, t0 + 1'500ms), verdict::accept);
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0 + 1'500ms), arrival::accept);
   EXPECT_EQ(b.stalled(t0 + 2s, 1s, 2s), members_of({2})) << "progress counts";
 }
 
@@ -134,12 +134,12 @@ TEST(TransferState, AResultIsLateWhenAllElseHasBeenHereForAWhile) {
   EXPECT_TRUE(b.late_results(slow, t0 + 1h, 1s).empty()) << "contributions are missing";
   for (std::uint32_t part = 0; part < 3; ++part)
     for (std::size_t member : {0, 1, 2})
-      EXPECT_EQ(b.contribution(part, member, 0, t0 + 1s), verdict::accept);
+      EXPECT_EQ(b.contribution(part, member, 0, t0 + 1s), arrival::accept);
   for (std::uint32_t part = 0; part < 3; ++part)
-    EXPECT_EQ(b.result(part, 0, all3, 0, t0 + 1s), verdict::accept);
+    EXPECT_EQ(b.result(part, 0, all3, 0, t0 + 1s), arrival::accept);
   EXPECT_TRUE(b.late_results(slow, t0 + 1h, 1s).empty()) << "as are the other's results";
   for (std::uint32_t part = 3; part < 6; ++part)
-    EXPECT_EQ(b.result(part, 1, all3, 0, t0 + 2s), verdict::accept);
+    EXPECT_EQ(b.result(part, 1, all3, 0, t0 + 2s), arrival::accept);
   EXPECT_TRUE(b.late_results(slow, t0 + 3s - 1ms, 1s).empty());
   EXPECT_EQ(b.late_results(slow, t0 + 3s, 1s), slow);
   EXPECT_TRUE(b.late_results({}, t0 + 3s, 1s).empty());
@@ -159,7 +159,7 @@ TEST(TransferState, AViewOfClientsAloneCannotComplete) {
   EXPECT_TRUE(b.take_outgoing().empty());
   EXPECT_TRUE(b.owned().empty());
   EXPECT_FALSE(b.complete());
-  EXPECT_EQ(b.result(0, 0, 6, 3, t0), verdict::refuse);
+  EXPECT_EQ(b.result(0, 0, 6, 3, t0), arrival::refuse);
 }
 
 TEST(TransferState, AContributionIsSentAgainToAnOwnerThatReducesThePartAgain) {
@@ -206,10 +206,10 @@ TEST(TransferState, AContributionIsSentAgainToAnOwnerThatMayHaveSkippedAView) {
 TEST(TransferState, AContributionMayComeTwiceToAPartThatIsReducedForAnother) {
   auto b = books(0);
   b.enter({3, 0b011, 0b011, false}, t0);
-  EXPECT_EQ(b.contribution(6, 1, 3, t0), verdict::accept) << "a part of member 2";
-  EXPECT_EQ(b.contribution(6, 1, 4, t0), verdict::ignore);
-  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::accept);
-  EXPECT_EQ(b.contribution(0, 1, 4, t0), verdict::refuse) << "this was our part from the beginning";
+  EXPECT_EQ(b.contribution(6, 1, 3, t0), arrival::accept) << "a part of member 2";
+  EXPECT_EQ(b.contribution(6, 1, 4, t0), arrival::ignore);
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), arrival::accept);
+  EXPECT_EQ(b.contribution(0, 1, 4, t0), arrival::refuse) << "this was our part from the beginning";
 }
 
 } // namespace

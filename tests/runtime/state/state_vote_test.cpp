@@ -10,7 +10,7 @@
 namespace waggle {
 namespace {
 
-using verdict = state_vote::verdict;
+using verdict = state_vote::standing;
 
 peer_record donor(std::uint8_t n) {
   peer_record who;
