@@ -93,10 +93,10 @@ function showLink() {
 }
 
 let next; // of a replay: where it goes on
-let waits;
+let waits; // the timer after which it does
 const begin = follow(() => address(state, next?.at, next?.peer), {
   frame(kind, data) {
-    if (next && kind !== 'snapshot') return; // of the stream before: it would take the handle back
+    if (next && (waits || kind !== 'snapshot')) return; // of the stream before: it would take the handle back
     const first = !state.replay;
     draw(apply(state, kind, data));
     if (kind === 'snapshot') next = undefined;
@@ -122,7 +122,7 @@ function go(at, peer) {
   state.now = at; // a key that is held down goes on from here
   roundView.key = undefined;
   clearTimeout(waits);
-  waits = setTimeout(begin, 100);
+  waits = setTimeout(() => { waits = undefined; begin(); }, 100);
 }
 setInterval(() => { if (link.up) draw(['overview', 'peers']); }, 1000);
 

@@ -13,6 +13,7 @@ const lossSamplesMax = 1200;
 const lossSeriesMax = 16;
 const rowMs = 5000;
 const lateRounds = 16;
+const listAgeMs = 1000; // of the list of peers, at most: events are newer
 /** Lines and swatches that differ; further peers are grey. */
 export const slotsMax = 8;
 export const leftShownMs = 600_000;
@@ -103,7 +104,7 @@ function takeRecording(state, {replay, loss}) {
 function takeVitals(state, data) {
   state.now = time(data.t) ?? state.now;
   readStatus(state, data.status);
-  readPeers(state, data.peers);
+  readPeers(state, data.peers, state.left.filter(x => state.now - x.t < listAgeMs));
   sampleLoss(state);
   return ['overview', 'peers', 'links', 'loss', 'replay'];
 }
@@ -157,7 +158,8 @@ function readStatus(state, raw) {
   };
 }
 
-function readPeers(state, raw) {
+/** @param gone who left after the list was made */
+function readPeers(state, raw, gone = []) {
   const doc = object(raw);
   const list = Array.isArray(raw) ? raw : doc.peers;
   const peers = new Map();
@@ -174,10 +176,11 @@ function readPeers(state, raw) {
       slow: text(slow.cause, 32) ? {cause: text(slow.cause, 32), text: text(slow.text, 120)} : undefined,
     });
   }
+  for (const x of gone) peers.delete(x.peer);
   state.peers = peers;
   if (Array.isArray(doc.left))
-    state.left = array(doc.left, leftMax).map(x => ({peer: hex(object(x).peer), t: time(object(x).t) ?? state.now, reason: text(object(x).reason)}))
-      .filter(x => x.peer && !peers.has(x.peer)).sort((a, b) => b.t - a.t);
+    state.left = [...gone, ...array(doc.left, leftMax).map(x => ({peer: hex(object(x).peer), t: time(object(x).t) ?? state.now, reason: text(object(x).reason)}))
+      .filter(x => x.peer && !peers.has(x.peer) && !gone.some(each => each.peer === x.peer))].sort((a, b) => b.t - a.t).slice(0, leftMax);
   giveSlots(state);
 }
 

@@ -2,6 +2,7 @@
 """Opens the page of a peer in Debian's Chromium: with live peers that are killed and frozen, and with a made-up stream.
 
   page_test.py --waggle build/bin/waggle [--no-trainer] [--kills N] [--screenshots DIR]
+  page_test.py --minutes 10
 """
 import argparse
 import http.server
@@ -358,6 +359,31 @@ def shows_the_losses_of_a_recording(page, stub):
     assert rows["of"] == [[n, n + 149, 150] for n in range(16)], rows
 
 
+def an_older_list_brings_nobody_back(page, stub):
+    """The module state.js alone: a list of peers that was made before one left comes after the event."""
+    seen = page.driver.execute_async_script("""
+      const [snapshot, other, done] = arguments;
+      import('/live/state.js').then(m => {
+        const s = m.createState(), seen = [], t = snapshot.now;
+        const look = () => seen.push([s.peers.has(other), s.left.filter(x => x.peer === other).length]);
+        const list = at => { m.apply(s, 'vitals', {t: at, status: snapshot.status, peers: snapshot.peers}); look(); };
+        m.apply(s, 'snapshot', snapshot);
+        look();
+        m.apply(s, 'event', {type: 'peer_left', t, other, reason: 'silent'});
+        look();
+        list(t + 90);
+        m.apply(s, 'event', {type: 'peer_joined', t: t + 100, other});
+        look();
+        list(t + 110);
+        m.apply(s, 'event', {type: 'peer_left', t: t + 120, other, reason: 'silent'});
+        list(t + 130);
+        list(t + 2000);
+        done(seen);
+      }).catch(e => done({error: String(e)}));""", picture(), IDS[2])
+    here, gone = [True, 0], [False, 1]
+    assert seen == [here, gone, gone, here, here, gone, here], seen
+
+
 def keeps_what_it_remembers_small(page, stub):
     """The module state.js alone: what it holds is bounded, whatever comes."""
     result = page.driver.execute_async_script("""
@@ -380,6 +406,66 @@ def keeps_what_it_remembers_small(page, stub):
       }).catch(e => done({error: String(e)}));""", picture(), a_round(1))
     assert result.get("rounds") == 64 and result["samples"] <= 1200 and result["series"] == 4 and 10 < result["left"] <= 64 and result["events"] <= 200 and result["sorted"], result
     assert result["sentence"] == "4 peers train together, epoch 412, 1.2k samples/s.", result
+
+
+def stays_quick(page, stub, minutes):
+    """100 peers, ten rounds a second: prints what the page costs. The id of a round says when it was sent."""
+    ids = [f"{n:02x}" * 32 for n in range(100)]
+
+    def of_100():
+        each = picture(1)
+        each["self"]["peer"] = ids[0]
+        first = each["peers"]["peers"][0]
+        each["peers"]["peers"] = [{**first, "id": p, "self": p == ids[0], "connected": p != ids[0], "loss": 2 + n / 100} for n, p in enumerate(ids)]
+        each["rounds"], each["events"] = [], []
+        return each
+
+    def send():
+        began, n = time.monotonic(), 0
+        while not over.is_set():
+            members = [{**a_round(0)["members"][0], "peer": p, "self": p == ids[0], "last_ms": 4 + i / 10} for i, p in enumerate(ids)]
+            stub.send("event", {**a_round(now()), "seq": next(seq), "members": members})
+            stub.event("epoch", epoch=n, loss=2.5, duration_s=0.1, epochs=1, samples=256)
+            if n % 10 == 0:
+                stub.snapshot = of_100()
+                stub.send("vitals", stub.vitals())
+            n += 1
+            over.wait(max(0.0, began + n / 10 - time.monotonic()))
+
+    def measured():
+        page.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        all_ = {m["name"]: m["value"] for m in page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+        frames, ages = page.driver.execute_async_script("""const done = arguments[0];
+          import('/live/app.js').then(m => done([m.stats.frames, window.ages.splice(0)]));""")
+        return time.monotonic(), all_["TaskDuration"], all_["JSHeapUsedSize"] / 2 ** 20, frames, sorted(ages)
+
+    stub.snapshot = of_100()
+    over = threading.Event()
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        page.driver.execute_cdp_cmd("Performance.enable", {})
+        began = time.monotonic()
+        page.open(stub.url)
+        page.says("100 peers")
+        print(f"  first frame after {time.monotonic() - began:.2f} s", flush=True)
+        page.js("""window.ages = [];
+          new MutationObserver(() => window.ages.push(Date.now() - parseInt(document.querySelector('[data-round]').dataset.round, 16)))
+            .observe(document.querySelector('#rounds'), {subtree: true, attributes: true, attributeFilter: ['data-round']});""")
+        before, first = measured(), None
+        for minute in range(1, minutes + 1):
+            time.sleep(60)
+            after = measured()
+            passed, ages = after[0] - before[0], after[4]
+            first = first or after[2]
+            print(f"  minute {minute}: heap {after[2]:.1f} MiB ({after[2] / first - 1:+.0%}), main thread {(after[1] - before[1]) / passed:.0%}, "
+                  f"{(after[3] - before[3]) / passed:.1f} frames a second, age p95 {ages[int(0.95 * len(ages))] if ages else -1} ms, load {os.getloadavg()[0]:.0f}", flush=True)
+            page.driver.get_log("performance")
+            before = after
+        page.quiet()
+    finally:
+        over.set()
+        sender.join()
 
 
 # -- a recording --------------------------------------------------------------------------------------
@@ -415,6 +501,12 @@ def replays(page, options, folders, rounds):
         page.wait("and on", lambda: at(highest) and shown() == last)
         page.press(",,")  # as a key that is held down: the second one comes before the page has moved
         page.wait("twenty seconds back", lambda: at(max(lowest, highest - 20_000)))
+        answers_late(page)
+        page.press(".")
+        page.wait("it is asked", lambda: page.js("return window.asked") == 1)
+        page.js("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ',', bubbles: true})); window.answer()")
+        page.wait("the first answer has come", lambda: page.js("return window.asked") == 2)
+        assert at(max(lowest, highest - 20_000)), "the answer to the key before has moved it"
         seek((lowest + highest) // 2)
         page.wait("the middle is shown", lambda: shown() not in (None, last))
         page.press(">")
@@ -450,6 +542,13 @@ def replays(page, options, folders, rounds):
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=15) == 0, "the replay did not end in order"
+
+
+def answers_late(page):
+    """Keeps the next answer until `window.answer()`, and counts what is asked."""
+    page.js("""const ask = window.fetch, held = new Promise(done => { window.answer = done; });
+      window.asked = 0;
+      window.fetch = async (...what) => { ++window.asked; const got = await ask(...what); await held; return got; };""")
 
 
 def replayed(url, peer, t):
@@ -544,16 +643,19 @@ def main():
     parser.add_argument("--waggle")
     parser.add_argument("--no-trainer", action="store_true")
     parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--minutes", type=int, help="only measures what the page of 100 busy peers costs, for so long")
     parser.add_argument("--screenshots", type=pathlib.Path, help="also write what the tests see")
     options = parser.parse_args()
     page = Page()
     try:
         stub = Stub()
         stub.snapshot = picture()
+        if options.minutes:
+            return stays_quick(page, stub, options.minutes)
         page.open(stub.url)
         for check in (says_how_the_run_is, shows_events_as_they_come, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
                       has_names_for_screen_readers, fits_narrow_and_dark, shows_the_losses_of_a_recording,
-                      keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
+                      an_older_list_brings_nobody_back, keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
             began = time.monotonic()
             stub.set()
             check(page, stub)
