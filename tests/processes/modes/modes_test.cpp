@@ -23,6 +23,9 @@ struct mode {
   bool exact; // all peers end with the same parameters
   std::vector<std::string> of_second{};
   std::uint64_t epochs_per_round = 1;
+  std::uint64_t warm_up = 0; // the epoch after which a peer is killed or frozen
+  std::uint64_t replicas = 1;
+  const char* step_interval = "5ms";
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
@@ -64,7 +67,7 @@ protected:
                                  "--micro-batch",
                                  std::to_string(micro_batch),
                                  "--step-interval",
-                                 "5ms",
+                                 GetParam().step_interval,
                                  "--checkpoint-interval",
                                  "100ms",
                                  "--epochs",
@@ -120,8 +123,8 @@ protected:
     if (GetParam().exact) {
       EXPECT_EQ(ours["parameters"], theirs["parameters"]);
     }
-    expect_samples_accounted(first, ours, micro_batch);
-    expect_samples_accounted(second, theirs, micro_batch);
+    expect_samples_accounted(first, ours, micro_batch * GetParam().replicas);
+    expect_samples_accounted(second, theirs, micro_batch * GetParam().replicas);
     // The one that returned began with a smaller loss. A plateau may end the learning at once.
     auto loss_at_first = std::max(number_of(ours, "first_loss"), number_of(theirs, "first_loss"));
     for (const auto& status : {ours, theirs})
@@ -143,7 +146,11 @@ TEST_P(ModesOfProcesses, APeerThatWasKilledReturnsAndAllReachTheEnd) {
   auto where = to_string(first.await_address());
   {
     peer second{folder, "second", command(where)};
-    ASSERT_TRUE(eventually([&] { return rounds_of(status_of(second)) >= 5; })) << second.log();
+    ASSERT_TRUE(eventually([&] {
+      auto s = status_of(second);
+      return rounds_of(s) >= 5 && epoch_of(s) > GetParam().warm_up;
+    }))
+      << second.log();
     second.signal(SIGKILL);
     ASSERT_TRUE(second.await_signal());
   }
@@ -154,7 +161,11 @@ TEST_P(ModesOfProcesses, APeerThatWasKilledReturnsAndAllReachTheEnd) {
 TEST_P(ModesOfProcesses, APeerThatWasFrozenGoesOnInStep) {
   peer first{folder, "first", command()};
   peer second{folder, "second", command(to_string(first.await_address()))};
-  ASSERT_TRUE(eventually([&] { return number(status_of(first), "group_size") == 2; }));
+  ASSERT_TRUE(eventually([&] {
+    auto s = status_of(first);
+    return number(s, "group_size") == 2 && epoch_of(s) >= GetParam().warm_up;
+  }))
+    << first.log();
   second.signal(SIGSTOP);
   std::uint64_t alone = 0; // the epoch at which the first one went on alone
   EXPECT_TRUE(eventually([&] {
@@ -174,9 +185,16 @@ INSTANTIATE_TEST_SUITE_P(
     mode{"Collaborative",
          {"--optimizer", "adam", "--schedule", "cosine", "--target-batch-size", "64"},
          true},
-    mode{"Diloco",
-         {"--strategy", "diloco:steps=8,overlap=2", "--optimizer", "adam"},
-         true},
+    mode{"Diloco", {"--strategy", "diloco:steps=8,overlap=2", "--optimizer", "adam"}, true},
+    // Killed or frozen after the warm-up, in rounds that are merged a batch after they began.
+    mode{.name = "Daso",
+         .options = {"--strategy",
+                     "daso:epochs=1000,batches=50,warmup=1,cooldown=1,skip-reduction=1",
+                     "--replicas", "2", "--min-peers", "2"},
+         .exact = true,
+         .warm_up = 50,
+         .replicas = 2,
+         .step_interval = "20ms"},
     mode{"DelayedGradients", {"--delay-grad-averaging", "true", "--target-batch-size", "64"}, true},
     mode{"DelayedSteps",
          {"--delay-optimizer-step", "true", "--codec", "uniform8", "--target-batch-size", "64"},
