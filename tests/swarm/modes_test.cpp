@@ -95,6 +95,7 @@ void run_faults(const mode& how, std::uint64_t seed) {
   auto alive = sim.living();
   if (client)
     std::erase(alive, *client); // accepts no connection of the newcomer
+  index newcomer = sim.size();
   start(100, {alive[random.below(alive.size())]});
   sim.run_for(milliseconds{random.below(1000)});
   alive = sim.living();
@@ -133,21 +134,26 @@ void run_faults(const mode& how, std::uint64_t seed) {
       first = s;
     EXPECT_EQ(s->past.branch, first->past.branch) << "another history";
     EXPECT_EQ(s->parameters, first->parameters);
-    EXPECT_EQ(s->learning_rate, first->learning_rate);
-    auto schedule = with_mode(how, 1, last).training->training.schedule;
-    EXPECT_EQ(s->learning_rate < schedule.peak, !schedule.parts.empty());
+    // Updates of one pass are many in a short time: all may be made before the newcomer's first.
+    bool trained = s->steps > 0;
+    EXPECT_TRUE(trained || i == newcomer);
+    if (trained) {
+      EXPECT_EQ(s->learning_rate, first->learning_rate);
+      auto schedule = with_mode(how, 1, last).training->training.schedule;
+      EXPECT_EQ(s->learning_rate < schedule.peak, !schedule.parts.empty());
+      EXPECT_TRUE(std::isfinite(s->loss));
+    }
     // The last epoch ends with a mean of all peers, or of some in many groups.
     auto apart =
       relative_distance(parameters_of(**models[sim.living().front()]), parameters_of(**models[i]));
     bool anchored = find_strategy(with_mode(how, 1, last).training->training.strategy)->learners
                     != nullptr; // and its own steps since the last round
     EXPECT_LE(apart, anchored ? 0.05 : how.equal_parameters ? 0 : 0.01);
-    loss_at_first = std::max(loss_at_first, s->first_loss);
-    EXPECT_TRUE(std::isfinite(s->loss));
+    loss_at_first = trained ? std::max(loss_at_first, s->first_loss) : loss_at_first;
   }
   for (auto i : sim.living()) {
     auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
-    EXPECT_LT(s->loss, 0.7 * loss_at_first);
+    EXPECT_TRUE(s->steps == 0 || s->loss < 0.7 * loss_at_first) << s->loss;
   }
 }
 
