@@ -133,7 +133,7 @@ class Peers:
         how = ALL_MODES[mode]
         period, epochs = epochs_of(settings, mode)
         self.options = {**MODEL, **TRAINING, **how.options, **period, "micro-batch": settings.micro_batch, "lr": settings.lr,
-                        "epochs": epochs, "data": data, "run-id": f"curves-{seed}"}
+                        "schedule": settings.schedule, "epochs": epochs, "data": data, "run-id": f"curves-{seed}"}
         if how.alone == EACH_PASS:
             self.options["alpha"] = settings.alpha
         elif settings.outer_rate is not None and how.max_gap < math.inf:
@@ -253,10 +253,14 @@ def loss_of(settings, options, checkpoint, data):
 def measure(settings, folder):
     split_text(pathlib.Path(settings.data), folder)
     curves = {}
-    for mode, how in settings.modes.items():
-        for seed in range(1, settings.seeds + 1):
-            began = time.monotonic()
-            home = folder / f"{mode}-{seed}".replace(" ", "-")
+    for seed in range(1, settings.seeds + 1):
+        for mode, how in settings.modes.items():
+            name = f"{mode}-{seed}".replace(" ", "-")
+            done = pathlib.Path(settings.runs) / f"{name}.json" if settings.runs else folder / f"{name}.json"
+            if done.exists():
+                curves.setdefault(mode, []).append(json.loads(done.read_text()))
+                continue
+            began, home = time.monotonic(), folder / name
             kept, samples = train(settings, home, mode, seed, folder / "train")
             trained = time.monotonic() - began
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -264,6 +268,7 @@ def measure(settings, folder):
                                   [file for _, file in sorted(kept.items())])
                 points = [(epoch * samples, loss) for epoch, loss in zip(sorted(kept), losses)]
             curves.setdefault(mode, []).append(points)
+            done.write_text(json.dumps(points))
             print(f"{mode}, seed {seed}: loss {points[-1][1]:.4f} after {points[-1][0]:.0f} samples ({trained:.0f} s)",
                   file=sys.stderr)
             shutil.rmtree(home)
@@ -401,6 +406,8 @@ def main():
     parser.add_argument("--min-spread", type=float, default=0.1, help="how far collaborative may be from its baseline, if the seeds "
                         "of that one are closer to each other (default: 0.1)")
     parser.add_argument("--limit", type=float, default=180, help="seconds after which a run is given up (default: 180)")
+    parser.add_argument("--schedule", default="constant", help="of the rate, in every mode: as for waggle train (default: constant)")
+    parser.add_argument("--runs", metavar="FOLDER", help="keep what each finished run measured, and make only those that are missing")
     parser.add_argument("--svg", metavar="FILE", help="draw the curves")
     parser.add_argument("--json", metavar="FILE", help="write the points and the summary")
     settings = parser.parse_args()
