@@ -115,7 +115,7 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
   search outcome;
   /// `begin` of a learner's state: of another learner, or too long.
   auto of_another = [&](const std::filesystem::path& file, byte_span begin) {
-    auto theirs = read_table_only(begin);
+    auto theirs = read_table_in(borrowed_bytes{begin}, 0);
     if (theirs && tensors != nullptr)
       return failure{ec::schema_mismatch,
                      file.string() + ": " + how_tables_differ(*theirs, *tensors)};

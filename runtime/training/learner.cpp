@@ -1,6 +1,5 @@
 #include "runtime/training/learner.hpp"
 
-#include <cstring>
 #include <stdexcept>
 
 #include "runtime/core/check.hpp"
@@ -113,18 +112,6 @@ status learner::load_state_from(const byte_source& from, std::uint64_t at) {
   }
   set_optimizer_steps(*steps);
   return done{};
-}
-
-std::vector<std::byte> learner::save_state(std::size_t headroom) const {
-  const auto& table = tensors();
-  auto header = table.header(schema(), optimizer_steps());
-  std::vector<std::byte> image(headroom + table.image_bytes());
-  std::memcpy(image.data() + headroom, header.data(), header.size());
-  WAGGLE_CHECK((headroom + header.size()) % alignof(float) == 0, std::to_string(headroom));
-  auto* values = reinterpret_cast<float*>(image.data() + headroom + header.size());
-  for (std::size_t i = 0; i < table.size(); ++i)
-    read_tensor(i, {values + table.offset(i), static_cast<std::size_t>(table[i].elements())});
-  return image;
 }
 
 } // namespace waggle

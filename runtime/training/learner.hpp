@@ -185,11 +185,6 @@ public:
   /// learner then holds half a state and must not be used any more.
   status load_state_from(const byte_source& from, std::uint64_t at);
 
-  /// The same in memory, for small states; `headroom` bytes in front of the state are left for the
-  /// caller to fill.
-  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
-  status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
-
 protected:
   mutable std::mutex values_; // held while tensors change, in `step_locally` and `apply`
   std::uint64_t changes_ = 0; // that the tensors contain; guarded by values_

@@ -166,10 +166,6 @@ result<std::uint64_t> state_table::check_in(const byte_source& from, std::uint64
   return steps;
 }
 
-byte_span state_table::parameters_in(byte_span image) const {
-  return image.subspan(header_bytes(), parameters_ * sizeof(float));
-}
-
 byte_span state_table::values_in(byte_span image, std::size_t i) const {
   return image.subspan(header_bytes() + offsets_[i] * sizeof(float),
                        tensors_[i].elements() * sizeof(float));
@@ -178,8 +174,8 @@ byte_span state_table::values_in(byte_span image, std::size_t i) const {
 namespace {
 
 /// The table at the beginning of an image.
-/// @param values_max that it may describe.
-result<state_table> read_rows(byte_span begin, std::uint64_t values_max) {
+result<state_table> read_rows(byte_span begin) {
+  constexpr auto values_max = std::uint64_t{1} << 48U;
   byte_reader in{begin};
   if (in.get_raw(magic.size()) != magic)
     return malformed("it is none of this version");
@@ -209,7 +205,7 @@ result<state_table> read_rows(byte_span begin, std::uint64_t values_max) {
       return malformed("a row of its table is damaged");
     values += elements;
     if (values > values_max)
-      return malformed("it is cut off, or too long");
+      return malformed("its table describes more than any state has");
     tensors.push_back(std::move(t));
   }
   return state_table{std::move(tensors)};
@@ -239,14 +235,10 @@ std::string described(const state_tensor& tensor) {
 } // namespace
 
 result<state_table> read_state_table(byte_span image) {
-  auto table = read_rows(image, image.size() / sizeof(float));
+  auto table = read_table_in(borrowed_bytes{image}, 0);
   if (table && image.size() != table->image_bytes())
     return malformed("it is cut off, or too long");
   return table;
-}
-
-result<state_table> read_table_only(byte_span begin) {
-  return read_rows(begin, std::uint64_t{1} << 48U);
 }
 
 result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
@@ -263,7 +255,7 @@ result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
   begin.resize(fixed_bytes + static_cast<std::size_t>(table));
   if (auto read = from.read(at, begin); !read)
     return read.error();
-  return read_rows(begin, left / sizeof(float));
+  return read_rows(begin);
 }
 
 std::string how_tables_differ(const state_table& theirs, const state_table& ours) {

@@ -80,8 +80,6 @@ public:
   /// ec::io_error, too.
   [[nodiscard]] result<std::uint64_t> check_in(const byte_source& from, std::uint64_t at,
                                                const digest& schema) const;
-  /// The parameters in an image. REQUIRES: `check` succeeded.
-  [[nodiscard]] byte_span parameters_in(byte_span image) const;
   /// The values of tensor i in an image. REQUIRES: `check` succeeded.
   [[nodiscard]] byte_span values_in(byte_span image, std::size_t i) const;
 
@@ -99,9 +97,8 @@ private:
 /// The table of an image of which nothing else is known, e.g. to export it. Fails with
 /// ec::malformed for anything that `header` would not write.
 result<state_table> read_state_table(byte_span image);
-/// The same of an image of which only the beginning, with the whole table, is at hand.
-result<state_table> read_table_only(byte_span begin);
-/// The same of the image that begins at `at` of `from`. Fails with ec::io_error, too.
+/// The same of the image that begins at `at` of `from`, which needs to have its table only. Fails
+/// with ec::io_error, too.
 result<state_table> read_table_in(const byte_source& from, std::uint64_t at);
 /// Why a state with the table `theirs` is of no use to a learner with `ours`, and with which
 /// options it would be. Half a sentence.

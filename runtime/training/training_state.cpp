@@ -1,7 +1,6 @@
 #include "runtime/training/training_state.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
@@ -44,7 +43,9 @@ result<digest> hash_of(std::string_view fields, const byte_source& image) {
   return hash.finish();
 }
 
-result<std::string> header_of(const training_state& state, const byte_source& image) {
+} // namespace
+
+status seal_state_in(const training_state& state, byte_store& image) {
   WAGGLE_CHECK(image.size() >= state_header_bytes, "no room for the header");
   auto header = fields_of(state, image.size() - state_header_bytes);
   auto hash = hash_of(header, image);
@@ -52,29 +53,7 @@ result<std::string> header_of(const training_state& state, const byte_source& im
     return hash.error();
   header += hash->raw();
   WAGGLE_CHECK(header.size() == state_header_bytes, std::to_string(header.size()));
-  return header;
-}
-
-} // namespace
-
-void seal_state(const training_state& state, std::vector<std::byte>& image) {
-  auto header = header_of(state, borrowed_bytes{image});
-  std::memcpy(image.data(), header->data(), header->size());
-}
-
-status seal_state_in(const training_state& state, byte_store& image) {
-  auto header = header_of(state, image);
-  if (!header)
-    return header.error();
-  return image.write(0, as_byte_span(*header));
-}
-
-payload encode_state(const training_state& state) {
-  auto image = std::make_shared<std::vector<std::byte>>(state_header_bytes + state.learner.size());
-  if (!state.learner.empty())
-    std::memcpy(image->data() + state_header_bytes, state.learner.data(), state.learner.size());
-  seal_state(state, *image);
-  return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
+  return image.write(0, as_byte_span(header));
 }
 
 result<training_state> decode_state(byte_span image) {

@@ -21,19 +21,16 @@ struct training_state {
   digest schema;     // learner::schema()
   digest parameters; // learner::parameters_digest()
   history past;      // of the epoch
-  byte_span learner; // learner::save_state(), without its headroom
+  byte_span learner; // what learner::save_state_to writes
 };
 
 /// The number of bytes in front of the learner's state.
 constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8 + 8 + 32;
 
 /// Writes the header of `state` into the first state_header_bytes of `image`, whose remaining bytes
-/// are the learner's state; `state.learner` is ignored. Hashes the whole image.
-void seal_state(const training_state& state, std::vector<std::byte>& image);
-/// The same in a store. Fails with ec::io_error.
+/// are the learner's state; `state.learner` is ignored. Hashes the whole image. Fails with
+/// ec::io_error.
 status seal_state_in(const training_state& state, byte_store& image);
-/// A copy, including the header.
-payload encode_state(const training_state& state);
 
 /// Checks lengths, magic and hash before any field is used; the result points into `image`. Fails
 /// with ec::malformed or hash_mismatch.

@@ -13,6 +13,7 @@
 #include "runtime/wire/fields.hpp"
 #include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
+#include "tests/support/states.hpp"
 
 using namespace waggle;
 
@@ -134,7 +135,7 @@ int main(int argc, char** argv) {
   report.samples_per_second = 20;
   report.time = swarm_time_from(1'700'000'000'000'000'000);
   write(root / "progress", "report", encode_progress(report));
-  auto state = encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
+  auto state = testing::encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
   watch::round_ended round;
   round.outcome = "complete";

@@ -13,6 +13,7 @@
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/processes/peer.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 
@@ -38,7 +39,7 @@ inline checkpoint read_checkpoint(const std::filesystem::path& file) {
   EXPECT_TRUE(table) << file;
   if (!table)
     return out;
-  auto values = table->parameters_in(state->learner);
+  auto values = testing::parameters_in(*table, state->learner);
   out.parameters.resize(values.size() / sizeof(float));
   std::memcpy(out.parameters.data(), values.data(), values.size());
   for (const auto& tensor : table->tensors())

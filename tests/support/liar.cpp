@@ -5,6 +5,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/training/training_state.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
@@ -206,9 +207,10 @@ void liar::give(epoch_id epoch, std::vector<std::byte> image) {
 
 std::vector<std::byte> poisoned_image(const history& past, epoch_id epoch, std::size_t parameters) {
   auto model = poisoned_learner(parameters);
-  auto image = model->save_state(state_header_bytes);
-  seal_state({epoch, model->schema(), model->parameters_digest(), past, {}}, image);
-  return image;
+  auto learner = save_state(*model);
+  auto image =
+    encode_state({epoch, model->schema(), model->parameters_digest(), past, byte_span{learner}});
+  return {image.view().begin(), image.view().end()};
 }
 
 digest poisoned_parameters(std::size_t parameters) {

@@ -6,6 +6,7 @@
 #include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle::testing {
@@ -37,8 +38,8 @@ std::unique_ptr<learner> make(const std::string& optimizer, std::int64_t micro_b
 }
 
 std::vector<float> parameters_of(const learner& model) {
-  auto state = model.save_state(0);
-  auto bytes = model.tensors().parameters_in(state);
+  auto state = testing::save_state(model);
+  auto bytes = testing::parameters_in(model.tensors(), state);
   std::vector<float> values(model.parameter_count());
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;

@@ -10,6 +10,7 @@
 
 #include "runtime/training/state_schema.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "trainer/plain_loop.hpp"
 
 namespace waggle {
@@ -253,7 +254,7 @@ TEST(Cuda, LearnerOnTheGpuFollowsTheOneOnTheCpu) {
       model->drop_gradient();
     }
   }
-  EXPECT_TRUE((*cpu)->load_state((*gpu)->save_state(0)));
+  EXPECT_TRUE(testing::load_state(**cpu, testing::save_state(**gpu)));
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {

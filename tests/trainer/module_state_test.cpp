@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "tests/trainer/byte_model.hpp"
 #include "tests/trainer/two_layers.hpp"
 
@@ -130,14 +131,14 @@ TEST_P(ModuleStateIn, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory)
     module_state theirs{
       *model, optimizer_for(config, *model), rate_owner::optimizer, {}, GetParam()};
     with_learner(theirs, [&](learner& loop) {
-      auto loaded = loop.load_state(ours->save_state(0));
+      auto loaded = testing::load_state(loop, testing::save_state(*ours));
       ASSERT_TRUE(loaded) << loaded.error().detail;
-      EXPECT_EQ(loop.save_state(0), ours->save_state(0)) << name;
+      EXPECT_EQ(testing::save_state(loop), testing::save_state(*ours)) << name;
       train(loop, 20);
       EXPECT_EQ(loop.parameters_digest(), ours->parameters_digest()) << name;
       EXPECT_EQ(loop.optimizer_steps(), 23u);
-      ASSERT_TRUE(ours->load_state(loop.save_state(0)));
-      EXPECT_EQ(loop.save_state(0), ours->save_state(0)) << name;
+      ASSERT_TRUE(testing::load_state(*ours, testing::save_state(loop)));
+      EXPECT_EQ(testing::save_state(loop), testing::save_state(*ours)) << name;
     });
     std::vector<float> values(theirs.table().parameter_count());
     for (std::size_t i = 0; i < model->parameters().size(); ++i)

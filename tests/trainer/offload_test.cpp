@@ -8,6 +8,7 @@
 
 #include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "tests/trainer/lazy_device.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/torch_learner.hpp"
@@ -46,7 +47,7 @@ TEST(Offload, AnOffloadedOptimizerTakesTheSameStepsBitForBit) {
     auto offloaded = make(true, optimizer);
     train(*plain, 4);
     train(*offloaded, 4);
-    EXPECT_EQ(plain->save_state(0), offloaded->save_state(0)) << optimizer;
+    EXPECT_EQ(testing::save_state(*plain), testing::save_state(*offloaded)) << optimizer;
   }
 }
 
@@ -58,7 +59,7 @@ TEST(Offload, LocalStepsUseTheOffloadedOptimizerToo) {
       model->accumulate();
       model->step_locally(1e-2);
     }
-  EXPECT_EQ(plain->save_state(0), offloaded->save_state(0));
+  EXPECT_EQ(testing::save_state(*plain), testing::save_state(*offloaded));
 }
 
 TEST(Offload, AStateIsLoadedIntoBothCopies) {
@@ -66,9 +67,9 @@ TEST(Offload, AStateIsLoadedIntoBothCopies) {
   train(*donor, 3);
   auto plain = make(false);
   auto offloaded = make(true);
-  auto state = donor->save_state(0);
+  auto state = testing::save_state(*donor);
   for (auto* model : {plain.get(), offloaded.get()}) {
-    ASSERT_TRUE(model->load_state(state));
+    ASSERT_TRUE(testing::load_state(*model, state));
     model->accumulate(); // of the loaded parameters, not of the first ones
   }
   EXPECT_EQ(mean_gradient_of(*plain), mean_gradient_of(*offloaded));

@@ -10,6 +10,7 @@
 
 #include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -263,8 +264,8 @@ TEST(ReuseOfBuffers, GivesTheSameBytesWithAnOffloadedOptimizer) {
     auto reused = make(config);
     ASSERT_TRUE(reused->adds_in_place() && reused->passes_beside_updates());
     train(*reused, 4);
-    EXPECT_EQ(reused->save_state(0), offloaded->save_state(0)) << optimizer;
-    EXPECT_EQ(reused->save_state(0), plain->save_state(0)) << optimizer;
+    EXPECT_EQ(testing::save_state(*reused), testing::save_state(*offloaded)) << optimizer;
+    EXPECT_EQ(testing::save_state(*reused), testing::save_state(*plain)) << optimizer;
   }
 }
 
@@ -307,7 +308,8 @@ TEST(ReuseOfBuffers, PassesBesideUpdatesAddUpAsIfTheyWereAlone) {
   EXPECT_EQ((std::vector<float>{sum.values->begin(), sum.values->end()}), mean_gradient_of(*plain));
   plain->apply(*sum.values, 1e-2);
   reused->apply(*sum.values, 1e-2);
-  EXPECT_EQ(reused->save_state(0), plain->save_state(0)) << "after " << updates << " updates";
+  EXPECT_EQ(testing::save_state(*reused), testing::save_state(*plain))
+    << "after " << updates << " updates";
 }
 
 // -- bfloat16 -------------------------------------------------------------------------------------

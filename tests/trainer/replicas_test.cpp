@@ -7,6 +7,7 @@
 #include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -63,7 +64,7 @@ TEST(Replicas, GiveTheBytesOfOneThatMakesTheirPassesOneAfterAnother) {
         single->apply(mean, 1e-2);
         EXPECT_EQ(several->resumable()->taken_position(), single->resumable()->taken_position());
       }
-      EXPECT_EQ(several->save_state(0), single->save_state(0));
+      EXPECT_EQ(testing::save_state(*several), testing::save_state(*single));
     }
 }
 
@@ -76,7 +77,7 @@ TEST(Replicas, StepTogetherWithTheMeanOfAllWhereAPeerStepsByItself) {
     several->step_locally(1e-2);
     single->step_locally(1e-2);
   }
-  EXPECT_EQ(several->save_state(0), single->save_state(0));
+  EXPECT_EQ(testing::save_state(*several), testing::save_state(*single));
 }
 
 TEST(Replicas, DropAPassTogetherIfItIsNotFiniteInOneOfThem) {

@@ -6,6 +6,7 @@
 
 #include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -58,7 +59,7 @@ protected:
     auto* left = model.resumable();
     auto made = make(99);
     auto* resumes = made->resumable();
-    EXPECT_TRUE(made->load_state(model.save_state(0)));
+    EXPECT_TRUE(testing::load_state(*made, testing::save_state(model)));
     EXPECT_TRUE(made->load_own_state(model.own_state()));
     EXPECT_TRUE(resumes->load_position(left->position()));
     if (auto partial = left->copy_gradient(); partial.samples > 0) {
@@ -79,7 +80,8 @@ TEST_P(ResumedTorchLearner, ContinuesBitForBitAfterEachPass) {
     train(*first, 0, stop);
     auto second = successor(*first);
     train(*second, stop, passes);
-    ASSERT_EQ(second->save_state(0), whole->save_state(0)) << "ended after " << stop << " passes";
+    ASSERT_EQ(testing::save_state(*second), testing::save_state(*whole))
+      << "ended after " << stop << " passes";
     EXPECT_EQ(second->resumable()->position(), whole->resumable()->position());
   }
 }
@@ -117,7 +119,7 @@ TEST_P(ResumedTorchLearner, AGradientOfAnotherKindIsRefusedAndChangesNothing) {
   EXPECT_EQ(fresh->accumulated_samples(), 0U);
   train(*fresh, 0, passes_per_update);
   train(*expected, 0, passes_per_update);
-  EXPECT_EQ(fresh->save_state(0), expected->save_state(0));
+  EXPECT_EQ(testing::save_state(*fresh), testing::save_state(*expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -6,6 +6,7 @@
 
 #include "runtime/training/training_state.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "trainer/held_out_evaluator.hpp"
 
@@ -166,7 +167,7 @@ def forward(self, x):
   // A peer that loads them sends them on, also before its first pass.
   auto joined = make_torch_learner(config());
   ASSERT_TRUE(joined);
-  ASSERT_TRUE((*joined)->load_state(model.save_state(0)));
+  ASSERT_TRUE(testing::load_state(**joined, testing::save_state(model)));
   testing::take_mean_gradient(**joined, mean);
   EXPECT_EQ(mean[model.parameter_count() + 3], 0.5F);
   auto other = config();

@@ -14,6 +14,7 @@
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "tests/trainer/image_folder.hpp"
 
 namespace waggle {
@@ -76,8 +77,8 @@ std::vector<std::byte> copy_of(std::vector<std::byte> state) {
 
 /// The parameters in the order of a state.
 std::vector<float> parameters_of(const learner& model) {
-  auto state = model.save_state(0);
-  auto bytes = model.tensors().parameters_in(state);
+  auto state = testing::save_state(model);
+  auto bytes = testing::parameters_in(model.tensors(), state);
   std::vector<float> values(model.parameter_count());
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -165,10 +166,10 @@ TEST(TorchLearner, MeanGradientOfNothingIsZero) {
 TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) {
   auto model = make(small());
   auto before = model->parameters_digest();
-  auto state = copy_of(model->save_state(0));
+  auto state = copy_of(testing::save_state(*model));
   model->accumulate();
   EXPECT_EQ(model->parameters_digest(), before);
-  EXPECT_EQ(copy_of(model->save_state(0)), state);
+  EXPECT_EQ(copy_of(testing::save_state(*model)), state);
 }
 
 TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
@@ -195,7 +196,7 @@ TEST(TorchLearner, EqualSeedsGiveEqualBytesAllTheWay) {
     train(*a, 5);
     train(*b, 5);
     EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
-    EXPECT_EQ(copy_of(a->save_state(0)), copy_of(b->save_state(0)));
+    EXPECT_EQ(copy_of(testing::save_state(*a)), copy_of(testing::save_state(*b)));
   }
 }
 
@@ -326,16 +327,17 @@ TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) {
     auto config = small("char-gpt", optimizer);
     config.init_seed = 99;
     auto joiner = make(config);
-    auto state = donor->save_state(0);
-    auto loaded = joiner->load_state(state);
+    auto state = testing::save_state(*donor);
+    auto loaded = testing::load_state(*joiner, state);
     ASSERT_TRUE(loaded) << loaded.error().detail;
     EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
-    EXPECT_EQ(copy_of(joiner->save_state(0)), copy_of(state));
+    EXPECT_EQ(copy_of(testing::save_state(*joiner)), copy_of(state));
     donor->accumulate();
     auto next = mean_gradient_of(*donor);
     donor->apply(next, 1e-2);
     joiner->apply(next, 1e-2);
-    EXPECT_EQ(copy_of(joiner->save_state(0)), copy_of(donor->save_state(0))) << optimizer;
+    EXPECT_EQ(copy_of(testing::save_state(*joiner)), copy_of(testing::save_state(*donor)))
+      << optimizer;
   }
 }
 
@@ -346,18 +348,18 @@ TEST(TorchLearner, AStoreHoldsTheSameStateAsMemory) {
   ASSERT_TRUE(model->save_state_to(*store, 200).ok());
   auto whole = read_all(*store);
   ASSERT_TRUE(whole.ok());
-  auto image = model->save_state(0);
+  auto image = testing::save_state(*model);
   EXPECT_EQ(as_string_view(whole->view().subspan(200)), as_string_view(image));
   auto config = small("char-gpt", "adamw");
   config.init_seed = 99;
   auto other = make(config);
   ASSERT_TRUE(other->load_state_from(*store, 200).ok());
-  EXPECT_EQ(other->save_state(0), image);
+  EXPECT_EQ(testing::save_state(*other), image);
 }
 
 TEST(TorchLearner, SavedStateDoesNotFollowTheModel) {
   auto model = make(small());
-  auto state = model->save_state(0);
+  auto state = testing::save_state(*model);
   auto copy = copy_of(state);
   train(*model, 1);
   EXPECT_EQ(copy_of(state), copy);
@@ -367,12 +369,12 @@ class BadState : public ::testing::Test {
 protected:
   BadState() {
     train(*model, 2);
-    image = copy_of(model->save_state(0));
+    image = copy_of(testing::save_state(*model));
   }
   /// Returns the error code of the refusal. Checks that the state of the learner is unchanged.
   ec refusal(const std::vector<std::byte>& state) {
-    auto loaded = model->load_state({state.data(), state.size()});
-    EXPECT_EQ(copy_of(model->save_state(0)), image);
+    auto loaded = testing::load_state(*model, {state.data(), state.size()});
+    EXPECT_EQ(copy_of(testing::save_state(*model)), image);
     return loaded ? ec::none : loaded.error().code;
   }
   [[nodiscard]] std::size_t header() const { return model->tensors().header_bytes(); }
@@ -432,7 +434,8 @@ TEST_F(BadState, NegativeSecondMomentIsRefusedBecauseItsRootIsNotANumber) {
 }
 
 TEST_F(BadState, StateOfAnotherOptimizerIsRefused) {
-  EXPECT_EQ(refusal(copy_of(make(small("char-gpt", "adam"))->save_state(0))), ec::schema_mismatch);
+  EXPECT_EQ(refusal(copy_of(testing::save_state(*make(small("char-gpt", "adam"))))),
+            ec::schema_mismatch);
 }
 
 // -- schema --------------------------------------------------------------------------------------
@@ -550,9 +553,9 @@ TEST(TorchLearner, WithAPlateauItContributesTheLossAndLowersItsRate) {
       EXPECT_EQ(lowers->plateau_state()->reductions, 3U);
       auto other = with_plateau([&] { return make_torch_learner(config); }, rule)();
       ASSERT_TRUE(other);
-      EXPECT_NE((*other)->save_state(0), lowers->save_state(0));
-      ASSERT_TRUE((*other)->load_state(lowers->save_state(0)));
-      EXPECT_EQ((*other)->save_state(0), lowers->save_state(0));
+      EXPECT_NE(testing::save_state(**other), testing::save_state(*lowers));
+      ASSERT_TRUE(testing::load_state(**other, testing::save_state(*lowers)));
+      EXPECT_EQ(testing::save_state(**other), testing::save_state(*lowers));
       EXPECT_EQ((*other)->plateau_state()->rate, lowers->plateau_state()->rate);
     }
 }

@@ -10,6 +10,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 
@@ -194,7 +195,7 @@ struct GroupHelper : actor_test {
     state.epoch = image_epoch = epoch_id{epoch};
     state.past = {sha256(past), {}, {}, 10};
     state.learner = learner;
-    return encode_state(state);
+    return testing::encode_state(state);
   }
   [[nodiscard]] digest parameters_of(const payload& offered) const {
     auto state = decode_state(offered.view());

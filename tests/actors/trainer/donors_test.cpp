@@ -8,6 +8,7 @@
 
 #include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -20,13 +21,13 @@ struct Donors : training_world {
     auto model = make_toy_learner({});
     model->write_tensor(0, std::vector<float>(8, weight));
     model->set_optimizer_steps(epoch.value());
-    auto learner_state = model->save_state(0);
+    auto learner_state = testing::save_state(*model);
     training_state state{epoch,
                          model->schema(),
                          model->parameters_digest(),
                          {sha256("the run"), {}, {}, epoch.value() * 32},
                          learner_state};
-    auto image = encode_state(state);
+    auto image = testing::encode_state(state);
     ASSERT_TRUE((checkpoint_store{files, "/data"}.save(borrowed_bytes{image.view()})));
   }
   std::vector<float> weights_of(const member& m) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 
@@ -58,7 +59,7 @@ TEST_F(Evaluation, IsOfTheWeightsAtTheEndOfAnEpochAndAFailureOfOneIsNotTheEnd) {
   ASSERT_TRUE(state);
   auto table = read_state_table(state->learner);
   ASSERT_TRUE(table);
-  auto values = table->parameters_in(state->learner);
+  auto values = testing::parameters_in(*table, state->learner);
   EXPECT_EQ(std::memcmp(values.data(), seen->back().data(), values.size()), 0);
 }
 

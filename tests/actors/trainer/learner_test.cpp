@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
@@ -43,7 +44,7 @@ TEST(Learner, AStateMakesTheNextStepEqualBitForBit) {
   }
   auto joiner = make_toy_learner({.init_seed = 99, .data_seed = 5});
   ASSERT_NE(joiner->parameters_digest(), donor->parameters_digest());
-  ASSERT_TRUE(joiner->load_state(donor->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*joiner, testing::save_state(*donor)).ok());
   EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
   std::vector<float> gradient(donor->parameter_count(), 0.5F);
   donor->apply(gradient, 0.1); // momentum acts here, too
@@ -54,8 +55,8 @@ TEST(Learner, AStateMakesTheNextStepEqualBitForBit) {
 TEST(Learner, AStateOfTheWrongLengthChangesNothing) {
   auto a = make_toy_learner({});
   auto before = a->parameters_digest();
-  auto state = a->save_state(0);
-  EXPECT_FALSE(a->load_state(byte_span{state}.first(state.size() - 1)).ok());
+  auto state = testing::save_state(*a);
+  EXPECT_FALSE(testing::load_state(*a, byte_span{state}.first(state.size() - 1)).ok());
   EXPECT_EQ(a->parameters_digest(), before);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -114,11 +115,11 @@ TEST_F(PlateauOfTheSwarm, AnImpossibleStateOfADonorIsRefused) {
       return;
     auto honest = decode_state(as_byte_span(image));
     ASSERT_TRUE(honest);
-    std::vector<std::byte> spoilt{as_byte_span(image).begin(), as_byte_span(image).end()};
+    std::vector<std::byte> spoilt{honest->learner.begin(), honest->learner.end()};
     float huge = 1e9F; // reductions; behind them only the loss
     std::memcpy(spoilt.data() + spoilt.size() - 8, &huge, sizeof huge);
-    seal_state(*honest, spoilt);
-    image.assign(reinterpret_cast<const char*>(spoilt.data()), spoilt.size());
+    honest->learner = spoilt;
+    image = as_string_view(testing::encode_state(*honest).view());
   };
   auto& joiner = add_started(joining(), toy_options{.init_seed = 99, .data_seed = 3});
   spread();

@@ -5,6 +5,7 @@
 #include "actors/training/trainer.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -14,7 +15,7 @@ using Trainer = training_world;
 std::vector<float> weights_of(byte_span learner_state) {
   auto table = read_state_table(learner_state);
   EXPECT_TRUE(table.ok());
-  auto bytes = table->parameters_in(learner_state);
+  auto bytes = testing::parameters_in(*table, learner_state);
   std::vector<float> values(table->parameter_count());
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -87,7 +88,7 @@ TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
   auto state = decode_state(image->view());
   ASSERT_TRUE(state.ok());
   auto swarm = weights_of(state->learner);
-  auto single = weights_of(plain->save_state(0));
+  auto single = weights_of(testing::save_state(*plain));
   for (std::size_t i = 0; i < swarm.size(); ++i)
     EXPECT_NEAR(swarm[i], single[i], 1e-6 + 1e-5 * std::abs(single[i]));
 }

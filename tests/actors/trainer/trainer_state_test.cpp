@@ -6,6 +6,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -210,7 +211,7 @@ TEST_F(Trainer, AStateOfAnotherHistoryChangesNothingAndAnotherDonorIsAsked) {
     if (donor != first || !state.ok())
       return;
     state->past.branch = sha256("a fork");
-    image = std::string{as_string_view(encode_state(*state).view())};
+    image = std::string{as_string_view(testing::encode_state(*state).view())};
   };
   auto& joiner = add_joiner();
   pass_until([&] { return !joiner.downloads.empty(); });

@@ -10,6 +10,7 @@
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/learner_layer.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -268,7 +269,7 @@ TEST(AveragedGradients, AStateThatIsLoadedHasNeitherGradientNorCorrection) {
     auto snapshot = p->snapshot();
     p->merge(p->mean_with({5}, snapshot), snapshot);
   }
-  ASSERT_TRUE(joiner.model->load_state(donor.model->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*joiner.model, testing::save_state(*donor.model)).ok());
   EXPECT_EQ(joiner.model->parameters_digest(), donor.model->parameters_digest());
   EXPECT_THAT(joiner.gradient(), ElementsAre(0));
   joiner.step();
@@ -323,7 +324,8 @@ TEST(AveragedGradients, APeerWithThemIsAnotherSchema) {
   ASSERT_EQ(wrapped->tensors().size(), 4U);
   EXPECT_EQ(wrapped->tensors()[3].name, "gradient/weights");
   EXPECT_EQ(wrapped->tensors()[3].shape, plain->tensors()[0].shape);
-  EXPECT_EQ(plain->load_state(wrapped->save_state(0)).error().code, ec::schema_mismatch);
+  EXPECT_EQ(testing::load_state(*plain, testing::save_state(*wrapped)).error().code,
+            ec::schema_mismatch);
   // Buffers follow the gradient that a pass gives; they are no part of what is averaged behind.
   auto& local = *wrapped;
   local.accumulate();

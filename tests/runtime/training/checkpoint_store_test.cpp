@@ -4,18 +4,20 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/memory_disk.hpp"
+#include "tests/support/states.hpp"
 
 namespace waggle {
 namespace {
 
-struct CheckpointStore : testing::Test {
+struct CheckpointStore : ::testing::Test {
   std::string text_of(std::uint64_t epoch) { return "learner at " + std::to_string(epoch); }
 
   status save(std::uint64_t epoch, const digest& schema, const std::string& branch = "ours",
               const std::string& own = {}) {
     auto text = text_of(epoch);
     history past{sha256(branch), {}, {}, epoch};
-    auto image = encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
+    auto image =
+      testing::encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
     own_progress kept;
     kept.own = own;
     auto saved = store.save(borrowed_bytes{image.view()}, kept);
@@ -269,7 +271,7 @@ TEST_F(CheckpointStore, OneOfAnotherLearnerIsSkippedWithTheOptionsWithWhichItFit
     auto text =
       theirs.header(sha256("theirs"), 0) + std::string(theirs.value_count() * sizeof(float), '\0');
     auto image =
-      encode_state({epoch_id{7}, sha256("theirs"), sha256(text), {}, as_byte_span(text)});
+      testing::encode_state({epoch_id{7}, sha256("theirs"), sha256(text), {}, as_byte_span(text)});
     EXPECT_TRUE(store.save(borrowed_bytes{image.view()}, {}));
     auto found = store.load_newest(schema, state_header_bytes + ours.image_bytes(), &ours);
     EXPECT_TRUE(found.ok() && !found->newest && found->skipped.size() == 1U);

@@ -13,6 +13,7 @@
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
 #include "runtime/training/strategy.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -258,12 +259,12 @@ TEST(DasoLearner, ItsStateCarriesTheScheduleAndRefusesAnImpossibleOne) {
     a->take_metrics({&loss, 1}, epoch_id{});
   EXPECT_EQ(lane_of(*a).averages.due.counts, lane_clock::unit::first_peer);
   EXPECT_EQ(lane_of(*a).averages.overlap.steps, 1U);
-  auto state = a->save_state(0);
+  auto state = testing::save_state(*a);
   auto b = make();
   EXPECT_EQ(lane_of(*b).averages.due.counts, lane_clock::unit::each_member);
-  ASSERT_TRUE(b->load_state(state));
+  ASSERT_TRUE(testing::load_state(*b, state));
   EXPECT_EQ(b->strategy_state(), a->strategy_state());
-  EXPECT_EQ(b->save_state(0), state);
+  EXPECT_EQ(testing::save_state(*b), state);
   EXPECT_EQ(b->parameters_digest(), a->parameters_digest());
   auto c = make();
   EXPECT_NE(c->parameters_digest(), a->parameters_digest()) << "peers compare the schedule, too";
@@ -274,7 +275,7 @@ TEST(DasoLearner, ItsStateCarriesTheScheduleAndRefusesAnImpossibleOne) {
   float impossible = 0.5F;
   std::memcpy(bad.data() + a->tensors().header_bytes() + a->tensors().offset(which) * sizeof(float),
               &impossible, sizeof impossible);
-  EXPECT_FALSE(c->load_state(bad).ok());
+  EXPECT_FALSE(testing::load_state(*c, bad).ok());
 }
 
 } // namespace

@@ -9,6 +9,7 @@
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/strategy.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -232,7 +233,7 @@ TEST_F(AnchoredLearner, AStateThatIsLoadedMovesWhatWasTakenBackAfterADrop) {
   pass(*model);
   (void)model->drop_gradient();
   (void)model->take_back();
-  ASSERT_TRUE(model->load_state(ahead->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*model, testing::save_state(*ahead)).ok());
   for (std::size_t i = 0; i < anchor.size(); ++i)
     EXPECT_NEAR(own(*model)[i] - tensor(*model, "weights")[i], copy[i] - anchor[i], 1e-6);
   EXPECT_EQ(model->accumulated_samples(), 4U);
@@ -244,7 +245,7 @@ TEST_F(AnchoredLearner, ARoundThatWasUnderWayAtAStopCanBeTakenBackAfterIt) {
   (void)take(*first, *vectors, 4);
   pass(*first);
   auto second = anchored({});
-  ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*second, testing::save_state(*first)).ok());
   ASSERT_TRUE(second->resumable()->load_gradient(first->resumable()->copy_gradient()).ok());
   EXPECT_EQ(second->accumulated_samples(), 4U);
   EXPECT_EQ(second->take_back(), 4U);
@@ -260,9 +261,9 @@ TEST_F(AnchoredLearner, AJoinerMakesTheSameOuterStepAsItsDonor) {
     donor->apply(std::span<const float>{*progress}.first(donor->parameter_count()), 0);
   }
   pass(*donor); // in the middle of a round
-  auto state = donor->save_state(0);
+  auto state = testing::save_state(*donor);
   auto joiner = anchored({}, {.init_seed = 99, .data_seed = 2});
-  ASSERT_TRUE(joiner->load_state(state).ok());
+  ASSERT_TRUE(testing::load_state(*joiner, state).ok());
   EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
   EXPECT_EQ(own(*joiner), tensor(*donor, "weights")) << "it begins at the anchor";
   EXPECT_EQ(tensor(*joiner, "momentum_buffer/weights"), tensor(*donor, "momentum_buffer/weights"));
@@ -279,7 +280,7 @@ TEST_F(AnchoredLearner, AStateThatIsLoadedMovesProgressWithIt) {
   pass(*model);
   auto anchor = tensor(*model, "weights");
   auto progress = own(*model);
-  ASSERT_TRUE(model->load_state(ahead->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*model, testing::save_state(*ahead)).ok());
   for (std::size_t i = 0; i < anchor.size(); ++i)
     EXPECT_NEAR(own(*model)[i] - tensor(*model, "weights")[i], progress[i] - anchor[i], 1e-6);
   EXPECT_EQ(model->accumulated_samples(), 4U);
@@ -315,7 +316,7 @@ TEST_P(StoppedAnchoredLearner, ContinuesBitForBitAfterAnyPass) {
     auto first = anchored(rule);
     passes_of(*first, 0, stop);
     auto second = anchored(rule);
-    ASSERT_TRUE(second->load_state(first->save_state(0)).ok());
+    ASSERT_TRUE(testing::load_state(*second, testing::save_state(*first)).ok());
     auto& left = *first->resumable();
     auto& resumes = *second->resumable();
     ASSERT_TRUE(resumes.load_position(left.position()).ok());
@@ -323,7 +324,7 @@ TEST_P(StoppedAnchoredLearner, ContinuesBitForBitAfterAnyPass) {
       ASSERT_TRUE(resumes.load_gradient(partial).ok());
     }
     passes_of(*second, stop, 9);
-    EXPECT_EQ(second->save_state(0), whole->save_state(0)) << "after " << stop;
+    EXPECT_EQ(testing::save_state(*second), testing::save_state(*whole)) << "after " << stop;
     EXPECT_EQ(own(*second), own(*whole)) << "after " << stop;
   }
 }

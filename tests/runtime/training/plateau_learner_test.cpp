@@ -12,6 +12,7 @@
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "runtime/training/trained_model.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -222,7 +223,7 @@ TEST_F(PlateauLearner, ALossThatDoesNotComeIsTheLastOneOrUnknown) {
   (void)loss_in(*model);
   unseen(*model);
   EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
-  ASSERT_TRUE(model->load_state(model->save_state(0)));
+  ASSERT_TRUE(testing::load_state(*model, testing::save_state(*model)));
   unseen(*model);
   EXPECT_EQ(loss_in(*model), plateau::unknown_loss) << "the last one is of other parameters";
   told->steps = {{1e25, 4, true}};
@@ -294,11 +295,12 @@ TEST_F(PlateauLearner, TheStateContinuesWhereItWasDonated) {
     trained_model donor{make({.buffer = buffer})};
     end_epochs(donor, {3, 2, 2, 2, 2});
     trained_model joiner{make({.init_seed = 99, .buffer = buffer})};
-    ASSERT_TRUE(joiner.computes().load_state(donor.computes().save_state(0)));
-    EXPECT_EQ(joiner.computes().save_state(0), donor.computes().save_state(0));
+    ASSERT_TRUE(testing::load_state(joiner.computes(), testing::save_state(donor.computes())));
+    EXPECT_EQ(testing::save_state(joiner.computes()), testing::save_state(donor.computes()));
     end_epochs(donor, {2, 2, 2});
     end_epochs(joiner, {2, 2, 2});
-    EXPECT_EQ(joiner.computes().save_state(0), donor.computes().save_state(0)) << "rates and all";
+    EXPECT_EQ(testing::save_state(joiner.computes()), testing::save_state(donor.computes()))
+      << "rates and all";
     EXPECT_EQ(donor.computes().plateau_state()->reductions, 3U);
     EXPECT_EQ(joiner.parameters(), donor.parameters());
   }
@@ -308,7 +310,7 @@ TEST_F(PlateauLearner, AnImageWithAnImpossibleStateChangesNothing) {
   trained_model model{make()};
   end_epochs(model, {1, 1, 1, 1});
   auto& computes = model.computes();
-  auto before = computes.save_state(0);
+  auto before = testing::save_state(computes);
   const auto& table = computes.tensors();
   std::size_t own = 0;
   while (table[own].name != "schedule/plateau")
@@ -333,12 +335,12 @@ TEST_F(PlateauLearner, AnImageWithAnImpossibleStateChangesNothing) {
                                     {3, -1, ec::malformed},
                                     {3, 0.5F, ec::malformed},
                                     {3, 1e9F, ec::malformed}}) {
-    auto loaded = computes.load_state(with(which, value));
+    auto loaded = testing::load_state(computes, with(which, value));
     ASSERT_FALSE(loaded) << which << " " << value;
     EXPECT_EQ(loaded.error().code, code) << which << " " << value;
-    EXPECT_EQ(computes.save_state(0), before) << "all or nothing";
+    EXPECT_EQ(testing::save_state(computes), before) << "all or nothing";
   }
-  EXPECT_TRUE(computes.load_state(with(3, 2)));
+  EXPECT_TRUE(testing::load_state(computes, with(3, 2)));
   EXPECT_EQ(computes.plateau_state()->rate, 0.025);
 }
 
@@ -355,10 +357,10 @@ TEST_F(PlateauLearner, WorksAroundClippingAndUnderIt) {
     end_epochs(model, {1, 1, 1, 1});
     EXPECT_THAT(told->rates, ElementsAre(0.1, 0.1, 0.1, 0.05));
     ASSERT_TRUE(model.computes().plateau_state());
-    auto image = model.computes().save_state(0);
-    EXPECT_TRUE(model.computes().load_state(image));
+    auto image = testing::save_state(model.computes());
+    EXPECT_TRUE(testing::load_state(model.computes(), image));
     image[image.size() - 2 * sizeof(float)] = std::byte{1}; // reductions
-    EXPECT_FALSE(model.computes().load_state(image));
+    EXPECT_FALSE(testing::load_state(model.computes(), image));
   }
 }
 

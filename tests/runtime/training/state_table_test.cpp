@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
@@ -42,7 +43,7 @@ TEST_F(StateTable, KnowsWhereEachTensorLies) {
   EXPECT_EQ(table.offset(3), 14u);
   EXPECT_EQ(table.header_bytes() % 64, 0u); // values can be mapped
   auto bytes = image();
-  EXPECT_EQ(table.parameters_in(bytes).size(), 13 * sizeof(float));
+  EXPECT_EQ(testing::parameters_in(table, bytes).size(), 13 * sizeof(float));
   float last = 0;
   std::memcpy(&last, table.values_in(bytes, 3).data(), sizeof last);
   EXPECT_EQ(last, 14.0F);
@@ -123,10 +124,10 @@ TEST(LearnerState, ALearnerTakesTheStateThatAnotherSaved) {
   for (int i = 0; i < 3; ++i)
     donor->apply(std::vector<float>(donor->parameter_count(), 0.25F), 0.1);
   auto joiner = make_toy_learner({.init_seed = 77});
-  ASSERT_TRUE(joiner->load_state(donor->save_state(0)).ok());
+  ASSERT_TRUE(testing::load_state(*joiner, testing::save_state(*donor)).ok());
   EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
   EXPECT_EQ(joiner->optimizer_steps(), 3u);
-  EXPECT_EQ(joiner->save_state(0), donor->save_state(0));
+  EXPECT_EQ(testing::save_state(*joiner), testing::save_state(*donor));
 }
 
 /// Fails after a number of reads.
@@ -149,8 +150,8 @@ private:
 struct StoredState : ::testing::Test {
   std::unique_ptr<learner> donor = make_toy_learner({.init_seed = 3});
   std::unique_ptr<learner> joiner = make_toy_learner({.init_seed = 77});
-  std::vector<std::byte> image = donor->save_state(0);
-  std::vector<std::byte> before = joiner->save_state(0);
+  std::vector<std::byte> image = testing::save_state(*donor);
+  std::vector<std::byte> before = testing::save_state(*joiner);
 };
 
 TEST_F(StoredState, IsTheOneInMemoryBehindWhatTheCallerWrites) {
@@ -160,7 +161,7 @@ TEST_F(StoredState, IsTheOneInMemoryBehindWhatTheCallerWrites) {
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(as_string_view(whole->view().subspan(5)), as_string_view(image));
   ASSERT_TRUE(joiner->load_state_from(*store, 5).ok());
-  EXPECT_EQ(joiner->save_state(0), image);
+  EXPECT_EQ(testing::save_state(*joiner), image);
 }
 
 TEST_F(StoredState, ThatCannotBeReadChangesNothing) {
@@ -170,7 +171,7 @@ TEST_F(StoredState, ThatCannotBeReadChangesNothing) {
     auto loaded = joiner->load_state_from(breaking_source{image, reads}, 0);
     ASSERT_FALSE(loaded.ok()) << reads;
     EXPECT_EQ(loaded.error().code, ec::io_error);
-    EXPECT_EQ(joiner->save_state(0), before);
+    EXPECT_EQ(testing::save_state(*joiner), before);
   }
 }
 
