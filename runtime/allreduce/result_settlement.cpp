@@ -399,7 +399,6 @@ void result_settlement::on_repair(std::size_t from, const inbound_event& event,
                                  : repairing_ && head.contributors == view.contributors);
   if (!wanted)
     return event.release(); // late
-  round_.bytes_received += event.body.size;
   auto memory = std::make_shared<float_vector>(head.count);
   bool finite = copy_finite(event.body.view(), *memory);
   event.release();

@@ -351,8 +351,6 @@ void round_engine::finish(round_report report) {
   if (round_.transfers.complete())
     report.agreement_seconds = round_.watch.since_complete(now);
   report.recovery_seconds = round_.watch.since_fault(now);
-  report.bytes_sent = round_.bytes_sent;
-  report.bytes_received = round_.bytes_received;
   for (const auto& [member, reason] : round_.protocol.lost()) {
     auto noticed = round_.seen.find(member);
     bool seen = noticed != round_.seen.end();
@@ -372,8 +370,6 @@ void round_engine::finish(round_report report) {
   round_finished how;
   how.promise = current_promise();
   how.was_prepared = round_.protocol.was_prepared();
-  how.all_took_part = report.outcome == round_outcome::complete && round_.protocol.lost().empty()
-                      && round_.view().participant_set().size() == plan().members.size();
   how.report = std::move(report);
   round_.port->finished(std::move(how));
 }

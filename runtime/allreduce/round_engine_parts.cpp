@@ -174,7 +174,6 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
 
 void round_engine::accept(std::size_t from, const payload& body, const wire::part& head,
                           steady_time now) {
-  round_.bytes_received += body.size;
   round_.port->count_part();
   if (head.kind == wire::part_kind::contribution) {
     round_.marks.contribution(from, now, body.size);

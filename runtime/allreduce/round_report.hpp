@@ -60,8 +60,6 @@ struct round_report {
   double allreduce_seconds = 0;
   double agreement_seconds = 0; // the part of allreduce_seconds after the result was complete here
   double recovery_seconds = 0;  // from the first failure detected to the end; 0: none
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
   std::vector<fault> faults;
   std::shared_ptr<const round_marks> marks; // null: nothing was sent in it
 };
@@ -70,7 +68,6 @@ struct round_report {
 struct round_finished {
   round_report report;
   wire::round_promise promise; // what later takeover requests are answered with
-  bool all_took_part = false;  // complete, and no member was lost
   /// This member has reported at least once that it holds the result: others may have committed,
   /// whatever the outcome of the round is here.
   bool was_prepared = false;

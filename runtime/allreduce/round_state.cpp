@@ -34,7 +34,6 @@ void round_state::send_to(const std::vector<std::size_t>& members, const wire::e
   for (auto member : members) {
     if (member == self())
       continue;
-    bytes_sent += body.size;
     if (!over)
       marks.members[member].bytes_out += body.size;
     to.push_back(&plan().members[member].peer);

@@ -109,9 +109,7 @@ struct round_state {
   std::map<std::size_t, ec> seen; // what we noticed ourselves, by member; the first fault of each
   std::vector<inbound_event> parked;              // parts of a view that we have not received yet
   std::map<std::size_t, std::size_t> parked_from; // how many were parked, by member
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  bool over = false; // reported
+  bool over = false;                              // reported
   /// Does what the protocol decides. Set by the engine.
   std::function<void(const round_protocol::actions&)> perform;
 };

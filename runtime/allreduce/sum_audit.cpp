@@ -137,7 +137,6 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
   if (!view.contributor_set().contains(head.member) || (from != owner && !by_leader)
       || open_.evidence(head.index).present().contains(head.member))
     return event.release(); // sent again
-  round_.bytes_received += event.body.size;
   round_.watch.advanced(round_.now());
   auto contribution = contribution_digest(head.weight, event.body.view());
   auto added = pledges_.covers(head.member, head.index, contribution)

@@ -5,8 +5,6 @@ namespace waggle {
 round_report report_of_two(const round_report& first, round_report second) {
   second.group_size = first.group_size;
   second.allreduce_seconds += first.allreduce_seconds;
-  second.bytes_sent += first.bytes_sent;
-  second.bytes_received += first.bytes_received;
   if (first.outcome == round_outcome::shrunk && second.outcome == round_outcome::complete) {
     second.outcome = first.outcome;
     second.why = first.why;

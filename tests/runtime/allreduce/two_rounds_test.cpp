@@ -11,8 +11,6 @@ round_report committed(double weight_sum) {
   report.group_size = 3;
   report.weight_sum = weight_sum;
   report.allreduce_seconds = 1;
-  report.bytes_sent = 10;
-  report.bytes_received = 20;
   return report;
 }
 
@@ -20,13 +18,9 @@ TEST(ReportOfTwo, HasTheCostOfBothAndTheSizeOfTheFirst) {
   auto second = committed(5);
   second.group_size = 2;
   second.allreduce_seconds = 2;
-  second.bytes_sent = 1;
-  second.bytes_received = 2;
   auto both = report_of_two(committed(8), second);
   EXPECT_EQ(both.group_size, 3U);
   EXPECT_EQ(both.allreduce_seconds, 3);
-  EXPECT_EQ(both.bytes_sent, 11U);
-  EXPECT_EQ(both.bytes_received, 22U);
   EXPECT_EQ(both.weight_sum, 5) << "of those whose samples are in the result";
   EXPECT_EQ(both.outcome, round_outcome::complete);
 }
