@@ -90,7 +90,6 @@ void progress_tracker::on_change() {
 
 void progress_tracker::notify_listeners() {
   auto current = view();
-  reported_ready_ = current.ready;
   changed_ = false;
   view_ = caf::make_message(std::move(current));
   ++views_;
@@ -333,8 +332,7 @@ void progress_tracker::on_tick() {
     store(sign(false));
   }
   auto current = view();
-  // The view also changes without reports: one expires, or the extrapolated target is reached.
-  if (expired || current.ready != reported_ready_)
+  if (expired) // the view changes without a report
     on_change();
   if (!reading_ && seconds_of(now() - read_) >= current.refresh_seconds)
     read();

@@ -28,7 +28,6 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
   config.progress.ledger.target_batch_size = samples_per_round(o);
-  config.progress.ledger.strict_target = o.strict_target;
   config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
   config.progress.ledger.expected_drift_rate = o.expected_drift_rate;
   config.progress.ledger.refresh_min = o.min_refresh_period;

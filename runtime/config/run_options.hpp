@@ -77,7 +77,6 @@ struct run_options {
   std::string loss_scale = "auto"; // or dynamic, off, or a number
   bool reuse_grad_buffers = false;
   std::uint64_t threads = 1;
-  bool strict_target = true;
   milliseconds step_interval{0};
   milliseconds join_timeout{15'000};
   bool start_alone = false;

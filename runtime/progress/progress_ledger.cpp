@@ -24,12 +24,6 @@ bool plain_host(std::string_view host) {
   });
 }
 
-/// Peers may report any number: a sum must not wrap around to a small one.
-std::uint64_t add_saturated(std::uint64_t a, std::uint64_t b) {
-  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
-  return a > most - b ? most : a + b;
-}
-
 /// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes.
 void write_vitals(const peer_vitals& vitals, byte_writer& out) {
   constexpr auto none = std::numeric_limits<float>::quiet_NaN();
@@ -340,14 +334,11 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
 
   double rate = nothing;
   double extrapolated = 0;
-  std::map<digest, std::size_t> holders;
   for (const auto* p : valid) {
     out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters,
                          p->claim, p->time, p->vitals});
     if (p->claim.auxiliary || p->claim.reduces_only) { // it does not train
       ++out.num_auxiliaries;
-      if (p->claim.reduces_only && p->epoch == out.global_epoch && !p->parameters.is_zero())
-        ++holders[p->parameters];
       continue;
     }
     ++out.num_peers;
@@ -355,12 +346,8 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     out.num_clients += p->who.client_mode ? 1 : 0;
     if (p->epoch != out.global_epoch)
       continue;
-    ++out.peers_at_epoch;
-    out.global_samples = add_saturated(out.global_samples, p->samples);
     auto age = std::max(0.0, seconds_of(difference(now, p->time)));
     extrapolated += static_cast<double>(p->samples) + age * p->samples_per_second;
-    if (!p->parameters.is_zero())
-      ++holders[p->parameters];
   }
   out.samples_per_second = rate;
   auto target = static_cast<double>(options_.target_batch_size);
@@ -375,26 +362,6 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
       std::clamp(out.eta_seconds * peers / expected, seconds_of(options_.refresh_min),
                  seconds_of(options_.refresh_max));
   }
-
-  auto own_epoch = own ? own->epoch : out.global_epoch;
-  out.in_sync = own_epoch.value() + 1 >= out.global_epoch.value();
-  out.ready = out.global_epoch > own_epoch || out.global_samples >= options_.target_batch_size
-              || (!options_.strict_target && out.eta_seconds <= 0);
-
-  // The parameters of most peers are the run's. A tie goes to the smaller digest, so that all peers
-  // agree.
-  const std::pair<const digest, std::size_t>* most = nullptr;
-  for (const auto& h : holders)
-    if (most == nullptr || h.second > most->second)
-      most = &h;
-  if (most == nullptr)
-    return out;
-  for (const auto* p : valid)
-    if (p->epoch == out.global_epoch && p->parameters == most->first && p->who.id != self_
-        && !p->who.client_mode && !p->claim.auxiliary)
-      out.donors.push_back(p->who);
-  out.parameters_differ = own && own->epoch == out.global_epoch && !own->parameters.is_zero()
-                          && own->parameters != most->first;
   return out;
 }
 

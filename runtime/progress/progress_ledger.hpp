@@ -77,26 +77,18 @@ struct swarm_progress {
     swarm_time time{}; // of its report
     peer_vitals vitals{};
   };
-  epoch_id global_epoch;            // E, the newest one: ours, or of a peer that is no client
-  std::uint64_t global_samples = 0; // reported at E, including ours
+  epoch_id global_epoch; // E, the newest one: ours, or of a peer that is no client
   double samples_per_second = 0;
   double eta_seconds = 0;      // until the target is reached; infinite if never
   double refresh_seconds = 0;  // until the others' reports are read again
   std::uint32_t num_peers = 0; // that train, with a live report, including ourselves
   std::uint32_t num_clients = 0;
   std::uint32_t num_auxiliaries = 0; // with a live report; not counted in num_peers
-  std::uint32_t peers_at_epoch = 0;  // of num_peers, those at the global epoch
-  bool ready = false;                // the epoch may be ended now
-  bool in_sync = true;               // own epoch ≥ E − 1
-  bool parameters_differ = false;    // at the global epoch, most peers hold other parameters
   std::vector<peer> peers;           // in ascending order of id, including ourselves
-  std::vector<peer_record> donors; // other peers at the global epoch with the majority's parameters
 };
 
 struct ledger_options {
   std::uint64_t target_batch_size = 256;
-  /// End an epoch only on samples that were reported, not on extrapolated ones.
-  bool strict_target = true;
   double expected_drift_peers = 3;
   double expected_drift_rate = 0.2;
   milliseconds refresh_min{500};

@@ -54,7 +54,6 @@ TEST(NodeOptions, AddressesOfLoopbackAreDialledIfThePeerIsThere) {
 
 TEST(NodeOptions, OfTheTrackerArrive) {
   auto c = node_config_from(options_with({{"target-batch-size", "1234"},
-                                          {"strict-target", "false"},
                                           {"expected-drift-peers", "7"},
                                           {"expected-drift-rate", "0.75"},
                                           {"min-refresh-period", "11ms"},
@@ -65,7 +64,6 @@ TEST(NodeOptions, OfTheTrackerArrive) {
                             ".");
   const auto& ledger = c.progress.ledger;
   EXPECT_EQ(ledger.target_batch_size, 1234U);
-  EXPECT_FALSE(ledger.strict_target);
   EXPECT_EQ(ledger.expected_drift_peers, 7);
   EXPECT_EQ(ledger.expected_drift_rate, 0.75);
   EXPECT_EQ(ledger.refresh_min, 11ms);

@@ -39,12 +39,12 @@ struct ProgressListeners : ProgressTracker {
   std::vector<std::uint64_t> heard() const {
     std::vector<std::uint64_t> all;
     for (const auto& view : world->heard)
-      all.push_back(view.global_samples);
+      all.push_back(samples_in(view));
     return all;
   }
   /// The same of the last view.
   static std::uint64_t last(const slow_listener& slow) {
-    return slow.heard.empty() ? 0 : slow.heard.back().global_samples;
+    return slow.heard.empty() ? 0 : samples_in(slow.heard.back());
   }
   void subscribe(slow_listener& slow) {
     slow.actor = spawn(slow_behavior, &slow);
@@ -131,7 +131,7 @@ TEST_F(ProgressListeners, HaveOneViewAtMostThatTheyHaveNotProcessed) {
   EXPECT_EQ(first.heard.size(), 1U);
   process(first);
   ASSERT_EQ(first.heard.size(), 2U);
-  EXPECT_EQ(first.heard.back().global_samples, 400U) << "the newest one";
+  EXPECT_EQ(samples_in(first.heard.back()), 400U) << "the newest one";
   process(first);
   EXPECT_EQ(first.heard.size(), 2U) << "nothing has changed since";
 }

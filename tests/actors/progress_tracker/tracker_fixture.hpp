@@ -52,6 +52,14 @@ inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer,
   };
 }
 
+/// Of all peers at the global epoch.
+inline std::uint64_t samples_in(const swarm_progress& view) {
+  std::uint64_t sum = 0;
+  for (const auto& peer : view.peers)
+    sum += peer.epoch == view.global_epoch ? peer.samples : 0;
+  return sum;
+}
+
 inline progress_listener_actor::behavior_type listener(progress_listener_actor::pointer,
                                                        std::shared_ptr<surroundings> world) {
   return {[world](const swarm_progress& view) { world->heard.push_back(view); }};
