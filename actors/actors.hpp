@@ -272,12 +272,3 @@ using node_actor = caf::typed_actor<
 // clang-format on
 
 } // namespace waggle
-
-WAGGLE_LOCAL(serve)
-WAGGLE_LOCAL(listen_links)
-WAGGLE_LOCAL(link_arrived)
-WAGGLE_LOCAL(hang_up)
-WAGGLE_LOCAL(subscribe_dht_status)
-WAGGLE_LOCAL(subscribe_progress)
-WAGGLE_LOCAL(listen_group)
-WAGGLE_LOCAL(model_ready)

@@ -52,5 +52,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(round_over)

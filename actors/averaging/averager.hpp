@@ -129,5 +129,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(step_expired)

@@ -167,6 +167,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(entry_expired)
-WAGGLE_LOCAL(ask_again)

@@ -156,5 +156,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(search_tick)

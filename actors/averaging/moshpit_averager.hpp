@@ -114,6 +114,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(search_over)
-WAGGLE_LOCAL(look_for_groups)

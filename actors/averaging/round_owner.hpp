@@ -65,6 +65,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(check_rounds)
-WAGGLE_LOCAL(forget_old)

@@ -102,9 +102,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(search_expired)
-WAGGLE_LOCAL(retry_bootstrap)
-WAGGLE_LOCAL(name_resolved)
-WAGGLE_LOCAL(inquiry_due)
-WAGGLE_LOCAL(table_tick)

@@ -114,7 +114,6 @@ private:
   bool note_due_ = false;
   bool reading_ = false;
   bool left_ = false;
-  bool reported_ready_ = false; // `ready` of the view that listeners have
   std::map<peer_id, peer_record> connected_;
   std::uint64_t dropped_ = 0;       // reports, as counted by the metrics
   std::vector<listener> listeners_; // in the order in which they are told
@@ -126,6 +125,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(progress_tick)
-WAGGLE_LOCAL(progress_news)

@@ -58,5 +58,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(save_known_peers)

@@ -75,6 +75,3 @@ private:
 net::link_events events_of(std::shared_ptr<link_reader> reader);
 
 } // namespace waggle
-
-WAGGLE_LOCAL(frame_arrived)
-WAGGLE_LOCAL(connection_ended)

@@ -150,6 +150,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(check_silence)
-WAGGLE_LOCAL(call_expired)

@@ -159,9 +159,9 @@ private:
   [[nodiscard]] std::size_t connection_count() const;
   [[nodiscard]] bool is_known(const peer_id& peer) const;
   [[nodiscard]] bool make_room(const net::link& fresh);
-  bool close_newest(const std::string* host, bool outbound);
+  enum class age { newest, oldest };
+  bool close_one(age which, bool outbound, const std::string* host = nullptr);
   [[nodiscard]] std::size_t dialled_strangers() const;
-  bool close_oldest_dialled();
   void count_connections();
 
   // Two processes with one identity.
@@ -192,7 +192,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(dial_ended)
-WAGGLE_LOCAL(dial_overdue)
-WAGGLE_LOCAL(dial_next)

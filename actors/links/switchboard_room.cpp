@@ -22,12 +22,12 @@ bool switchboard::is_known(const peer_id& peer) const {
 bool switchboard::make_room(const net::link& fresh) {
   bool full = connection_count() >= config_.links_max;
   if (is_known(fresh.remote().id))
-    return !full || close_newest(nullptr, false) || close_newest(nullptr, true);
+    return !full || close_one(age::newest, false) || close_one(age::newest, true);
   // Whom we dial, a stranger's answer to a lookup may have named. So our own dials take each
   // other's place, and never that of a peer that came to us.
   if (fresh.outbound()) {
     bool many = dialled_strangers() >= config_.dialled_strangers_max;
-    return !(full || many) || close_oldest_dialled();
+    return !(full || many) || close_one(age::oldest, true);
   }
   std::map<std::string, std::size_t> strangers; // links, by host
   std::size_t all = 0;
@@ -45,7 +45,7 @@ bool switchboard::make_room(const net::link& fresh) {
   if (most == strangers.end() || most->second <= strangers[fresh.host()] + 1)
     return false;
   auto host = most->first;
-  return close_newest(&host, false);
+  return close_one(age::newest, false, &host);
 }
 
 /// The number of links that this peer opened to strangers.
@@ -58,45 +58,27 @@ std::size_t switchboard::dialled_strangers() const {
   return n;
 }
 
-/// Closes the oldest link that this peer opened to a stranger, if there is one: newer ones are in
-/// use by lookups.
-bool switchboard::close_oldest_dialled() {
-  std::optional<link_down> oldest;
-  wired_peer_link_actor actor;
-  failure why{ec::overloaded, std::string{net::no_room}};
-  for (const auto& [id, peer] : peers_)
-    if (!is_known(id))
-      for (const auto& c : peer.connections)
-        if (c.outbound && (!oldest || c.number < oldest->link)) {
-          oldest = link_down{id, c.number, why};
-          actor = c.actor;
-        }
-  if (!oldest)
-    return false;
-  send(actor, close_link{why, false});
-  on_link_down(*oldest);
-  return true;
-}
-
-/// Closes the newest link with a stranger in this direction, if there is one.
+/// Closes the newest or the oldest link with a stranger in this direction, if there is one. Of our
+/// own dials it is the oldest: newer ones are in use by lookups.
 /// @param host only links with this host; null: with any.
-bool switchboard::close_newest(const std::string* host, bool outbound) {
-  std::optional<link_down> newest;
+bool switchboard::close_one(age which, bool outbound, const std::string* host) {
+  std::optional<link_down> found;
   wired_peer_link_actor actor;
   failure why{ec::overloaded, std::string{net::no_room}};
   for (const auto& [id, peer] : peers_)
     if (!is_known(id))
       for (const auto& c : peer.connections)
         if (c.outbound == outbound && (host == nullptr || c.host == *host)
-            && (!newest || c.number > newest->link)) {
-          newest = link_down{id, c.number, why};
+            && (!found || (c.number > found->link) == (which == age::newest))) {
+          found = link_down{id, c.number, why};
           actor = c.actor;
         }
-  if (!newest)
+  if (!found)
     return false;
-  ctx_.metrics->count_refused_input(ec::overloaded);
+  if (which == age::newest)
+    ctx_.metrics->count_refused_input(ec::overloaded);
   send(actor, close_link{why, false});
-  on_link_down(*newest);
+  on_link_down(*found);
   return true;
 }
 

@@ -178,7 +178,3 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& parts);
 snapshot_source_actor snapshot_source(const node_parts& parts);
 
 } // namespace waggle
-
-WAGGLE_LOCAL(averaging_actors)
-WAGGLE_LOCAL(add_averager)
-WAGGLE_LOCAL(end_averager)

@@ -64,6 +64,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(continue_shutdown)
-WAGGLE_LOCAL(restart_leaf)

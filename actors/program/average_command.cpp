@@ -18,11 +18,6 @@ namespace waggle {
 
 struct next_round {};
 
-} // namespace waggle
-WAGGLE_LOCAL(next_round)
-
-namespace waggle {
-
 namespace {
 
 using driver_actor = caf::typed_actor<caf::reacts_to<next_round>>;

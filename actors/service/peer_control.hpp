@@ -55,5 +55,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(event_noted)

@@ -65,7 +65,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(publish_state)
-WAGGLE_LOCAL(announce_states)
-WAGGLE_LOCAL(begin_to_serve)

@@ -82,5 +82,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(drop_idle_snapshots)

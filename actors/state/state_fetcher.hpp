@@ -108,7 +108,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(fetch_expired)
-WAGGLE_LOCAL(offers_late)
-WAGGLE_LOCAL(check_donor)

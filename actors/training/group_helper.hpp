@@ -125,5 +125,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(look_for_clients)

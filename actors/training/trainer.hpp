@@ -282,5 +282,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(check_swarm)

@@ -35,5 +35,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(write_events)

@@ -50,5 +50,3 @@ private:
 };
 
 } // namespace waggle
-
-WAGGLE_LOCAL(refresh_documents)

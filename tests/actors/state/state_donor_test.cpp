@@ -22,7 +22,7 @@ using slow_trainer = trainer_actor::extend<caf::reacts_to<deliver_later>>;
 
 } // namespace waggle::testing
 
-WAGGLE_LOCAL(testing::deliver_later)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::testing::deliver_later)
 
 namespace waggle::testing {
 namespace {

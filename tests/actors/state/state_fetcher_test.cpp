@@ -37,7 +37,7 @@ using fake_board = switchboard_actor::extend<caf::reacts_to<answer_now>>;
 
 } // namespace waggle::testing
 
-WAGGLE_LOCAL(testing::answer_now)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::testing::answer_now)
 
 namespace waggle::testing {
 namespace {
