@@ -4,6 +4,8 @@
 
 #include "actors/watch/metrics_exporter.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "actors/guard.hpp"
@@ -20,6 +22,68 @@ constexpr auto refresh_interval = 100ms;
 /// Strangers make the list of peers long: at any length, it costs a few hundredths of a core.
 constexpr auto peers_interval_per_peer = 500us;
 constexpr auto links_interval = 1s;
+
+/// What a peer reports of its passes: a claim, which can only make the peer itself look slow unless
+/// most others lie, too.
+struct reported_pass {
+  double seconds = 0;
+  double samples_per_second = 0; // waits between passes included
+};
+
+/// The median without one element that equals `value`; 0: there is no other. `sorted` has it.
+double median_of_others(const std::vector<double>& sorted, double value) {
+  auto place = static_cast<std::size_t>(std::lower_bound(sorted.begin(), sorted.end(), value)
+                                        - sorted.begin());
+  auto count = sorted.size() - 1;
+  auto at = [&](std::size_t k) { return sorted[k < place ? k : k + 1]; };
+  if (count == 0)
+    return 0;
+  return count % 2 == 1 ? at(count / 2) : (at(count / 2 - 1) + at(count / 2)) / 2;
+}
+
+std::vector<double> sorted(const std::map<peer_id, reported_pass>& of,
+                           double reported_pass::*field) {
+  std::vector<double> out;
+  for (const auto& [peer, pass] : of)
+    out.push_back(pass.*field);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// The seconds of passes, such that whose are longer is slower. Where an epoch is counted in
+/// samples, larger passes are no slower ones: `by_samples`, a peer's passes count as at most so
+/// many times those of the others as its samples per second are fewer.
+std::map<peer_id, double> comparable_passes(const std::map<peer_id, reported_pass>& of,
+                                            bool by_samples) {
+  auto seconds = sorted(of, &reported_pass::seconds);
+  auto rates = sorted(of, &reported_pass::samples_per_second);
+  std::map<peer_id, double> out;
+  for (const auto& [peer, pass] : of) {
+    auto usual = median_of_others(seconds, pass.seconds);
+    auto rate = median_of_others(rates, pass.samples_per_second);
+    bool comparable = by_samples && usual > 0 && pass.samples_per_second > 0;
+    out[peer] = comparable ? std::clamp(usual * rate / pass.samples_per_second,
+                                        std::min(usual, pass.seconds), pass.seconds)
+                           : pass.seconds;
+  }
+  return out;
+}
+
+/// Of the members of the round; others could be strangers.
+std::map<peer_id, double> pass_seconds_of(const watch::round_ended& round,
+                                          const swarm_progress& run, const peer_id& self) {
+  std::map<peer_id, reported_pass> reports;
+  bool by_samples = false;
+  for (const auto& peer : run.peers) {
+    if (peer.who.id == self)
+      by_samples = peer.claim.target_batch_size > 0;
+    bool member = std::any_of(round.members.begin(), round.members.end(),
+                              [&](const auto& m) { return m.peer == peer.who.id; });
+    if (member && peer.vitals.pass_seconds)
+      reports[peer.who.id] = {*peer.vitals.pass_seconds, peer.samples_per_second};
+  }
+  return comparable_passes(reports, by_samples);
+}
 
 } // namespace
 
@@ -128,10 +192,7 @@ void metrics_exporter::watch_round(const round_report& report) {
       return link ? link->facts().round_trip : std::chrono::microseconds{0};
     });
   ctx_.note(event);
-  std::map<peer_id, double> passes;
-  for (const auto& peer : picture_.run.peers)
-    if (peer.vitals.pass_seconds)
-      passes.emplace(peer.who.id, *peer.vitals.pass_seconds);
+  auto passes = pass_seconds_of(event, picture_.run, ctx_.record.id);
   picture_.slow = board_->maker().slow_rounds().add(std::move(event), passes, now);
   auto changed = board_->maker().on_slow(picture_.slow);
   for (const auto& each : changed)
@@ -139,10 +200,9 @@ void metrics_exporter::watch_round(const round_report& report) {
       log_about about{{.round = report.round, .remote = slow->other}};
       ctx_.log_caused("slow peers", now, spdlog::level::info,
                       slow->cause.empty()
-                        ? "peer " + short_name(slow->other)
-                            + " does not slow the rounds down any more"
-                        : "peer " + short_name(slow->other) + " slows the rounds down ("
-                            + slow->cause + "): " + slow->text);
+                        ? "peer " + short_name(slow->other) + " is not slow any more"
+                        : "peer " + short_name(slow->other) + " is slow (" + slow->cause
+                            + "): " + slow->text);
     }
   note(changed);
 }

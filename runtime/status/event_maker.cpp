@@ -118,8 +118,7 @@ event_maker::events event_maker::on_slow(const slow_report& found) {
   }
   for (const auto& [peer, was] : slow_)
     if (!now_slow.contains(peer))
-      out.push_back(
-        watch::slow{peer, {}, "it does not slow the rounds down any more", std::nullopt});
+      out.push_back(watch::slow{peer, {}, "it is not slow any more", std::nullopt});
   slow_ = std::move(now_slow);
   return out;
 }

@@ -17,6 +17,8 @@ constexpr double far_ms_min = 10;
 /// A start may be late by so many round trips: the call for the round, the plan, the first part.
 constexpr double round_trips_of_start = 4;
 constexpr double slower_passes_min = 1.5;
+/// Without a round that shows it: machines differ, and not every strategy waits for the slow ones.
+constexpr double much_slower_min = 3;
 
 /// What one round says about one member, in milliseconds beyond the median of the others.
 struct excess {
@@ -106,6 +108,26 @@ struct judged {
   double cost = 0; // milliseconds a round
 };
 
+/// What a member and the others say of their passes.
+judged verdict_on_passes(const peer_id& peer, double seconds, double usual, double cost) {
+  return {{peer, slow_cause::passes, 1000 * seconds,
+           "it reports passes of " + duration_text(1000 * seconds) + ", the others of "
+             + duration_text(1000 * usual)},
+          cost};
+}
+
+/// Rounds do not show passes that nobody waits for, nor those that all wait for before the round
+/// begins.
+std::optional<judged> judge_passes(const peer_id& peer,
+                                   const std::map<peer_id, double>& pass_seconds) {
+  auto known = pass_seconds.find(peer);
+  auto usual = other_passes(pass_seconds, peer);
+  if (known == pass_seconds.end() || usual <= 0 || known->second < much_slower_min * usual
+      || 1000 * (known->second - usual) < slow_ms_min)
+    return std::nullopt;
+  return verdict_on_passes(peer, known->second, usual, 1000 * (known->second - usual));
+}
+
 struct evidence_of_member {
   std::vector<excess> rounds;
   std::vector<double> trips; // round trips, ms
@@ -189,9 +211,7 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
     return found(slow_cause::reduces_slowly, reduce,
                  "its sums come " + duration_text(reduce) + " after those of the others");
   if (slower)
-    return found(slow_cause::passes, 1000 * known->second,
-                 "its passes take " + duration_text(1000 * known->second) + ", those of the others "
-                   + duration_text(1000 * usual));
+    return verdict_on_passes(peer, known->second, usual, typical);
   return found(slow_cause::starts_late, start,
                "it starts " + duration_text(start) + " after the others");
 }
@@ -242,10 +262,8 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
     present.insert(m.peer);
     reduces = reduces || (m.self && m.reduces);
   }
-  if (!reduces) {
+  if (!reduces)
     out.cannot_tell = "this peer reduces nothing, so it does not see when the others contribute";
-    return out;
-  }
   std::vector<double> durations;
   std::map<peer_id, evidence_of_member> seen;
   for (const auto& round : rounds) {
@@ -261,7 +279,13 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
   }
   auto threshold = std::max(slow_ms_min, slow_share_min * median(durations));
   std::vector<judged> found;
+  std::vector<judged> by_reports;
   for (const auto& [peer, its] : seen) {
+    if (its.rounds.size() >= slow_rounds_min)
+      if (auto verdict = judge_passes(peer, pass_seconds))
+        by_reports.push_back(std::move(*verdict));
+    if (!reduces)
+      continue;
     std::vector<double> trips;
     for (const auto& [other, evidence] : seen)
       if (other != peer && !evidence.trips.empty())
@@ -269,8 +293,6 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
     if (auto verdict = judge(peer, its, threshold, median(std::move(trips)), pass_seconds))
       found.push_back(std::move(*verdict));
   }
-  std::sort(found.begin(), found.end(),
-            [](const judged& a, const judged& b) { return a.cost > b.cost; });
   // A reducer to which a slow member sends last is late with its sums, always or now and then.
   auto any = [&](auto holds) {
     return std::any_of(found.begin(), found.end(),
@@ -283,6 +305,17 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
     erase(slow_cause::reduces_slowly);
   if (any([](slow_cause x) { return x != slow_cause::pauses; }))
     erase(slow_cause::pauses);
+  // A machine that is slow is also late with what it sends and sums.
+  for (auto& each : by_reports) {
+    auto known = std::find_if(found.begin(), found.end(),
+                              [&](const judged& x) { return x.who.peer == each.who.peer; });
+    if (known == found.end())
+      found.push_back(std::move(each));
+    else if (each.cost > known->cost)
+      *known = std::move(each);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const judged& a, const judged& b) { return a.cost > b.cost; });
   for (auto& each : found)
     if (out.peers.size() < slow_peers_max)
       out.peers.push_back(std::move(each.who));

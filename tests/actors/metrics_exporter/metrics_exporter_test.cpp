@@ -58,6 +58,41 @@ struct MetricsExporter : testing::Test {
   }
   json status() const { return json::parse(get("/api/v1/status").body); }
 
+  [[nodiscard]] peer_id member_of_rounds(std::uint8_t n) const {
+    return n == 0 ? ctx.self->id() : identity::from_seed(n)->id();
+  }
+  /// Reports of so many rounds of four members, one each half second. Member 2 starts late.
+  void rounds(int count, milliseconds late) {
+    for (int i = 0; i < count; ++i) {
+      auto marks = std::make_shared<round_marks>();
+      marks->members.resize(4);
+      for (std::uint8_t n = 0; n < 4; ++n) {
+        auto its = n == 2 ? late : 0ms;
+        auto& member = marks->members[n];
+        member.peer = member_of_rounds(n);
+        member.reduces = true;
+        member.contributions = {1ms + its, 20ms + its};
+        member.results = {26ms + late, 40ms + late};
+      }
+      round_ended event;
+      event.report.outcome = round_outcome::complete;
+      event.report.round.bytes[0] = std::byte{9};
+      event.report.allreduce_seconds = 0.04 + seconds_of(late);
+      for (const auto& member : marks->members)
+        event.report.contributors.push_back(member.peer);
+      event.report.marks = std::move(marks);
+      tell(event);
+      pass(500ms);
+    }
+  }
+  /// The first event that names a slow peer; null: none does.
+  [[nodiscard]] json slow() const {
+    for (const auto& line : ctx.events->after(0, 1_MiB).lines)
+      if (auto event = json::parse(*line); event["type"] == "slow")
+        return event;
+    return nullptr;
+  }
+
   static training_status training() {
     training_status s;
     s.phase = trainer_phase::training;
@@ -372,42 +407,41 @@ TEST_F(MetricsExporter, ARoundBecomesAnEventWithItsMarksAndAPage) {
 
 /// Who is slow is judged by the rounds before its start, too: it takes eight.
 TEST_F(MetricsExporter, OneThatWasStartedAgainStillKnowsTheRoundsBefore) {
-  auto rounds = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      auto marks = std::make_shared<round_marks>();
-      marks->members.resize(4);
-      for (std::uint8_t n = 0; n < 4; ++n) {
-        auto late = n == 2 ? 300ms : 0ms;
-        auto& member = marks->members[n];
-        member.peer = n == 0 ? ctx.self->id() : identity::from_seed(n)->id();
-        member.reduces = true;
-        member.contributions = {1ms + late, 20ms + late};
-        member.results = {326ms, 340ms};
-      }
-      round_ended event;
-      event.report.outcome = round_outcome::complete;
-      event.report.round.bytes[0] = std::byte{9};
-      event.report.allreduce_seconds = 0.34;
-      for (const auto& member : marks->members)
-        event.report.contributors.push_back(member.peer);
-      event.report.marks = std::move(marks);
-      tell(event);
-      pass(500ms);
-    }
-  };
-  auto named = [&] {
-    for (const auto& line : ctx.events->after(0, 1_MiB).lines)
-      if (auto event = json::parse(*line); event["type"] == "slow")
-        return event["other"] == to_string(identity::from_seed(2)->id());
-    return false;
-  };
-  rounds(7);
-  EXPECT_FALSE(named());
+  rounds(7, 300ms);
+  EXPECT_TRUE(slow().is_null());
   caf::anon_send_exit(exporter, caf::exit_reason::kill);
   scheduler.run();
   exporter = system.spawn<metrics_exporter>(ctx, board, true);
-  rounds(1);
-  EXPECT_TRUE(named());
+  rounds(1, 300ms);
+  ASSERT_FALSE(slow().is_null());
+  EXPECT_EQ(slow()["other"], to_string(member_of_rounds(2)));
+}
+
+TEST_F(MetricsExporter, NamesAMemberWithLongPassesByWhatMembersReport) {
+  auto report = [this](std::uint64_t target) {
+    swarm_progress progress;
+    for (std::uint8_t n = 0; n < 4; ++n) {
+      auto& peer = progress.peers.emplace_back();
+      peer.who.id = member_of_rounds(n);
+      peer.claim.target_batch_size = target;
+      peer.samples_per_second = 80; // of larger passes, the same
+      peer.vitals.pass_seconds = n == 2 ? 1 : 0.1;
+    }
+    for (std::uint8_t n = 100; n < 120; ++n) { // strangers
+      auto& peer = progress.peers.emplace_back();
+      peer.who.id = member_of_rounds(n);
+      peer.vitals.pass_seconds = 1;
+    }
+    tell(progress);
+    rounds(8, 0ms);
+  };
+  report(256);
+  ASSERT_TRUE(slow().is_null()) << "an epoch has so many samples, whoever computes them";
+  report(0);
+  ASSERT_FALSE(slow().is_null());
+  EXPECT_EQ(slow()["other"], to_string(member_of_rounds(2)));
+  EXPECT_EQ(slow()["cause"], "passes");
+  EXPECT_EQ(slow()["text"], "it reports passes of 1.0 s, the others of 100 ms");
 }
 
 TEST_F(MetricsExporter, AStreamShowsTheRunsTagToStrangersAndNothingToOtherOrigins) {

@@ -46,7 +46,7 @@ def join(run, **options):
 
 
 def slow_passes(stack, settings, run):
-    join(run, micro_batch=10 * WAIT_FOR_PASSES["micro-batch"])
+    join(run, micro_batch=10 * WAIT_FOR_ALL["micro-batch"])
 
 
 def slow_link(stack, settings, run):
@@ -93,15 +93,17 @@ PLANTED = {  # name: (what, the causes that are right, how)
     "link": ("2 MB/s", {"sends slowly"}, slow_link),
     "far": ("a round trip of 80 ms", {"far"}, far_away),
     "core": ("a tenth of a core", {"passes"}, tenth_of_a_core),
+    "volunteer": ("a tenth of a core, and no round waits for passes", {"passes"}, tenth_of_a_core),
     "pauses": ("stopped for 300 ms of every 2 s", {"pauses"}, pauses),
     "healthy": ("nothing", set(), None),
 }
 
+LONGER_PASSES = {"step-interval": "30ms", "target-batch-size": 256, "micro-batch": 16}
 # Otherwise rounds do not wait for passes.
-WAIT_FOR_PASSES = {"strategy": "local-updates", "delay-state-averaging": "false", "step-interval": "30ms", "target-batch-size": 256,
-                   "micro-batch": 16}
-WAIT_FOR_ALL = {"strategy": "data-parallel", "target-batch-size": None}
-OPTIONS = {"passes": WAIT_FOR_PASSES, "core": WAIT_FOR_PASSES, "pauses": WAIT_FOR_ALL}
+WAIT_FOR_PASSES = LONGER_PASSES | {"strategy": "local-updates", "delay-state-averaging": "false"}
+WAIT_FOR_ALL = LONGER_PASSES | {"strategy": "data-parallel", "target-batch-size": None}
+PAUSES = {"strategy": "data-parallel", "target-batch-size": None}
+OPTIONS = {"passes": WAIT_FOR_ALL, "core": WAIT_FOR_PASSES, "volunteer": LONGER_PASSES, "pauses": PAUSES}
 JOINS = {"passes", "far"}  # the slow peer joins when the others train
 
 

@@ -92,9 +92,35 @@ TEST(SlowPeers, TellsLongPassesFromALateStart) {
   found = only(find_slow(late, {{peer(0), 0.2}, {peer(1), 0.25}, {peer(2), 2.1}, {peer(3), 0.2}}));
   EXPECT_EQ(found.peer, peer(2));
   EXPECT_EQ(found.cause, slow_cause::passes);
-  EXPECT_EQ(found.text, "its passes take 2.1 s, those of the others 200 ms");
+  EXPECT_EQ(found.text, "it reports passes of 2.1 s, the others of 200 ms");
   EXPECT_EQ(only(find_slow(late, {{peer(0), 0.2}, {peer(2), 0.21}})).cause,
             slow_cause::starts_late);
+}
+
+TEST(SlowPeers, FindsMuchLongerPassesWhereRoundsDoNotShowThem) {
+  auto of = [](double seconds, std::size_t count = 16) {
+    return find_slow(rounds(count),
+                     {{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), seconds}, {peer(3), 0.3}});
+  };
+  auto found = only(of(2.1));
+  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.cause, slow_cause::passes);
+  EXPECT_NEAR(found.number, 2100, 1);
+  EXPECT_EQ(found.text, "it reports passes of 2.1 s, the others of 200 ms");
+  EXPECT_THAT(of(0.55).peers, IsEmpty()) << "another machine";
+  EXPECT_THAT(of(2.1, 3).peers, IsEmpty()) << "before four rounds";
+  EXPECT_THAT(find_slow(rounds(16), {{peer(0), 0.002}, {peer(1), 0.002}, {peer(2), 0.02}}).peers,
+              IsEmpty())
+    << "a busy machine";
+}
+
+TEST(SlowPeers, WhatCostsMoreIsTheCauseOfASlowMachine) {
+  auto late = rounds(16, [](std::size_t, auto& members) { *members[2].result_last_ms += 150; });
+  auto cause = [&](double seconds) {
+    return only(find_slow(late, {{peer(0), 0.1}, {peer(1), 0.1}, {peer(2), seconds}})).cause;
+  };
+  EXPECT_EQ(cause(0.1), slow_cause::reduces_slowly);
+  EXPECT_EQ(cause(1), slow_cause::passes);
 }
 
 TEST(SlowPeers, FindsTheOneThatSendsSlowly) {
@@ -200,6 +226,8 @@ TEST(SlowPeers, APeerThatReducesNothingSaysThatItCannotTell) {
   auto found = find_slow(blind, {});
   EXPECT_THAT(found.peers, IsEmpty());
   EXPECT_THAT(found.cannot_tell, HasSubstr("reduces nothing"));
+  EXPECT_THAT(find_slow(blind, {{peer(0), 0.1}, {peer(1), 0.1}, {peer(2), 1}}).peers, SizeIs(1))
+    << "reports tell";
 }
 
 TEST(SlowPeers, ForgetsMembersThatAreGone) {
