@@ -312,7 +312,13 @@ void peer_link::on_pong(const wire::pong& pong) {
     return;
   ping_nonce_ = 0;
   arrived_before_ = pinged_;
-  ctx_.metrics->observe_rtt(seconds_of(now() - pinged_));
+  auto time = now();
+  ctx_.metrics->observe_rtt(seconds_of(time - pinged_));
+  // `check` sees the last frame only: a peer whose pings come now just before it, now just after,
+  // would seem to be silent for two intervals. Later than the check is due, this process was
+  // suspended.
+  if (time <= check_due_ && time - detector_.last_seen() >= config_.ping_interval * 3 / 4)
+    detector_.received(time);
 }
 
 void peer_link::refuse(std::uint64_t id, failure why) {

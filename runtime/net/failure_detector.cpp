@@ -50,7 +50,9 @@ failure_detector::failure_detector(failure_detector_options options, steady_time
 void failure_detector::received(steady_time when) {
   if (when <= last_)
     return;
-  intervals_.push_back(seconds_of(when - last_));
+  // A short interval says nothing of how long a living peer is silent.
+  if (when - last_ >= options_.expected / 2)
+    intervals_.push_back(seconds_of(when - last_));
   if (intervals_.size() > options_.window)
     intervals_.pop_front();
   last_ = when;

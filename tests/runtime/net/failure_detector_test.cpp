@@ -42,6 +42,16 @@ TEST(FailureDetector, IsNoQuickerAfterDenseTraffic) {
     << "dense traffic stops without a goodbye";
 }
 
+TEST(FailureDetector, TakesNoShortIntervalForIrregularity) {
+  failure_detector detector{{}, t0};
+  for (int i = 1; i <= 40; ++i) {
+    detector.received(t0 + i * 1s);
+    if (i % 3 == 0)
+      detector.received(t0 + i * 1s + 1ms);
+  }
+  EXPECT_LE(detector.suspect_at() - detector.last_seen(), 2'700ms);
+}
+
 TEST(FailureDetector, WaitsLongerForAPeerThatIsUnpunctual) {
   auto punctual = after(40);
   auto unpunctual = after(40, 900ms);
