@@ -129,7 +129,9 @@ activity trainer::present_activity() const {
     return (done() && at_.in_step()) || membership_.is_paused() ? activity::idle : activity::search;
   if (sync_.busy() || !at_.in_step())
     return activity::download;
-  if (round_runs())
+  // Beside a round that does not block, the next pass is not due yet.
+  bool waits = is_blocked() || now() >= pass_.ended + config_.step_interval;
+  if (round_runs() && waits)
     return searches() ? activity::search : activity::round;
   return activity::idle;
 }
