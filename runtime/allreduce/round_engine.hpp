@@ -35,8 +35,9 @@ public:
 
   /// Called once, before anything else.
   void begin();
-  /// Encodes and sends our contributions. Called once, after `begin`, with no lock held: others'
-  /// parts may arrive meanwhile.
+  /// Encodes and sends those of our contributions that are there. Called after `begin`, and again
+  /// whenever more are there (round_request::fills), by one thread at a time, with no lock held:
+  /// others' parts may arrive meanwhile.
   void ship();
   /// A member's part, or its message about the round. Releases the event.
   void on_event(const inbound_event& event);
@@ -76,6 +77,7 @@ private:
   void work();
   void ship_all();
   [[nodiscard]] std::optional<transfer_state::outgoing_part> next_outgoing();
+  void withdraw_if_failed();
   [[nodiscard]] digest digest_to_pledge(const std::optional<payload>& bytes) const;
   /// `pledged`: the part's contribution_digest, if sums are checked.
   void send_part(const transfer_state::outgoing_part& outgoing_part, std::optional<payload> bytes,

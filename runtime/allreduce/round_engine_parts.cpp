@@ -1,5 +1,7 @@
 // The round_engine sends our parts, takes those of other members, and reduces those that we own.
 
+#include <algorithm>
+
 #include "runtime/allreduce/round_engine.hpp"
 
 namespace waggle {
@@ -18,12 +20,27 @@ void round_engine::work() {
 }
 
 void round_engine::ship() {
-  while (auto next = next_outgoing()) {
+  for (;;) {
+    std::optional<transfer_state::outgoing_part> next;
+    {
+      std::lock_guard guard{mutex_};
+      withdraw_if_failed();
+      next = next_outgoing();
+    }
+    if (!next)
+      return;
     auto bytes = round_.encoder.contribution(round_.parts()[next->part]);
     auto pledged = digest_to_pledge(bytes);
     std::lock_guard guard{mutex_};
     send_part(*next, std::move(bytes), pledged);
   }
+}
+
+/// Some of our parts may be summed by now: whoever has contributed nothing that can be used leaves
+/// the round, and all parts are summed again without it.
+void round_engine::withdraw_if_failed() {
+  if (!round_.over && round_.request.fills && round_.request.fills->failed())
+    perform(round_.protocol.give_up({ec::non_finite, "our vector cannot be used"}));
 }
 
 /// Of a part that we contribute; zero if sums are not checked. Takes long.
@@ -33,24 +50,24 @@ digest round_engine::digest_to_pledge(const std::optional<payload>& bytes) const
            : digest{};
 }
 
+/// One whose values are there. Where a backward pass writes them, these are the last ones first.
 std::optional<transfer_state::outgoing_part> round_engine::next_outgoing() {
-  std::lock_guard guard{mutex_};
-  if (outgoing_.empty())
+  auto found = std::find_if(outgoing_.begin(), outgoing_.end(),
+                            [this](const auto& each) { return round_.is_filled(each.part); });
+  if (found == outgoing_.end())
     return std::nullopt;
-  auto next = outgoing_.front();
-  outgoing_.pop_front();
+  auto next = *found;
+  outgoing_.erase(found);
   return next;
 }
 
 /// Sends after a view change, with the lock held: few parts change their owner, unless the view
 /// changes while `ship` is still running, and other members wait for these parts.
 void round_engine::ship_all() {
-  while (!outgoing_.empty()) {
-    auto next = outgoing_.front();
-    outgoing_.pop_front();
-    auto bytes = round_.encoder.contribution(round_.parts()[next.part]);
+  while (auto next = next_outgoing()) {
+    auto bytes = round_.encoder.contribution(round_.parts()[next->part]);
     auto pledged = digest_to_pledge(bytes);
-    send_part(next, std::move(bytes), pledged);
+    send_part(*next, std::move(bytes), pledged);
   }
 }
 

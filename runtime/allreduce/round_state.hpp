@@ -19,6 +19,7 @@
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/averaging/transfer_state.hpp"
 #include "runtime/core/buffer_pool.hpp"
+#include "runtime/core/filling.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/core/vector_pool.hpp"
 
@@ -33,6 +34,8 @@ struct round_request {
   double weight = 1;
   bool open_group = false; // plan.gathered holds the marks of group_majority.hpp
   member_set slow{};       // members that are not awaited for long (patience)
+  /// Which of `values` are there already. Null: all. If it fails, the round goes on without us.
+  std::shared_ptr<const filling> fills{};
 };
 
 /// Memory for a round's result and for encoded parts. Neither is null.
@@ -77,6 +80,11 @@ struct round_state {
   /// What is sent for a sum, and the values that the other members decode from it, in its place.
   [[nodiscard]] payload encode_sum(std::uint32_t index, const part_reducer& contributions,
                                    member_set over, const std::shared_ptr<float>& out) const;
+  /// Whether our values of the part are there.
+  [[nodiscard]] bool is_filled(std::uint32_t part) const {
+    const auto& cut = parts()[part];
+    return !request.fills || request.fills->has(cut.offset, cut.offset + cut.count);
+  }
   /// Whether one more part of `from` may be kept for later. Unreleased bodies hold back the
   /// sender's window, but many small ones fit into it.
   [[nodiscard]] bool may_park(std::size_t from, std::size_t most) {

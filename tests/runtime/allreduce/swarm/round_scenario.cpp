@@ -149,6 +149,8 @@ fault random_fault(dice& roll, const round_scenario& scene) {
           ++parts;
         largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
       }
+      if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
+        largest = std::max(largest, table.size() * digest::size);
       // A part that is checked is also shown: as many bodies as there are contributors.
       auto bodies = scene.plan.reduce_by.check_share > 0 ? 2 + n : std::size_t{2};
       // All parts within two stall timeouts; or none within one.

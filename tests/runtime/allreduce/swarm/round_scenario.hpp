@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,11 @@ struct round_scenario {
   round_net::options net;
   std::vector<fault> faults;
   bool offload = false; // sums are computed later, as by other threads
+  /// When the vector of each member is filled, counted from its beginning, in steps from its end to
+  /// its front; empty: at once.
+  std::vector<round_net::duration> fills;
+  std::optional<std::size_t> spoiled; // whose vector turns out to be of no use half way
+  std::optional<std::size_t> stalled; // whose vector is never filled beyond that
 };
 
 /// 4 to 16 members of all modes, with weights, codecs and an aggregator, and up to three faults at

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 
 namespace {
+
+constexpr std::size_t fill_steps = 8;
 
 float_vector random_values(random_source random, std::size_t n) {
   float_vector out(n);
@@ -80,6 +83,10 @@ round_swarm::round_swarm(round_scenario scene, saboteur* planted)
     m.values_before =
       random_values(random.fork("values " + std::to_string(i)), scene_.plan.elements);
     m.values = std::make_shared<float_vector>(m.values_before);
+    if (!scene_.fills.empty()) {
+      std::fill(m.values->begin(), m.values->end(), std::numeric_limits<float>::quiet_NaN());
+      m.fills = std::make_shared<filling>();
+    }
     for (std::size_t j = 0; j < i; ++j)
       if (plan().members[i].mode == member_mode::client
           && plan().members[j].mode == member_mode::client)
@@ -94,6 +101,7 @@ round_swarm::~round_swarm() = default;
 void round_swarm::begin(std::size_t who) {
   auto& m = members_[who];
   round_request request{plan(), who, m.values, scene_.weights[who]};
+  request.fills = m.fills;
   m.engine = std::make_shared<round_engine>(std::move(request), scene_.config, m.memory,
                                             std::make_shared<port>(*this, who),
                                             [this] { return net_.now(); });
@@ -101,6 +109,36 @@ void round_swarm::begin(std::size_t who) {
   m.began = net_.now();
   m.rounds->begin(m.engine, [](const peer_record&, const wire::event&) {});
   tick(who);
+  if (m.fills)
+    fill(who, fill_steps);
+}
+
+/// Writes a part of the vector, from its end to its front, and then the next one.
+void round_swarm::fill(std::size_t who, std::size_t step) {
+  auto& m = members_[who];
+  auto at = [&](std::size_t i) { return plan().elements * i / fill_steps; };
+  std::copy(m.values_before.begin() + static_cast<std::ptrdiff_t>(at(step)), m.values_before.end(),
+            m.values->begin() + static_cast<std::ptrdiff_t>(at(step)));
+  bool spoils = scene_.spoiled == who;
+  if (step == fill_steps / 2 && (spoils || scene_.stalled == who)) {
+    if (m.engine && !m.end) { // as one whose caller cancels, or that is absent
+      fault f;
+      f.who = who;
+      f.kind = spoils ? fault_kind::cancel : fault_kind::absent;
+      struck_.push_back(f);
+      last_strike_ = net_.now();
+    }
+    excuse(who);
+    if (spoils)
+      m.fills->fail();
+  } else if (step == 0) {
+    m.fills->complete();
+  } else {
+    m.fills->filled(at(step), plan().elements);
+    net_.on_member(who, scene_.fills[who] / fill_steps, [this, who, step] { fill(who, step - 1); });
+  }
+  if (m.engine)
+    m.engine->ship();
 }
 
 void round_swarm::tick(std::size_t who) {

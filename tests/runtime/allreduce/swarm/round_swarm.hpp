@@ -97,6 +97,7 @@ private:
     std::unique_ptr<round_registry> rounds;
     std::shared_ptr<float_vector> values;
     float_vector values_before;
+    std::shared_ptr<filling> fills;
     std::shared_ptr<round_engine> engine; // kept after a crash, for inspection
     std::weak_ptr<round_engine> engine_alive;
     bool takes_part = true;
@@ -108,6 +109,7 @@ private:
 
   [[nodiscard]] member_set everybody() const { return member_set::first(members_.size()); }
   void begin(std::size_t who);
+  void fill(std::size_t who, std::size_t step);
   void tick(std::size_t who);
   void on_finished(std::size_t who, round_finished how);
   void send(std::size_t from, std::size_t to, wire::event what, payload body);

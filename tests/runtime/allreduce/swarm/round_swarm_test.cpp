@@ -23,8 +23,21 @@ struct tally {
   std::map<fault_kind, double> slowest; // seconds from a round's only fault on
 };
 
-void run_one(std::uint64_t seed, tally& sums, bool journal = false) {
-  round_swarm swarm{random_scenario(seed)};
+/// As random_scenario, but members begin before their vectors are there.
+round_scenario filled_later(std::uint64_t seed) {
+  auto scene = random_scenario(seed);
+  random_source random{seed};
+  for (std::size_t i = 0; i < scene.plan.members.size(); ++i)
+    scene.fills.push_back(milliseconds{random.below(300)});
+  if (seed % 5 == 0)
+    scene.spoiled = random.below(scene.plan.members.size());
+  else if (seed % 5 == 1)
+    scene.stalled = random.below(3) == 0 ? 0 : random.below(scene.plan.members.size());
+  return scene;
+}
+
+void run_one(const round_scenario& scene, tally& sums, bool journal = false) {
+  round_swarm swarm{scene};
   if (journal)
     swarm.keep_journal();
   swarm.run();
@@ -43,12 +56,20 @@ class RoundSwarm : public ::testing::TestWithParam<std::uint64_t> {};
 TEST_P(RoundSwarm, NeverMixesHangsOrExcludesTheBlameless) {
   tally sums;
   for (std::uint64_t i = 0; i < all_seeds / shards && !HasFailure(); ++i)
-    run_one(1 + GetParam() + i * shards, sums);
+    run_one(random_scenario(1 + GetParam() + i * shards), sums);
   // Most rounds have a result in spite of their faults, and many had to exclude a member.
   EXPECT_GT(sums.finished, sums.rounds * 8 / 10);
   EXPECT_GT(sums.shrunk, sums.rounds / 4);
   for (const auto& [kind, seconds] : sums.slowest)
     RecordProperty(std::string{"slowest_recovery_"} + to_string(kind), std::to_string(seconds));
+}
+
+TEST_P(RoundSwarm, ThatBeginsBeforeItsVectorsAreThereDoesTheSame) {
+  tally sums;
+  for (std::uint64_t i = 0; i < all_seeds / shards && !HasFailure(); ++i)
+    run_one(filled_later(1 + GetParam() + i * shards), sums);
+  EXPECT_GT(sums.finished, sums.rounds * 8 / 10);
+  EXPECT_GT(sums.shrunk, sums.rounds / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RoundSwarm, ::testing::Range(std::uint64_t{0}, shards));
@@ -70,12 +91,13 @@ TEST(RoundSwarms, KeepTheirPromisesForTheSeedsThatAreAskedFor) {
   const char* asked = std::getenv("WAGGLE_SWARM_SEEDS");
   if (asked == nullptr)
     asked = "2001-2020";
+  bool filled = std::getenv("WAGGLE_SWARM_FILLED") != nullptr; // as filled_later
   char* rest = nullptr;
   auto from = std::strtoull(asked, &rest, 10);
   auto to = *rest == '-' ? std::strtoull(rest + 1, nullptr, 10) : from;
   tally sums;
   for (auto seed = from; seed <= to; ++seed)
-    run_one(seed, sums, from == to);
+    run_one(filled ? filled_later(seed) : random_scenario(seed), sums, from == to);
   std::cout << sums.rounds << " rounds, " << sums.finished << " finished, " << sums.shrunk
             << " shrunk\n";
   for (const auto& [kind, seconds] : sums.slowest)
