@@ -235,6 +235,7 @@ using evaluation_worker_actor = caf::typed_actor<
 
 /// Is notified of what the model_worker has done.
 using model_listener_actor = caf::typed_actor<
+  caf::reacts_to<gradient_offered>,
   caf::reacts_to<pass_done>,
   caf::reacts_to<update_applied>,
   caf::reacts_to<image_loaded>,

@@ -15,6 +15,7 @@
 #include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/codec/codec_choice.hpp"
+#include "runtime/core/filling.hpp"
 
 namespace waggle {
 
@@ -168,12 +169,15 @@ struct find_members {
 /// in no group, epoch_mismatch if the group is at another epoch, overloaded if a round is running,
 /// or with the error in the values.
 struct average_in_group {
-  std::shared_ptr<const float_vector> values; // immutable from now on
+  std::shared_ptr<const float_vector> values; // immutable from now on, but for `fills`
   double weight = 0;                          // ≥ 0, finite
   epoch_id epoch;
   bool call = false; // tell the other members that the round begins
   milliseconds deadline{60'000};
   bool deltas = false; // see average_vector
+  /// Which of the values are there already; null: all. A group of one answers without waiting for
+  /// the others. Not with a coding, nor with error feedback, which need the whole vector.
+  std::shared_ptr<filling> fills{};
 };
 struct group_round {
   round_report report;

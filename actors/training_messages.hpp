@@ -90,6 +90,7 @@ struct make_model {};
 /// actor beside it: see model_ready.
 struct run_pass {
   std::optional<double> rate; // the optimizer steps at once with this learning rate; none: it holds
+  bool in_buckets = false;    // see gradient_offered
 };
 struct apply_update {
   missed_update what;
@@ -113,6 +114,9 @@ struct save_checkpoint {
   std::shared_ptr<const own_progress> unfinished{};
 };
 /// Events of the model_worker.
+/// In the middle of a pass: its samples count, and its gradient may be taken
+/// (learner::accumulate_in_buckets). pass_done follows.
+struct gradient_offered {};
 struct pass_done {
   micro_step step;
   double seconds = 0;

@@ -20,8 +20,10 @@ bool is_finite(const torch::Tensor& values) {
 gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters, bool in_place)
   : parameters_(std::move(parameters)), in_place_(in_place), device_(parameters_.front().device()),
     staging_(device_) {
-  for (const auto& p : parameters_)
+  for (const auto& p : parameters_) {
+    ranges_.push_back({size_, p.numel()});
     size_ += p.numel();
+  }
 }
 
 torch::Tensor gradient_sum::new_tensor() const {
@@ -37,11 +39,9 @@ gradient_sum::vector gradient_sum::new_vector() const {
 
 void gradient_sum::bind(const torch::Tensor& gradient) {
   bound_ = gradient;
-  std::int64_t offset = 0;
-  for (auto& p : parameters_) {
-    p.mutable_grad() = gradient.narrow(0, offset, p.numel()).view(p.sizes());
-    offset += p.numel();
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].mutable_grad() =
+      gradient.narrow(0, ranges_[i].begin, ranges_[i].count).view(parameters_[i].sizes());
 }
 
 void gradient_sum::add(const torch::Tensor& gradient) {
@@ -153,16 +153,70 @@ double separate_sum::begin_pass(double scale) {
     }
   }
   bound().zero_(); // no other thread reads it at this point
+  computed_.assign(ranges().size(), false);
   return pass_scale_ = scale;
+}
+
+bool separate_sum::offer(std::uint64_t samples) {
+  auto whole = new_vector();
+  if (!whole.memory || repeats_)
+    return false;
+  {
+    std::lock_guard lock{mutex_};
+    if (samples_.load() > 0)
+      return false;
+    early_ = early_gradient{{std::move(whole.memory), samples, 0, std::make_shared<filling>()}};
+    position_ = next_position_;
+    samples_ = samples;
+  }
+  for (std::size_t i = 0; i < computed_.size(); ++i)
+    if (computed_[i])
+      write_early(i);
+  return true;
+}
+
+void separate_sum::computed(std::size_t parameter) {
+  repeats_ = repeats_ || computed_[parameter];
+  computed_[parameter] = true;
+  if (early_ && repeats_) // it may be sent already
+    early_->mean.fills->fail();
+  else if (early_)
+    write_early(parameter);
+}
+
+/// The same operations as in `end_pass` and `take_mean`, so the same bits. A part that is not
+/// finite is not sent.
+void separate_sum::write_early(std::size_t parameter) {
+  torch::NoGradGuard guard;
+  auto [begin, count] = ranges()[parameter];
+  auto to = view_of(std::span<float>{*early_->mean.values}).narrow(0, begin, count);
+  to.copy_(bound().narrow(0, begin, count));
+  if (pass_scale_ != 1)
+    to.mul_(1 / pass_scale_);
+  if (!is_finite(to))
+    return early_->mean.fills->fail();
+  auto samples = static_cast<double>(early_->mean.samples);
+  to.mul_(samples).div_(samples);
+  early_->mean.fills->filled(static_cast<std::size_t>(begin),
+                             static_cast<std::size_t>(begin + count));
 }
 
 gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_loss) {
   torch::NoGradGuard guard;
+  for (std::size_t i = 0; early_ && i < computed_.size(); ++i)
+    if (!computed_[i]) // no layer uses it: zeros
+      write_early(i);
   if (pass_scale_ != 1)
     bound().mul_(1 / pass_scale_);
   bool finite = finite_loss && is_finite(bound());
   std::lock_guard lock{mutex_};
   position_ = next_position_;
+  if (auto early = std::exchange(early_, std::nullopt)) {
+    early->mean.fills->complete(); // or it has failed
+    if (early->gone)
+      return {!early->mean.fills->failed(), 0, true};
+    samples_ -= samples; // as if it had not been offered
+  }
   if (!finite)
     return {false, 0};
   last_pass_ = samples;
@@ -185,6 +239,17 @@ torch::Tensor separate_sum::take_mean() {
   return mean;
 }
 
+std::optional<learner::mean_gradient> separate_sum::take_vector() {
+  {
+    std::lock_guard lock{mutex_};
+    if (early_ && samples_ > 0) {
+      empty();
+      return early_->mean;
+    }
+  }
+  return gradient_sum::take_vector();
+}
+
 void separate_sum::complete_sum() {
   if (last_pass_ == 0)
     return; // the gradient may have values that are not finite
@@ -194,6 +259,7 @@ void separate_sum::complete_sum() {
 }
 
 void separate_sum::write_sum(torch::Tensor to) {
+  WAGGLE_CHECK(!early_, "the gradient is copied in the middle of its pass");
   auto last = static_cast<double>(last_pass_);
   auto& earlier = sum_.values;
   if (!earlier.defined()) {
@@ -210,6 +276,8 @@ void separate_sum::write_sum(torch::Tensor to) {
 void separate_sum::on_empty() {
   last_pass_ = 0;
   sum_ = {};
+  if (early_)
+    early_->gone = true;
 }
 
 // -- one vector -----------------------------------------------------------------------------------

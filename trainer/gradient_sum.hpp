@@ -39,9 +39,17 @@ public:
   /// Instead of a backward pass: adds this gradient, of the loss times what begin_pass returned.
   void add(const torch::Tensor& gradient);
 
+  /// The pass that runs is over `samples` samples, and its loss is finite. From now on its gradient
+  /// counts, and can be taken as a vector of the pool that is filled by `computed`. Returns whether
+  /// that is possible: not beside earlier passes.
+  virtual bool offer(std::uint64_t /*samples*/) { return false; }
+  /// The .grad of this parameter has its gradient of the pass that runs.
+  virtual void computed(std::size_t /*parameter*/) {}
+
   struct outcome {
     bool finite = false;    // loss and gradient
     std::uint64_t lost = 0; // micro_step::lost
+    bool taken = false;     // micro_step::taken
   };
   /// The backward pass over `samples` samples has ended; its loss was multiplied by what begin_pass
   /// returned. Adds the gradient, unless it or the loss is not finite.
@@ -64,7 +72,7 @@ public:
   /// samples.
   std::uint64_t take_mean(std::span<float> out);
   /// The same without a copy. Nothing if the sum is not in a vector of the pool.
-  std::optional<learner::mean_gradient> take_vector();
+  virtual std::optional<learner::mean_gradient> take_vector();
   /// Empties the sum, returns the number of its samples.
   std::uint64_t drop();
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
@@ -88,6 +96,13 @@ protected:
   /// Makes the .grad views of `gradient`.
   void bind(const torch::Tensor& gradient);
   [[nodiscard]] const torch::Tensor& bound() const { return bound_; }
+
+  /// Where in the vector the values of a parameter begin, and how many these are.
+  struct range {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+  };
+  [[nodiscard]] const std::vector<range>& ranges() const { return ranges_; }
 
   // -- REQUIRE: the lock is held
 
@@ -119,6 +134,7 @@ protected:
 
 private:
   std::vector<torch::Tensor> parameters_;
+  std::vector<range> ranges_; // of the parameters
   const bool in_place_;
   std::int64_t size_ = 0;
   torch::Device device_;
@@ -141,17 +157,30 @@ public:
   explicit separate_sum(std::vector<torch::Tensor> parameters);
 
   double begin_pass(double scale) override;
+  bool offer(std::uint64_t samples) override;
+  void computed(std::size_t parameter) override;
   outcome end_pass(std::uint64_t samples, bool finite_loss) override;
   using gradient_sum::take_mean;
   torch::Tensor take_mean() override;
+  std::optional<learner::mean_gradient> take_vector() override;
 
 private:
+  /// The gradient of the pass that runs, as the round gets it.
+  struct early_gradient {
+    learner::mean_gradient mean;
+    bool gone = false; // taken or dropped; guarded by mutex_
+  };
+
+  void write_early(std::size_t parameter);
   void complete_sum() override;
   void write_sum(torch::Tensor to) override;
   [[nodiscard]] double divisor() const override { return static_cast<double>(samples_); }
   void on_empty() override;
 
   double pass_scale_ = 1;
+  std::vector<bool> computed_;          // of the parameters, in the pass that runs
+  bool repeats_ = false;                // some are computed in several pieces
+  std::optional<early_gradient> early_; // set by the computing thread, with the lock
   // -- guarded by mutex_, as bound() while last_pass_ > 0; sum_ is Σ b·∇ without the last pass
   std::uint64_t last_pass_ = 0; // samples in bound(); 0: ignore it
 };

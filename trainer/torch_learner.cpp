@@ -16,6 +16,7 @@
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
+#include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
@@ -39,13 +40,12 @@ public:
       scale_(std::move(scale)) {
     model_->to(device_);
     parameters_.emplace(flatten(*model_, {}, {}), config_.offload_optimizer);
-    std::vector<torch::Tensor> trained;
     for (const auto& item : model_->parameters())
-      trained.push_back(item.second);
+      trained_.push_back(item.second);
     if (config_.reuse_gradient_buffers)
-      sum_ = std::make_unique<in_place_sum>(trained);
+      sum_ = std::make_unique<in_place_sum>(trained_);
     else
-      sum_ = std::make_unique<separate_sum>(trained);
+      sum_ = std::make_unique<separate_sum>(trained_);
     tensors_ = name_tensors();
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
@@ -64,57 +64,11 @@ public:
     sum_->use_vectors(std::move(vectors));
   }
 
-  /// Replicas draw one after another from the same data, and their gradients are added in this
-  /// order: the sum has the bits of one replica that makes all these passes.
-  micro_step accumulate() override {
-    parameters_->refresh();
-    auto batch = config_.micro_batch;
-    auto drawn = sampler_.drawn();
-    std::vector<waggle::batch> drawn_samples;
-    for (std::size_t i = 0; i <= others_.size(); ++i) {
-      auto next = config_.draws
-                    ? dealt_batch(batch)
-                    : next_batch(sampler_, batch, i == 0 ? device_ : others_[i - 1]->device());
-      if (!next)
-        return {.why = next.error()};
-      drawn_samples.push_back(*std::move(next));
-    }
-    auto samples = static_cast<std::uint64_t>(batch);
-    sum_->will_draw(drawn += samples);
-    auto scale = sum_->begin_pass(scale_ ? scale_->scale() : 1);
-    for (std::size_t i = 0; i < others_.size(); ++i)
-      others_[i]->begin(drawn_samples[i + 1], scale);
-    auto loss = loss_of(drawn_samples.front());
-    (scale == 1 ? loss : loss * scale).backward();
-    micro_step step{loss.item<double>(), samples * drawn_samples.size()};
-    bool finite = std::isfinite(step.loss);
-    std::vector<torch::Tensor> gradients;
-    for (auto& other : others_) {
-      auto pass = other->end();
-      step.loss += pass.loss;
-      finite = finite && pass.finite;
-      gradients.push_back(std::move(pass.gradient));
-    }
-    step.loss /= static_cast<double>(drawn_samples.size());
-    if (!finite) // none of these samples is drawn again
-      sum_->will_draw(sampler_.drawn());
-    auto outcome = sum_->end_pass(samples, finite);
-    step.lost = outcome.lost;
-    for (std::size_t i = 0; outcome.finite && i < gradients.size(); ++i) {
-      sum_->will_draw(drawn += samples);
-      (void)sum_->begin_pass(scale);
-      sum_->add(gradients[i]);
-      outcome = sum_->end_pass(samples, true);
-      step.lost += outcome.lost;
-    }
-    step.finite = outcome.finite;
-    keep_buffers();
-    if (scale_) {
-      step.scale = scale;
-      bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
-      step.overflow = too_large && scale_->on_overflow(scale);
-    }
-    return step;
+  micro_step accumulate() override { return pass(nullptr); }
+  micro_step accumulate_in_buckets(const early_gradient& when) override {
+    // On a GPU each copy to the host would wait for the pass, and the pass for the copy.
+    bool can = device_.is_cpu() && others_.empty() && tensors_.buffer_count() == 0;
+    return pass(can ? &when : nullptr);
   }
 
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
@@ -217,6 +171,78 @@ public:
   status load_gradient(const partial_gradient& partial) override { return sum_->load(partial); }
 
 private:
+  /// Replicas draw one after another from the same data, and their gradients are added in this
+  /// order: the sum has the bits of one replica that makes all these passes.
+  micro_step pass(const early_gradient* when) {
+    parameters_->refresh();
+    auto batch = config_.micro_batch;
+    auto drawn = sampler_.drawn();
+    std::vector<waggle::batch> drawn_samples;
+    for (std::size_t i = 0; i <= others_.size(); ++i) {
+      auto next = config_.draws
+                    ? dealt_batch(batch)
+                    : next_batch(sampler_, batch, i == 0 ? device_ : others_[i - 1]->device());
+      if (!next)
+        return {.why = next.error()};
+      drawn_samples.push_back(*std::move(next));
+    }
+    auto samples = static_cast<std::uint64_t>(batch);
+    sum_->will_draw(drawn += samples);
+    auto scale = sum_->begin_pass(scale_ ? scale_->scale() : 1);
+    for (std::size_t i = 0; i < others_.size(); ++i)
+      others_[i]->begin(drawn_samples[i + 1], scale);
+    auto loss = loss_of(drawn_samples.front());
+    if (hooks_)
+      hooks_->listen({});
+    if (when != nullptr && std::isfinite(loss.item<double>()))
+      offer_when_due(*when, samples);
+    (scale == 1 ? loss : loss * scale).backward();
+    micro_step step{loss.item<double>(), samples * drawn_samples.size()};
+    bool finite = std::isfinite(step.loss);
+    std::vector<torch::Tensor> gradients;
+    for (auto& other : others_) {
+      auto pass = other->end();
+      step.loss += pass.loss;
+      finite = finite && pass.finite;
+      gradients.push_back(std::move(pass.gradient));
+    }
+    step.loss /= static_cast<double>(drawn_samples.size());
+    if (!finite) // none of these samples is drawn again
+      sum_->will_draw(sampler_.drawn());
+    auto outcome = sum_->end_pass(samples, finite);
+    step.lost = outcome.lost;
+    for (std::size_t i = 0; outcome.finite && i < gradients.size(); ++i) {
+      sum_->will_draw(drawn += samples);
+      (void)sum_->begin_pass(scale);
+      sum_->add(gradients[i]);
+      outcome = sum_->end_pass(samples, true);
+      step.lost += outcome.lost;
+    }
+    step.finite = outcome.finite;
+    step.taken = outcome.taken;
+    keep_buffers();
+    if (scale_) {
+      step.scale = scale;
+      bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
+      step.overflow = too_large && scale_->on_overflow(scale);
+    }
+    return step;
+  }
+
+  /// In the backward pass that begins now.
+  void offer_when_due(const early_gradient& when, std::uint64_t samples) {
+    if (!hooks_)
+      hooks_.emplace(trained_);
+    hooks_->listen([this, when, samples, asks = true](std::size_t parameter) mutable {
+      sum_->computed(parameter);
+      if (!asks || !when.due())
+        return;
+      asks = false;
+      if (sum_->offer(samples))
+        when.offered();
+    });
+  }
+
   /// Of the samples that this peer may draw. `size`: the most; becomes how many there are.
   result<batch> dealt_batch(std::int64_t& size) {
     std::vector<window_place> places;
@@ -312,7 +338,9 @@ private:
   window_sampler sampler_;
   const std::shared_ptr<loss_scaler> scale_; // of the loss; null: it is not scaled
   std::optional<parameter_copies> parameters_;
+  std::vector<torch::Tensor> trained_;
   std::unique_ptr<gradient_sum> sum_;
+  std::optional<gradient_hooks> hooks_; // from the first pass on whose gradient may be taken early
   std::optional<flat_optimizer> optimizer_;
   state_table tensors_;
   digest schema_;

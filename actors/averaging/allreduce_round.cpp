@@ -96,7 +96,8 @@ private:
 
 allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,
                                  round_request request, round_handles peers)
-  : allreduce_round_base(cfg), ctx_(std::move(ctx)), listener_(peers.listener) {
+  : allreduce_round_base(cfg), ctx_(std::move(ctx)), fills_(request.fills),
+    listener_(peers.listener) {
   end_on_exception(this, ctx_);
   ctx_.metrics->set_share_ratio(static_cast<double>(request.plan.shares[request.self_index])
                                 / static_cast<double>(request.plan.elements));
@@ -121,6 +122,8 @@ void allreduce_round::on_exit() {
 allreduce_round::behavior_type allreduce_round::make_behavior() {
   monitor(listener_); // without it, nothing receives the report
   set_down_handler([this](const caf::down_msg&) { quit(); });
+  if (fills_)
+    follow_filling();
   auto listener = caf::actor_cast<caf::weak_actor_ptr>(listener_);
   ctx_.rounds->begin(engine_, [listener](const peer_record& who, const wire::event& message) {
     if (auto target = caf::actor_cast<caf::strong_actor_ptr>(listener))
@@ -136,8 +139,23 @@ allreduce_round::behavior_type allreduce_round::make_behavior() {
     },
     [this](const peer_disconnected& msg) { engine_->on_lost(msg.peer, msg.why.code); },
     [this](const reduced_part& sum) { engine_->on_reduced(sum); },
+    [this](vector_filled) {
+      *told_ = false;
+      engine_->ship();
+    },
     [this](round_over) { quit(); },
   };
+}
+
+/// The thread that fills it computes a gradient: it is not held up by the encoding and sending, and
+/// one message does for all that is there when it is received. The round of another plan may follow
+/// this one and listen in its place.
+void allreduce_round::follow_filling() {
+  fills_->listen([weak = caf::actor_cast<caf::weak_actor_ptr>(this), told = told_] {
+    if (!told->exchange(true))
+      if (auto alive = caf::actor_cast<caf::strong_actor_ptr>(weak))
+        caf::anon_send(caf::actor_cast<filled_actor>(alive), vector_filled{});
+  });
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace waggle {
 /// To itself, from the engine: the report was sent.
 struct round_over {};
 using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
+/// To itself, from the thread that fills our vector: more of it is there.
+struct vector_filled {};
+using filled_actor = caf::typed_actor<caf::reacts_to<vector_filled>>;
 
 /// The actors that a round needs.
 struct round_handles {
@@ -28,8 +32,8 @@ constexpr milliseconds round_check_interval(const round_config& config) {
   return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
 }
 
-using allreduce_round_base =
-  allreduce_round_actor::extend_with<round_end_actor>::extend_with<sum_listener_actor>::base;
+using allreduce_round_base = allreduce_round_actor::extend_with<round_end_actor>::extend_with<
+  filled_actor>::extend_with<sum_listener_actor>::base;
 
 /// One round of one group. Registers a round_engine with `ctx.rounds`, where link_readers pass it
 /// the parts and messages of other members, reports lost links to it, and ends with it. The
@@ -46,7 +50,11 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  void follow_filling();
+
   const node_context ctx_;
+  const std::shared_ptr<filling> fills_; // null: our vector is complete
+  const std::shared_ptr<std::atomic<bool>> told_ = std::make_shared<std::atomic<bool>>(false);
   round_listener_actor listener_;
   std::shared_ptr<round_engine> engine_;
 };

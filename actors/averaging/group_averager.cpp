@@ -337,6 +337,8 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  if (msg.fills && (coding_ || config_.error_feedback))
+    return to_caf(ec::bad_config, "a coding and error feedback need the whole vector at once");
   auto& run = current_.emplace();
   run.branch = group_->branch();
   run.promise = make_response_promise<group_round>();
@@ -348,6 +350,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   step.what.deadline = msg.deadline;
   step.what.deltas = msg.deltas;
   step.began = now();
+  run.fills = std::move(msg.fills);
   auto promise = run.promise;
   if (coding_)
     begin_coded(msg.call);
@@ -374,6 +377,7 @@ void group_averager::start_round(bool call) {
   wanted.plan.min_contributors = fewest_contributors(plan);
   faults_.begin_round(plan, true);
   wanted.slow = faults_.slow_in(plan);
+  wanted.fills = run.fills;
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))

@@ -79,6 +79,7 @@ private:
     bool keeps_majority = true;
     bool replaced = false; // the leader has sent another plan: begin again with that one
     std::shared_ptr<const float_vector> values; // to be averaged; null for an auxiliary
+    std::shared_ptr<filling> fills;             // average_in_group::fills
     std::optional<round_report> first;          // committed: the epoch's second round is next
   };
 

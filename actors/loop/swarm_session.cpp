@@ -122,6 +122,9 @@ status swarm_session::configure(const swarm_options& options) {
     return resolved.error();
   if (auto usable = check_training_options(*resolved); !usable)
     return usable;
+  if (find_strategy(resolved->strategy)->make(strategy_settings_of(*resolved)).averages.in_buckets)
+    return bad("swarm_options::strategy: buckets are for models of waggle train: the backward pass "
+               "of a loop is the loop's own; leave out buckets=1 on all peers of the run");
   auto rule = loss_scale_of(*resolved);
   if (rule && resolved->reuse_grad_buffers)
     return bad("swarm_options::more: loss-scale and reuse-grad-buffers exclude each other in a "

@@ -7,10 +7,12 @@
 
 #include "actors/guard.hpp"
 #include "actors/training/evaluation_worker.hpp"
+#include "runtime/averaging/patience.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/parameter_sample.hpp"
+#include "runtime/training/smooth.hpp"
 
 namespace waggle {
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to a slow disk
 constexpr milliseconds evaluation_timeout = 24h;
+constexpr milliseconds offered_before = 200ms; // a pass is over
 
 double unix_seconds(const node_context& ctx) {
   return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
@@ -239,14 +242,27 @@ void model_worker::pass(const run_pass& msg) {
     return;
   auto began = clock().now();
   shared_->at_epoch(model_->epoch());
-  auto step = shared_->accumulate();
+  auto step =
+    msg.in_buckets ? shared_->accumulate_in_buckets(soon_over(began)) : shared_->accumulate();
   if (msg.rate && step.finite && step.why.code == ec::none)
     model_->step_locally(*msg.rate);
   if (msg.rate && resumes_ != nullptr)
     position_ = resumes_->position();
   auto seconds = seconds_of(clock().now() - began);
+  smooth(pass_seconds_, seconds);
   ctx_.metrics->observe_step("forward_backward", seconds);
   send(listener_, pass_done{step, seconds});
+}
+
+/// The other members are not to wait for this peer's values much longer than for those of others:
+/// they take a member that keeps them waiting to be slow (patience.hpp).
+learner::early_gradient model_worker::soon_over(steady_time began) {
+  static_assert(offered_before < patience_with_slow);
+  return {[this, began] {
+            auto left = pass_seconds_ - seconds_of(clock().now() - began);
+            return pass_seconds_ > 0 && left < seconds_of(offered_before);
+          },
+          [this] { send(listener_, gradient_offered{}); }};
 }
 
 digest model_worker::compared_digest() {

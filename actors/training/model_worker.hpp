@@ -78,6 +78,7 @@ private:
   caf::result<model_ready> prepare();
   void resume(own_progress& kept);
   void pass(const run_pass& msg);
+  [[nodiscard]] learner::early_gradient soon_over(steady_time began);
   void apply(const apply_update& update);
   void load(const load_image& msg);
   void evaluate_if_due();
@@ -102,6 +103,7 @@ private:
   steady_time evaluated_at_; // when the last evaluation ended
   std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   resumable_learner* resumes_ = nullptr; // the half of the learner that can resume; null: none
+  double pass_seconds_ = 0;              // smoothed
   std::string position_;                 // of the data, after the samples in the model's state
   std::optional<state_snapshot> last_;   // of the current epoch
   struct waiting_snapshot {

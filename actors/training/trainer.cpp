@@ -125,6 +125,7 @@ trainer::behavior_type trainer::make_behavior() {
         pass_.go_on();
       react();
     },
+    [this](gradient_offered) { on_offered(); },
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
       pending_.applied();
@@ -275,7 +276,7 @@ caf::result<training_status> trainer::stop() {
     return promise;
   }
   stop_.answers.push_back(promise);
-  if (!pass_.runs || !(config_.delay_optimizer_step || steps_locally())) // otherwise see on_pass
+  if (!pass_.runs || !saves_between_passes()) // otherwise see on_pass
     save_and_answer();
   return promise;
 }

@@ -131,6 +131,10 @@ private:
     return (averages().merge.how == lane_merge::rule::blend || counts_passes())
            && pending_.waiting() > 0;
   }
+  /// Whether a stop waits for the pass that runs: until then nobody knows what is to be saved.
+  [[nodiscard]] bool saves_between_passes() const {
+    return config_.delay_optimizer_step || steps_locally() || averages().in_buckets;
+  }
   [[nodiscard]] bool is_blocked() const { // a round runs that passes wait for
     return round_runs() && averages().overlap.blocks() && !searches();
   }
@@ -220,6 +224,7 @@ private:
   with_pending_buffers(const learner::mean_gradient& mean);
   [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
   void send_round(std::uint64_t number, bool call);
+  void on_answer(std::uint64_t number, const group_round& round);
   void on_round(const group_round& round);
   void on_no_answer(std::uint64_t number, const caf::error& why);
   void on_round_failed(const round_report& report);
@@ -232,6 +237,7 @@ private:
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
+  void on_offered();
   void on_pass(const pass_done& pass);
   void use(std::uint64_t samples);
   void drop(std::uint64_t samples, std::string_view reason);

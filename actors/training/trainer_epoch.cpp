@@ -257,8 +257,9 @@ void trainer::on_round_failed(const round_report& report) {
   // Otherwise a round of the next group that this peer is in has it. Once the others have a mean
   // without it, they hold another state; parameters differ anyway, and only one round was lost.
   bool excluded = report.why.code == ec::excluded;
-  if (excluded || averages_parameters() || !at_.in_step())
-    drop_contribution("left_out");
+  bool spoiled = flight_.given()->is_spoiled();
+  if (spoiled || excluded || averages_parameters() || !at_.in_step())
+    drop_contribution(spoiled ? "not_finite" : "left_out");
   membership_.lost(excluded, tried_members(report), facts());
   leave({});
   report_own_progress();
@@ -343,7 +344,10 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   if (report.values && !fits)
     ctx_.log->error("the mean of epoch {} has {} values instead of {}, it is dropped",
                     at_.epoch().value(), report.values->size(), averaged_->value_count());
-  if (report.weight_sum > 0 && fits) {
+  if (given.is_spoiled()
+      && report.contributors.size() == 1) { // ours: the others do not wait for it
+    why_dropped = "not_finite";
+  } else if (report.weight_sum > 0 && fits) {
     auto values = std::span<const float>{*report.values};
     auto gradient = std::min(values.size(), model_->parameter_count());
     norm = norm_of(values.first(gradient));

@@ -125,9 +125,20 @@ void trainer::maybe_pass() {
   pass_.runs = true;
   pass_.began = now();
   run_pass pass;
+  pass.in_buckets = averages().in_buckets && membership_.members().size() > 1;
   if (steps_locally())
     pass.rate = status_.learning_rate = rate_of_pass();
   send(passes_, pass);
+}
+
+/// The pass goes on: what it has computed is sent meanwhile.
+void trainer::on_offered() {
+  if (!pass_.runs || pass_.outdated || !at_.in_step())
+    return;
+  pass_.offered = true;
+  flight_.pass_ended();
+  report_own_progress();
+  react();
 }
 
 void trainer::on_pass(const pass_done& pass) {
@@ -137,7 +148,8 @@ void trainer::on_pass(const pass_done& pass) {
   if (step.why.code != ec::none)
     return end_because(step.why);
   ++status_.steps;
-  if (step.samples > 0 || waits_for_members()) // a loop that has ended computes nothing
+  bool counted = std::exchange(pass_.offered, false);
+  if (!counted && (step.samples > 0 || waits_for_members())) // a loop that has ended has none
     flight_.pass_ended();
   pass_.samples = step.samples;
   if (step.finite) {
@@ -155,7 +167,13 @@ void trainer::on_pass(const pass_done& pass) {
       if (auto sentence = health_.pass_not_finite(now()))
         ctx_.log->warn("{}", *sentence);
     }
-    drop(step.samples, "not_finite");
+    if (step.taken) {
+      const auto* given = flight_.given();
+      if (given != nullptr && given->is_spoiled() && (!round_runs() || stop_.begun))
+        drop_contribution("not_finite"); // else its round fails here
+    } else {
+      drop(step.samples, "not_finite");
+    }
   }
   drop(step.lost, !step.finite ? "not_finite" : stop_.begun ? "stopped" : "left_out");
   if (step.scale > 0)
@@ -170,7 +188,7 @@ void trainer::on_pass(const pass_done& pass) {
   bool outdated = std::exchange(pass_.outdated, false) || (!at_.in_step() && !keeps_progress());
   if (outdated || (stop_.begun && !stop_.keeps)) // it belongs to a state that is replaced
     drop_accumulated(stop_.begun ? "stopped" : "left_out");
-  if (!stop_.answers.empty() && (config_.delay_optimizer_step || steps_locally()))
+  if (!stop_.answers.empty() && saves_between_passes())
     save_and_answer();
   pass_.go_on();
   react();
@@ -197,6 +215,7 @@ void trainer::begin_round(bool call) {
       mean = model_->take_mean_vector(*ctx_.vectors); // nothing
     }
     given.own = with_pending_buffers(mean);
+    given.fills = mean.fills;
     given.samples = mean.samples;
     given.weight = static_cast<double>(mean.samples);
     if (auto* resumes = model_->resumable())
@@ -302,14 +321,22 @@ trainer::with_pending_buffers(const learner::mean_gradient& mean) {
 void trainer::send_round(std::uint64_t number, bool call) {
   const auto& given = *flight_.given();
   average_in_group question{
-    given.own, given.weight, at_.epoch(), call, config_.averaging_timeout, averages_parameters()};
+    given.own,  given.weight, at_.epoch(), call, config_.averaging_timeout, averages_parameters(),
+    given.fills};
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
-    .then(
-      [this, number](const group_round& round) {
-        if (flight_.awaits(number))
-          on_round(round);
-      },
-      [this, number](const caf::error& why) { on_no_answer(number, why); });
+    .then([this, number](const group_round& round) { on_answer(number, round); },
+          [this, number](const caf::error& why) { on_no_answer(number, why); });
+}
+
+/// Of a vector that a pass fills, the pass that runs: a round of this peer alone ends at once.
+void trainer::on_answer(std::uint64_t number, const group_round& round) {
+  if (!flight_.awaits(number))
+    return;
+  const auto& fills = flight_.given()->fills;
+  if (fills && !fills->ended())
+    pass_.then = [this, number, round] { on_answer(number, round); };
+  else
+    on_round(round);
 }
 
 /// The averager did not take part in our round.

@@ -35,7 +35,7 @@ struct round_request {
   bool open_group = false; // plan.gathered holds the marks of group_majority.hpp
   member_set slow{};       // members that are not awaited for long (patience)
   /// Which of `values` are there already. Null: all. If it fails, the round goes on without us.
-  std::shared_ptr<const filling> fills{};
+  std::shared_ptr<filling> fills{};
 };
 
 /// Memory for a round's result and for encoded parts. Neither is null.

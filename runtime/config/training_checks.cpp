@@ -1,9 +1,38 @@
+#include <tuple>
+
 #include "runtime/config/options.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
+namespace {
+
+/// What needs the whole gradient, or hides the round in another way.
+status check_buckets(const run_options& o) {
+  const auto* strategy = find_strategy(o.strategy);
+  if (strategy == nullptr || !strategy->make(strategy_settings_of(o)).averages.in_buckets)
+    return done{};
+  const std::tuple<bool, std::string, const char*> others[]{
+    {o.low_rank > 0, "--low-rank", "factors are computed of whole gradients"},
+    {o.error_feedback, "--error-feedback", "it changes the whole gradient before it is sent"},
+    {o.delay_grad_averaging, "--delay-grad-averaging", "it hides all of a round behind a pass"},
+    {o.delay_optimizer_step, "--delay-optimizer-step", "passes go on beside the updates"},
+    {o.reuse_grad_buffers, "--reuse-grad-buffers", "the round would change what passes add to"},
+    {o.replicas > 1, "--replicas", "their gradients are added when all passes are over"},
+    {o.passes > 0, "--passes", "the mean says which samples it has when the pass is over"}};
+  for (const auto& [given, option, why] : others)
+    if (given)
+      return failure{ec::bad_config, "--strategy " + o.strategy + " and " + option
+                                       + " exclude each other: " + why + "; leave out " + option
+                                       + ", or use --strategy data-parallel without buckets"};
+  return done{};
+}
+
+} // namespace
+
 status check_training_options(const run_options& o) {
+  if (auto fits = check_buckets(o); !fits)
+    return fits;
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   if (!o.group_bits.empty() && o.groups == "one")
     return bad("--group-bits is for several groups: with --groups one the peers of a training run "

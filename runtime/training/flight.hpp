@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/core/filling.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/training/plan.hpp"
 #include "runtime/training/run_position.hpp"
@@ -25,11 +26,15 @@ struct contribution {
   std::shared_ptr<const float_vector> own; // null: not copied yet
   std::uint64_t samples = 0;
   double weight = 0;
-  bool from_state = false; // we were in step: `own` is of our own model
-  bool resumed = false;    // the process before this one had begun the round
-  std::uint64_t steps = 0; // with lane::counts_steps: of ours, that no round had counted
-  pass_counts counts{};    // when it was given
-  std::string position{};  // missed_update::position
+  bool from_state = false;          // we were in step: `own` is of our own model
+  bool resumed = false;             // the process before this one had begun the round
+  std::uint64_t steps = 0;          // with lane::counts_steps: of ours, that no round had counted
+  pass_counts counts{};             // when it was given
+  std::string position{};           // missed_update::position
+  std::shared_ptr<filling> fills{}; // which values of `own` are there; null: all
+
+  /// The pass that computed it came to values that are not finite: it is of no use.
+  [[nodiscard]] bool is_spoiled() const { return fills && fills->failed(); }
 };
 
 /// The end of a round for this peer.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/filling.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
@@ -56,6 +58,16 @@ public:
   /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
   /// weighted correctly.
   virtual micro_step accumulate() = 0;
+  /// When the gradient of a pass may be taken before it is complete. Called by the computing
+  /// thread, during the pass.
+  struct early_gradient {
+    std::function<bool()> due;
+    std::function<void()> offered; // it can be taken from now on
+  };
+  /// The same bytes; but once some of them are there and it is due, the samples of this pass count
+  /// as accumulated, and `take_mean_vector` returns a vector that the pass fills. A learner that
+  /// cannot do so, or has samples of an earlier pass, never asks.
+  virtual micro_step accumulate_in_buckets(const early_gradient& /*when*/) { return accumulate(); }
   /// Before a pass: how many updates its parameters have. A learner that has a schedule of its own
   /// follows it.
   virtual void at_epoch(epoch_id /*now*/) {}
@@ -136,6 +148,8 @@ public:
     std::shared_ptr<float_vector> values;
     std::uint64_t samples = 0;
     std::uint64_t merges = 0; // of all merge_buffers, those that the buffers in `values` contain
+    /// Which of the values are there; null: all. It ends before the pass that is running does.
+    std::shared_ptr<filling> fills{};
   };
   /// Takes the accumulated gradient, and empties the accumulators: a vector of `vectors` with
   /// acc / Σb, then the buffers, as the last pass left them, then the metrics (gradient_count

@@ -15,6 +15,8 @@ struct micro_step {
   /// pass is not finite: those of the earlier passes in the sum. Otherwise this pass's own, because
   /// the sum was dropped while it ran.
   std::uint64_t lost = 0;
+  /// Its gradient was taken, or dropped, before it was complete (learner::accumulate_in_buckets).
+  bool taken = false;
   double scale = 0;      // by which the loss was multiplied for the backward pass; 0: no scaler
   bool overflow = false; // not finite, and with a smaller scale it might have been finite
   /// Not ec::none: there was no pass, because the data cannot be read any more. Nothing changed.

@@ -92,6 +92,8 @@ struct lane {
   /// Parameters only: the gradient of each peer's last step is averaged with them, and the change
   /// is added to the gradient of its next step (averaged_gradients.hpp).
   bool gradients = false;
+  /// Gradients only: a round may begin while the pass still computes what it averages.
+  bool in_buckets = false;
   lane_clock due;
   lane_overlap overlap;
   lane_coding coding; // gradients only

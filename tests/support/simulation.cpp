@@ -210,7 +210,7 @@ bool simulation::step(steady_time until) {
   if (!timers.empty() && (!next || timers.begin()->first < *next))
     next = timers.begin()->first;
   auto now = network_.now();
-  auto target = next && *next < until ? std::max(*next, now) : until;
+  auto target = std::max(next && *next < until ? *next : until, now); // see run_for
   network_.run_until(target);
   coordinator_.advance_time(target - coordinator_.clock().now());
   settle();

@@ -62,6 +62,7 @@ public:
   void freeze(index who) { frozen_.insert(who); }
   void thaw(index who) { frozen_.erase(who); }
 
+  /// Also within a call, by what an actor does: the calls around it then end that much later.
   void run_for(std::chrono::nanoseconds time);
   /// Returns false if `what` did not become true within `limit` of virtual time.
   bool run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit);

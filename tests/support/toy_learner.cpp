@@ -139,7 +139,49 @@ public:
     return step;
   }
 
+  /// The gradient is computed as ever; time passes before each of its parts is there.
+  micro_step accumulate_in_buckets(const early_gradient& when) override {
+    if (!options_.before_bucket || samples_ > 0 || options_.in_place)
+      return accumulate();
+    auto step = accumulate();
+    auto samples = std::exchange(samples_, 0);
+    auto values = std::make_shared<float_vector>(sums_.size());
+    early_ = {values, samples, 0, std::make_shared<filling>()};
+    bool offered = false;
+    for (auto left = toy_buckets; left-- > 0;) {
+      options_.before_bucket();
+      if (left == 0)
+        step.finite = !options_.spoils || !options_.spoils();
+      if (!step.finite)
+        break;
+      auto begin = sums_.size() * left / toy_buckets;
+      auto end = sums_.size() * (left + 1) / toy_buckets;
+      for (auto i = begin; i < end; ++i)
+        (*values)[i] = static_cast<float>(sum(i) / static_cast<double>(samples));
+      early_.fills->filled(begin, end);
+      if (!offered && when.due()) {
+        offered = true;
+        samples_ = samples;
+        when.offered();
+      }
+    }
+    auto fills = std::exchange(early_, {}).fills;
+    step.taken = offered && samples_ == 0;
+    samples_ = step.taken || !step.finite ? 0 : samples;
+    if (step.taken || !step.finite)
+      std::fill(sums_.begin(), sums_.end(), 0.0);
+    step.finite ? fills->complete() : fills->fail();
+    return step;
+  }
+
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    if (early_.fills && samples_ > 0) {
+      if (options_.taken_early != nullptr)
+        ++*options_.taken_early;
+      samples_ = 0;
+      taken_ = drawn_;
+      return early_;
+    }
     if (!options_.in_place || samples_ == 0 || room > 0) {
       reused_.require_no_pass();
       auto out = vectors.take(gradient_count() + room);
@@ -158,7 +200,8 @@ public:
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   std::uint64_t drop_gradient() override {
-    std::fill(sums_.begin(), sums_.end(), 0.0);
+    if (!early_.fills) // else the pass still reads them
+      std::fill(sums_.begin(), sums_.end(), 0.0);
     reused_.empty();
     taken_ = drawn_;
     return std::exchange(samples_, 0);
@@ -293,6 +336,7 @@ private:
   std::uint64_t offered_merges_ = 0;
   std::vector<double> last_input_;
   std::vector<double> sums_;
+  mean_gradient early_; // of the pass that runs, if it is computed in buckets
   std::vector<float> truth_;
   random_source data_;
   std::uint64_t samples_ = 0;

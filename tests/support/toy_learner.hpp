@@ -21,7 +21,16 @@ struct toy_options {
   bool in_place = false; // passes add to the vector that the next round takes (in_place_sum)
   /// Called in every pass before it adds anything, to let time pass; empty: a pass takes no time.
   std::function<void()> during_pass = nullptr;
+  /// Called in every pass whose gradient may be taken early, before each of `toy_buckets` parts of
+  /// it is there; empty: no gradient is.
+  std::function<void()> before_bucket = nullptr;
+  /// Whether the gradient of the pass that runs is not finite; asked before its last bucket.
+  std::function<bool()> spoils = nullptr;
+  std::size_t* taken_early =
+    nullptr; // counts the gradients that were taken before they were complete
 };
+
+inline constexpr std::size_t toy_buckets = 4;
 
 /// Linear regression with momentum SGD, or Adam: the loss of a sample (x, y) is (w·x − y)²/2. The
 /// true weights are the same for all peers; the samples depend on `data_seed`. Small, exact,

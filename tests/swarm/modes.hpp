@@ -54,6 +54,7 @@ inline const mode modes[] = {
      c.how.delay_gradients = true;
    },
    true},
+  {"DataParallelBuckets", [](training_config& c) { c.strategy = "data-parallel:buckets=1"; }, true},
   {"Diloco", [](training_config& c) { local(c, "diloco:steps=6"); }, true},
   {"DilocoOverlapped", [](training_config& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
   {"DilocoLowRank",
@@ -196,7 +197,13 @@ inline const mode modes[] = {
 /// The learner of a peer, once the peer has made it.
 using learner_slot = std::shared_ptr<learner*>;
 
-/// `during_pass`: see toy_options.
+inline bool in_buckets(const mode& how) {
+  training_config config;
+  how.set(config);
+  return config.strategy == "data-parallel:buckets=1";
+}
+
+/// `during_pass`: see toy_options; with buckets before each of them.
 inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs,
                              std::function<void()> during_pass = nullptr,
                              learner_slot slot = nullptr) {
@@ -207,7 +214,7 @@ inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint
   toy.rows = how.matrix ? 8 : 0;
   toy.in_place = how.in_place;
   toy.adam = how.adam;
-  toy.during_pass = std::move(during_pass);
+  (in_buckets(how) ? toy.before_bucket : toy.during_pass) = std::move(during_pass);
   config.averaging->averaging.codec = how.codec;
   auto make = with_averaged_gradients(
     [toy, slot]() -> result<std::unique_ptr<learner>> {

@@ -4,8 +4,12 @@ namespace waggle {
 
 namespace {
 
+constexpr named_number numbers[] = {{"buckets", named_number::form::whole, 0, 1, 0.0}};
+
 /// An update takes as long as the slowest member's pass and a round of one vector of parameters.
-/// A member that is silent is waited for once (pass_barrier.hpp).
+/// A member that is silent is waited for once (pass_barrier.hpp). With `buckets`, the round begins
+/// in the last 200 ms of the pass, and what is sent by the end of the pass is saved. The bytes are
+/// the same; all peers agree on it like on other numbers, because a round then lasts for so long.
 strategy make(const strategy_settings& s) {
   auto made = collaborative(1);
   auto& gradients = made.averages;
@@ -13,6 +17,7 @@ strategy make(const strategy_settings& s) {
   if (s.delay_gradients)
     gradients.overlap.ends = lane_overlap::until::next_boundary;
   gradients.coding = s.coding;
+  gradients.in_buckets = strategies::data_parallel.number(s, "buckets") != 0;
   return made;
 }
 
@@ -20,8 +25,11 @@ strategy make(const strategy_settings& s) {
 
 const strategy_row strategies::data_parallel{
   .name = "data-parallel",
-  .help = "Gradients are averaged after one pass of every peer.",
+  .help =
+    "Gradients are averaged after one pass of every peer; `buckets`: 1 sends those of the last "
+    "layers while the pass computes those of the first.",
   .make = make,
-  .counts_steps = true};
+  .counts_steps = true,
+  .numbers = numbers};
 
 } // namespace waggle

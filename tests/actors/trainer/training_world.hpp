@@ -379,6 +379,7 @@ private:
     auto handle = sys.spawn(
       [this, i, to](model_listener_actor::pointer self) -> model_listener_actor::behavior_type {
         return {
+          [self, to](gradient_offered msg) { self->send(to, msg); },
           [this, i, self, to](const pass_done& msg) {
             if (hold_passes)
               members[i]->held.push_back(msg);
