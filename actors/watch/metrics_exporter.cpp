@@ -12,6 +12,7 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/version.hpp"
+#include "runtime/watch/comparable_passes.hpp"
 #include "runtime/watch/round_event.hpp"
 
 namespace waggle {
@@ -22,52 +23,6 @@ constexpr auto refresh_interval = 100ms;
 /// Strangers make the list of peers long: at any length, it costs a few hundredths of a core.
 constexpr auto peers_interval_per_peer = 500us;
 constexpr auto links_interval = 1s;
-
-/// What a peer reports of its passes: a claim, which can only make the peer itself look slow unless
-/// most others lie, too.
-struct reported_pass {
-  double seconds = 0;
-  double samples_per_second = 0; // waits between passes included
-};
-
-/// The median without one element that equals `value`; 0: there is no other. `sorted` has it.
-double median_of_others(const std::vector<double>& sorted, double value) {
-  auto place = static_cast<std::size_t>(std::lower_bound(sorted.begin(), sorted.end(), value)
-                                        - sorted.begin());
-  auto count = sorted.size() - 1;
-  auto at = [&](std::size_t k) { return sorted[k < place ? k : k + 1]; };
-  if (count == 0)
-    return 0;
-  return count % 2 == 1 ? at(count / 2) : (at(count / 2 - 1) + at(count / 2)) / 2;
-}
-
-std::vector<double> sorted(const std::map<peer_id, reported_pass>& of,
-                           double reported_pass::*field) {
-  std::vector<double> out;
-  for (const auto& [peer, pass] : of)
-    out.push_back(pass.*field);
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-/// The seconds of passes, such that whose are longer is slower. Where an epoch is counted in
-/// samples, larger passes are no slower ones: `by_samples`, a peer's passes count as at most so
-/// many times those of the others as its samples per second are fewer.
-std::map<peer_id, double> comparable_passes(const std::map<peer_id, reported_pass>& of,
-                                            bool by_samples) {
-  auto seconds = sorted(of, &reported_pass::seconds);
-  auto rates = sorted(of, &reported_pass::samples_per_second);
-  std::map<peer_id, double> out;
-  for (const auto& [peer, pass] : of) {
-    auto usual = median_of_others(seconds, pass.seconds);
-    auto rate = median_of_others(rates, pass.samples_per_second);
-    bool comparable = by_samples && usual > 0 && pass.samples_per_second > 0;
-    out[peer] = comparable ? std::clamp(usual * rate / pass.samples_per_second,
-                                        std::min(usual, pass.seconds), pass.seconds)
-                           : pass.seconds;
-  }
-  return out;
-}
 
 /// Of the members of the round; others could be strangers.
 std::map<peer_id, double> pass_seconds_of(const watch::round_ended& round,
