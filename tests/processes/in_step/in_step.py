@@ -40,6 +40,7 @@ SCENARIOS = {
     "scrapes": (measures.scrapes, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
     "outer-rounds": (strategies.outer_rounds, []),
+    "buckets": (strategies.buckets, []),
     "islands": (strategies.islands, ["epochs"]),
     "attacks": (attacks.attacks, ["duration", "only"]),
     "just-in-time": (attacks.just_in_time, ["duration"]),

@@ -105,9 +105,9 @@ class Link:
         return steps / seconds, sent / max(1, epochs)
 
 
-def passes_and_bytes(settings, strategy, count, rounds):
+def passes_and_bytes(settings, strategy, count, rounds, model=SLOW, rate=RATE, delay_ms=DELAY_MS):
     """Passes a second of the first of `count` peers, and the bytes that it sends in a round, over `rounds` rounds."""
-    with Lab(settings, count, RATE, delay_ms=DELAY_MS) as lab, Run(settings, {**SLOW, "strategy": strategy}, lab) as run:
+    with Lab(settings, count, rate, delay_ms=delay_ms) as lab, Run(settings, {**model, "strategy": strategy}, lab) as run:
         run.begin(count, [{"min-peers": count}] * count)
         first = run.peers[0]
 
@@ -136,6 +136,19 @@ def outer_rounds(settings, report):
         share = statistics.median(shares[name])
         report.fact(f"{name}, median", share=share)
         report.require(share >= least, f"{name} reaches {share:.2f} of the speed of one peer alone")
+
+
+def buckets(settings, report):
+    """Updates a second of two peers with buckets, relative to without, in turn; rounds take about as long as passes."""
+    model = {"model": "char-gpt", "layers": 4, "width": 128, "context": 64, "heads": 4, "micro-batch": 16, "threads": 1,
+             "shared-memory": "false", "target-batch-size": None}
+    for rate in ("100mbit", "400mbit"):
+        shares = []
+        for _ in range(settings.times):
+            plain, with_buckets = (passes_and_bytes(settings, f"data-parallel:buckets={n}", 2, 40, model, rate, 1)[0] for n in (0, 1))
+            shares.append(with_buckets / plain)
+            report.fact(f"buckets, {rate}", without=plain, with_buckets=with_buckets, ratio=shares[-1])
+        report.fact(f"buckets, {rate}, median", ratio=statistics.median(shares))
 
 
 def seconds_to(loss, settings, options, updates):
