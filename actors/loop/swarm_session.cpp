@@ -118,13 +118,10 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
 
 status swarm_session::configure(const swarm_options& options) {
   auto resolved = run_options_of(options, passes_);
-  if (!resolved)
-    return resolved.error();
-  if (auto usable = check_training_options(*resolved); !usable)
+  if (auto usable = resolved ? check_training_options(*resolved) : resolved.error(); !usable)
     return usable;
   if (find_strategy(resolved->strategy)->make(strategy_settings_of(*resolved)).averages.in_buckets)
-    return bad("swarm_options::strategy: buckets are for models of waggle train: the backward pass "
-               "of a loop is the loop's own; leave out buckets=1 on all peers of the run");
+    return bad("swarm_options::strategy: leave out buckets=1, a loop's backward pass is its own");
   auto rule = loss_scale_of(*resolved);
   if (rule && resolved->reuse_grad_buffers)
     return bad("swarm_options::more: loss-scale and reuse-grad-buffers exclude each other in a "

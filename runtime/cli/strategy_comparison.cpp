@@ -109,7 +109,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       if (skips)
         c.name += ":epochs=" + std::to_string(epochs) + ",batches=" + std::to_string(period)
                   + ",warmup=1,cooldown=1";
-      else if (!row.numbers.empty())
+      else if (!row.numbers.empty() && row.steps_each_pass())
         c.name += ":steps=" + std::to_string(period);
       c.arguments = {"--strategy", c.name};
       for (const auto& [option, value] : variant) {

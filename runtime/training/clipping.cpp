@@ -13,6 +13,10 @@ public:
   clipping_learner(std::unique_ptr<learner> below, double norm_max)
     : learner_layer(std::move(below)), norm_max_(norm_max) {}
 
+  micro_step accumulate_in_buckets(const early_gradient& when) override {
+    return below().accumulate_in_buckets(when);
+  }
+
 protected:
   [[nodiscard]] bool needs_gradient() const override { return true; }
   void before_update(update& next) override {

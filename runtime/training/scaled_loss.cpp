@@ -11,6 +11,9 @@ public:
   scaled_learner(std::unique_ptr<learner> below, std::shared_ptr<loss_scaler> scale)
     : learner_layer(std::move(below)), scale_(std::move(scale)) {}
 
+  micro_step accumulate_in_buckets(const early_gradient& when) override {
+    return below().accumulate_in_buckets(when);
+  }
   [[nodiscard]] std::string own_state() const override { return scale_->save(); }
   status load_own_state(std::string_view own) override { return scale_->load(own); }
 

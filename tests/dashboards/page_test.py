@@ -21,6 +21,7 @@ import urllib.request
 CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 try:
     from selenium import webdriver
+    from selenium.webdriver import ActionChains
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.keys import Keys
@@ -179,7 +180,7 @@ class Page:
         self.wait(f"the sentence says {words}: {self.text('#sentence')}", lambda: all(w in self.text("#sentence") for w in words))
 
     def press(self, key):
-        self.driver.switch_to.active_element.send_keys(key)
+        ActionChains(self.driver).send_keys(key).perform()  # to whatever has the focus, drawn anew or not
 
     def size(self, width, height=900):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
