@@ -260,8 +260,9 @@ status check_first_epoch(const run_options& o) {
 
 /// Passes over the data need updates that say which samples they have.
 status check_passes(const run_options& o) {
+  auto name = o.strategy.substr(0, o.strategy.find(':')); // its numbers stand behind it
   const std::pair<bool, std::string> others[]{
-    {o.strategy != "collaborative" && o.strategy != "data-parallel", "--strategy " + o.strategy},
+    {name != "collaborative" && name != "data-parallel", "--strategy " + o.strategy},
     {o.epochs > 0, "--epochs"},
     {o.aggregator != to_string(aggregator::mean), "--aggregator " + o.aggregator},
     {o.low_rank > 0, "--low-rank"},

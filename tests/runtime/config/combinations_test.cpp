@@ -56,6 +56,32 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
   EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
 }
 
+TEST(Combinations, BucketsAreRefusedWithWhatNeedsTheWholeGradient) {
+  auto check = [](std::string_view strategy, std::map<std::string, std::string> given) {
+    given.emplace("strategy", strategy);
+    auto options = resolve({}, {}, flags(given));
+    EXPECT_TRUE(options) << options.error().detail;
+    auto usable = check_training_options(*options);
+    return usable ? std::string{} : usable.error().detail;
+  };
+  EXPECT_EQ(check("data-parallel:buckets=1", {}), "");
+  for (const auto& [option, value] :
+       std::map<std::string, std::string>{{"low-rank", "4"},
+                                          {"error-feedback", "true"},
+                                          {"delay-grad-averaging", "true"},
+                                          {"delay-optimizer-step", "true"},
+                                          {"reuse-grad-buffers", "true"},
+                                          {"replicas", "2"},
+                                          {"passes", "2"}}) {
+    std::map<std::string, std::string> given{{option, value}, {"codec", "float16"}};
+    if (option == "reuse-grad-buffers" || option == "low-rank")
+      given.erase("codec");
+    EXPECT_EQ(check("data-parallel", given), "") << option;
+    EXPECT_THAT(check("data-parallel:buckets=1", given),
+                AllOf(HasSubstr("--" + option + " exclude each other"), HasSubstr("leave out")));
+  }
+}
+
 TEST(Combinations, SizesThatNoGroupHasAreRefusedWithAWayOut) {
   for (const char* name : {"min-peers", "min-group-size", "min-contributors", "expected-peers"})
     EXPECT_THAT(refusal({{name, "5"}, {"target-group-size", "4"}}),
