@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from . import _options
-from ._swarm import Swarm, refusing
+from ._swarm import Leaves, Swarm, refusing
 
 
 class LoopModel:
@@ -45,7 +44,7 @@ class LoopModel:
         raise NotImplementedError
 
 
-class Loop:
+class Loop(Leaves):
     """The loop under `Optimizer`, for arrays of numpy, JAX, or anything else with buffers.
 
     parameters: [(name, shape)]. statistics: for each parameter [(name, shape, never_negative)].
@@ -128,12 +127,4 @@ class Loop:
             refusing(self._peer.show_own)
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
-        """As `Swarm.leave`."""
         self.swarm.leave(in_a_hurry=in_a_hurry)
-
-    def __enter__(self) -> Loop:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.leave(in_a_hurry=kind is not None)

@@ -8,7 +8,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, NoReturn
 
 import torch
@@ -17,7 +16,7 @@ from . import _waggle
 from ._describe import compared, rate_ratios
 from ._loop import Loop
 from ._model import Followed, Model, tensors_of
-from ._swarm import Swarm, refusing
+from ._swarm import Leaves, Swarm, refusing
 
 
 def _error(code: str, text: str) -> _waggle.Error:
@@ -26,7 +25,7 @@ def _error(code: str, text: str) -> _waggle.Error:
     return error
 
 
-class Optimizer(torch.optim.Optimizer):
+class Optimizer(Leaves, torch.optim.Optimizer):
     """A torch optimizer that steps together with the other peers of a run.
 
     optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own; what it keeps
@@ -197,15 +196,7 @@ class Optimizer(torch.optim.Optimizer):
         return self._loop.shared_weights()
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
-        """As `Swarm.leave`."""
         self._swarm.leave(in_a_hurry=in_a_hurry)
-
-    def __enter__(self) -> Optimizer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.leave(in_a_hurry=kind is not None)
 
     # -- an optimizer of torch
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._shards import Shards
 
 _R = TypeVar("_R")
+_L = TypeVar("_L", bound="Leaves")
 
 _alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
 
@@ -62,7 +63,22 @@ def refusing(call: Callable[..., _R], *arguments: Any) -> _R:
         raise again from None
 
 
-class Swarm:
+class Leaves:
+    """A context manager that leaves the run at the end, in a hurry after an exception."""
+
+    def leave(self, *, in_a_hurry: bool = False) -> None:
+        """As `Swarm.leave`."""
+        raise NotImplementedError
+
+    def __enter__(self: _L) -> _L:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.leave(in_a_hurry=kind is not None)
+
+
+class Swarm(Leaves):
     """This process's peer of a run; `waggle.join` makes it. It neither listens nor dials before a
     `waggle.Optimizer` or a `waggle.Loop` is constructed with it, because peers compare optimizers,
     too. A context manager: leaves the run at the end, in a hurry after an exception.
@@ -161,13 +177,6 @@ class Swarm:
         state, then writes a checkpoint and says goodbye. `in_a_hurry`: says goodbye within a second.
         A second call does nothing."""
         refusing(self._peer.leave, in_a_hurry)
-
-    def __enter__(self) -> Swarm:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.leave(in_a_hurry=kind is not None)
 
     def __repr__(self) -> str:
         return f"<waggle.Swarm {self.run!r} at {self.address or 'no address yet'}>"
