@@ -58,11 +58,14 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     ASSERT_TRUE(row["loss"].is_number()) << row;
     // It is 6.53 before the first step. The learning rate is too small for SGD, which was at 5.81
     // at most; of the others, 22 runs with --low-rank, also on a busy machine, were at 4.68
-    // to 4.81.
-    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 6.2 : 5.0) << row;
-    // 2 x 240 passes of four samples; passes that run when an epoch ends belong to it, too. A run
-    // of DASO goes by the batches of the peer that has most.
+    // to 4.81. Where the peers of DASO take turns, a pass of one is a batch of the schedule: each
+    // has made half of the steps when it ends (4.80 after 972 samples, 4.48 after 1,300).
     bool by_batches = row["strategy"].get<std::string>().starts_with("daso");
+    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 6.2
+                           : by_batches                           ? 5.4
+                                                                  : 5.0)
+      << row;
+    // 2 x 240 passes of four samples; passes that run when an epoch ends belong to it, too.
     EXPECT_GT(row["samples"], (by_batches ? 0.45 : 0.6) * 1920) << row;
     EXPECT_LT(row["samples"], 1.4 * 1920) << row;
   }
