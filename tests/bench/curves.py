@@ -427,6 +427,8 @@ def main():
     if not pathlib.Path(settings.data).exists():
         parser.error(f"--data {settings.data} does not exist")
     settings.untrained = math.log(256)  # all bytes are equally likely
+    if settings.runs:
+        pathlib.Path(settings.runs).mkdir(parents=True, exist_ok=True)
     if settings.batch % (4 * settings.micro_batch) != 0:
         parser.error("--batch must be a multiple of four times --micro-batch")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # as an exception, so that the peers are stopped, too
