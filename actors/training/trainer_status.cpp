@@ -16,17 +16,15 @@ namespace {
 constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
 
-/// For other peers' pages.
-peer_vitals vitals_of(const training_status& s, std::uint64_t samples_of_pass) {
+/// For other peers' pages. The mean of the passes' seconds, not of their speeds: of a peer with a
+/// tenth of a core many passes take no longer than elsewhere, and the others ten times as long.
+peer_vitals vitals_of(const training_status& s, double pass_seconds) {
   peer_vitals out;
   out.phase = static_cast<std::uint8_t>(s.phase);
   if (auto loss = static_cast<float>(s.loss); std::isfinite(loss))
     out.loss = loss;
-  if (samples_of_pass > 0 && s.samples_per_second > 0) {
-    auto seconds = static_cast<double>(samples_of_pass) / s.samples_per_second;
-    if (seconds <= vitals_seconds_max)
-      out.pass_seconds = static_cast<float>(seconds);
-  }
+  if (pass_seconds > 0 && pass_seconds <= vitals_seconds_max)
+    out.pass_seconds = static_cast<float>(pass_seconds);
   return out;
 }
 
@@ -247,7 +245,7 @@ void trainer::report_own_progress() {
   bool comparable = exact() && at_.in_step() && pending_.waiting() == 0 && !awaits_merge();
   auto parameters = comparable ? vote_.parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reports_.own_samples, parameters, claim,
-                                       pass_.rate, vitals_of(status_, pass_.samples)});
+                                       pass_.rate, vitals_of(status_, pass_.seconds)});
 }
 
 } // namespace waggle

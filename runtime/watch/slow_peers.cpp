@@ -8,8 +8,8 @@ namespace waggle {
 
 namespace {
 
-/// A member has to be late in so many of its rounds, or in the last slow_rounds_min: it has become
-/// slow. If it is late at least pauses_min times, and in time in between, it pauses.
+/// A member has to be late in so many of its last rounds. If it is late at least pauses_min times,
+/// and in time in between, it pauses.
 constexpr double most_rounds = 0.7;
 constexpr std::size_t pauses_min = 2;
 constexpr double pause_ms_min = 100;
@@ -78,6 +78,14 @@ excess excess_of(const watch::round_ended& round, const member& m) {
   return out;
 }
 
+/// When the last contribution or result came.
+double last_arrival(const watch::round_ended& round) {
+  double out = 0;
+  for (const auto& m : round.members)
+    out = std::max({out, m.last_ms.value_or(0), m.result_last_ms.value_or(0)});
+  return out;
+}
+
 std::string duration_text(double ms) {
   char text[32];
   if (ms >= 1000)
@@ -133,6 +141,18 @@ struct evidence_of_member {
   std::vector<double> trips; // round trips, ms
 };
 
+/// Since how many rounds a member has been late in most, at least slow_rounds_min; 0: it is not.
+/// Its share of a core lets a slow machine be in time now and then.
+std::size_t rounds_since_slow(const std::vector<double>& costs, double limit) {
+  std::size_t since = 0;
+  std::size_t late = 0;
+  for (std::size_t n = 1; n <= costs.size(); ++n)
+    if (costs[costs.size() - n] > limit && ++late >= slow_rounds_min
+        && static_cast<double>(late) >= most_rounds * static_cast<double>(n))
+      since = n;
+  return since;
+}
+
 /// How often a row of late rounds begins.
 std::size_t rows_over(const std::vector<double>& costs, double limit) {
   std::size_t rows = 0;
@@ -168,21 +188,12 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
   std::vector<double> costs;
   for (const auto& each : all)
     costs.push_back(cost(each));
-  auto over = [&](double limit) {
-    return static_cast<std::size_t>(
-      std::count_if(costs.begin(), costs.end(), [&](double x) { return x > limit; }));
-  };
-  auto since = static_cast<std::size_t>( // how many at the end are late without a break
-    std::find_if(costs.rbegin(), costs.rend(), [&](double x) { return x <= threshold; })
-    - costs.rbegin());
+  auto since = rounds_since_slow(costs, threshold);
+  if (since == 0)
+    return judge_pauses(peer, costs, threshold);
+  all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(since));
+  costs.erase(costs.begin(), costs.end() - static_cast<std::ptrdiff_t>(since));
   auto typical = median(costs);
-  if (static_cast<double>(over(threshold)) < most_rounds * static_cast<double>(all.size())) {
-    if (since < slow_rounds_min)
-      return judge_pauses(peer, costs, threshold);
-    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(since));
-    costs.erase(costs.begin(), costs.end() - static_cast<std::ptrdiff_t>(since));
-    typical = median(costs);
-  }
   auto start = median_of(all, &excess::start);
   auto send = median_of(all, &excess::send);
   auto reduce = median_of(all, &excess::reduce);
@@ -240,7 +251,7 @@ void round_window::add(watch::round_ended round, steady_time now) {
   if (round.outcome == "failed" || round.members.size() < 2)
     return;
   if (slot_ && now - *slot_ < apart) {
-    if (round.duration_ms > rounds_.back().duration_ms)
+    if (last_arrival(round) > last_arrival(rounds_.back()))
       rounds_.back() = std::move(round);
     return;
   }

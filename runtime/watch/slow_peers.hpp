@@ -39,8 +39,8 @@ struct slow_report {
 };
 
 /// The last rounds by which peers are judged: `count` of them. Of rounds that follow each other
-/// fast the slowest of each half second, so that they show what happens now and then. Not
-/// thread-safe.
+/// fast the one of each half second in which a contribution or result came latest, so that they
+/// show what happens now and then. Not thread-safe.
 class round_window {
 public:
   static constexpr std::size_t count = 16;

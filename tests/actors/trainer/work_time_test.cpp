@@ -124,5 +124,22 @@ TEST_F(Times, AStateThatDoesNotArriveIsADownload) {
   });
 }
 
+/// As of a peer whose share of a core lets most passes through, and stops the others.
+TEST_F(Times, ReportsTheMeanSecondsOfItsPassesAndNotOfTheirSpeeds) {
+  auto& m = add_started();
+  hold_passes = true;
+  for (int i = 0; i < 20; ++i) {
+    pass_until([&] { return !m.held.empty(); });
+    for (auto done : std::exchange(m.held, {})) {
+      done.seconds = i % 2 == 0 ? 0.01 : 0.19;
+      tell(caf::actor_cast<model_listener_actor>(m.actor), done);
+    }
+  }
+  pass(1s);
+  auto seconds = m.reports.back().vitals.pass_seconds;
+  ASSERT_TRUE(seconds);
+  EXPECT_NEAR(*seconds, 0.1, 0.02);
+}
+
 } // namespace
 } // namespace waggle::testing
