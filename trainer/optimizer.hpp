@@ -108,16 +108,16 @@ public:
   /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. `loss`: the
   /// mean over the same samples, for the status and the schedule plateau. Returns when the next
   /// gradient can be computed: at once, after an update, or after the state of the run was loaded.
-  /// Until the run is found this can take as long as the join timeout; if no peer answers and this
-  /// one may not start the run (swarm_options::start_alone), it waits without limit. Network
-  /// failures change the outcome and never throw.
+  /// Until the run is found this can take as long as the join timeout, and longer if this one may
+  /// not start the run (swarm_options::join_timeout). Later network failures change the outcome and
+  /// never throw.
   /// Throws std::invalid_argument if `samples` is 0, or larger than `target_batch_size` with a
   /// strategy that counts samples, or if the loss was not `scaled` although there is a
   /// "loss-scale". Throws std::runtime_error
   /// - if a parameter was added, cast or moved,
   /// - if a parameter group of the torch optimizer changed, or an option other than its rate,
   ///   with "delay-optimizer-step" also the rate,
-  /// - if all initial peers refuse this one, or
+  /// - if all initial peers refuse this one, or no peer has answered for long, or
   /// - if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);

@@ -74,8 +74,9 @@ struct swarm_options {
 
   // -- of this peer only
   /// If initial peers or known addresses exist: how long to look for the run. After that, this peer
-  /// starts the run if `start_alone` is set or it has a checkpoint; otherwise it goes on looking,
-  /// without limit.
+  /// starts the run if `start_alone` is set or it has a checkpoint. Otherwise it goes on looking;
+  /// if no address has answered for forty times as long (ten minutes), `step` throws swarm_error:
+  /// the run has ended, or has not begun.
   std::chrono::milliseconds join_timeout{15'000};
   bool start_alone = false;
   /// Resumes from the newest checkpoint in data_dir, and writes checkpoints.
@@ -106,7 +107,8 @@ struct swarm_status {
   std::vector<pass_seen> passes;
 };
 
-/// Thrown by `step` when this peer cannot go on: all initial peers refuse it, or it has ended.
+/// Thrown by `step` when this peer cannot go on: all initial peers refuse it, none of them has
+/// answered for long (swarm_options::join_timeout), or it has ended.
 class swarm_error final : public std::runtime_error {
 public:
   explicit swarm_error(failure why) : std::runtime_error(why.detail), code_(why.code) {}

@@ -249,6 +249,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   if (!config.client_mode)
     address_ = started->bound;
   addresses_ = started->ctx.record.addresses;
+  unanswered_.emplace(o.run_id, o.initial_peers, join_timeouts_max * given_.join_timeout);
   port_ = std::move(port);
   model_ = &model;
   node_ = std::move(*started);
@@ -304,6 +305,8 @@ bool swarm_session::over() {
   if (auto now = node_->board->training()) {
     last_ = *now;
     over_ = now->phase == trainer_phase::finished;
+    if (auto why = unanswered_->look(now->waiting_for, steady::now()))
+      throw swarm_error{*why};
   }
   return over_;
 }
@@ -433,10 +436,6 @@ status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const 
 swarm_status swarm_session::status_now() const {
   auto s = ask();
   return s ? summary(*s) : status_seen();
-}
-
-swarm_status swarm_session::status_seen() const {
-  return summary(last_.value_or(training_status{}));
 }
 
 void swarm_session::count_outdated(std::uint64_t samples) const {

@@ -13,6 +13,7 @@
 
 #include "actors/loop/swarm.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/progress/unanswered.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "runtime/training/scaled_loss.hpp"
 #include "runtime/training/state_schema.hpp"
@@ -82,7 +83,7 @@ public:
   [[nodiscard]] const std::filesystem::path& data_dir() const;
   /// Whether the last update of the run is applied. Waits for no actor: the trainer may be waiting
   /// for this thread (loop_port::read_now). Throws swarm_error if all initial peers refuse
-  /// this one, or if this peer has ended.
+  /// this one, if none has answered for long, or if this peer has ended.
   [[nodiscard]] bool over();
   /// The last result of `over`.
   [[nodiscard]] bool was_over() const { return over_; }
@@ -97,11 +98,15 @@ public:
   [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
   [[nodiscard]] swarm_status status_now() const;
   /// What `over` saw last. Waits for nothing.
-  [[nodiscard]] swarm_status status_seen() const;
+  [[nodiscard]] swarm_status status_seen() const {
+    return summary(last_.value_or(training_status{}));
+  }
   /// Counts samples in the metrics that were dropped before the trainer received them.
   void count_outdated(std::uint64_t samples) const;
 
   static constexpr std::chrono::milliseconds drain_time{5'000};
+  /// So many times swarm_options::join_timeout without an answer, and the loop ends.
+  static constexpr int join_timeouts_max = 40;
 
 private:
   swarm_session() = default;
@@ -126,6 +131,7 @@ private:
   std::optional<endpoint> address_;
   std::vector<endpoint> addresses_;
   std::optional<training_status> last_;
+  std::optional<unanswered> unanswered_; // from `start` on
   bool over_ = false;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/progress/unanswered.hpp"
+
 namespace waggle {
 
 namespace {
@@ -45,7 +47,7 @@ founding decide_founding(const founding_situation& now) {
              : wait_for("a peer that trains: those reached do not");
   if (now.waited >= now.join_timeout && (now.has_work || now.may_start_alone))
     return {true, {}, why_alone::nobody_reached};
-  return wait_for("any peer of the run: none of the addresses answers");
+  return wait_for(std::string{nobody_answers});
 }
 
 } // namespace waggle

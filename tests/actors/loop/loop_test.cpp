@@ -276,6 +276,26 @@ TEST_F(LoopInAService, OthersTrainOnWhileALoopIsPausedAndItTakesTheirState) {
   EXPECT_GE(members[1].downloads, 2U) << "when it came, and when it went on";
 }
 
+/// Its run has ended, say, and all peers have left.
+TEST_F(LoopInAService, ALoopThatNobodyAnswersEndsWithASentence) {
+  auto o = options("late", {"127.0.0.1:1"});
+  o.join_timeout = 5ms;
+  auto in = join(o);
+  ASSERT_TRUE(in) << in.error().detail;
+  line model{1};
+  auto peer = loop::start(*in, model.options());
+  ASSERT_TRUE(peer) << peer.error().detail;
+  try {
+    for (;;)
+      (void)peer->step(model.gradient(), 8, 0);
+  } catch (const swarm_error& e) {
+    EXPECT_EQ(e.code(), ec::unreachable);
+    EXPECT_THAT(e.what(), HasSubstr("no peer of run lines has answered for 1 s (127.0.0.1:1, "));
+    EXPECT_THAT(e.what(), HasSubstr("it has ended and all have left, or it has not begun"));
+  }
+  EXPECT_EQ(model.w, line{1}.w);
+}
+
 TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   auto in = join(options("wrong"));
   ASSERT_TRUE(in) << in.error().detail;

@@ -202,7 +202,8 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
         .waggle, or .waggle-2, … if another process uses it.
     client_mode: only dial, accept no connections.
     log_level: "debug", "info" (default), "warn" or "error"; the log goes to standard error.
-    join_timeout: seconds to look for the run before this peer starts it, if it may.
+    join_timeout: seconds to look for the run before this peer starts it, if it may. If not, and
+        nobody answers for forty times as long, `step` raises waggle.Error. Default: 15.
     start_alone: whether it may, although there are initial peers. Default: False.
     resume: read the newest checkpoint and write checkpoints. Default: True.
 
