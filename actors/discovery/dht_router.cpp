@@ -352,6 +352,7 @@ void dht_router::refresh(const dht_id& target) {
 }
 
 void dht_router::on_tick() {
+  reach_.begin(); // the transport tells nobody when it finds a narrow path
   store_.purge(ctx_.wall->now());
   for (const auto& target : table_.stale_targets(now() - config_.bucket_refresh, random_))
     refresh(target);

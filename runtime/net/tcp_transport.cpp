@@ -324,6 +324,7 @@ private:
   }
 
   void report_opened(const link& made) {
+    narrow_.opened(made.host());
     if (events_->opened)
       events_->opened(made.outbound());
     if (events_->linked)

@@ -84,6 +84,17 @@ TEST_F(DhtReach, AnnouncesTodaysAddressesSoonAfterTheNetworkHasChanged) {
   EXPECT_EQ(ctx.own_record().addresses, now);
 }
 
+TEST_F(DhtReach, APathThatLosesLargePacketsIsSaidSoonThoughNoLinkEnds) {
+  outcome = ec::none;
+  link(2, "10.0.0.2", true);
+  pass(1s);
+  EXPECT_THAT(status().notice, IsEmpty());
+  ctx.reach->set_narrow_path("10.0.0.2");
+  pass(11s);
+  EXPECT_THAT(status().notice, HasSubstr("small messages pass to and from 10.0.0.2"));
+  EXPECT_FALSE(ctx.is_client());
+}
+
 TEST_F(DhtReach, ANodeThatWasDialledAsksNobody) {
   link(2, "10.0.0.2", false);
   pass(10s);

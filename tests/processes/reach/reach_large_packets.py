@@ -28,11 +28,14 @@ def run(new_lab):
                 lab.hosts[2].set_port_mtu(1300)
             first = lab.train(lab.hosts[0])
             peers = [first] + [lab.train(host, "--initial-peers", f"{lab.hosts[0].address}:{lab.PORT}") for host in lab.hosts[1:]]
+            # Each path is found by its second link that ends stuck, and who stalls is kept out for a while in between.
+            wait_until("three average together, round after round", lambda: settled(first), 90)
             if narrow:
-                wait_until("both others name the cause", lambda: all("path MTU" in p.text() for p in peers[:2]), 40)
-                if "path MTU" not in str(first.status().get("notice")):
-                    raise Failed("the status does not name the cause")
-            wait_until("three average together, round after round", lambda: settled(first), 60)
+                # Whichever end of a path finds it uses small packets, and the other one may never notice. A peer looks
+                # every ten seconds whether there is something to say.
+                wait_until("a peer names the cause", lambda: any("path MTU" in p.text() for p in peers), 20)
+                wait_until("its status does, too",
+                           lambda: any("path MTU" in str(p.status().get("notice")) for p in peers), 5)
             speeds.append(speed(first))
     print(f"  large_packets: {speeds[0]:.2f} epochs a second, {speeds[1]:.2f} with the narrow path", flush=True)
     if speeds[1] * SLOWER_MAX < speeds[0]:
