@@ -194,6 +194,33 @@ TEST(Service, AnAveragerIsAddedAndEndedWhileThePeersRun) {
   EXPECT_TRUE(vector_averager::add(*ann, {.name = "rates", .matchmaking_time = 2s}));
 }
 
+/// It has no averager of its own program's, but those of the service.
+TEST(Service, APeerThatNobodyReachesAveragesAsAClient) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  auto closed = mine.options({ann->address()});
+  closed.announce = {"127.0.0.1:1"};
+  auto bob = node::start(closed);
+  ASSERT_TRUE(bob);
+  std::string notice;
+  auto until = std::chrono::steady_clock::now() + 30s;
+  while (notice.find("no other peer reaches this one") == notice.npos
+         && std::chrono::steady_clock::now() < until)
+    notice = bob->status_json();
+  EXPECT_THAT(notice, HasSubstr("It goes on as a client"));
+  EXPECT_THAT(bob->addresses(), IsEmpty());
+  std::vector<float> low(8, 1);
+  std::vector<float> high(8, 3);
+  const average_options both{.timeout = 20s, .expected_peers = 2};
+  auto other = std::async(std::launch::async,
+                          [&] { return vector_averager::of(*bob, "rates")->average(high, both); });
+  EXPECT_TRUE(vector_averager::of(*ann, "rates")->average(low, both));
+  EXPECT_TRUE(other.get());
+  EXPECT_THAT(low, Each(FloatEq(2)));
+  EXPECT_EQ(low, high);
+}
+
 TEST(Service, TwoPeersDoNotShareAFolder) {
   service mine;
   auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
