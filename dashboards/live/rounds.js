@@ -1,7 +1,7 @@
 // The last rounds: a strip to choose from, and a waterfall of the chosen ones, a row for each member.
 
 import {html, nothing, svg} from './vendor/lit-html.js';
-import {bytes, clock, duration, plural, shortId} from './format.js';
+import {bytes, clock, duration, median, plural, shortId} from './format.js';
 import {swatch} from './peers.js';
 
 const spans = [1, 4, 16];
@@ -33,13 +33,15 @@ const outcomeMark = r => (r.outcome === 'complete' ? '●' : r.outcome === 'fail
 
 function strip(state, chosen, pick) {
   const all = state.rounds;
-  const longest = Math.max(...all.map(r => r.duration), 1e-3);
+  const durations = all.map(r => r.duration);
+  const longest = Math.max(...durations, 1e-3);
+  const top = Math.min(longest, 5 * Math.max(median(durations) ?? 0, 1e-3)); // one that waited for a lost peer leaves the others their height
   const step_ = width / 64;
   const left = width - all.length * step_;
   const paths = {complete: '', shrunk: '', failed: ''};
   let marked = '';
   all.forEach((r, i) => {
-    const h = Math.max(2, 38 * r.duration / longest);
+    const h = Math.max(2, 38 * Math.min(1, r.duration / top));
     const x = left + i * step_;
     const d = `M${(x + 2).toFixed(1)} ${(40 - h).toFixed(1)}h${(step_ - 4).toFixed(1)}v${h.toFixed(1)}h${(4 - step_).toFixed(1)}z`;
     const name = r.outcome in paths ? r.outcome : 'shrunk';
@@ -50,7 +52,7 @@ function strip(state, chosen, pick) {
     const box = e.currentTarget.getBoundingClientRect();
     pick(all[Math.floor(((e.clientX - box.left) / box.width * width - left) / step_)]);
   };
-  const text = `The last ${plural(all.length, 'round')}; the longest took ${duration(longest)}. ← and → choose one.`;
+  const text = `The last ${plural(all.length, 'round')}; the longest took ${duration(longest)}${longest > top ? `, and bars end at ${duration(top)}` : ''}. ← and → choose one.`;
   return html`<svg class="strip" viewBox="0 0 ${width} 45" preserveAspectRatio="none" role="img" aria-label=${text} @click=${click}><title>${text}</title>
     ${Object.entries(paths).map(([name, d]) => (d ? svg`<path class=${name} d=${d}/>` : nothing))}
     <path class="chosen" d=${marked}/></svg>`;

@@ -377,7 +377,11 @@ export function headline(state) {
   const failed = recent.filter(r => r.outcome === 'failed');
   if (failed.length > 1) say('warn', `${failed.length} of the last ${recent.length} rounds failed${failed.at(-1).reason ? ` (${failed.at(-1).reason})` : ''}`);
   const gone = state.left.filter(x => state.now - x.t < 60_000);
-  if (gone.length > 0 && gone.length < 3)
+  const [a, b] = gone;
+  const kind = x => (x.reason ?? '').replace(/\d+/g, '');
+  if (gone.length === 2 && Math.abs(a.t - b.t) < 2000 && kind(a) === kind(b)) // of a link or a network that was cut
+    say('warn', `peers ${shortId(a.peer)} and ${shortId(b.peer)} left ${ago(Math.max(0, state.now - a.t))}${a.reason ? ` (${a.reason})` : ''}`);
+  else if (gone.length > 0 && gone.length < 3)
     for (const x of gone) say('warn', `${name(state, x.peer)} left ${ago(Math.max(0, state.now - x.t))}${x.reason ? ` (${x.reason})` : ''}`);
   else if (gone.length > 0)
     say('warn', `${plural(gone.length, 'peer')} left in the last minute`);

@@ -3,6 +3,7 @@
 
   page_test.py --waggle build/bin/waggle [--no-trainer] [--kills N] [--screenshots DIR]
   page_test.py --minutes 10
+  page_test.py --waggle build/bin/waggle --split [--screenshots DIR]    # root, iproute2
 """
 import argparse
 import http.server
@@ -232,6 +233,8 @@ def shows_events_as_they_come(page, stub):
     stub.event("peer_left", other=IDS[3], reason="silent for 1.1 s", after_s=12)
     page.wait("the peer is in the list of those who left", lambda: page.count(f"[data-left='{IDS[3]}']") == 1)
     assert "silent for 1.1 s" in page.text(f"[data-left='{IDS[3]}']")
+    stub.event("peer_left", other=IDS[2], reason="silent for 1.2 s", after_s=12)
+    page.says("peers cccccccc and dddddddd left", "(silent for 1.2 s)")
     stub.set()
     page.wait("it is back", lambda: page.count(f"#peers tr[data-peer='{IDS[3]}']") == 1)
     for number in range(100, 104):
@@ -611,6 +614,55 @@ def live(page, options, folder):
             process.kill()
 
 
+def splits(options):
+    """Of five peers in namespaces two are cut off from the others: what the pages of both sides say, and later again."""
+    sys.path.insert(0, str(ROOT / "tests" / "processes" / "in_step"))
+    import in_step
+    import watch
+    from lab import Lab
+    from peers import Run
+
+    def looks(lab, run, at):
+        watch.enter_namespace(run.peers[at].namespace)
+        page = Page()
+        try:
+            page.open(f"http://{run.peers[at].host}:{run.peers[at].port}/")
+            page.says("5 peers train together")
+            few = [run.peers[i].status["peer"][:8] for i in (3, 4)]
+            lab.cut([0, 1, 2], [3, 4])
+            if at < 3:
+                page.says("3 peers train together", "left", *few)
+            else:
+                page.says("2 peers train together", "this peer is cut off from most of its group and goes on without it", "3 peers left")
+            assert "path MTU" not in page.text("#sentence"), "a cut path is taken for one that drops large packets"
+            time.sleep(5)
+            for name, width, dark in ((f"split_{at}", 1320, False), (f"split_{at}_narrow_dark", 360, True)):
+                if options.screenshots:
+                    page.size(width, 1600)
+                    page.dark(dark)
+                    page.driver.save_screenshot(str(options.screenshots / f"{name}.png"))
+            lab.heal()
+            page.says("5 peers train together")
+            page.wait("they are one run again", lambda: page.count("#sentence.bad") == 0)
+            page.quiet()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            page.close()
+
+    settings, failures = in_step.parse(["cut", "--binary", options.waggle]), []
+    for at in (0, 3):
+        with Lab(settings, 5) as lab, Run(settings, {"step-interval": "40ms"}, lab) as run:
+            run.begin(5)
+            run.await_step(run.peers, 60)
+            thread = threading.Thread(target=looks, args=(lab, run, at))
+            thread.start()
+            thread.join()
+        if failures:
+            raise failures[0]
+        print(f"split, seen by peer {at}: ok", flush=True)
+
+
 def same_rounds(page, addresses):
     """Two peers of one run: a round that both show has the same members on both pages."""
     collect = """
@@ -645,8 +697,11 @@ def main():
     parser.add_argument("--no-trainer", action="store_true")
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--minutes", type=int, help="only measures what the page of 100 busy peers costs, for so long")
+    parser.add_argument("--split", action="store_true", help="only cuts two of five live peers off")
     parser.add_argument("--screenshots", type=pathlib.Path, help="also write what the tests see")
     options = parser.parse_args()
+    if options.split:
+        return splits(options)
     page = Page()
     try:
         stub = Stub()
