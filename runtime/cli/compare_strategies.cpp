@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
 #include <sys/wait.h>
 
 #include "runtime/cli/bench.hpp"
@@ -73,7 +73,7 @@ public:
       before.commands == loops_of(row) ? result<loop_reading>{before.measured} : run_loops(row);
     if (!loop)
       return loop.error();
-    say("%s: %llu epochs", row.name.c_str(), static_cast<unsigned long long>(row.epochs));
+    fmt::print(stderr, "{}: {} epochs\n", row.name, row.epochs);
     auto home = folder_ / std::to_string(++rows_);
     fs::create_directories(home);
     local_swarm peers;
@@ -99,12 +99,6 @@ public:
   }
 
 private:
-  template <class... Values>
-  static void say(const char* format, Values... values) {
-    std::fprintf(stderr, format, values...);
-    std::fputc('\n', stderr);
-  }
-
   /// The options that were given and that the rows do not set, as words.
   [[nodiscard]] words given(const strategy_case& row, const std::string& except = {}) const {
     std::set<std::string> own{
@@ -194,8 +188,8 @@ private:
 
   /// The plain loops of this row, all at once.
   result<loop_reading> run_loops(const strategy_case& row) {
-    say("%llu plain loops that step %s", static_cast<unsigned long long>(options_.peers),
-        row.steps_each_pass ? "after each pass" : "once per epoch");
+    fmt::print(stderr, "{} plain loops that step {}\n", options_.peers,
+               row.steps_each_pass ? "after each pass" : "once per epoch");
     auto commands = loops_of(row);
     auto measured = run_all(commands, loop_limit());
     if (!measured)
@@ -333,7 +327,7 @@ int compare_strategies(const run_options& asked) {
   for (const auto& row : *rows) {
     auto one = all.measure(row);
     if (!one) {
-      std::fprintf(stderr, "waggle: %s: %s\n", row.name.c_str(), one.error().detail.c_str());
+      fmt::print(stderr, "waggle: {}: {}\n", row.name, one.error().detail);
       code = exit_failed;
       if (one.error().code == ec::cancelled)
         break;
@@ -342,12 +336,10 @@ int compare_strategies(const run_options& asked) {
     report.push_back(to_json(*one));
     measured.push_back(std::move(*one));
   }
-  std::printf("%llu peers on this machine over TCP, %llu passes of %llu samples each\n",
-              static_cast<unsigned long long>(options.peers),
-              static_cast<unsigned long long>(options.steps),
-              static_cast<unsigned long long>(options.micro_batch));
+  fmt::print("{} peers on this machine over TCP, {} passes of {} samples each\n", options.peers,
+             options.steps, options.micro_batch);
   for (const auto& line : comparison_table(measured))
-    std::printf("%s\n", line.c_str());
+    fmt::print("{}\n", line);
   std::fflush(stdout);
   auto written = (*output)->write(report);
   return code == exit_clean ? written : code;

@@ -20,15 +20,8 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t text_max = 400; // of what a peer wrote
 
 std::string_view name_of(level how) {
-  switch (how) {
-    case level::good:
-      return "good";
-    case level::warning:
-      return "warning";
-    case level::bad:
-      return "bad";
-  }
-  return "bad";
+  constexpr std::string_view names[]{"good", "warning", "bad"};
+  return names[static_cast<std::size_t>(how)];
 }
 
 std::string listed(const std::set<std::string>& all) {

@@ -198,23 +198,9 @@ result<codec_choice> parse(std::string_view text, int depth) {
 } // namespace
 
 std::string_view to_string(tensor_role role) {
-  switch (role) {
-    case tensor_role::unspecified:
-      return "unspecified";
-    case tensor_role::activation:
-      return "activation";
-    case tensor_role::parameter:
-      return "parameter";
-    case tensor_role::gradient:
-      return "gradient";
-    case tensor_role::optimizer:
-      return "optimizer";
-    case tensor_role::buffer:
-      return "buffer";
-    case tensor_role::metric:
-      return "metric";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"unspecified", "activation", "parameter", "gradient",
+                                     "optimizer",   "buffer",     "metric"};
+  return names[static_cast<std::size_t>(role)];
 }
 
 codec_choice codec_choice::by_size(std::uint64_t threshold, codec_choice less,
@@ -251,8 +237,7 @@ codec_choice codec_choice::per_index(std::vector<codec_choice> choices) {
 codec_choice codec_choice::per_key(std::vector<std::pair<std::string, codec_choice>> choices) {
   codec_choice out;
   out.by_ = by::key;
-  std::stable_sort(choices.begin(), choices.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(choices, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [name, choice] : choices) {
     out.names_.push_back(std::move(name));
     out.choices_.push_back(std::move(choice));
@@ -277,7 +262,7 @@ bool codec_choice::names(const tensor_info& tensor) const {
     case by::size:
       return choices_[tensor.elements < threshold_ ? 0 : 1].names(tensor);
     case by::role:
-      return std::find(names_.begin(), names_.end(), to_string(tensor.role)) != names_.end();
+      return std::ranges::find(names_, to_string(tensor.role)) != names_.end();
     case by::index:
     case by::key:
       return true;
@@ -301,7 +286,7 @@ result<codec_id> codec_choice::pick(const tensor_info& tensor, std::size_t index
                      + "') has no codec: the list ends after " + std::to_string(choices_.size()));
       return choices_[index].pick(tensor, index);
     case by::key: {
-      auto at = std::lower_bound(names_.begin(), names_.end(), tensor.key);
+      auto at = std::ranges::lower_bound(names_, tensor.key);
       if (at == names_.end() || *at != tensor.key)
         return wrong("tensor '" + tensor.key + "' has no codec: the map does not name it");
       return choices_[static_cast<std::size_t>(at - names_.begin())].pick(tensor, index);

@@ -375,13 +375,9 @@ group_search::actions group_search::on_time(moment now) {
     begin_group(out);
     return out;
   }
-  if (now.steady >= deadline_) {
-    auto more = cancel(reason(now));
-    out.insert(out.end(), more.begin(), more.end());
-    return out;
-  }
-  if (options_.alone_after > 0ms && now.steady - began_ >= options_.alone_after && known_.empty()
-      && followers_.empty() && turned_away_.empty()) {
+  bool alone = options_.alone_after > 0ms && now.steady - began_ >= options_.alone_after
+               && known_.empty() && followers_.empty() && turned_away_.empty();
+  if (now.steady >= deadline_ || alone) {
     auto more = cancel(reason(now));
     out.insert(out.end(), more.begin(), more.end());
     return out;
@@ -452,23 +448,14 @@ std::string group_search::summary(moment now) const {
   auto number = [](std::size_t n) { return std::to_string(n); };
   auto name = [](ec code) { return " (" + std::string{to_string(code)} + ")"; };
   auto text = number(known_.size()) + (known_.size() == 1 ? " candidate seen" : " candidates seen");
+  const std::map<ec, std::string> without_answer{{ec::none, " took us in but never began"},
+                                                 {ec::timeout, " silent"},
+                                                 {ec::unreachable, " unreachable"},
+                                                 {ec::peer_lost, " lost"}};
   for (const auto& [code, count] : answers) {
-    switch (code) {
-      case ec::none:
-        text += ", " + number(count) + " took us in but never began";
-        break;
-      case ec::timeout:
-        text += ", " + number(count) + " silent";
-        break;
-      case ec::unreachable:
-        text += ", " + number(count) + " unreachable";
-        break;
-      case ec::peer_lost:
-        text += ", " + number(count) + " lost";
-        break;
-      default:
-        text += ", " + number(count) + " refused" + name(code);
-    }
+    auto known = without_answer.find(code);
+    text += ", " + number(count)
+            + (known != without_answer.end() ? known->second : " refused" + name(code));
   }
   if (not_asked > 0)
     text += ", " + number(not_asked) + " not asked";
@@ -486,24 +473,17 @@ namespace {
 
 /// What the operator can do about it.
 std::string_view advice(ec code) {
-  switch (code) {
-    case ec::nobody_declared:
-      return "are other peers running, and known here?";
-    case ec::schema_mismatch:
-      return "start all peers with the same model, codecs and group options";
-    case ec::epoch_mismatch:
-      return "the others are at another epoch";
-    case ec::wrong_group_key:
-      return "the others have other group bits";
-    case ec::clock_skew:
-      return "set the clocks of all machines";
-    case ec::unreachable:
-      return "can their addresses be reached from here?";
-    case ec::timeout:
-      return "raise the request timeout if they are far away";
-    default:
-      return "wait for more peers, or lower the minimum group size";
-  }
+  static const std::map<ec, std::string_view> known{
+    {ec::nobody_declared, "are other peers running, and known here?"},
+    {ec::schema_mismatch, "start all peers with the same model, codecs and group options"},
+    {ec::epoch_mismatch, "the others are at another epoch"},
+    {ec::wrong_group_key, "the others have other group bits"},
+    {ec::clock_skew, "set the clocks of all machines"},
+    {ec::unreachable, "can their addresses be reached from here?"},
+    {ec::timeout, "raise the request timeout if they are far away"}};
+  auto found = known.find(code);
+  return found != known.end() ? found->second
+                              : "wait for more peers, or lower the minimum group size";
 }
 
 } // namespace

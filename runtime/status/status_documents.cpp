@@ -79,80 +79,76 @@ training_status not_started() {
 }
 
 std::string status_document(const peer_picture& picture, const peer_facts& facts) {
-  const auto& t = picture.training;
-  auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
+  bool trains = picture.training.has_value();
+  const auto t = picture.training.value_or(training_status{});
+  auto known = [](bool is, const auto& value) { return is ? json(value) : json(nullptr); };
   /// Null for a value that the peer does not have before it has done `work` itself.
   auto of_work = [&](double value, std::uint64_t work) {
-    return value == 0 && work == 0 ? json(nullptr) : json(value);
+    return known(trains && (value != 0 || work != 0), value);
   };
   json doc;
   doc["peer"] = to_string(facts.self);
   doc["run"] = facts.run_id;
   doc["run_tag"] = facts.run_tag;
   doc["version"] = version;
-  doc["phase"] = t ? std::string{to_string(t->phase)} : "node";
-  doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });
-  doc["global_epoch"] = (t ? t->global_epoch : picture.run.global_epoch).value();
-  doc["schedule_epoch"] = of_training([](const auto& s) { return s.schedule_epoch.value(); });
-  doc["samples_toward_epoch"] = of_training([](const auto& s) { return s.samples_toward_epoch; });
-  doc["target_batch_size"] =
-    t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);
-  doc["loss"] = t ? of_work(t->loss, t->steps) : json(nullptr);
-  doc["first_loss"] = t ? json(t->first_loss) : json(nullptr);
-  doc["eval_loss"] = t ? json(t->eval_loss) : json(nullptr);
-  doc["eval_accuracy"] = t ? json(t->eval_accuracy) : json(nullptr);
-  doc["eval_epoch"] =
-    t && std::isfinite(t->eval_loss) ? json(t->eval_epoch.value()) : json(nullptr);
-  doc["seconds_left"] = t ? json(t->seconds_left) : json(nullptr);
-  doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
+  doc["phase"] = trains ? to_string(t.phase) : "node";
+  doc["epoch"] = known(trains, t.epoch.value());
+  doc["global_epoch"] = (trains ? t.global_epoch : picture.run.global_epoch).value();
+  doc["schedule_epoch"] = known(trains, t.schedule_epoch.value());
+  doc["samples_toward_epoch"] = known(trains, t.samples_toward_epoch);
+  doc["target_batch_size"] = known(t.target_batch_size > 0, t.target_batch_size);
+  doc["loss"] = of_work(t.loss, t.steps);
+  doc["first_loss"] = known(trains, t.first_loss);
+  doc["eval_loss"] = known(trains, t.eval_loss);
+  doc["eval_accuracy"] = known(trains, t.eval_accuracy);
+  doc["eval_epoch"] = known(std::isfinite(t.eval_loss), t.eval_epoch.value());
+  doc["seconds_left"] = known(trains, t.seconds_left);
+  doc["samples"] = {{"used", t.samples_used}, {"dropped", t.samples_dropped}};
   json passes = json::array();
-  if (t)
-    for (const auto& each : t->passes)
-      if (each.once + each.twice > 0)
-        passes.push_back(
-          {{"pass", each.pass}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
-  doc["passes"] = passes.empty() ? json(nullptr) : passes;
+  for (const auto& each : t.passes)
+    if (each.once + each.twice > 0)
+      passes.push_back(
+        {{"pass", each.pass}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
+  doc["passes"] = known(!passes.empty(), passes);
   doc["rounds"] = {{"complete", picture.rounds_complete},
                    {"shrunk", picture.rounds_shrunk},
                    {"failed", picture.rounds_failed}};
-  doc["local_fallbacks"] = t ? t->local_fallbacks : 0;
-  doc["state_downloads"] = t ? t->state_downloads : 0;
-  doc["steps"] = t ? t->steps : 0;
-  doc["samples_per_second"] = t ? reported_speed(picture, facts.self) : json(nullptr);
-  doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
-  doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
+  doc["local_fallbacks"] = t.local_fallbacks;
+  doc["state_downloads"] = t.state_downloads;
+  doc["steps"] = t.steps;
+  doc["samples_per_second"] = known(trains, reported_speed(picture, facts.self));
+  doc["compute_samples_per_second"] = of_work(t.samples_per_second, t.steps);
+  doc["learning_rate"] = of_work(t.learning_rate, t.samples_used);
   doc["learning_rate_reductions"] =
-    t && t->rate_reductions ? json(*t->rate_reductions) : json(nullptr);
-  doc["effective_batch"] = t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
-  doc["history"] =
-    t && !t->past.branch.is_zero() ? json(short_name(t->past.branch)) : json(nullptr);
-  doc["work"] = t ? t->past.work : 0; // samples times contributors since the run's start
-  doc["group_size"] = t ? t->group_size : picture.helper ? picture.helper->group_size : 0;
-  doc["provisional"] = t && t->provisional;
-  doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
-  auto notice = t ? t->notice : std::string{};
+    known(t.rate_reductions.has_value(), t.rate_reductions.value_or(0));
+  doc["effective_batch"] = known(t.effective_batch > 0, t.effective_batch);
+  doc["history"] = known(!t.past.branch.is_zero(), short_name(t.past.branch));
+  doc["work"] = t.past.work; // samples times contributors since the run's start
+  doc["group_size"] = !trains && picture.helper ? picture.helper->group_size : t.group_size;
+  doc["provisional"] = t.provisional;
+  doc["waiting_for"] = known(!t.waiting_for.empty(), t.waiting_for);
+  auto notice = t.notice;
   if (auto links = links_notice(picture); !links.empty())
     notice += (notice.empty() ? "" : "; ") + links;
-  doc["notice"] = notice.empty() ? json(nullptr) : json(notice);
+  doc["notice"] = known(!notice.empty(), notice);
   json slow = json::array();
   for (const auto& each : picture.slow.peers)
     slow.push_back(short_name(each.peer) + " " + std::string{to_string(each.cause)} + ": "
                    + each.text);
   if (!picture.slow.cannot_tell.empty())
     slow.push_back("cannot tell: " + picture.slow.cannot_tell);
-  doc["slow"] = slow.empty() ? json(nullptr) : slow; // who slows the rounds down, and why
-  doc["histories"] = t ? t->histories : 0;           // that live peers train
-  doc["differing_peers"] = t ? t->differing_peers : 0;
-  doc["first_round_seconds"] =
-    t && t->first_round_seconds > 0 ? json(t->first_round_seconds) : json(nullptr);
-  doc["last_outcome"] = t ? t->last_outcome : "";
-  doc["parameters"] =
-    t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);
+  doc["slow"] = known(!slow.empty(), slow); // who slows the rounds down, and why
+  doc["histories"] = t.histories;           // that live peers train
+  doc["differing_peers"] = t.differing_peers;
+  doc["first_round_seconds"] = known(t.first_round_seconds > 0, t.first_round_seconds);
+  doc["last_outcome"] = t.last_outcome;
+  doc["parameters"] = known(!t.parameters.is_zero(), to_string(t.parameters));
   doc["bytes"] = {{"in", facts.bytes_in}, {"out", facts.bytes_out}, {"shared", facts.bytes_shared}};
-  doc["bandwidth"] = facts.bandwidth > 0 ? json(facts.bandwidth) : json(nullptr); // bytes a second
+  doc["bandwidth"] = known(facts.bandwidth > 0, facts.bandwidth); // bytes a second
   doc["peers"] = picture.run.num_peers;
   doc["auxiliaries"] = picture.run.num_auxiliaries;
-  doc["reduces_for_clients"] = picture.helper ? json(picture.helper->clients) : json(nullptr);
+  doc["reduces_for_clients"] =
+    known(picture.helper.has_value(), picture.helper.value_or(helper_status{}).clients);
   doc["uptime_seconds"] = facts.uptime;
   return doc.dump() + "\n";
 }

@@ -55,22 +55,8 @@ status check_values(byte_span bytes, const state_tensor& tensor) {
 } // namespace
 
 int state_tensor::group() const {
-  switch (what) {
-    case kind::parameter:
-      return 0;
-    case kind::outer:
-      return 1;
-    case kind::statistic:
-    case kind::square:
-      return 2;
-    case kind::buffer:
-      return 3;
-    case kind::metric:
-      return 4;
-    case kind::gradient:
-      return 5;
-  }
-  return 6;
+  constexpr int groups[]{0, 2, 2, 3, 4, 5, 1}; // in the order of `kind`
+  return groups[static_cast<std::size_t>(what)];
 }
 
 std::uint64_t state_tensor::elements() const {
