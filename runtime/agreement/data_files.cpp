@@ -85,8 +85,7 @@ result<data_files> list_data_files(const fs::path& path, std::size_t shortest,
       take(found, *entry, home);
     if (error)
       return bad("cannot read " + option + " " + path.string() + ": " + error.message());
-    std::sort(found.files.begin(), found.files.end(),
-              [](const auto& a, const auto& b) { return a.path < b.path; });
+    std::ranges::sort(found.files, [](const auto& a, const auto& b) { return a.path < b.path; });
   } else if (!fs::is_regular_file(what)) {
     return bad(option + " " + path.string()
                + " is neither a file nor a folder: save the text in a file first");

@@ -16,7 +16,7 @@ constexpr std::size_t shown_bytes_max = 100;
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= run_agreement::name_bytes_max
-         && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+         && std::ranges::all_of(text, [](unsigned char c) {
               return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
             });
 }
@@ -24,8 +24,7 @@ bool is_name(std::string_view text) {
 /// True if the text can be printed in one line. Bytes above ASCII are allowed (UTF-8).
 bool is_line(std::string_view text) {
   return text.size() <= run_agreement::text_bytes_max
-         && std::none_of(text.begin(), text.end(),
-                         [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+         && std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
 std::size_t bytes_of(const agreed_field& f) {
@@ -76,8 +75,7 @@ status run_agreement::add(agreed_field field) {
 }
 
 const agreed_field* run_agreement::find(std::string_view name) const {
-  auto found = std::find_if(fields_.begin(), fields_.end(),
-                            [&](const agreed_field& f) { return f.name == name; });
+  auto found = std::ranges::find_if(fields_, [&](const agreed_field& f) { return f.name == name; });
   return found == fields_.end() ? nullptr : &*found;
 }
 

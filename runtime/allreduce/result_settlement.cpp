@@ -321,8 +321,7 @@ void result_settlement::ask_holders() {
   std::vector<digest> ours(groups_.size());
   for (std::size_t group = 0; group < groups_.size() && round_.weights.sum; ++group) {
     const auto& parts = groups_[group];
-    if (std::all_of(parts.begin(), parts.end(),
-                    [&](auto part) { return round_.transfers.has_result(part); }))
+    if (std::ranges::all_of(parts, [&](auto part) { return round_.transfers.has_result(part); }))
       ours[group] = group_digest(terms(), parts, values());
   }
   // One more than may lie, so that one of them sends what it says it holds. Clients have no links

@@ -189,9 +189,8 @@ member_set round_engine::silent_newcomers() const {
 void round_engine::on_departure(std::size_t from) {
   if (!round_.over) {
     auto owned = round_.transfers.owned();
-    bool took_part = std::any_of(owned.begin(), owned.end(), [&](auto index) {
-      return round_.own.reducer(index).present().contains(from);
-    });
+    bool took_part = std::ranges::any_of(
+      owned, [&](auto index) { return round_.own.reducer(index).present().contains(from); });
     if (took_part || round_.transfers.has_result_of(from))
       return;
     if (plan().members[from].mode == member_mode::auxiliary)

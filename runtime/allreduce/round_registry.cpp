@@ -300,7 +300,7 @@ void round_registry::expect(const round_plan& plan) {
 }
 
 bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const {
-  return std::any_of(expected_.begin(), expected_.end(), [&](const auto& item) {
+  return std::ranges::any_of(expected_, [&](const auto& item) {
     const auto& next = item.second;
     return next.id == id && next.members.contains(peer)
            && parked_of(peer).bytes + bytes <= next.bytes_max;
@@ -318,16 +318,14 @@ void round_registry::remember_members(const round_plan& plan) {
     members_[member.peer.id] = rounds_begun_;
   while (members_.size() > members_max)
     members_.erase(
-      std::min_element(members_.begin(), members_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; }));
+      std::ranges::min_element(members_, {}, [](const auto& each) { return each.second; }));
 }
 
 bool round_registry::takes_part_in(const round_id& id) const {
   std::lock_guard guard{mutex_};
   auto found = rounds_.find(id);
   return (found != rounds_.end() && found->second.on_group)
-         || std::any_of(expected_.begin(), expected_.end(),
-                        [&](const auto& item) { return item.second.id == id; });
+         || std::ranges::any_of(expected_, [&](const auto& item) { return item.second.id == id; });
 }
 
 bool round_registry::has_averaged_with(const peer_id& peer) const {

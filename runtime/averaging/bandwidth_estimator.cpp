@@ -83,9 +83,7 @@ std::optional<double> bandwidth_estimator::direction::bytes_per_second(steady_ti
     bursts_.pop_front();
   if (bursts_.size() < all.bursts_min)
     return std::nullopt;
-  return std::max_element(bursts_.begin(), bursts_.end(),
-                          [](const burst& a, const burst& b) { return a.best < b.best; })
-    ->best;
+  return std::ranges::max_element(bursts_, {}, [](const auto& each) { return each.best; })->best;
 }
 
 } // namespace waggle

@@ -21,10 +21,8 @@ fault_memory::entry& fault_memory::entry_of(const peer_id& peer) {
   if (found != entries_.end())
     return found->second;
   if (entries_.size() >= limits_.peers_max)
-    entries_.erase(
-      std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
-        return a.second.touched() < b.second.touched();
-      }));
+    entries_.erase(std::ranges::min_element(
+      entries_, {}, [](const auto& each) { return each.second.touched(); }));
   return entries_.emplace(peer, entry{}).first->second;
 }
 
@@ -83,8 +81,8 @@ void fault_memory::retract_silence(const peer_id& peer, steady_time now) {
 }
 
 bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const {
-  auto count = std::count_if(entries_.begin(), entries_.end(),
-                             [now](const auto& item) { return now < item.second.until(); });
+  auto count =
+    std::ranges::count_if(entries_, [now](const auto& item) { return now < item.second.until(); });
   return static_cast<std::size_t>(count) >= group_size;
 }
 

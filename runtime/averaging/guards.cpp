@@ -78,8 +78,7 @@ std::vector<outlier> judge_values(std::span<const contribution_view> contributio
     if (sizes[i] > bound)
       found.push_back({members[i], ec::implausible_norm, sizes[i], bound});
   }
-  std::sort(found.begin(), found.end(),
-            [](const outlier& a, const outlier& b) { return a.member < b.member; });
+  std::ranges::sort(found, [](const outlier& a, const outlier& b) { return a.member < b.member; });
   return found;
 }
 

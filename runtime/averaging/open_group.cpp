@@ -59,8 +59,8 @@ void rotate_to_front(std::vector<T>& all, std::ptrdiff_t first) {
 
 /// Moves the first member that others can reach to the front. False: there is none.
 bool lead_by_reachable(round_plan& plan) {
-  auto leads = std::find_if(plan.members.begin(), plan.members.end(),
-                            [](const round_member& m) { return m.mode != member_mode::client; });
+  auto leads = std::ranges::find_if(
+    plan.members, [](const round_member& m) { return m.mode != member_mode::client; });
   if (leads == plan.members.end())
     return false;
   auto first = leads - plan.members.begin();
@@ -243,11 +243,10 @@ bool open_group::make_room(const std::string& host) {
   std::map<std::string, std::size_t> coming;
   for (const auto& [id, who] : waiting_)
     coming[who.host] += contains(id) ? 0 : 1;
-  auto most = std::max_element(coming.begin(), coming.end(),
-                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto most = std::ranges::max_element(coming, {}, [](const auto& each) { return each.second; });
   if (most == coming.end() || most->second <= coming[host] + 1)
     return false;
-  waiting_.erase(std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {
+  waiting_.erase(std::ranges::find_if(waiting_, [&](const auto& item) {
     return item.second.host == most->first && !contains(item.first);
   }));
   return true;
@@ -256,8 +255,7 @@ bool open_group::make_room(const std::string& host) {
 /// Takes the applicants that enter with the next plan: see admit().
 std::vector<open_group::applicant> open_group::take_admitted() {
   auto is_new = [](const std::string& mark) { return mark == newcomer_mark; };
-  auto newcomers =
-    static_cast<std::size_t>(std::count_if(next_->gathered.begin(), next_->gathered.end(), is_new));
+  auto newcomers = static_cast<std::size_t>(std::ranges::count_if(next_->gathered, is_new));
   auto known = next_->members.size() - newcomers;
   auto room = known < 2 ? round_members_max : known - std::min(known, newcomers);
   // By the number of those of the same host before it.
@@ -401,9 +399,8 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
 
 void open_group::keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan) {
   auto of_sender = [&](const early_plan& kept) { return kept.from == from; };
-  if (std::count_if(early_.begin(), early_.end(), of_sender)
-      >= static_cast<std::ptrdiff_t>(early_plans_max))
-    early_.erase(std::find_if(early_.begin(), early_.end(), of_sender));
+  if (std::ranges::count_if(early_, of_sender) >= static_cast<std::ptrdiff_t>(early_plans_max))
+    early_.erase(std::ranges::find_if(early_, of_sender));
   early_.push_back({from, replaces, plan});
 }
 
@@ -414,7 +411,7 @@ void open_group::take_early() {
   auto is_next = [this](const early_plan& kept) {
     return kept.replaces == next_->id && kept.from == next_->members.front().peer.id;
   };
-  while ((next = std::find_if(early_.begin(), early_.end(), is_next)) != early_.end()) {
+  while ((next = std::ranges::find_if(early_, is_next)) != early_.end()) {
     auto kept = std::move(*next);
     early_.erase(next);
     // An invalid plan concerns later messages of its leader, not this round.

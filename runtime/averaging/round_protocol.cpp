@@ -599,9 +599,8 @@ void round_protocol::finish_takeover(actions& out) {
   }
   // Honest members report what they prepared, and are more than half: of several digests, only one
   // that most report can have been committed.
-  auto most = std::max_element(prepared.begin(), prepared.end(), [](const auto& x, const auto& y) {
-    return x.second.size() < y.second.size();
-  });
+  auto most =
+    std::ranges::max_element(prepared, {}, [](const auto& each) { return each.second.size(); });
   bool unclear = !highest->adopted && all_prepared && prepared.size() > 1;
   auto result = highest->result;
   member_set known; // members that prepared this sum, with whatever digest

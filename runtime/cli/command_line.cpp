@@ -33,7 +33,7 @@ constexpr const char* about =
 std::vector<std::string> options_of(const command& what) {
   std::vector<std::string> names;
   auto among = [](const std::vector<std::string>& all, const std::string& one) {
-    return std::find(all.begin(), all.end(), one) != all.end();
+    return std::ranges::find(all, one) != all.end();
   };
   for (const auto& spec : option_table())
     if (among(what.groups, spec.group) || among(what.single_options, spec.name)
@@ -47,8 +47,8 @@ std::vector<std::string> options_of(const command& what) {
 std::string notes_on(const command& what) {
   const auto names = options_of(what);
   auto takes = [&](const char* value_name) {
-    return std::any_of(names.begin(), names.end(),
-                       [&](const auto& n) { return find_option(n)->value_name == value_name; });
+    return std::ranges::any_of(
+      names, [&](const auto& n) { return find_option(n)->value_name == value_name; });
   };
   std::string notes;
   if (takes("TIME"))
@@ -162,9 +162,7 @@ int run_parsed(parsed_command& chosen) {
   for (const auto& [name, setting] : special)
     options->given[name] = setting.value;
   const auto& groups = chosen.what->groups;
-  auto takes = [&](const char* group) {
-    return std::find(groups.begin(), groups.end(), group) != groups.end();
-  };
+  auto takes = [&](const char* group) { return std::ranges::find(groups, group) != groups.end(); };
   if (takes("peer") && takes("training")) // waggle swarm checks this for all its peers
     if (auto crowded = too_many_threads(*options, 1, std::thread::hardware_concurrency()))
       warn(*crowded);

@@ -43,12 +43,10 @@ std::optional<failure> join_watch::refused_by_all() const {
   };
   auto refused = [&](const auto& peer) {
     const auto& all = peer.second;
-    return std::all_of(all.begin(), all.end(), [&](const auto& a) { return times(a) > 0; })
-           || std::any_of(all.begin(), all.end(),
-                          [&](const auto& a) { return times(a) >= refusals_enough; });
+    return std::ranges::all_of(all, [&](const auto& a) { return times(a) > 0; })
+           || std::ranges::any_of(all, [&](const auto& a) { return times(a) >= refusals_enough; });
   };
-  return !linked_ && std::all_of(addresses_.begin(), addresses_.end(), refused) ? refused_
-                                                                                : std::nullopt;
+  return !linked_ && std::ranges::all_of(addresses_, refused) ? refused_ : std::nullopt;
 }
 
 std::shared_ptr<const run_agreement> join_watch::take_news() {

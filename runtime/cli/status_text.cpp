@@ -1,8 +1,6 @@
 #include "runtime/cli/status_text.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
 
-#include "runtime/cli/readable.hpp"
 #include "runtime/cli/text_table.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"

@@ -187,13 +187,13 @@ private:
       return done{};
     }
     auto alive = [](const member& m) { return !m.seen.killed; };
-    if (std::none_of(members_.begin(), members_.end(), alive))
+    if (std::ranges::none_of(members_, alive))
       return failure{ec::internal, "all peers were killed"};
     show();
     if (kill_due_ && clock::now() - began_ >= options_.kill_after) {
       kill_due_ = false;
       // The first peer, through which all others joined, to show that no peer is special.
-      auto& victim = *std::find_if(members_.begin(), members_.end(), alive);
+      auto& victim = *std::ranges::find_if(members_, alive);
       say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
       victim.peer->process.signal(SIGKILL);
       victim.seen.killed = true;
@@ -240,9 +240,8 @@ private:
       return false;
     if (kill_due_ || join_due_)
       return false;
-    return std::all_of(members_.begin(), members_.end(), [](const member& m) {
-      return m.seen.killed || m.seen.last.phase == "finished";
-    });
+    return std::ranges::all_of(
+      members_, [](const member& m) { return m.seen.killed || m.seen.last.phase == "finished"; });
   }
 
   void say(const std::string& what) {

@@ -79,9 +79,8 @@ std::vector<std::string> summary_table(const std::vector<swarm_summary::peer>& p
                                  {"rounds complete", 0, true},
                                  {"shrunk", 0, true},
                                  {"failed", 0, true}});
-  bool evaluated = std::any_of(peers.begin(), peers.end(), [](const swarm_summary::peer& p) {
-    return std::isfinite(p.last.eval_loss);
-  });
+  bool evaluated = std::ranges::any_of(
+    peers, [](const swarm_summary::peer& p) { return std::isfinite(p.last.eval_loss); });
   if (evaluated)
     columns.insert(columns.begin() + 4, {{"eval loss", 0, true}, {"accuracy", 0, true}});
   text_table table{columns};

@@ -107,8 +107,7 @@ std::vector<std::string> statistics_of(const run_options& o,
   if (const auto* row = find_optimizer(o.optimizer))
     for (const auto& shape : {tensor_shape{2, 2}, tensor_shape{2}})
       for (const auto& kept : row->statistics(optimizer_of(o), shape))
-        if ((!of || kept.what == *of)
-            && std::find(names.begin(), names.end(), kept.name) == names.end())
+        if ((!of || kept.what == *of) && std::ranges::find(names, kept.name) == names.end())
           names.push_back(kept.name);
   return names;
 }
@@ -130,8 +129,8 @@ status check_strategy(const run_options& o) {
   };
   auto by_period = [](const strategy_row& r) { return r.counts_steps && r.averages_parameters; };
   auto tolerates = [](const strategy_row& r) { return r.steps_each_pass(); };
-  bool overlaps = std::any_of(row->numbers.begin(), row->numbers.end(),
-                              [](const named_number& n) { return n.name == "overlap"; });
+  bool overlaps =
+    std::ranges::any_of(row->numbers, [](const named_number& n) { return n.name == "overlap"; });
   if (anchored && o.delay_grad_averaging)
     return bad(
       "--delay-grad-averaging belongs to --strategy collaborative: to compute on while the "
@@ -295,7 +294,7 @@ status check_optimizer_of_strategy(const run_options& o) {
     if (std::find(averaged.begin(), name, *name) != name)
       return bad("--average-opt-statistics names " + *name + " twice");
   for (const auto& name : averaged)
-    if (std::find(kept.begin(), kept.end(), name) == kept.end())
+    if (std::ranges::find(kept, name) == kept.end())
       return bad("--average-opt-statistics " + name + ": " + o.optimizer
                  + (kept.empty() ? " keeps none"
                                  : " keeps " + joined(kept, ", ") + "; the nearest is "

@@ -96,8 +96,7 @@ std::vector<const char*> without_options(const char* const* variables) {
     std::string_view variable{*variables};
     auto name = variable.substr(0, variable.find('='));
     if (!name.starts_with("WAGGLE_")
-        && std::find(names_of_initial_peers.begin(), names_of_initial_peers.end(), name)
-             == names_of_initial_peers.end())
+        && std::ranges::find(names_of_initial_peers, name) == names_of_initial_peers.end())
       others.push_back(*variables);
   }
   return others;
@@ -112,7 +111,7 @@ std::vector<std::string> unknown_variables(const char* const* variables) {
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     std::string_view variable{*variables};
     auto name = variable.substr(0, variable.find('='));
-    if (!name.starts_with("WAGGLE_") || std::find(names.begin(), names.end(), name) != names.end())
+    if (!name.starts_with("WAGGLE_") || std::ranges::find(names, name) != names.end())
       continue;
     if (from_kubernetes(name))
       of_kubernetes += (of_kubernetes.empty() ? "" : ", ") + shown(name);

@@ -49,8 +49,7 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (strategy != nullptr && strategy->rate > 0 && !options.given.contains("lr"))
     options.lr = strategy->rate;
   if (!options.devices.empty() && !options.given.contains("replicas"))
-    options.replicas = static_cast<std::uint64_t>(
-      1 + std::count(options.devices.begin(), options.devices.end(), ','));
+    options.replicas = static_cast<std::uint64_t>(1 + std::ranges::count(options.devices, ','));
   // One file serves all peers of a run: an auxiliary does not use what it says of passes and of
   // what they send.
   auto named_here = [&](const char* name) {

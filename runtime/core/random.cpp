@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 #include <random>
-#include <utility>
 
 namespace waggle {
 

@@ -2,10 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
-#include <sstream>
 
 #include <fcntl.h>
 #include <openssl/evp.h>

@@ -1,7 +1,5 @@
 #include "runtime/data/data_set.hpp"
 
-#include <algorithm>
-
 #include "runtime/agreement/data_identity.hpp"
 #include "runtime/data/images.hpp"
 #include "runtime/data/sentence.hpp"

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"

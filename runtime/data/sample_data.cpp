@@ -95,8 +95,7 @@ window_place window_sampler::next() {
     begin_block(drawn_ / block);
   ++drawn_;
   auto at = random_.below(ends_.back());
-  auto piece =
-    static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+  auto piece = static_cast<std::size_t>(std::ranges::upper_bound(ends_, at) - ends_.begin());
   auto begin = piece == 0 ? 0 : ends_[piece - 1];
   return {piece, at - begin};
 }
@@ -114,7 +113,7 @@ window_grid::window_grid(const sample_data& data, std::size_t window)
 }
 
 window_place window_grid::at(std::uint64_t number) const {
-  auto piece = std::upper_bound(ends_.begin(), ends_.end(), number) - ends_.begin();
+  auto piece = std::ranges::upper_bound(ends_, number) - ends_.begin();
   auto begin = piece == 0 ? 0 : ends_[static_cast<std::size_t>(piece) - 1];
   return {static_cast<std::size_t>(piece), (number - begin) * step_};
 }

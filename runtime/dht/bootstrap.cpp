@@ -37,7 +37,7 @@ void bootstrap::join_at(const std::vector<endpoint>& initial, const std::vector<
   for (const auto& peer : known) {
     std::vector<endpoint> others;
     for (const auto& where : peer.addresses)
-      if (std::find(initial.begin(), initial.end(), where) == initial.end())
+      if (std::ranges::find(initial, where) == initial.end())
         others.push_back(where);
     if (others.empty() || count == options_.lost_max)
       continue;
@@ -70,8 +70,8 @@ std::vector<bootstrap::address> bootstrap::fresh(const std::vector<endpoint>& al
 // -- what is known of the targets ----------------------------------------------------------------
 
 std::size_t bootstrap::initial_addresses() const {
-  return static_cast<std::size_t>(std::count_if(
-    targets_.begin(), targets_.end(), [this](const target& t) { return t.given && !is_own(t); }));
+  return static_cast<std::size_t>(
+    std::ranges::count_if(targets_, [this](const target& t) { return t.given && !is_own(t); }));
 }
 
 /// This initial address is our own.
@@ -86,18 +86,18 @@ bool bootstrap::is_own(const target& t) const {
 }
 
 bool bootstrap::linked(const target& t) const {
-  return connected_.contains(t.peer)
-         || std::any_of(t.addresses.begin(), t.addresses.end(),
-                        [this](const address& a) { return connected_.contains(a.peer); });
+  return connected_.contains(t.peer) || std::ranges::any_of(t.addresses, [this](const address& a) {
+           return connected_.contains(a.peer);
+         });
 }
 
 bool bootstrap::nobody_answers(const target& t) const {
   if (t.addresses.empty())
     return !t.why.empty();
   auto fails = [](const address& a) { return !a.why.empty(); };
-  return std::any_of(t.addresses.begin(), t.addresses.end(), fails)
-         && std::all_of(t.addresses.begin(), t.addresses.end(),
-                        [&](const address& a) { return fails(a) || a.meetings > 0; });
+  return std::ranges::any_of(t.addresses, fails)
+         && std::ranges::all_of(t.addresses,
+                                [&](const address& a) { return fails(a) || a.meetings > 0; });
 }
 
 std::vector<std::string> bootstrap::failures() const {
@@ -118,9 +118,7 @@ std::vector<std::string> bootstrap::failures() const {
 
 std::string bootstrap::notice() const {
   for (const auto& t : targets_)
-    if (t.given && std::any_of(t.addresses.begin(), t.addresses.end(), [](const address& a) {
-          return a.shared;
-        }))
+    if (t.given && std::ranges::any_of(t.addresses, [](const address& a) { return a.shared; }))
       return to_string(*t.given)
              + " leads to this peer and to others, so peers may find each other late: give "
                "--initial-peers the addresses of single peers, or a name that stands for all of "
@@ -149,8 +147,8 @@ std::vector<endpoint> bootstrap::unresolved(steady_time now) {
 
 bool bootstrap::resolved(const endpoint& name, const result<std::vector<endpoint>>& found,
                          steady_time now) {
-  auto t = std::find_if(targets_.begin(), targets_.end(),
-                        [&](const target& each) { return each.resolving && each.given == name; });
+  auto t = std::ranges::find_if(
+    targets_, [&](const target& each) { return each.resolving && each.given == name; });
   if (t == targets_.end())
     return false;
   t->resolving = false;
@@ -171,8 +169,7 @@ bool bootstrap::resolved(const endpoint& name, const result<std::vector<endpoint
   });
   std::vector<endpoint> added;
   for (const auto& where : *found)
-    if (std::none_of(t->addresses.begin(), t->addresses.end(),
-                     [&](const address& a) { return a.where == where; }))
+    if (std::ranges::none_of(t->addresses, [&](const address& a) { return a.where == where; }))
       added.push_back(where);
   for (auto& a : fresh(added, now, now))
     t->addresses.push_back(std::move(a));
@@ -188,8 +185,8 @@ bool bootstrap::waits(const target& t, const address& a) const {
     return !connected_.contains(t.peer);
   if (connected_.contains(a.peer) && !a.shared)
     return false;
-  bool has_others = std::any_of(t.addresses.begin(), t.addresses.end(),
-                                [](const address& other) { return other.meetings == 0; });
+  bool has_others =
+    std::ranges::any_of(t.addresses, [](const address& other) { return other.meetings == 0; });
   if (a.meetings > 0 && has_others && !a.shared)
     return false; // the address of a name that is our own
   bool finds_others = a.shared || a.meetings > 0 || t.addresses.size() > 1;
@@ -197,9 +194,9 @@ bool bootstrap::waits(const target& t, const address& a) const {
 }
 
 bool bootstrap::dialling(const endpoint& where) const {
-  return std::any_of(targets_.begin(), targets_.end(), [&](const target& t) {
-    return std::any_of(t.addresses.begin(), t.addresses.end(),
-                       [&](const address& a) { return a.dialling && a.where == where; });
+  return std::ranges::any_of(targets_, [&](const target& t) {
+    return std::ranges::any_of(t.addresses,
+                               [&](const address& a) { return a.dialling && a.where == where; });
   });
 }
 
@@ -207,8 +204,7 @@ std::vector<endpoint> bootstrap::due(steady_time now) {
   if (connected_.size() >= options_.known_at_once)
     std::erase_if(targets_, [](const target& t) {
       return t.from_earlier
-             && std::none_of(t.addresses.begin(), t.addresses.end(),
-                             [](const address& a) { return a.dialling; });
+             && std::ranges::none_of(t.addresses, [](const address& a) { return a.dialling; });
     });
   std::vector<endpoint> out;
   for (auto& t : targets_)
@@ -456,8 +452,8 @@ void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool 
     for (std::size_t i = 1; i < t.addresses.size(); ++i)
       t.addresses[i].due = t.addresses[0].due + options_.apart * i;
   };
-  auto known = std::find_if(targets_.begin(), targets_.end(),
-                            [&](const target& t) { return !t.given && t.peer == peer; });
+  auto known =
+    std::ranges::find_if(targets_, [&](const target& t) { return !t.given && t.peer == peer; });
   auto same = [&](const target& t) {
     return std::equal(t.addresses.begin(), t.addresses.end(), link.addresses.begin(),
                       link.addresses.end(),
@@ -476,9 +472,9 @@ void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool 
   if (link.addresses.empty())
     return;
   auto strangers = static_cast<std::size_t>(
-    std::count_if(targets_.begin(), targets_.end(), [](const target& t) { return t.stranger; }));
-  auto initial = static_cast<std::size_t>(std::count_if(
-    targets_.begin(), targets_.end(), [](const target& t) { return t.given.has_value(); }));
+    std::ranges::count_if(targets_, [](const target& t) { return t.stranger; }));
+  auto initial = static_cast<std::size_t>(
+    std::ranges::count_if(targets_, [](const target& t) { return t.given.has_value(); }));
   if (stranger && strangers >= options_.lost_strangers_max)
     forget_one(true);
   else if (targets_.size() - initial >= options_.lost_max)

@@ -25,8 +25,7 @@ std::string_view cut(std::string_view& rest, char separator) {
 /// Hosts come from the network: one with a space or a line break would corrupt the file.
 bool writable(const endpoint& where) {
   return where.port != 0 && !where.host.empty() && where.host.size() <= host_bytes_max
-         && std::all_of(where.host.begin(), where.host.end(),
-                        [](char c) { return c > ' ' && c <= '~'; });
+         && std::ranges::all_of(where.host, [](char c) { return c > ' ' && c <= '~'; });
 }
 
 result<known_peer> parse_peer(std::string_view line) {
@@ -59,8 +58,7 @@ result<known_peers> known_peers::parse(std::string_view text, std::string_view r
     auto peer = parse_peer(cut(text, '\n'));
     if (!peer)
       return failure{ec::malformed, "line " + std::to_string(number) + ": " + peer.error().detail};
-    if (std::any_of(all.peers_.begin(), all.peers_.end(),
-                    [&](const known_peer& p) { return p.id == peer->id; }))
+    if (std::ranges::any_of(all.peers_, [&](const known_peer& p) { return p.id == peer->id; }))
       return failure{ec::malformed, "line " + std::to_string(number) + ": a peer named twice"};
     if (all.peers_.size() == peers_max)
       return failure{ec::malformed, "more than " + std::to_string(peers_max) + " peers"};

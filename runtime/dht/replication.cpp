@@ -9,9 +9,8 @@ namespace {
 bool is_among_nearest(const dht_id& key, const peer_record& self,
                       const std::vector<peer_record>& others, std::size_t replicas) {
   auto ours = distance(key, self.id);
-  auto nearer = std::count_if(others.begin(), others.end(), [&](const peer_record& other) {
-    return distance(key, other.id) < ours;
-  });
+  auto nearer = std::ranges::count_if(
+    others, [&](const peer_record& other) { return distance(key, other.id) < ours; });
   return !self.client_mode && static_cast<std::size_t>(nearer) < replicas;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/dht/routing_table.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace waggle {
 
@@ -22,8 +21,7 @@ bool in_range(const dht_id& id, const dht_id& lower, std::size_t depth) {
 
 template <class Entries>
 auto find_peer(Entries& entries, const peer_id& id) {
-  return std::find_if(entries.begin(), entries.end(),
-                      [&](const auto& e) { return e.peer.id == id; });
+  return std::ranges::find_if(entries, [&](const auto& e) { return e.peer.id == id; });
 }
 
 } // namespace
@@ -50,8 +48,7 @@ routing_table::routing_table(const peer_id& self, routing_options options, stead
 }
 
 std::size_t routing_table::bucket_of(const dht_id& id) const {
-  auto after = std::upper_bound(buckets_.begin(), buckets_.end(), id,
-                                [](const dht_id& x, const bucket& b) { return x < b.lower; });
+  auto after = std::ranges::upper_bound(buckets_, id, {}, &bucket::lower);
   return static_cast<std::size_t>(after - buckets_.begin()) - 1;
 }
 
@@ -130,8 +127,7 @@ void routing_table::reached(const peer_id& peer) {
   if (waiting == home.replacements.end())
     return;
   waiting->reached = true;
-  auto other =
-    std::find_if(home.active.begin(), home.active.end(), [](const entry& e) { return !e.reached; });
+  auto other = std::ranges::find_if(home.active, [](const entry& e) { return !e.reached; });
   if (other != home.active.end())
     std::swap(*other, *waiting);
 }

@@ -46,7 +46,7 @@ std::size_t bucket_place(std::size_t i, const round_plan& plan) {
   auto before = std::count_if(plan.members.begin(), end, contributes);
   if (contributes(plan.members[i]))
     return static_cast<std::size_t>(before);
-  auto all = std::count_if(plan.members.begin(), plan.members.end(), contributes);
+  auto all = std::ranges::count_if(plan.members, contributes);
   return static_cast<std::size_t>(all) + i - static_cast<std::size_t>(before);
 }
 
@@ -64,9 +64,8 @@ status check_group_plan(const matchmaking_config& config, const group_purpose& p
     return broken("it changes the data that we gave to the group");
   if (plan.shares[mine] != 0 && purpose.bandwidth && *purpose.bandwidth <= 0)
     return broken("we announced that we never reduce");
-  auto auxiliaries = static_cast<std::size_t>(
-    std::count_if(plan.members.begin(), plan.members.end(),
-                  [](const round_member& m) { return m.mode == member_mode::auxiliary; }));
+  auto auxiliaries = static_cast<std::size_t>(std::ranges::count_if(
+    plan.members, [](const round_member& m) { return m.mode == member_mode::auxiliary; }));
   auto target = std::min(config.target_group_size, round_members_max);
   if (plan.members.size() - auxiliaries > target || auxiliaries > target)
     return broken("its group is larger than the target size");

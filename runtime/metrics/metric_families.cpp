@@ -25,9 +25,8 @@ std::string metric_families::text() const {
   auto all = registry()->Collect();
   for (auto& family : all)
     if (family.name.starts_with("waggle_"))
-      std::erase_if(family.metric, [&](const auto& series) {
-        return std::any_of(series.label.begin(), series.label.end(), differs);
-      });
+      std::erase_if(family.metric,
+                    [&](const auto& series) { return std::ranges::any_of(series.label, differs); });
   std::erase_if(all, [](const auto& family) { return family.metric.empty(); });
   auto process = usage();
   all.insert(all.end(), process.begin(), process.end());

@@ -11,9 +11,8 @@ void evidence::on_round(const std::vector<peer_id>& peers) {
     known.last = rounds_;
     ++known.rounds;
     if (peers_.size() > peers_max)
-      peers_.erase(std::min_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
-        return a.second.last < b.second.last;
-      }));
+      peers_.erase(std::ranges::min_element(
+        peers_, [](const auto& a, const auto& b) { return a.second.last < b.second.last; }));
   }
 }
 

@@ -69,7 +69,7 @@ void count_former(support& group, const history_view& own, const peer_id& peer) 
   if (own.former == nullptr)
     return;
   const auto& in = own.former->members;
-  auto found = std::find(in.begin(), in.end(), peer);
+  auto found = std::ranges::find(in, peer);
   if (found == in.end())
     return;
   ++group.former;
@@ -82,8 +82,7 @@ origin origin_of(const digest& branch, const support& group, const history_view&
   if (branch == own.past.branch && !own.past.parent.is_zero())
     return {own.past.parent, own.past.forked_at};
   const auto& claimed = group.origins_by_known.empty() ? group.origins : group.origins_by_known;
-  auto most = std::max_element(claimed.begin(), claimed.end(),
-                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto most = std::ranges::max_element(claimed, {}, [](const auto& each) { return each.second; });
   return most == claimed.end() ? origin{} : most->first;
 }
 
@@ -168,11 +167,10 @@ history_choice choose_history(const history_view& own,
   }
   // We support our own history, even outside of a group if it contains work.
   bool counts = own.in_group || own.past.work > 0;
-  bool helped_elsewhere =
-    std::any_of(others.begin(), others.end(), [&](const swarm_progress::peer& peer) {
-      return peer.claim.auxiliary && peer.claim.group_size > 0
-             && peer.claim.past.branch != own.past.branch;
-    });
+  bool helped_elsewhere = std::ranges::any_of(others, [&](const swarm_progress::peer& peer) {
+    return peer.claim.auxiliary && peer.claim.group_size > 0
+           && peer.claim.past.branch != own.past.branch;
+  });
   bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
     auto& ours = groups[own.past.branch];
@@ -217,7 +215,7 @@ history_choice choose_history(const history_view& own,
     auto knows = [&](const auto* peer) {
       return own.known != nullptr && own.known->covers(peer->who.id);
     };
-    std::stable_sort(members.begin(), members.end(), [&](const auto* a, const auto* b) {
+    std::ranges::stable_sort(members, [&](const auto* a, const auto* b) {
       if (knows(a) != knows(b))
         return knows(a);
       if (a->claim.ready != b->claim.ready)

@@ -32,7 +32,7 @@ bool trains(const peer_report& peer, const digest& branch) {
 } // namespace
 
 bool membership::has(const peer_id& peer) const {
-  return std::find(members_.begin(), members_.end(), peer) != members_.end();
+  return std::ranges::find(members_, peer) != members_.end();
 }
 
 // -- decisions ------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ history_choice membership::choose(const membership_facts& facts) const {
     own.former = &former_;
   std::vector<peer_report> others;
   const auto& peers = seen_.progress.peers;
-  bool reached = std::any_of(peers.begin(), peers.end(), [this](const auto& peer) {
+  bool reached = std::ranges::any_of(peers, [this](const auto& peer) {
     return peer.claim.group_size > 0 && seen_.is_connected(peer.who.id);
   });
   for (const auto& peer : peers) {
@@ -282,9 +282,8 @@ std::optional<std::string> membership::misled(const history_choice& choice,
   auto supports = [&](const peer_report& peer) {
     return seen_.is_connected(peer.who.id) && trains(peer, choice.branch);
   };
-  bool known = std::any_of(peers.begin(), peers.end(), [&](const auto& peer) {
-    return supports(peer) && seen_.known.covers(peer.who.id);
-  });
+  bool known = std::ranges::any_of(
+    peers, [&](const auto& peer) { return supports(peer) && seen_.known.covers(peer.who.id); });
   std::size_t supporters = 0;
   std::size_t inside = 0;
   for (const auto& peer : peers) {
@@ -292,7 +291,7 @@ std::optional<std::string> membership::misled(const history_choice& choice,
     if (who == seen_.self || !supports(peer) || (known && !seen_.known.covers(who)))
       continue;
     ++supporters;
-    inside += std::find(members.begin(), members.end(), who) != members.end() ? 1 : 0;
+    inside += std::ranges::find(members, who) != members.end() ? 1 : 0;
   }
   if (2 * inside >= supporters)
     return std::nullopt;
@@ -425,7 +424,7 @@ std::vector<peer_record> membership::donors(const digest& branch) const {
         && (!peer.who.client_mode || seen_.is_connected(peer.who.id)))
       holders.push_back(&peer);
   auto keep_if_any = [&](auto preferred) {
-    if (std::any_of(holders.begin(), holders.end(), preferred))
+    if (std::ranges::any_of(holders, preferred))
       std::erase_if(holders, [&](const auto* peer) { return !preferred(peer); });
   };
   keep_if_any([this](const auto* peer) { return has(peer->who.id); });

@@ -25,8 +25,7 @@ bool merge_age::is_outdated(epoch_id epoch, const others& now) {
       grown.insert(who);
       known_one = known_one || peer.known;
     }
-  bool know_some =
-    std::any_of(now.begin(), now.end(), [](const auto& item) { return item.second.known; });
+  bool know_some = std::ranges::any_of(now, [](const auto& item) { return item.second.known; });
   if (grown.size() < 2 || (know_some && !known_one))
     return false;
   before_.clear();

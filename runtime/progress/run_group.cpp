@@ -45,7 +45,7 @@ std::vector<const run_group::claim*> run_group::peers_of(const digest& branch) c
     if (other.branch == branch)
       all.push_back(&other);
   auto connected = [this](const claim* other) { return connected_.contains(other->who); };
-  if (std::any_of(all.begin(), all.end(), connected))
+  if (std::ranges::any_of(all, connected))
     std::erase_if(all, [&](const claim* other) { return !connected(other); });
   return all;
 }
@@ -72,7 +72,7 @@ std::optional<epoch_id> run_group::epoch_of(const digest& branch) const {
 epoch_id run_group::run_epoch() const {
   auto others = peers_of(*branch_);
   // A peer that holds a state does not follow peers that are still downloading one.
-  bool led = std::any_of(others.begin(), others.end(), [](const claim* c) { return c->leads; });
+  bool led = std::ranges::any_of(others, [](const claim* c) { return c->leads; });
   return led ? std::max(epoch_, *epoch_of(*branch_)) : epoch_;
 }
 
@@ -86,7 +86,7 @@ std::vector<peer_id> run_group::members() const {
 std::size_t run_group::partners() const {
   auto others = peers_of(*branch_);
   return static_cast<std::size_t>(
-    std::count_if(others.begin(), others.end(), [](const claim* c) { return c->ready; }));
+    std::ranges::count_if(others, [](const claim* c) { return c->ready; }));
 }
 
 void run_group::end_epoch() {
@@ -105,9 +105,8 @@ round_id run_group::call_of(epoch_id epoch) const {
 }
 
 void run_group::on_call(const peer_id& from, const round_id& call) {
-  bool member = std::any_of(others_.begin(), others_.end(), [&](const claim& other) {
-    return other.who == from && other.branch == *branch_;
-  });
+  bool member = std::ranges::any_of(
+    others_, [&](const claim& other) { return other.who == from && other.branch == *branch_; });
   if (!member)
     return;
   auto epoch = epoch_;

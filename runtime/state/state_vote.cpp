@@ -25,7 +25,7 @@ bool state_vote::same_state(const state_offer& a, const state_offer& b) const {
 
 std::size_t state_vote::count(phase at) const {
   return static_cast<std::size_t>(
-    std::count_if(donors_.begin(), donors_.end(), [at](const entry& e) { return e.at == at; }));
+    std::ranges::count_if(donors_, [at](const entry& e) { return e.at == at; }));
 }
 
 std::size_t state_vote::present() const {
@@ -40,8 +40,7 @@ std::size_t state_vote::needed() const {
 }
 
 state_vote::entry* state_vote::find(const peer_id& donor) {
-  auto found = std::find_if(donors_.begin(), donors_.end(),
-                            [&](const entry& e) { return e.donor.id == donor; });
+  auto found = std::ranges::find_if(donors_, [&](const entry& e) { return e.donor.id == donor; });
   return found == donors_.end() ? nullptr : &*found;
 }
 
@@ -93,7 +92,7 @@ bool state_vote::choose() {
   for (const auto& one : donors_) {
     if (one.at != phase::offered)
       continue;
-    auto votes = std::count_if(donors_.begin(), donors_.end(), [&](const entry& other) {
+    auto votes = std::ranges::count_if(donors_, [&](const entry& other) {
       return other.at == phase::offered && same_state(one.offer, other.offer);
     });
     if (static_cast<std::size_t>(votes) < needed())
@@ -112,7 +111,7 @@ bool state_vote::align() {
       epochs.push_back(e.offer.epoch.value());
   if (epochs.size() < needed() || alignments_ == alignments_max)
     return false;
-  std::sort(epochs.begin(), epochs.end());
+  std::ranges::sort(epochs);
   if (epochs.front() == epochs.back()) // they offer different states of one epoch
     return false;
   // The honest ones are `needed`, so one of them has reached this epoch, whatever others claim.

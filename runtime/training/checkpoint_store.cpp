@@ -47,8 +47,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
     if (serial && number_in(middle.substr(first + 1, second - first - 1)))
       found.push_back({*serial, std::string{middle.substr(second + 1)}, folder_ / name});
   }
-  std::sort(found.begin(), found.end(),
-            [](const entry& a, const entry& b) { return a.serial > b.serial; });
+  std::ranges::sort(found, [](const entry& a, const entry& b) { return a.serial > b.serial; });
   return found;
 }
 
@@ -81,7 +80,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
     return written.error();
   std::vector<std::string> others; // the other histories, the one that was written last first
   for (const auto& old : *before)
-    if (old.branch != branch && std::find(others.begin(), others.end(), old.branch) == others.end())
+    if (old.branch != branch && std::ranges::find(others, old.branch) == others.end())
       others.push_back(old.branch);
   if (others.size() > histories_max) {
     constexpr auto newest = static_cast<std::ptrdiff_t>(histories_max - oldest_kept);
@@ -91,7 +90,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
   for (const auto& old : *before) { // newest first
     auto count = ++seen[old.branch];
     bool ours = old.branch == branch;
-    bool known = ours || std::find(others.begin(), others.end(), old.branch) != others.end();
+    bool known = ours || std::ranges::find(others, old.branch) != others.end();
     if (known && count <= (ours ? kept_ : 1))
       continue;
     if (auto removed = files_->remove(old.file); !removed)

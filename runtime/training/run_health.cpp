@@ -234,8 +234,7 @@ std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_
   for (std::size_t i = 0; i < std::size(table); ++i) {
     const auto& rule = table[i];
     auto& state = states_[first_of_epochs + i];
-    auto shown = std::count_if(epochs_.begin(), epochs_.end(),
-                               [&](const auto& e) { return rule.shows(e, how_); });
+    auto shown = std::ranges::count_if(epochs_, [&](const auto& e) { return rule.shows(e, how_); });
     auto share = static_cast<double>(shown) / static_cast<double>(epochs_.size());
     state.holds = state.holds ? share >= rule.ends : share >= rule.begins;
     state.sentence.clear();
@@ -283,7 +282,7 @@ void run_health::caught_up() {
 }
 
 bool run_health::holds(std::string_view rule) const {
-  auto at = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), rule) - rules.begin());
+  auto at = static_cast<std::size_t>(std::ranges::find(rules, rule) - rules.begin());
   return at < rules.size() && states_[at].holds;
 }
 

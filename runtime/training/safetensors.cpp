@@ -9,8 +9,7 @@
 namespace waggle {
 
 std::string safetensors_file(std::vector<named_values> tensors, epoch_id epoch) {
-  std::sort(tensors.begin(), tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::ranges::sort(tensors, [](const auto& a, const auto& b) { return a.name < b.name; });
   using json = nlohmann::ordered_json;
   json header{{"__metadata__", {{"format", "pt"}, {"epoch", to_string(epoch)}}}};
   std::uint64_t at = 0;

@@ -40,8 +40,7 @@ sample_draws::sample_draws(const peer_id& self, std::uint64_t samples, std::stri
   : self_(self), run_(std::move(run)), ledger_(samples), order_(samples, run_, 0) {}
 
 bool sample_draws::range_left() const {
-  return std::any_of(own_.begin(), own_.end(),
-                     [this](std::size_t r) { return next_[r] < ledger_.size_of(r); });
+  return std::ranges::any_of(own_, [this](std::size_t r) { return next_[r] < ledger_.size_of(r); });
 }
 
 std::uint64_t sample_draws::count_ahead() const {
@@ -60,7 +59,7 @@ bool sample_draws::any_left() const {
 bool sample_draws::has_samples() const {
   std::lock_guard lock{mutex_};
   auto before = in_gradient_ + static_cast<std::int64_t>(offered_);
-  return range_left() || std::any_of(drawn_.begin(), drawn_.end(), [&](const run& each) {
+  return range_left() || std::ranges::any_of(drawn_, [&](const run& each) {
            before -= static_cast<std::int64_t>(each.count);
            return before < 0 && each.holds;
          });
@@ -184,7 +183,7 @@ void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
   offered_ -= std::min(offered_, samples);
   in_gradient_ -= static_cast<std::int64_t>(lost);
   for (const auto& each : remove(in_gradient_, samples + lost)) {
-    auto at = std::find(own_.begin(), own_.end(), each.range);
+    auto at = std::ranges::find(own_, each.range);
     if (at != own_.end())
       std::rotate(at, at + 1, own_.end());
   }

@@ -240,8 +240,7 @@ failure read(const proto::Part& from, part& out) {
   if (static_cast<std::size_t>(from.weights_size()) > round_members_max)
     return {ec::oversize, "part: weights"};
   out.weights.assign(from.weights().begin(), from.weights().end());
-  if (!std::all_of(out.weights.begin(), out.weights.end(),
-                   [](double w) { return std::isfinite(w) && w >= 0; }))
+  if (!std::ranges::all_of(out.weights, [](double w) { return std::isfinite(w) && w >= 0; }))
     return {ec::bad_weight, "part: weights"};
   return {};
 }
