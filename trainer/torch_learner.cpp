@@ -13,11 +13,13 @@
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/scaled_loss.hpp"
 #include "runtime/training/state_schema.hpp"
+#include "runtime/training/value_change.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
+#include "trainer/held_out_evaluator.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/replicas.hpp"
@@ -109,7 +111,18 @@ public:
   }
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
                   std::span<const float> snapshot) override {
-    learner::add_change(which, mean, snapshot);
+    if (parameters_->master().is_cpu()) { // where they are, without copies
+      std::lock_guard lock{values_};
+      parameters_->change([&](const torch::Tensor&) {
+        change_tensors(tensors_, which, mean, snapshot, [this](std::size_t i, auto change) {
+          auto values = tensor(i);
+          change({values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+        });
+      });
+      ++changes_;
+    } else {
+      learner::add_change(which, mean, snapshot);
+    }
     keep_buffers();
   }
   std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
@@ -354,21 +367,6 @@ private:
 
   std::vector<std::unique_ptr<replica>> others_; // last: their threads read the parameters
 };
-
-/// What is measured on other data must be like what is trained on.
-status check_eval_data(const learner_config& config, const sample_shape& shape) {
-  if (config.eval_data.empty())
-    return done{};
-  auto data = open_data(config, data_role::evaluation);
-  if (!data)
-    return data.error();
-  if ((*data)->shape() != shape)
-    return failure{ec::bad_config, "--eval-data " + config.eval_data + " has "
-                                     + description_of((*data)->shape()) + ", and --data "
-                                     + config.data + " " + description_of(shape)
-                                     + ": give a part of the same set"};
-  return done{};
-}
 
 status check_buffers(const learner_config& config, const training_model& model) {
   auto buffers = model.buffers();

@@ -1,9 +1,11 @@
 #include "runtime/training/averaged_tensors.hpp"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "runtime/training/learner.hpp"
+#include "runtime/training/value_change.hpp"
 
 namespace waggle {
 
@@ -90,11 +92,14 @@ void averaged_tensors::add_buffers(const state_table& state) {
 void averaged_tensors::add_change(std::span<float> values, std::span<const float> mean,
                                   std::span<const float> snapshot) const {
   auto of_model = model_value_count();
-  std::size_t at = 0;
-  for (std::size_t tensor = 0; at < of_model; ++tensor)
-    for (auto end = at + (*infos_)[tensor].elements; at < end; ++at)
-      values[at] =
-        snapshot.empty() ? mean[at] : changed(values[at], mean[at], snapshot[at], squares_[tensor]);
+  if (snapshot.empty())
+    std::copy_n(mean.begin(), of_model, values.begin());
+  for (std::size_t at = 0, tensor = 0; !snapshot.empty() && at < of_model; ++tensor) {
+    auto count = (*infos_)[tensor].elements;
+    change_values(values.subspan(at, count), mean.subspan(at, count), snapshot.subspan(at, count),
+                  squares_[tensor]);
+    at += count;
+  }
   auto gradient = [&](auto all) { return all.subspan(of_model, last_gradient_); };
   change_gradient(gradient(values), gradient(mean),
                   snapshot.empty() ? snapshot : gradient(snapshot));

@@ -5,6 +5,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/value_change.hpp"
 
 namespace waggle {
 
@@ -46,18 +47,12 @@ void learner::add_change(std::span<const std::size_t> which, std::span<const flo
                          std::span<const float> snapshot) {
   std::lock_guard lock{values_};
   float_vector values;
-  std::size_t at = 0;
-  for (auto i : which) {
-    const auto& tensor = tensors()[i];
-    bool square = tensor.never_negative();
-    values.resize(static_cast<std::size_t>(tensor.elements()));
+  change_tensors(tensors(), which, mean, snapshot, [&](std::size_t i, auto change) {
+    values.resize(static_cast<std::size_t>(tensors()[i].elements()));
     read_tensor(i, values);
-    for (auto& x : values) {
-      x = changed(x, mean[at], snapshot[at], square);
-      ++at;
-    }
+    change(values);
     write_tensor(i, values);
-  }
+  });
   ++changes_;
 }
 

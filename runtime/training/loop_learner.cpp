@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/value_change.hpp"
 
 namespace waggle {
 
@@ -109,15 +110,14 @@ public:
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
                   std::span<const float> snapshot) override {
     require_averaged(which);
-    float_vector values(averaged_->tensor_value_count());
+    float_vector values;
     call(effect::merged, [&](loop_model& m) {
-      read(m, values);
-      averaged_->add_change(values, mean, snapshot);
-      std::span<const float> rest{values};
-      for (auto i : which) {
-        m.write_tensor(i, rest.first(elements(i)));
-        rest = rest.subspan(elements(i));
-      }
+      change_tensors(tensors(), which, mean, snapshot, [&](std::size_t i, auto change) {
+        values.resize(elements(i));
+        m.read_tensor(i, values);
+        change(values);
+        m.write_tensor(i, values);
+      });
       ++changes_;
     });
   }

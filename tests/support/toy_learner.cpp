@@ -8,6 +8,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/value_change.hpp"
 
 namespace waggle::testing {
 
@@ -197,6 +198,14 @@ public:
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     learner::merge_buffers(mean, contributed);
     ++merges_;
+  }
+  /// In place, as LibTorch's learner in host memory.
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    std::lock_guard lock{values_};
+    change_tensors(tensors_, which, mean, snapshot,
+                   [this](std::size_t i, auto change) { change(this->*tensor(i)); });
+    ++changes_;
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   std::uint64_t drop_gradient() override {

@@ -93,22 +93,7 @@ public:
     merges_in_copy_ = merges_;
   }
 
-  void apply(std::span<const float> mean, double lr) override {
-    settle_drop();
-    auto before = begin_move(mean);
-    auto share = rule_.alpha > 0 ? 1 - rule_.alpha : rule_.blends ? lr : 0; // of the anchor in θ
-    if (share > 0) {
-      float_vector theta(before.size());
-      copy_theta(theta);
-      auto target = theta;
-      for (std::size_t i = 0; i < target.size(); ++i)
-        target[i] = moved_towards(theta[i], anchor()[i], share);
-      below().add_change(moved_->indices(), target, theta);
-    } else {
-      below().add_change(moved_->indices(), anchor(), before);
-    }
-    end_move();
-  }
+  void apply(std::span<const float> mean, double lr) override;
 
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     below().merge_buffers(mean, contributed);
@@ -301,18 +286,7 @@ private:
     return before;
   }
 
-  void outer_step(float_vector& anchor, std::span<const float> mean) {
-    auto rate = static_cast<float>(rule_.rate);
-    auto momentum = static_cast<float>(rule_.momentum);
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      auto step = mean[i];
-      if (!momentum_.empty()) {
-        auto& v = momentum_[i] = momentum * momentum_[i] + mean[i];
-        step = rule_.nesterov ? mean[i] + momentum * v : v;
-      }
-      anchor[i] -= rate * step;
-    }
-  }
+  void outer_step(float_vector& anchor, std::span<const float> mean);
 
   void end_move() {
     std::lock_guard lock{mutex_};

@@ -1,10 +1,16 @@
 #include "runtime/training/averaged_tensors.hpp"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/core/float_vector.hpp"
+#include "runtime/core/random.hpp"
 #include "runtime/training/pending_changes.hpp"
+#include "runtime/training/value_change.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -186,6 +192,35 @@ TEST(AveragedTensors, AddTheChangeToWhatWasLearnedMeanwhile) {
   float_vector after(4);
   EXPECT_EQ(model->copy_tensors(averaged->indices(), after), 1U);
   EXPECT_EQ(after, values);
+}
+
+// Vector instructions give the bits of `changed`, also at the end, for equal values, and where
+// something is not finite.
+TEST(AveragedTensors, AChangeOfManyValuesIsThatOfEach) {
+  random_source random{3};
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0F, -0.0F, inf, -inf, std::nanf(""), 1e-45F, 1e30F};
+  auto some = [&] {
+    return random.below(4) == 0 ? special[random.below(std::size(special))]
+                                : static_cast<float>(random.unit() - 0.5);
+  };
+  for (bool square : {false, true}) {
+    std::vector<float> values(1003), mean(1003), snapshot(1003);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = some();
+      mean[i] = some();
+      snapshot[i] = random.below(3) == 0 ? values[i] : some();
+    }
+    auto expected = values;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      expected[i] = changed(values[i], mean[i], snapshot[i], square);
+    change_values(values, mean, snapshot, square);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_TRUE(std::bit_cast<std::uint32_t>(values[i])
+                    == std::bit_cast<std::uint32_t>(expected[i])
+                  || (std::isnan(values[i]) && std::isnan(expected[i])))
+        << i << ": " << values[i] << " instead of " << expected[i];
+  }
 }
 
 // It was 1 in the snapshot, has decayed to 0.9 since, and the mean is 0.05: the change alone would

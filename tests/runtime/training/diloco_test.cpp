@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/resumable_learner.hpp"
@@ -79,6 +80,30 @@ TEST_F(AnchoredLearner, TheOuterStepIsThatOfNesterov) {
   }
   EXPECT_NEAR(tensor(*model, "outer/momentum/weights").front(), 2.71, 1e-5);
   EXPECT_EQ(own(*model), tensor(*model, "weights")) << "it has made no step of its own";
+}
+
+TEST_F(AnchoredLearner, AnOuterStepOfManyValuesHasTheBitsOfOneAfterAnother) {
+  constexpr std::size_t count = 1003;
+  for (outer_rule rule : {outer_rule{}, outer_rule{0.7, 0.9, false}, outer_rule{0.7, 0, true}}) {
+    auto model = anchored(rule, {.parameters = count});
+    auto anchor = tensor(*model, "weights");
+    std::vector<float> momentum(count), mean(count);
+    random_source random{5};
+    for (int step = 0; step < 3; ++step) {
+      for (auto& x : mean)
+        x = static_cast<float>(random.unit() - 0.5);
+      model->apply(mean, 0);
+      auto share = static_cast<float>(rule.momentum);
+      for (std::size_t i = 0; i < count; ++i) {
+        momentum[i] = share * momentum[i] + mean[i];
+        auto by = rule.momentum == 0 ? mean[i]
+                  : rule.nesterov    ? mean[i] + share * momentum[i]
+                                     : momentum[i];
+        anchor[i] -= static_cast<float>(rule.rate) * by;
+      }
+      EXPECT_EQ(tensor(*model, "weights"), anchor);
+    }
+  }
 }
 
 TEST_F(AnchoredLearner, WithoutNesterovTheMomentumIsTheStep) {

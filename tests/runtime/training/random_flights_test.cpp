@@ -1,8 +1,7 @@
-#include "runtime/training/flight.hpp"
-
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
+#include "runtime/training/flight.hpp"
 
 namespace waggle {
 namespace {
