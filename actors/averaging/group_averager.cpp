@@ -21,9 +21,10 @@
 namespace waggle {
 
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
-                               matchmaking_config members, switchboard_actor switchboard)
+                               matchmaking_config members, switchboard_actor switchboard,
+                               epoch_id end)
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
-    members_(std::move(members)), switchboard_(std::move(switchboard)),
+    members_(std::move(members)), end_(end), switchboard_(std::move(switchboard)),
     random_(ctx_.randomness("group-averager " + members_.prefix)),
     bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
     faults_(ctx_, config_.kind) {
@@ -132,6 +133,7 @@ void group_averager::describe(const describe_vector& what) {
 }
 
 void group_averager::use(open_group::terms terms) {
+  terms.end = end_;
   if (!described_)
     elements_ = elements_of(terms.codecs);
   group_.emplace(self(), std::move(terms),

@@ -56,8 +56,9 @@ using group_averager_base =
 /// |          | member (or outside, if decided without us); failed → outside                      |
 class group_averager final : public group_averager_base {
 public:
+  /// @param end the epoch with which the run ends; 0: not known.
   group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
-                 matchmaking_config members, switchboard_actor switchboard);
+                 matchmaking_config members, switchboard_actor switchboard, epoch_id end = {});
 
   const char* name() const override { return "group-averager"; }
   void on_exit() override;
@@ -143,6 +144,7 @@ private:
   const node_context ctx_;
   const averaging_config config_;
   const matchmaking_config members_;
+  const epoch_id end_;
   switchboard_actor switchboard_;
   group_listener_actor listener_;
 

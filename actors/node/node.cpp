@@ -479,8 +479,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
       ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
     p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
   } else if (config.averaging && config.training && !config.training->training.many_groups) {
-    p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
-                                           config.averaging->matchmaking, p.switchboard);
+    p.group =
+      system.spawn<group_averager>(ctx, averaging(*config.averaging), config.averaging->matchmaking,
+                                   p.switchboard, epoch_id{config.training->training.max_epochs});
   } else if (config.averaging && config.training) {
     auto parts = *config.averaging;
     parts.matchmaking.extra = parts.averaging.auxiliary;

@@ -257,7 +257,8 @@ std::vector<open_group::applicant> open_group::take_admitted() {
   auto is_new = [](const std::string& mark) { return mark == newcomer_mark; };
   auto newcomers = static_cast<std::size_t>(std::ranges::count_if(next_->gathered, is_new));
   auto known = next_->members.size() - newcomers;
-  auto room = known < 2 ? round_members_max : known - std::min(known, newcomers);
+  bool over = terms_.end.value() > 0 && next_->epoch >= terms_.end;
+  auto room = known < 2 || over ? round_members_max : known - std::min(known, newcomers);
   // By the number of those of the same host before it.
   std::map<std::pair<std::size_t, peer_id>, applicant> by_turn;
   std::map<std::string, std::size_t> of_host;

@@ -54,6 +54,7 @@ public:
     std::uint32_t min_contributors = 1; // see contributors_needed
     std::size_t members_max = round_members_max;
     partition_terms partition; // `bandwidths` is ignored
+    epoch_id end{};            // no round follows from this epoch on; 0: not known
   };
   /// A peer that wants to enter.
   struct applicant {
@@ -106,8 +107,9 @@ public:
   /// The plan that admits the applicants; nothing if there are none, we do not lead, or the second
   /// round of an epoch is next. Once two members have finished a round of the group, it admits no
   /// more newcomers than there are such members, so that these are a quorum if all newcomers are
-  /// silent. The others wait for the next plan; hosts take turns. It becomes next() and must be
-  /// sent to its members and to the members of the plan that it replaces.
+  /// silent. The others wait for the next plan, unless there is no further round to wait for
+  /// (terms::end); hosts take turns. It becomes next() and must be sent to its members and to the
+  /// members of the plan that it replaces.
   [[nodiscard]] std::optional<round_plan> admit();
   /// A member's bandwidth has changed. Returns the plan that repartitions the work, if that is
   /// worth it; handle it like that of `admit`.

@@ -488,6 +488,26 @@ TEST_F(Admission, TheMembersRemainAQuorumWithoutTheNewcomers) {
   EXPECT_EQ(all[0].next().members.size(), 12U);
 }
 
+// Peers that come back after the end of the run, and only want its last state.
+TEST_F(Admission, NobodyWaitsForARoundThatDoesNotFollow) {
+  auto of_run = terms();
+  of_run.end = epoch_id{5};
+  all[0] = open_group{records[0], of_run, {}};
+  form(3);
+  ASSERT_TRUE(all[0].advance(member_set::first(3)));
+  for (std::uint64_t n = 0; n < 5; ++n)
+    EXPECT_EQ(apply(n, "a"), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 6U) << "of epoch 4, the last round";
+  ASSERT_TRUE(all[0].advance(member_set::first(3)));
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 5U) << "all";
+  for (std::uint64_t n = 5; n < 10; ++n)
+    EXPECT_EQ(apply(n, "a"), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 10U) << "more newcomers than members";
+}
+
 TEST_F(Admission, HostsTakeTurns) {
   for (std::uint64_t n = 0; n < 20; ++n)
     EXPECT_EQ(apply(n, "many"), ec::none);
