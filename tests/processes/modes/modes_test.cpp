@@ -195,6 +195,11 @@ INSTANTIATE_TEST_SUITE_P(
          .warm_up = 50,
          .replicas = 2,
          .step_interval = "20ms"},
+    // The run must last until the one that was killed has started again.
+    mode{.name = "DataParallelBuckets",
+         .options = {"--strategy", "data-parallel:buckets=1", "--optimizer", "adam"},
+         .exact = true,
+         .step_interval = "40ms"},
     mode{"DelayedGradients", {"--delay-grad-averaging", "true", "--target-batch-size", "64"}, true},
     mode{"DelayedSteps",
          {"--delay-optimizer-step", "true", "--codec", "uniform8", "--target-batch-size", "64"},
