@@ -13,15 +13,13 @@
 #include "runtime/core/log_about.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "runtime/training/parameter_sample.hpp"
-#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr auto look_interval = 20ms;
-constexpr milliseconds model_timeout = 1h;    // a large model, and a checkpoint from a slow disk
-constexpr milliseconds residual_timeout = 5s; // an actor of this process copies a vector
+constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 
 training_config with_settings(training_config config) {
   auto numbers = strategy_numbers(config.strategy);
@@ -31,10 +29,13 @@ training_config with_settings(training_config config) {
   return config;
 }
 
-run_health::settings health_of(const training_config& config, const strategy& how) {
+training_report::settings report_of(const training_config& config, const strategy& how) {
   bool by_samples = how.averages.due.counts == lane_clock::unit::swarm_samples;
-  return {seconds_of(config.averaging_timeout), by_samples ? config.target_batch_size : 0,
-          how.schedule.epochs_per_round, config.group_size_max, config.many_groups};
+  return {config.target_batch_size,
+          config.max_epochs,
+          config.notice,
+          {seconds_of(config.averaging_timeout), by_samples ? config.target_batch_size : 0,
+           how.schedule.epochs_per_round, config.group_size_max, config.many_groups}};
 }
 
 } // namespace
@@ -43,11 +44,14 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(with_settings(std::move(config))),
     row_(*find_strategy(config_.strategy)), strategy_(row_.make(config_.how)),
-    make_worker_(std::move(worker)), peers_(std::move(peers)),
-    random_(ctx_.randomness("trainer")), seen_{ctx_.record.id}, membership_(seen_, config_),
+    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
+    vector_(strategy_.averages, config_.averaging_alpha, ctx_.vectors), seen_{ctx_.record.id},
+    membership_(seen_, config_),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    claims_(config_.target_batch_size), barrier_(config_.averaging_timeout),
-    vote_(not_finite_sample()), health_(health_of(config_, strategy_)) {
+    progress_(seen_, membership_, at_, strategy_.averages, config_.target_batch_size,
+              config_.averaging_timeout),
+    vote_(not_finite_sample()),
+    report_(report_of(config_, strategy_), ctx_.metrics, seen_, membership_, at_, vote_) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
@@ -60,12 +64,13 @@ void trainer::on_exit() {
   passes_ = nullptr;
   peers_ = {};
   stop_.answers.clear();
-  awaited_states_.clear();
+  awaited_.clear();
 }
 
 trainer::behavior_type trainer::make_behavior() {
-  reports_.began = reports_.to_exporter = checkpoint_.begun = now();
-  count_time();
+  began_ = checkpoint_.begun = now();
+  (void)report_.is_due(true, now()); // a new phase is reported before
+  report_.count_time(work().present(), now());
   return {
     [this](start_training) { start(); },
     [this](pause_training) {
@@ -84,10 +89,8 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
     [this](const swarm_progress& msg) {
       seen_.progress = msg;
-      if (membership_.is_member() && !round_runs() && claims_are_due())
-        for (const auto& peer : msg.peers)
-          if (counts_here(peer))
-            claims_.observe(peer.who.id, peer.samples);
+      if (membership_.is_member() && !round_runs())
+        progress_.observe();
       if (auto why = membership_.observe_epochs(facts()))
         disbelieve(*why);
       else
@@ -128,21 +131,18 @@ trainer::behavior_type trainer::make_behavior() {
     [this](gradient_offered) { on_offered(); },
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
-      pending_.applied();
-      note_ledger();
-      if (buffers_ && model_->accumulated_samples() == 0)
-        pending_.forget_applied(); // the next pass finds them in the buffers
-      note_plateau(msg.plateau, msg.epoch);
+      vector_.applied();
+      show_model(msg.plateau, msg.epoch);
       vote_.hold(msg.epoch, msg.parameters);
-      if (pending_.waiting() == 0)
+      if (vector_.waiting() == 0)
         report_own_progress();
       react();
     },
     [this](const image_loaded& msg) { on_loaded(msg); },
     [this](const model_evaluated& msg) {
-      status_.eval_epoch = msg.epoch;
-      status_.eval_loss = msg.found.loss;
-      status_.eval_accuracy = msg.found.accuracy;
+      report_.status.eval_epoch = msg.epoch;
+      report_.status.eval_loss = msg.found.loss;
+      report_.status.eval_accuracy = msg.found.accuracy;
       publish(true);
     },
   };
@@ -162,24 +162,21 @@ void trainer::start() {
 
 void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
-  note_ledger();
+  show_model({}, ready.epoch);
   passes_ = ready.passes;
   vote_.hold(ready.epoch, ready.parameters);
   at_.begin(ready.past, ready.epoch);
   membership_.merged(ready.epoch);
-  epoch_.began = now();
+  progress_.enter(now());
   membership_.begin(now());
-  auto averaged = averaged_tensors::of(model_->tensors(), averages());
-  if (averaged && steps_locally() && !model_->steps_locally())
-    averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
-                                         + config_.strategy + " does"};
-  if (!averaged) {
-    ctx_.log->error("training cannot begin: {}", to_string(averaged.error()));
-    return quit(to_caf(averaged.error()));
+  auto fits = vector_.begin(model_);
+  if (fits.ok() && steps_locally() && !model_->steps_locally())
+    fits = failure{ec::bad_config,
+                   "this model cannot step locally, as --strategy " + config_.strategy + " does"};
+  if (!fits.ok()) {
+    ctx_.log->error("training cannot begin: {}", to_string(fits.error()));
+    return quit(to_caf(fits.error()));
   }
-  averaged_ = *averaged;
-  if (!averages_parameters() && model_->tensors().buffer_count() > 0)
-    buffers_ = averaged_tensors::buffers_of(model_->tensors());
   if (!config_.notice.empty())
     ctx_.log->warn("{}", config_.notice);
   take_over(*ready.kept);
@@ -190,8 +187,8 @@ void trainer::on_model(const model_ready& ready) {
     if (!coding)
       ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
   }
-  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding,
-                                        ready.kept->residual, ready.past.branch});
+  send(peers_.averager, describe_vector{vector_.tensors().value_count(), vector_.tensors().infos(),
+                                        coding, ready.kept->residual, ready.past.branch});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
@@ -200,51 +197,43 @@ void trainer::on_model(const model_ready& ready) {
 /// Decides, on everything that is known now, what can be begun, and begins it.
 void trainer::react() {
   if (!model_ || stop_.begun)
-    return count_time();
+    return report_.count_time(work().present(), now());
   if (follow_membership()) {
     if (differs_from_most()) {
       distrust_own_state("our parameters differ from those of most peers");
     } else {
       if (membership_.is_outdated(facts()))
-        replace_outdated_state();
+        follow_run(true);
       fetch_if_needed();
       give_awaited();
       carry_out();
     }
   }
   show_phase();
-  count_time();
+  report_.count_time(work().present(), now());
   publish(false);
 }
 
 bool trainer::done() const {
   return (config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs)
-         || (config_.max_passes != 0 && counts_passes() && pending_.waiting() == 0
-             && status_.passes.back().pass > config_.max_passes);
+         || (config_.max_passes != 0 && counts_passes() && vector_.waiting() == 0
+             && report_.status.passes.back().pass > config_.max_passes);
 }
 
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
 void trainer::take_over(const own_progress& kept) {
   if (steps_locally())
-    flight_.resume({kept.local_samples, kept.local_passes}, kept.uncounted_steps);
+    flight_.resume(kept);
   // They are of no use to another strategy, or after the last epoch.
   if (averages_parameters() || config_.auxiliary || done())
-    return drop(model_->drop_gradient() + kept.pending_samples, "stopped");
+    return report_.drop(model_->drop_gradient() + kept.pending_samples, "stopped");
   if (!kept.pending)
-    return drop(kept.pending_samples, "stopped");
-  contribution given;
-  given.epoch = at_.epoch();
-  given.own = kept.pending;
-  given.samples = kept.pending_samples;
-  given.weight = static_cast<double>(given.samples);
-  given.from_state = true;
-  given.resumed = true;
-  given.position = kept.pending_position;
+    return report_.drop(kept.pending_samples, "stopped");
   if (row_.on_boundary) // the state is from before this round, whose overlap follows from it
     strategy_ =
       row_.on_boundary(std::move(strategy_), config_.how, {model_->strategy_state(), false});
-  flight_.hold(std::move(given),
-               status_.steps); // carry_out sends it once we are in a group of this epoch
+  // carry_out sends it once we are in a group of this epoch.
+  flight_.hold(resumed(kept, at_.epoch()), report_.status.steps);
 }
 
 void trainer::begin_stop() {
@@ -281,95 +270,11 @@ caf::result<training_status> trainer::stop() {
   return promise;
 }
 
-/// Prepares the last checkpoint: its state, and the samples that are in no state yet. They are kept
-/// if this peer's own state is the one to which they belong; otherwise they are dropped.
-void trainer::keep_unfinished() {
-  stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr
-                && model_->resumable()->keeps_gradient();
-  const auto* given = flight_.given();
-  if (stop_.keeps && awaits_merge() && given != nullptr)
-    // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
-    // which it would not be without the stop.
-    flight_.hold_again();
-  else
-    merge();
-  if (averages_parameters()) // the state has the local steps of this epoch
-    flight_.count_again();
-  stop_.keeps = stop_.keeps && at_.in_step();
-  if (!stop_.keeps)
-    drop_accumulated("stopped");
-  given = flight_.given();
-  if (given != nullptr && (!stop_.keeps || !given->from_state || given->samples == 0))
-    drop_contribution("stopped");
-}
-
-void trainer::save_and_answer() {
-  request(peers_.averager, residual_timeout, get_residual{})
-    .then([this](const group_residual& left) { save_and_answer(left); },
-          [this](const caf::error& why) {
-            ctx_.log->warn("the errors of the codecs are not kept: {}", to_string(from_caf(why)));
-            save_and_answer(group_residual{});
-          });
-}
-
-void trainer::save_and_answer(const group_residual& left) {
-  auto last = std::make_shared<own_progress>();
-  if (left.history == current_status().past.branch)
-    last->residual = left.values;
-  if (steps_locally()) {
-    last->local_samples = flight_.counts().samples;
-    last->local_passes = flight_.counts().passes;
-    last->uncounted_steps = flight_.uncounted_steps();
-  }
-  if (const auto* given = flight_.given()) {
-    last->pending = given->own;
-    last->pending_samples = given->samples;
-    last->pending_position = given->position;
-  }
-  auto answer = [this](bool kept) {
-    if (stop_.keeps && !kept) {
-      drop_accumulated("stopped");
-      drop_contribution("stopped");
-    }
-    stop_.keeps = stop_.keeps && kept;
-    if (auto samples = current_status().samples_toward_epoch; stop_.keeps && samples > 0)
-      ctx_.log->info("{} samples of the unfinished epoch are kept for the next start", samples);
-    for (auto& promise : std::exchange(stop_.answers, {}))
-      promise.deliver(current_status());
-    if (stop_.why.code != ec::none)
-      quit(to_caf(stop_.why));
-  };
-  request(worker_, config_.sync_timeout, save_checkpoint{std::move(last)})
-    .then([answer](const state_snapshot& made) { answer(made.kept); },
-          [this, answer](const caf::error& why) {
-            if (config_.checkpoints)
-              ctx_.log->warn("no checkpoint was made at the stop: {}", to_string(from_caf(why)));
-            answer(false);
-          });
-}
-
-// -- samples --------------------------------------------------------------------------------------
-
-/// Each sample is used in exactly one update, or dropped (INV-2).
-void trainer::use(std::uint64_t samples) {
-  line_.samples += samples;
-  status_.samples_used += samples;
-  if (samples > 0)
-    ctx_.metrics->count_samples("used", static_cast<double>(samples));
-}
-
-void trainer::drop(std::uint64_t samples, std::string_view reason) {
-  if (samples == 0)
-    return;
-  status_.samples_dropped += samples;
-  ctx_.metrics->count_samples("dropped", static_cast<double>(samples));
-  ctx_.metrics->count_discarded(reason, static_cast<double>(samples));
-}
+// -- samples: each is used in exactly one update, or dropped (INV-2) ------------------------------
 
 void trainer::drop_accumulated(std::string_view reason) {
   if (!averages_parameters()) // otherwise the worker is about to step with it
-    drop(model_->drop_gradient(), reason);
+    report_.drop(model_->drop_gradient(), reason);
 }
 
 /// Drops our contribution to a round that ended without us.
@@ -384,11 +289,133 @@ void trainer::settle(bool counted, std::string_view why_dropped) {
   bool back = !counted && flight_.in_flight() > 0 && model_->take_back() > 0;
   auto samples = flight_.settle();
   if (counted)
-    use(samples);
+    report_.use(samples);
   else if (!back)
-    drop(samples, why_dropped);
+    report_.drop(samples, why_dropped);
   else if (why_dropped == "not_finite" || why_dropped == "stopped")
     drop_accumulated(why_dropped);
+}
+
+// -- what is reported -----------------------------------------------------------------------------
+
+/// Since the last boundary.
+std::uint64_t trainer::own_samples() const {
+  return averages_parameters() || !model_ ? flight_.counts().samples
+                                          : model_->accumulated_samples();
+}
+
+digest trainer::held_parameters() const {
+  return exact() && vector_.waiting() == 0 && !awaits_merge() ? vote_.parameters() : digest{};
+}
+
+const training_status& trainer::current_status() {
+  auto& s = report_.status;
+  s.parameters = held_parameters();
+  s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + flight_.in_flight();
+  s.schedule_epoch = schedule_epoch();
+  report_.complete(progress_.seconds(), doubts_.notice(now()));
+  return s;
+}
+
+void trainer::publish(bool at_once) {
+  if (!report_.is_due(at_once, now()))
+    return;
+  const auto& s = current_status();
+  report_.measure(own_samples() + samples_of_others(), vector_.waiting());
+  send(peers_.exporter, s);
+}
+
+trainer_work trainer::work() const {
+  return {.started = model_ != nullptr,
+          .stopped = stop_.begun,
+          .finished = done() && vector_.waiting() == 0 && !awaits_merge(),
+          .member = membership_.is_member(),
+          .paused = membership_.is_paused(),
+          .in_step = at_.in_step(),
+          .downloads = sync_.busy(),
+          .round_runs = round_runs(),
+          .searches = searches(),
+          .blocked = is_blocked(),
+          .pass_runs = pass_.runs,
+          .updates = vector_.waiting() > 0 && !(pass_.runs && config_.delay_optimizer_step),
+          .rests = now() < pass_.ended + config_.step_interval};
+}
+
+void trainer::show_phase() {
+  auto routine = [](trainer_phase p) {
+    return p == trainer_phase::training || p == trainer_phase::averaging;
+  };
+  auto phase = work().phase();
+  bool often = routine(report_.status.phase) && routine(phase); // twice per epoch
+  if (!report_.enter(phase))
+    return;
+  log_about about{{.epoch = at_.epoch()}};
+  ctx_.log->log(often ? spdlog::level::debug : spdlog::level::info, "trainer is {} at epoch {}",
+                to_string(phase), at_.epoch().value());
+  if (!often)
+    publish(true);
+}
+
+/// Checks, at the end of an epoch, whether the settings suit the run (runtime/training/run_health).
+void trainer::check_health(const round_report& report) {
+  epoch_facts epoch;
+  epoch.contributors = static_cast<std::uint32_t>(report.contributors.size());
+  epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
+  epoch.download_seconds = sync_.took();
+  if (!averages_parameters() && report.weight_sum > 0)
+    epoch.gradient_norm = report_.status.gradient_norm;
+  for (const auto& sentence : report_.check_epoch(epoch, now()))
+    ctx_.log->warn("{}", sentence);
+}
+
+void trainer::log_progress() {
+  if (!report_.logs_progress(now()))
+    return;
+  log_about about{{.epoch = current_status().epoch}};
+  ctx_.log->info("{}", report_.progress());
+}
+
+/// The state that the model has now, at the beginning of `epoch`.
+void trainer::show_model(const std::optional<plateau_report>& plateau, epoch_id epoch) {
+  if (auto ledger = model_->ledger())
+    if (auto line = report_.show(*ledger))
+      ctx_.log->info("{}", *line);
+  log_about about{{.epoch = epoch}};
+  if (plateau)
+    if (auto line = report_.show(*plateau, epoch))
+      ctx_.log->info("{}", *line);
+}
+
+void trainer::wait_for(std::string what) {
+  log_about about{{.epoch = at_.epoch()}};
+  log_wait(*ctx_.log, report_.wait_for(std::move(what), now()));
+}
+
+void trainer::report_own_progress() {
+  if (!model_)
+    return;
+  reported_.to_tracker = now();
+  // While a round runs, samples already count toward the epoch after it, which no peer may claim
+  // yet. With a ledger, an update may make this peer drop samples.
+  bool unsure = counts_passes() && vector_.waiting() > 0;
+  reported_.own_samples = round_runs() || unsure ? 0 : own_samples();
+  history_claim claim;
+  claim.past = at_.past();
+  auto members = membership_.is_member() ? membership_.members().size() : 0;
+  // Every peer sees by itself how many train the history: if each claimed it, one newcomer would
+  // make all of them report to all.
+  if (config_.many_groups)
+    members = std::min<std::size_t>(members, 2);
+  claim.group_size = static_cast<std::uint32_t>(members);
+  claim.ready = at_.in_step() && (membership_.is_member() || at_.past().work > 0);
+  claim.provisional = membership_.provisional();
+  claim.reduces_only = config_.auxiliary;
+  // An auxiliary begins rounds by this number.
+  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
+  auto parameters = at_.in_step() ? held_parameters() : digest{};
+  send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
+                                       pass_.rate, report_.vitals(pass_.seconds)});
 }
 
 } // namespace waggle

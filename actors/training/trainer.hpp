@@ -12,20 +12,15 @@
 #include "actors/training/training_config.hpp"
 #include "runtime/progress/doubts.hpp"
 #include "runtime/progress/parameter_vote.hpp"
-#include "runtime/progress/sample_claims.hpp"
+#include "runtime/state/awaited_states.hpp"
 #include "runtime/state/state_sync.hpp"
-#include "runtime/training/averaged_tensors.hpp"
+#include "runtime/status/training_report.hpp"
+#include "runtime/training/epoch_progress.hpp"
 #include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
-#include "runtime/training/loss_record.hpp"
 #include "runtime/training/pass_account.hpp"
-#include "runtime/training/pass_barrier.hpp"
-#include "runtime/training/pass_policy.hpp"
-#include "runtime/training/pending_changes.hpp"
-#include "runtime/training/plan.hpp"
-#include "runtime/training/run_health.hpp"
+#include "runtime/training/round_vector.hpp"
 #include "runtime/training/run_position.hpp"
-#include "runtime/training/time_account.hpp"
 
 namespace waggle {
 
@@ -69,26 +64,17 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  /// A request for a state of an epoch that our group is about to reach.
   struct awaited_state {
     get_state_snapshot wanted;
-    steady_time until;
     caf::typed_response_promise<state_snapshot> promise;
-  };
-  /// What this peer has done for the history that it trains now.
-  struct line {
-    epoch_id began;
-    std::uint64_t samples = 0; // ours, used since then
   };
   struct checkpoint_clock {
     bool busy = false; // one is being written
     steady_time begun;
   };
-  struct last_reports {
-    steady_time began; // this actor
-    steady_time to_exporter, to_tracker, logged;
-    std::uint64_t own_samples = 0; // reported last
-    std::uint64_t fallbacks = 0;   // training_status::local_fallbacks when an epoch ended last
+  struct last_report {
+    steady_time to_tracker;
+    std::uint64_t own_samples = 0;
   };
   struct stop_state {
     bool begun = false;
@@ -119,7 +105,7 @@ private:
     return averages().due.counts == lane_clock::unit::each_member;
   }
   /// Whether the model's state has a ledger of the samples.
-  [[nodiscard]] bool counts_passes() const { return !status_.passes.empty(); }
+  [[nodiscard]] bool counts_passes() const { return !report_.status.passes.empty(); }
   /// Whether a round that begins now gets nothing of a peer that steps locally: its parameters can
   /// only be copied when the pass that runs has ended. In many groups the members are found first.
   [[nodiscard]] bool copy_waits() const {
@@ -129,7 +115,7 @@ private:
   /// Whether the next pass, and the next round, need the update that is under way.
   [[nodiscard]] bool merges_in_turn() const {
     return (averages().merge.how == lane_merge::rule::blend || counts_passes())
-           && pending_.waiting() > 0;
+           && vector_.waiting() > 0;
   }
   /// Whether a stop waits for the pass that runs: until then nobody knows what is to be saved.
   [[nodiscard]] bool saves_between_passes() const {
@@ -142,17 +128,16 @@ private:
   epoch_id schedule_epoch();
   double rate_of_pass();
 
-  // -- status and reports (trainer_status.cpp)
+  // -- what is reported
   const training_status& current_status();
   void publish(bool at_once);
-  void enter_phase(trainer_phase phase);
+  [[nodiscard]] trainer_work work() const;
   void show_phase();
-  [[nodiscard]] activity present_activity() const;
-  void count_time();
   void log_progress();
-  void note_plateau(const std::optional<plateau_report>& now, epoch_id epoch);
-  void note_health(const round_report& report);
-  void show_health();
+  void show_model(const std::optional<plateau_report>& plateau, epoch_id epoch);
+  void check_health(const round_report& report);
+  /// Of the parameters at held_epoch; zero: they differ by peer, or are not merged yet.
+  [[nodiscard]] digest held_parameters() const;
   void report_own_progress();
   void wait_for(std::string what);
 
@@ -163,9 +148,6 @@ private:
   caf::result<training_status> stop();
   void begin_stop();
   void end_because(const failure& why);
-  void keep_unfinished();
-  void save_and_answer();
-  void save_and_answer(const group_residual& left);
   void react();
 
   // -- the group, and what is believed (trainer_group.cpp)
@@ -176,15 +158,13 @@ private:
   void on_entered(const history_choice& choice, const group_view& group);
   void move_to(const history_choice& choice, epoch_id epoch);
   void on_group(const group_view& seen);
-  void follow_run();
-  void go_to(epoch_id epoch);
-  void replace_outdated_state();
+  void follow_run(bool outdated);
   void leave(const std::string& why);
   void change_mode();
   void show_doubts();
   void disbelieve(const std::string& what);
   void check_deliveries(const round_report& report, const contribution& given);
-  [[nodiscard]] bool claims_are_due() const;
+  bool enough_peers();
 
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
@@ -196,33 +176,27 @@ private:
   [[nodiscard]] bool differs_from_most();
   void distrust_own_state(const std::string& why);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
-  [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
   void give_awaited();
+  [[nodiscard]] std::shared_ptr<const float_vector> copy_parameters();
+  void merge();
+  void apply(const run_position::step& step);
+  void checkpoint_if_due();
+  void keep_unfinished();
+  void save_and_answer();
+  void save_and_answer(const group_residual& left);
 
-  // -- epochs
-  bool enough_peers();
-  [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const {
-    return membership_.counts(peer, at_.past().branch, at_.epoch());
+  // -- passes and rounds (trainer_rounds.cpp)
+  [[nodiscard]] std::uint64_t samples_of_others() const {
+    return progress_.samples_of_others(now());
   }
-  [[nodiscard]] std::uint64_t samples_of_others() const;
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
   [[nodiscard]] situation present();
-  [[nodiscard]] bool samples_exhausted();
-  void note_ledger();
-  [[nodiscard]] pass_decision next_pass() const;
-  [[nodiscard]] pass_decision pass_during_round() const;
-  [[nodiscard]] std::uint64_t swarm_time() const;
   void begin_counting();
   void carry_out();
   void begin_round(bool call);
-  [[nodiscard]] std::shared_ptr<const float_vector> copy_parameters();
-  [[nodiscard]] std::shared_ptr<const float_vector> nothing() const;
   void find_members_of_round(contribution given, bool call);
   void on_members(std::uint64_t number, const members_found& found);
-  [[nodiscard]] std::shared_ptr<const float_vector>
-  with_pending_buffers(const learner::mean_gradient& mean);
-  [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
   void send_round(std::uint64_t number, bool call);
   void on_answer(std::uint64_t number, const group_round& round);
   void on_round(const group_round& round);
@@ -230,17 +204,10 @@ private:
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
   void end_epoch(const group_round& round);
-  void merge();
-  [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
-                                        std::string& why_dropped);
-  [[nodiscard]] std::int64_t steps_in(const round_report& report) const;
-  void apply(const run_position::step& step);
-  void checkpoint_if_due();
+  [[nodiscard]] round_meaning meaning_of(const group_round& round, const contribution& given);
   void maybe_pass();
   void on_offered();
   void on_pass(const pass_done& pass);
-  void use(std::uint64_t samples);
-  void drop(std::uint64_t samples, std::string_view reason);
   void drop_accumulated(std::string_view reason);
   void drop_contribution(std::string_view reason);
   void settle(bool counted, std::string_view why_dropped);
@@ -256,34 +223,26 @@ private:
   model_worker_actor worker_;
   pass_worker_actor passes_;       // the worker itself, unless passes run beside updates
   std::shared_ptr<learner> model_; // its thread-safe half
-  std::shared_ptr<const averaged_tensors> averaged_;
-  std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
+  round_vector vector_;
 
   run_view seen_;
   membership membership_;
   run_position at_;
-  line line_;
   doubts doubts_;
-  sample_claims claims_;
 
   flight flight_;
-  pending_changes pending_;
   pass_account pass_;
-  epoch_times epoch_;
-  pass_barrier barrier_;
+  epoch_progress progress_;
 
   state_sync sync_;
   state_request request_;
   parameter_vote vote_;
-  std::vector<awaited_state> awaited_states_;
+  awaited_states<awaited_state> awaited_;
   checkpoint_clock checkpoint_;
 
-  training_status status_; // the fields that have no other source; see current_status
-  last_reports reports_;
-  loss_record losses_;
-  run_health health_;
-  time_account time_;
-  wait_log waits_;
+  training_report report_;
+  last_report reported_;
+  steady_time began_; // this actor
   stop_state stop_;
 };
 

@@ -14,6 +14,19 @@
 
 namespace waggle {
 
+namespace {
+
+std::string checkpoint_of(const training_config& config, const digest& branch) {
+  if (!config.checkpoints)
+    return "No checkpoints of it are kept";
+  auto files = *config.checkpoints;
+  auto last = files.last_of(branch);
+  return last && *last ? "Its last checkpoint stays on disk: " + (*last)->string()
+                       : "There is no checkpoint of it";
+}
+
+} // namespace
+
 membership_facts trainer::facts() const {
   return {now(), at_.past(), at_.epoch(), at_.in_step(), ctx_.is_client(), round_runs()};
 }
@@ -23,7 +36,7 @@ bool trainer::follow_membership() {
   if (membership_.at() == membership::place::outside) {
     if (loads() || membership_.pauses(now()))
       return false;
-    if (pending_.exceed(config_.missed_bytes_max)) {
+    if (vector_.exceed(config_.missed_bytes_max)) {
       wait_for("the running pass, which takes longer than the epochs of the others");
       return false;
     }
@@ -92,27 +105,13 @@ void trainer::found() {
         membership_.founded(group.members, group.epoch, now());
         at_.found(past);
         membership_.merged(at_.epoch());
-        line_.samples = 0;
-        line_.began = at_.epoch();
         begin_counting();
         flight_.count_on();
         send(worker_, rename_history{past, at_.epoch()});
         log_about about{{.epoch = at_.epoch()}};
-        if (past.parent.is_zero())
-          ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
-                         at_.epoch().value());
-        else
-          ctx_.log->info("{} as history {}, from epoch {} of {}",
-                         membership_.provisional()
-                           ? "cut off from most of the group: going on provisionally"
-                           : "going on",
-                         short_name(past.branch), at_.epoch().value(), short_name(past.parent));
-        if (const auto* given = flight_.given();
-            given != nullptr
-            && !given->resumed) { // the epoch will end with our own mean gradient (INV-6)
-          ctx_.metrics->count_local_fallback();
-          ++status_.local_fallbacks;
-        }
+        ctx_.log->info("{}", report_.begin_history(past));
+        if (const auto* given = flight_.given(); given != nullptr && !given->resumed)
+          report_.fall_back();
         report_own_progress();
         react();
       },
@@ -152,7 +151,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   membership_.entered(choice, group.members, group.epoch, now());
   wait_for({});
   move_to(choice, group.epoch);
-  epoch_.began = now();
+  progress_.enter(now());
   begin_counting();
   flight_.forget_resumed(); // the group has an epoch of its own
   report_own_progress();
@@ -166,28 +165,14 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   at_.enter(choice.branch, choice.work, epoch);
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
-    if (other && (line_.samples > 0 || before.work > 0)) {
-      std::string where = "No checkpoints of it are kept";
-      if (auto files = config_.checkpoints) {
-        auto last = files->last_of(before.branch);
-        where = last && *last ? "Its last checkpoint stays on disk: " + (*last)->string()
-                              : "There is no checkpoint of it";
-      }
+    if (auto lost = report_.leave_history(before, epoch_before, choice)) {
       log_about about{{.epoch = epoch}};
-      ctx_.log->warn(
-        "history {} (up to epoch {}, {} of our samples since epoch {}) is not continued: "
-        "the run's is {} at epoch {}, which {} peers hold. {}",
-        short_name(before.branch), epoch_before.value(), line_.samples, line_.began.value(),
-        short_name(choice.branch), epoch.value(), choice.supporters, where);
-      if (line_.samples > 0)
-        ctx_.metrics->count_discarded("history_lost", static_cast<double>(line_.samples));
+      ctx_.log->warn("{}. {}", *lost, checkpoint_of(config_, before.branch));
     }
     const auto* why = other ? "history_lost" : "left_out";
     drop_contribution(why); // it may come back into the model
     if (other || !keeps_progress())
       drop_accumulated(why);
-    line_.samples = 0;
-    line_.began = at_.epoch();
   }
   if (at_.in_step() && at_.epoch() != epoch_before)
     send(worker_, rename_history{at_.past(), at_.epoch()});
@@ -203,46 +188,50 @@ void trainer::on_group(const group_view& seen) {
     else if (config_.many_groups)
       membership_.take_members(seen.members); // our state is ahead of what the others have claimed
     if (goes_on)
-      follow_run();
+      follow_run(false);
   }
   if (goes_on || !config_.many_groups)
     report_own_progress();
 }
 
 /// Other groups have ended epochs without us. With a state within the tolerance we go on at the
-/// run's epoch; otherwise we download one.
-void trainer::follow_run() {
+/// run's epoch; otherwise we download one. @param outdated so is ours, whatever its epoch.
+void trainer::follow_run(bool outdated) {
   merge();
   if (!membership_.is_member())
     return;
+  auto epoch = outdated ? at_.epoch() : membership_.epoch();
+  log_about about{{.epoch = epoch}};
   bool was_in_step = at_.in_step();
-  log_about about{{.epoch = membership_.epoch()}};
-  go_to(membership_.epoch());
-  if (was_in_step && !at_.in_step())
-    ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
-                   membership_.epoch().value());
-}
-
-/// Our work stays our own: what others claim is not ours to repeat.
-void trainer::go_to(epoch_id epoch) {
-  history_choice to;
+  if (outdated)
+    at_.outdate();
+  history_choice to; // our work stays our own: what others claim is not ours to repeat
   to.branch = at_.past().branch;
   to.work = at_.past().work;
   move_to(to, epoch);
   begin_counting();
+  if (outdated) {
+    ctx_.log->info("the others averaged, and we did not for more than {} epochs: downloading a "
+                   "state",
+                   config_.epoch_difference_max);
+    report_own_progress();
+  } else if (was_in_step && !at_.in_step()) {
+    ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
+                   epoch.value());
+  }
 }
 
-/// Others have averaged without us for more epochs than the tolerance allows.
-void trainer::replace_outdated_state() {
-  merge();
-  if (!membership_.is_member())
-    return;
-  log_about about{{.epoch = at_.epoch()}};
-  ctx_.log->info("the others averaged, and we did not for more than {} epochs: downloading a state",
-                 config_.epoch_difference_max);
-  at_.outdate();
-  go_to(at_.epoch());
-  report_own_progress();
+/// Whether training may begin: see training_config::min_peers.
+bool trainer::enough_peers() {
+  if (membership_.has_been_complete())
+    return true;
+  bool trains =
+    report_.status.rounds_complete + report_.status.rounds_shrunk > 0; // others began without us
+  auto lacks = membership_.lacks(trains, now());
+  wait_for(lacks == 0
+             ? std::string{}
+             : fmt::format("{} more of the {} peers to begin with", lacks, config_.min_peers));
+  return lacks == 0;
 }
 
 /// Leaves the group and returns to the state that the model holds.
@@ -274,7 +263,7 @@ void trainer::change_mode() {
 void trainer::show_doubts() {
   ctx_.metrics->set_disbelieved_peers(
     static_cast<double>(doubts_.strangers() + membership_.disbelieved(now())
-                        + claims_.suspects(now()) + sync_.refused(now())));
+                        + progress_.suspects(now()) + sync_.refused(now())));
 }
 
 /// A peer claims what is not so, and is not relied on for a while.
@@ -286,17 +275,11 @@ void trainer::disbelieve(const std::string& what) {
   show_doubts();
 }
 
-/// Whether a round's weight is the samples of its contributors, so that claims can be checked.
-bool trainer::claims_are_due() const {
-  return averages().what == lane_content::gradient
-         && averages().due.counts == lane_clock::unit::swarm_samples;
-}
-
 /// Compares what the others claimed before the round with what it delivered.
 void trainer::check_deliveries(const round_report& report, const contribution& given) {
-  if (report.outcome != round_outcome::complete || !given.from_state || !claims_are_due())
+  if (report.outcome != round_outcome::complete || !given.from_state || !progress_.is_comparable())
     return;
-  auto found = claims_.end_round(report.participants, report.weight_sum, given.samples, now());
+  auto found = progress_.end_round(report.participants, report.weight_sum, given.samples, now());
   for (const auto& who : found.suspects)
     disbelieve(fmt::format("peer {} claimed samples and did not contribute them ({} were missing "
                            "from the round): what it claims does not count for a while",

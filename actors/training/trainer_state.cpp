@@ -1,12 +1,11 @@
-// How a trainer downloads its group's state, catches up, donates its own state and writes
-// checkpoints.
-
-#include <algorithm>
+// The state of a trainer's model: how it is downloaded, brought to the group's epoch, compared,
+// donated, and kept in checkpoints.
 
 #include "actors/guard.hpp"
 #include "actors/training/trainer.hpp"
+#include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/log_about.hpp"
-#include "runtime/state/state_vote.hpp"
+#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -16,13 +15,7 @@ namespace {
 constexpr auto patience_without_state = 2s;
 constexpr auto pause_after_distrust = 500ms;
 constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
-/// Newcomers compare the states of several donors, which must be of one epoch. A donor waits for
-/// an epoch that is so near, or reached in that time, for at most so long. Strangers ask for any.
-constexpr std::uint64_t awaited_epochs_near = 16;
-constexpr std::uint64_t awaited_epochs_max =
-  std::uint64_t{1} << (2 * (state_vote::alignments_max - 1)); // what state_vote::align asks for
-constexpr std::size_t awaited_states_max = 64;
-constexpr auto awaited_for = 10s;
+constexpr milliseconds residual_timeout = 5s;   // an actor of this process copies a vector
 
 } // namespace
 
@@ -43,7 +36,7 @@ void trainer::fetch_if_needed() {
   auto holders = membership_.donors(at_.past().branch);
   if (holders.empty()) {
     wait_for("a peer that can give the state of history " + short_name(at_.past().branch));
-    if (now() - waits_.since() >= patience_without_state) // the peers that had it have left
+    if (now() - report_.waits_since() >= patience_without_state) // the peers that had it have left
       leave("no peer holds the state of its history");
     return;
   }
@@ -104,12 +97,11 @@ void trainer::on_loaded(const image_loaded& outcome) {
     drop_accumulated("left_out");
   flight_.forget_steps();
   pass_.outdated = pass_.runs && !moved; // beside the worker: otherwise it had to end first
-  note_plateau(outcome.plateau, outcome.epoch);
-  note_ledger();
+  show_model(outcome.plateau, outcome.epoch);
   vote_.hold(outcome.epoch, outcome.parameters);
   membership_.merged(outcome.epoch);
-  ++status_.state_downloads;
-  status_.last_outcome = "state loaded";
+  ++report_.status.state_downloads;
+  report_.status.last_outcome = "state loaded";
   send(peers_.exporter,
        state_download_ended{true, {}, download.bytes, sync_.took(), download.donor, outcome.epoch});
   log_about about{{.epoch = outcome.epoch, .remote = download.donor}};
@@ -123,6 +115,15 @@ void trainer::on_loaded(const image_loaded& outcome) {
     send(worker_, rename_history{at_.past(), at_.epoch()});
   carry(follows);
   react();
+}
+
+/// Merges the result of the last round into the model, if that has not happened yet.
+void trainer::merge() {
+  if (!awaits_merge())
+    return;
+  auto ended = flight_.take_result();
+  settle(ended.counted, ended.why_dropped);
+  carry(ended.follows);
 }
 
 /// Carries out what follows from the end of an epoch or from a new state: applies updates, or
@@ -145,18 +146,21 @@ void trainer::carry(const run_position::outcome& what) {
   }
   if (what.caught_up) {
     wait_for({});
-    health_.caught_up();
-    show_health();
+    report_.catch_up();
     ctx_.log->info("in step at epoch {} after {} missed epochs", at_.epoch().value(),
                    what.apply.size());
     report_own_progress();
   } else if (at_.in_step() && !what.apply.empty()) {
     checkpoint_if_due();
   }
-  if (pending_.exceed(config_.missed_bytes_max) && membership_.is_member() && !what.caught_up) {
+  if (vector_.exceed(config_.missed_bytes_max) && membership_.is_member() && !what.caught_up) {
     drop_accumulated("behind");
     leave("during our pass more updates arrived than can be kept");
   }
+}
+
+void trainer::apply(const run_position::step& step) {
+  send(worker_, apply_update{step.update, step.after, vector_.ask(step.update)});
 }
 
 /// The run ends epochs faster than its state can be downloaded. Reports what would help, and
@@ -168,13 +172,12 @@ void trainer::cannot_keep_up() {
     sum.received_bytes = request_.meter->received;
   }
   sum.seconds = sync_.seconds(now());
-  sum.epoch_seconds = epoch_.seconds;
+  sum.epoch_seconds = progress_.seconds();
   sum.update_bytes = model_->parameter_count() * sizeof(float);
   sum.kept_bytes_max = config_.missed_bytes_max;
   sum.target_batch_size = config_.target_batch_size / strategy_.schedule.epochs_per_round;
-  if (auto sentence = health_.download_given_up(sum))
+  if (auto sentence = report_.give_download_up(sum))
     ctx_.log->warn("{}", *sentence);
-  show_health();
   send(peers_.exporter, state_download_ended{false,
                                              {ec::timeout, "the run was faster than the download"},
                                              sum.received_bytes,
@@ -186,26 +189,27 @@ void trainer::cannot_keep_up() {
 /// Compares our parameters with those of the others. What is compared is their
 /// parameter_sample.
 bool trainer::differs_from_most() {
-  if (!exact() || !at_.in_step() || pending_.waiting() > 0 || vote_.epoch() != at_.epoch()
+  if (!exact() || !at_.in_step() || vector_.waiting() > 0 || vote_.epoch() != at_.epoch()
       || vote_.parameters().is_zero())
     return false;
   auto found = vote_.compare(membership_.voters(at_.past().branch));
-  if (found.changed) {
-    ctx_.metrics->set_differing_peers(vote_.differing());
-    if (vote_.differing() > 0) {
-      log_about about{{.epoch = vote_.epoch(), .remote = found.first}};
-      ctx_.log_caused("other parameters", now(), spdlog::level::err,
-                      fmt::format("{} peers, {} among them, hold parameters that differ from ours "
-                                  "at epoch {} of history {}",
-                                  vote_.differing(), short_name(found.first), vote_.epoch().value(),
-                                  short_name(at_.past().branch)));
-    }
+  if (auto line = report_.compare(found)) {
+    log_about about{{.epoch = vote_.epoch(), .remote = found.first}};
+    ctx_.log_caused("other parameters", now(), spdlog::level::err, *line);
   }
-  if (!found.found.empty())
-    ctx_.metrics->count_state_hash_check(found.found);
-  if (found.minority)
-    ctx_.metrics->count_state_hash_check("minority");
   return found.minority;
+}
+
+/// Copies what the peers average, also in the middle of a pass. Null: it cannot be read now, or it
+/// cannot be averaged, and we have left the group.
+std::shared_ptr<const float_vector> trainer::copy_parameters() {
+  auto copy = vector_.copy(flight_.uncounted_steps(), at_.past().steps);
+  if (copy && !all_finite(*copy) && membership_.members().size() > 1) {
+    ctx_.metrics->count_nonfinite("parameters");
+    distrust_own_state("our parameters are not finite: a lower --lr may help");
+    return nullptr;
+  }
+  return copy;
 }
 
 /// Gives up the own state: another one has to be downloaded.
@@ -219,43 +223,28 @@ caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) 
   if (!model_ || !at_.in_step() || stop_.begun
       || (!membership_.is_member() && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
-  if (awaits(wanted)) {
+  if (exact() && membership_.is_member() && wanted.branch == at_.past().branch
+      && awaited_.awaits(wanted.epoch_min, at_.epoch(), progress_.seconds())) {
     auto promise = make_response_promise<state_snapshot>();
-    awaited_states_.push_back({wanted, now() + awaited_for, promise});
+    awaited_.add(wanted.branch, wanted.epoch_min, {wanted, promise}, now());
     return promise;
   }
   merge(); // newcomers have the updates from the group's epoch on
   return delegate(worker_, wanted);
 }
 
-/// Whether the request is for an epoch that our group is about to reach.
-bool trainer::awaits(const get_state_snapshot& wanted) const {
-  if (!exact() || !membership_.is_member() || !at_.in_step() || wanted.branch != at_.past().branch
-      || wanted.epoch_min <= at_.epoch() || awaited_states_.size() >= awaited_states_max)
-    return false;
-  auto ahead = wanted.epoch_min.value() - at_.epoch().value();
-  return ahead <= awaited_epochs_near
-         || (ahead <= awaited_epochs_max
-             && static_cast<double>(ahead) * epoch_.seconds <= seconds_of(awaited_for));
-}
-
-/// Answers the requests for an epoch that has been reached, or that cannot be reached any more. To
-/// be called at each epoch, so that all donors give the state of the same one.
 void trainer::give_awaited() {
-  for (auto& request : std::exchange(awaited_states_, {})) {
-    const auto& wanted = request.wanted;
-    bool here = membership_.is_member() && at_.in_step() && !stop_.begun
-                && wanted.branch == at_.past().branch;
-    if (!here || now() >= request.until) {
+  bool here = membership_.is_member() && at_.in_step() && !stop_.begun;
+  for (auto& [request, reached] :
+       awaited_.take(here ? at_.past().branch : digest{}, at_.epoch(), now())) {
+    if (!reached) {
       request.promise.deliver(to_caf(ec::epoch_mismatch, "this peer's state is older"));
-    } else if (wanted.epoch_min > at_.epoch()) {
-      awaited_states_.push_back(std::move(request));
-    } else {
-      merge();
-      // The snapshot is made behind the running pass, however long that lasts: the donor that asks
-      // has the deadline.
-      request.promise.delegate(worker_, wanted);
+      continue;
     }
+    merge();
+    // The snapshot is made behind the running pass, however long that lasts: the donor that asks
+    // has the deadline.
+    request.promise.delegate(worker_, request.wanted);
   }
 }
 
@@ -272,6 +261,65 @@ void trainer::checkpoint_if_due() {
           [this](const caf::error& why) {
             checkpoint_.busy = false;
             ctx_.log->warn("no checkpoint was written: {}", to_string(from_caf(why)));
+          });
+}
+
+/// Prepares the last checkpoint: its state, and the samples that are in no state yet. They are kept
+/// if this peer's own state is the one to which they belong; otherwise they are dropped.
+void trainer::keep_unfinished() {
+  stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
+                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr
+                && model_->resumable()->keeps_gradient();
+  const auto* given = flight_.given();
+  if (stop_.keeps && awaits_merge() && given != nullptr)
+    // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,
+    // which it would not be without the stop.
+    flight_.hold_again();
+  else
+    merge();
+  if (averages_parameters()) // the state has the local steps of this epoch
+    flight_.count_again();
+  stop_.keeps = stop_.keeps && at_.in_step();
+  if (!stop_.keeps)
+    drop_accumulated("stopped");
+  given = flight_.given();
+  if (given != nullptr && (!stop_.keeps || !given->from_state || given->samples == 0))
+    drop_contribution("stopped");
+}
+
+void trainer::save_and_answer() {
+  request(peers_.averager, residual_timeout, get_residual{})
+    .then([this](const group_residual& left) { save_and_answer(left); },
+          [this](const caf::error& why) {
+            ctx_.log->warn("the errors of the codecs are not kept: {}", to_string(from_caf(why)));
+            save_and_answer(group_residual{});
+          });
+}
+
+void trainer::save_and_answer(const group_residual& left) {
+  auto last = std::make_shared<own_progress>();
+  if (left.history == at_.held_past().branch)
+    last->residual = left.values;
+  flight_.save(*last, steps_locally());
+  auto answer = [this](bool kept) {
+    if (stop_.keeps && !kept) {
+      drop_accumulated("stopped");
+      drop_contribution("stopped");
+    }
+    stop_.keeps = stop_.keeps && kept;
+    if (auto samples = current_status().samples_toward_epoch; stop_.keeps && samples > 0)
+      ctx_.log->info("{} samples of the unfinished epoch are kept for the next start", samples);
+    for (auto& promise : std::exchange(stop_.answers, {}))
+      promise.deliver(current_status());
+    if (stop_.why.code != ec::none)
+      quit(to_caf(stop_.why));
+  };
+  request(worker_, config_.sync_timeout, save_checkpoint{std::move(last)})
+    .then([answer](const state_snapshot& made) { answer(made.kept); },
+          [this, answer](const caf::error& why) {
+            if (config_.checkpoints)
+              ctx_.log->warn("no checkpoint was made at the stop: {}", to_string(from_caf(why)));
+            answer(false);
           });
 }
 

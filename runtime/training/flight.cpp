@@ -13,6 +13,18 @@ std::string name_of(flight::phase p) {
 
 } // namespace
 
+contribution resumed(const own_progress& kept, epoch_id epoch) {
+  contribution given;
+  given.epoch = epoch;
+  given.own = kept.pending;
+  given.samples = kept.pending_samples;
+  given.weight = static_cast<double>(given.samples);
+  given.from_state = true;
+  given.resumed = true;
+  given.position = kept.pending_position;
+  return given;
+}
+
 void flight::begin(contribution given, std::uint64_t own_step) {
   WAGGLE_CHECK(phase_ == phase::idle, "one flight at a time: " + name_of(phase_));
   begun_ = own_step;
@@ -100,9 +112,22 @@ void flight::count_again() {
   counts_.passes += given_->counts.passes;
 }
 
-void flight::resume(pass_counts counts, std::uint64_t uncounted_steps) {
-  resumed_ = counts;
-  uncounted_steps_ = uncounted_steps;
+void flight::resume(const own_progress& kept) {
+  resumed_ = {kept.local_samples, kept.local_passes};
+  uncounted_steps_ = kept.uncounted_steps;
+}
+
+void flight::save(own_progress& out, bool local_steps) const {
+  if (local_steps) {
+    out.local_samples = counts_.samples;
+    out.local_passes = counts_.passes;
+    out.uncounted_steps = uncounted_steps_;
+  }
+  if (given_) {
+    out.pending = given_->own;
+    out.pending_samples = given_->samples;
+    out.pending_position = given_->position;
+  }
 }
 
 } // namespace waggle

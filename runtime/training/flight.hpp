@@ -9,6 +9,7 @@
 
 #include "runtime/core/filling.hpp"
 #include "runtime/core/float_vector.hpp"
+#include "runtime/training/own_progress.hpp"
 #include "runtime/training/plan.hpp"
 #include "runtime/training/run_position.hpp"
 
@@ -36,6 +37,10 @@ struct contribution {
   /// The pass that computed it came to values that are not finite: it is of no use.
   [[nodiscard]] bool is_spoiled() const { return fills && fills->failed(); }
 };
+
+/// What a process before this one has contributed to the round of `epoch`, which was not over.
+/// REQUIRES: kept.pending.
+contribution resumed(const own_progress& kept, epoch_id epoch);
 
 /// The end of a round for this peer.
 struct round_result {
@@ -128,7 +133,9 @@ public:
   /// anew.
   void count_again();
   /// What a process before this one has counted.
-  void resume(pass_counts counts, std::uint64_t uncounted_steps);
+  void resume(const own_progress& kept);
+  /// For the next process: the contribution, and if `local_steps` what is counted.
+  void save(own_progress& out, bool local_steps) const;
   /// Counts on from there. Only the first call does something.
   void count_on() { counts_ = std::exchange(resumed_, {}); }
   void forget_resumed() { resumed_ = {}; }

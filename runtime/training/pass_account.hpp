@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/training/smooth.hpp"
 
@@ -37,30 +36,6 @@ struct pass_account {
     smooth(seconds, its_seconds);
     auto cycle = std::max(seconds, seconds_of(least_interval));
     rate = cycle > 0 ? static_cast<double>(samples) / cycle : 0;
-  }
-};
-
-/// The epochs of this peer's group, as they pass here.
-struct epoch_times {
-  steady_time began;
-  double seconds = 0;              // of an epoch, smoothed
-  steady_time boundary;            // since when samples and passes count toward the next one
-  std::uint64_t boundary_time = 0; // the same by the swarm's clock, on the grid of the rounds
-  epoch_id of_schedule;            // of the last local step
-  std::uint64_t samples = 0;       // of all peers, and since when there are not more
-  steady_time grew;
-
-  void end(steady_time now) {
-    smooth(seconds, seconds_of(now - began));
-    began = now;
-  }
-  /// How many seconds ago this number of samples was another one.
-  double without_more(std::uint64_t of_all, steady_time now) {
-    if (of_all != samples || grew < began) {
-      samples = of_all;
-      grew = now;
-    }
-    return seconds_of(now - grew);
   }
 };
 

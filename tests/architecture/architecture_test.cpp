@@ -62,7 +62,8 @@ std::string runtime_folder(const std::string& path) {
 }
 
 /// The folders of runtime/ that each folder may include besides itself. Folders of logic do not
-/// depend on each other, except that averaging encodes parts.
+/// depend on each other, except that averaging encodes parts, and training counts what a group has
+/// reported.
 const std::map<std::string, std::set<std::string>> allowed{
   {"core", {}},
   {"crypto", {"core"}},
@@ -72,7 +73,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"dht", {"core", "crypto"}},
   {"progress", {"core", "crypto"}},
   {"matchmaking", {"core", "crypto", "codec", "dht", "averaging"}},
-  {"training", {"core", "crypto", "codec"}},
+  {"training", {"core", "crypto", "codec", "progress"}},
   {"state", {"core", "crypto"}},
   {"averaging", {"core", "crypto", "codec"}},
   {"wire", {"core", "crypto", "codec", "dht", "progress", "matchmaking", "averaging"}},
@@ -81,7 +82,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"metrics", {"core"}},
   {"config", {"core", "crypto", "agreement", "data", "codec", "averaging", "training"}},
   {"watch", {"core", "allreduce"}},
-  {"status", {"core", "crypto", "progress", "metrics", "net", "watch"}},
+  {"status", {"core", "crypto", "progress", "training", "metrics", "net", "watch"}},
   {"cli",
    {"core", "crypto", "agreement", "data", "codec", "averaging", "training", "wire", "net",
     "allreduce", "watch", "status", "config"}},

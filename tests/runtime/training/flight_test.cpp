@@ -130,7 +130,11 @@ TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
 
 TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
   flight it;
-  it.resume({40, 10}, 3);
+  own_progress kept;
+  kept.local_samples = 40;
+  kept.local_passes = 10;
+  kept.uncounted_steps = 3;
+  it.resume(kept);
   EXPECT_EQ(it.uncounted_steps(), 3U);
   it.begin_counting();
   EXPECT_EQ(it.counts().passes, 0U);
@@ -166,6 +170,28 @@ TEST(Flight, RefusesOtherTransitions) {
   EXPECT_DEATH(it.hold_again(), "ended");
   (void)it.take_result();
   EXPECT_DEATH((void)it.take_result(), "ended");
+}
+
+TEST(Flight, IsSavedForTheNextProcess) {
+  flight it;
+  it.stepped(8);
+  it.pass_ended();
+  auto given = copied(4);
+  given.position = "here";
+  it.hold(given, 1);
+  own_progress kept;
+  it.save(kept, false);
+  EXPECT_EQ(kept.local_samples, 0U) << "its steps are in no optimizer's state";
+  it.save(kept, true);
+  EXPECT_EQ(kept.local_samples, 8U);
+  EXPECT_EQ(kept.local_passes, 1U);
+  EXPECT_EQ(kept.uncounted_steps, 1U);
+  auto again = resumed(kept, epoch_id{3});
+  EXPECT_EQ(again.own, given.own);
+  EXPECT_EQ(again.samples, 4U);
+  EXPECT_EQ(again.weight, 4);
+  EXPECT_EQ(again.position, "here");
+  EXPECT_TRUE(again.resumed && again.from_state);
 }
 
 } // namespace

@@ -1,0 +1,180 @@
+#include "runtime/training/round_vector.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/core/check.hpp"
+#include "runtime/training/offered_gradients.hpp"
+#include "runtime/training/resumable_learner.hpp"
+
+namespace waggle {
+
+namespace {
+
+bool is_finite(std::span<const float> values) {
+  offered_tensor all{values.data(), values.size()};
+  return all_finite({&all, 1});
+}
+
+double norm_of(std::span<const float> values) {
+  double sum = 0;
+  for (float v : values)
+    sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+double distance(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    sum += d * d;
+  }
+  return std::sqrt(sum);
+}
+
+} // namespace
+
+status round_vector::begin(std::shared_ptr<learner> model) {
+  auto found = averaged_tensors::of(model->tensors(), averages_);
+  if (!found)
+    return found.error();
+  tensors_ = *found;
+  if (!of_parameters() && model->tensors().buffer_count() > 0)
+    buffers_ = averaged_tensors::buffers_of(model->tensors());
+  model_ = std::move(model);
+  return done{};
+}
+
+std::shared_ptr<const float_vector> round_vector::zeros() const {
+  auto out = vectors_->take(tensors_->value_count());
+  std::fill(out->begin(), out->end(), 0.0F);
+  return out;
+}
+
+std::shared_ptr<const float_vector> round_vector::copy(std::uint64_t steps, std::uint64_t total) {
+  auto out = vectors_->take(tensors_->value_count());
+  auto contains = model_->copy_tensors(tensors_->indices(), *out);
+  if (!contains)
+    return nullptr;
+  pending_.complete(*tensors_, *contains, *out);
+  if (tensors_->counts_steps())
+    write_steps(std::span{*out}.last<step_values>(), steps, total);
+  return out;
+}
+
+std::optional<std::uint64_t> round_vector::take(contribution& into) {
+  std::optional<std::uint64_t> dropped;
+  auto taken = model_->take_mean_vector(*vectors_);
+  if (averages_.what == lane_content::progress && taken.samples > 0 && !is_finite(*taken.values)) {
+    (void)model_->take_back();
+    dropped = model_->drop_gradient();
+    taken = model_->take_mean_vector(*vectors_); // nothing
+  }
+  if (buffers_ && taken.samples > 0) {
+    pending_.forget(taken.merges);
+    if (!pending_.empty()) {
+      auto own = vectors_->take(taken.values->size());
+      std::copy(taken.values->begin(), taken.values->end(), own->begin());
+      pending_.complete(*buffers_, taken.merges,
+                        std::span{*own}.subspan(model_->parameter_count()));
+      taken.values = std::move(own);
+    }
+  }
+  into.own = std::move(taken.values);
+  into.fills = taken.fills;
+  into.samples = taken.samples;
+  into.weight = static_cast<double>(taken.samples);
+  if (auto* resumes = model_->resumable())
+    into.position = resumes->taken_position();
+  return dropped;
+}
+
+round_meaning round_vector::meaning_of(averaged_round round, const contribution& given) const {
+  round_meaning out;
+  auto& update = out.update;
+  auto samples = samples_of(round.weight);
+  auto contributors = round.contributors.size();
+  update.epoch = round.epoch;
+  update.rate = round.rate; // of no use to local steps
+  if (const auto& merge = averages_.merge; merge.how == lane_merge::rule::blend)
+    // A mean of our samples alone would only pull us back to where we were.
+    update.rate =
+      given.from_state && samples != given.samples ? merge.blend_share(contributors) : 0;
+  update.work = samples * contributors;
+  update.position = given.position;
+  update.branch = round.branch;
+  update.before = round.before;
+  // Those that have just entered have a share of the data from the next epoch on.
+  update.by = {round.weight, std::move(round.contributors)};
+  std::move(round.just_entered.begin(), round.just_entered.end(),
+            std::back_inserter(update.by.members));
+
+  out.fits = !round.mean || round.mean->size() == tensors_->value_count();
+  bool averaged = round.mean && out.fits && round.weight > 0;
+  if (given.is_spoiled() && contributors == 1) { // ours: the others do not wait for it
+    out.why_dropped = "not_finite";
+  } else if (averaged) {
+    auto values = std::span<const float>{*round.mean};
+    auto gradient = std::min(values.size(), model_->parameter_count());
+    out.norm = norm_of(values.first(gradient));
+    // Each pass was finite, but their sum may overflow.
+    out.finite = std::isfinite(out.norm) && is_finite(values.subspan(gradient));
+    if (out.finite)
+      update.mean = round.mean;
+    else
+      out.why_dropped = "not_finite";
+  }
+  if (tensors_->counts_steps() && averaged) {
+    update.steps = change_of_steps(std::span<const float>{*round.mean}.last<step_values>(),
+                                   round.stepping, round.total);
+    out.counts_steps = round.took_part;
+  }
+  if (averages_.what == lane_content::progress && given.samples > 0)
+    out.drift = norm_of(std::span{*given.own}.first(model_->parameter_count()));
+  if (!of_parameters() || !update.mean) {
+    out.samples = samples;
+    if (update.mean && buffers_ && given.samples > 0) // otherwise nothing was contributed
+      update.snapshot = buffers_in(*given.own);
+  } else if (given.from_state) {
+    update.snapshot = given.own;
+    auto of_model = tensors_->model_value_count(); // the gradients of peers always differ
+    out.drift =
+      distance(std::span{*update.mean}.first(of_model), std::span{*given.own}.first(of_model));
+    if (alpha_ != 1) {
+      auto target = vectors_->take(update.mean->size());
+      for (std::size_t i = 0; i < target->size(); ++i)
+        (*target)[i] = moved_towards((*given.own)[i], (*update.mean)[i], alpha_);
+      update.mean = std::move(target);
+    }
+  } else { // a state that is downloaded now is about as good as one with this change
+    update.mean = nullptr;
+  }
+  if (of_parameters())
+    out.norm = 0; // of parameters
+  out.counted = update.mean && round.took_part;
+  return out;
+}
+
+/// The buffers behind a gradient.
+std::shared_ptr<const float_vector> round_vector::buffers_in(const float_vector& values) const {
+  auto begin = values.begin() + static_cast<std::ptrdiff_t>(model_->parameter_count());
+  return std::make_shared<float_vector>(
+    begin, begin + static_cast<std::ptrdiff_t>(model_->tensors().buffer_count()));
+}
+
+std::shared_ptr<const averaged_tensors> round_vector::ask(const missed_update& update) {
+  pending_.ask(update.bytes());
+  if (update.snapshot && of_parameters())
+    pending_.add(update.mean, update.snapshot);
+  else if (update.mean && buffers_)
+    pending_.add(buffers_in(*update.mean), update.snapshot);
+  return of_parameters() ? tensors_ : nullptr;
+}
+
+void round_vector::applied() {
+  pending_.applied();
+  if (buffers_ && model_->accumulated_samples() == 0)
+    pending_.forget_applied(); // the next pass finds them in the buffers
+}
+
+} // namespace waggle
