@@ -95,6 +95,7 @@ public:
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 
+  [[nodiscard]] peer_id self() const { return with_.self->id(); }
   /// Whether both sent the same `host`.
   [[nodiscard]] bool same_host() const { return same_host_; }
 

@@ -30,16 +30,16 @@ failure failure_of(const error_code& error) {
 }
 
 tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
-                         std::string early, session_limits limits,
+                         std::string early, std::size_t window_bytes,
                          std::optional<socket_tuning> tuning,
                          std::shared_ptr<const net_events> events,
                          std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host)
   : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
-    limits_(limits), events_(std::move(events)), pool_(std::move(pool)), host_(std::move(host)),
+    events_(std::move(events)), pool_(std::move(pool)), memory_(std::move(host), events_),
     reader_(
-      early, limits.window_bytes,
+      early, window_bytes,
       [this](const std::string& header, std::size_t bytes) { return memory_for(header, bytes); }),
-    queue_({.window_bytes = limits.window_bytes, .slices = tuning.has_value()}),
+    queue_({.window_bytes = window_bytes, .slices = tuning.has_value()}),
     tuning_(std::move(tuning)) {
   error_code ignored;
   socket_.set_option(tcp::no_delay{true}, ignored);
@@ -49,13 +49,12 @@ tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket 
 
 // -- handshake -----------------------------------------------------------------------------------
 
-void tcp_session::run(handshake::setup setup, ready on_ready) {
+void tcp_session::run(handshake::setup setup, milliseconds timeout, ready on_ready) {
   outbound_ = setup.dialled;
-  self_ = setup.self->id();
   on_ready_ = std::move(on_ready);
   handshake_.emplace(std::move(setup));
   enqueue(frame_kind::handshake, handshake_->hello());
-  deadline_.expires_after(limits_.handshake_timeout);
+  deadline_.expires_after(timeout);
   deadline_.async_wait([me = shared_from_this()](const error_code& error) {
     if (!error && me->handshake_)
       me->fail({ec::timeout, "the peer did not finish the handshake"});
@@ -71,8 +70,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
     events_->clock_compared(step.clock->peer, step.clock->offset);
   if (step.why.code != ec::none) {
     // The last message tells the peer the reason; close once it is written.
-    close_after_write_ = true;
-    close_reason_ = std::move(step.why);
+    closing_ = std::move(step.why);
     write_more();
     return;
   }
@@ -90,21 +88,21 @@ void tcp_session::on_handshake(std::string_view bytes) {
     for (auto& address : remote_.addresses)
       if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::"))
         address.host = remote_host_;
-    bool neighbours = host_ && handshake_->same_host();
+    auto returned = [weak = weak_from_this()] {
+      auto me = weak.lock();
+      if (me && !me->closed_)
+        asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
+    };
+    link_ends ends{handshake_->self(), remote_.id};
+    if (!outbound_)
+      std::swap(ends.dialler, ends.acceptor);
+    auto offer = memory_.begin(handshake_->same_host(),
+                               {ends, outbound_, weak_from_this(), std::move(returned)});
     handshake_.reset();
     reader_.open();
     deadline_.cancel();
-    if (!neighbours)
-      host_.reset();
-    if (neighbours && !outbound_) {
-      auto offer = host_->expect({remote_.id, self_}, [weak = weak_from_this()](unique_fd socket) {
-        if (auto me = weak.lock())
-          me->open_path(std::move(socket));
-      });
-      offered_ = offer.answer;
-      if (!offered_.empty())
-        enqueue(frame_kind::offer, std::move(offer.bytes));
-    }
+    if (!offer.empty())
+      enqueue(frame_kind::offer, std::move(offer));
     finish_handshake(shared_from_this());
   }
 }
@@ -168,7 +166,7 @@ void tcp_session::deliver_all() {
   while (!closed_) {
     if (held_)
       return; // hold(false) continues here
-    if (handshake_ && close_after_write_)
+    if (handshake_ && closing_)
       return; // refused: frames that the peer sent before it knows are ignored
     if (!handshake_ && !started_)
       return; // start() was not called yet: data waits in the socket's buffer
@@ -202,12 +200,6 @@ void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
     events_->carried(outbound, bytes);
 }
 
-void tcp_session::count_shared(bool outbound, std::size_t bytes) {
-  facts_.bytes_shared.fetch_add(bytes, std::memory_order_relaxed);
-  if (events_->shared)
-    events_->shared(outbound, bytes);
-}
-
 /// Now and then, because it is a system call.
 void tcp_session::measure_round_trip() {
   constexpr std::uint32_t reads_between = 256;
@@ -219,7 +211,7 @@ void tcp_session::measure_round_trip() {
 
 link_facts tcp_session::facts() const {
   return {std::chrono::microseconds{facts_.round_trip_us.load()}, facts_.bytes_in, facts_.bytes_out,
-          facts_.bytes_shared, facts_.shares_memory};
+          memory_.bytes(), memory_.opened()};
 }
 
 void tcp_session::deliver(arrival seen) {
@@ -241,14 +233,11 @@ void tcp_session::deliver(arrival seen) {
       return write_more();
     }
     case frame_kind::offer:
-      return on_offer(header);
+      return check(memory_.on_offer(header));
     case frame_kind::reference:
       return on_reference(std::move(header));
     case frame_kind::release:
-      // Without a path, nothing was lent.
-      if (!path_ || header.empty())
-        return fail({ec::protocol_violation, "a release of nothing"});
-      return path_->on_release(header);
+      return check(memory_.on_release(header));
     case frame_kind::opening: // part of an incomplete body
     case frame_kind::slice:
       return;
@@ -258,20 +247,33 @@ void tcp_session::deliver(arrival seen) {
   }
 }
 
+void tcp_session::on_reference(std::string header) {
+  auto found = memory_.resolve(header, reader_.window());
+  if (!found)
+    return fail(found.error());
+  auto body = std::move(*found);
+  if (!handlers_.zero_copy_ok || !handlers_.zero_copy_ok(header, body.size)) {
+    auto own = memory_for(header, body.size);
+    std::memcpy(own.get(), body.data.get(), body.size);
+    body = {std::move(own), body.size};
+  }
+  if (handlers_.on_frame)
+    handlers_.on_frame({std::move(header), std::move(body)});
+}
+
 /// What a message takes is known to whoever gets it.
 void tcp_session::note_overhead(const arrival& seen) {
   if (seen.kind == frame_kind::message || seen.kind == frame_kind::reference
       || seen.kind == frame_kind::handshake)
     return;
-  ++overhead_frames_;
-  overhead_bytes_ += seen.content.header.size();
+  ++overhead_.frames;
+  overhead_.bytes += seen.content.header.size();
 }
 
 void tcp_session::report_overhead() {
-  auto frames = std::exchange(overhead_frames_, 0);
-  auto bytes = std::exchange(overhead_bytes_, 0);
-  if (frames > 0 && handlers_.on_overhead)
-    handlers_.on_overhead(frames, bytes);
+  auto seen = std::exchange(overhead_, {});
+  if (seen.frames > 0 && handlers_.on_overhead)
+    handlers_.on_overhead(seen.frames, seen.bytes);
 }
 
 // -- writing -------------------------------------------------------------------------------------
@@ -297,30 +299,14 @@ void tcp_session::enqueue(frame_kind kind, std::string header) {
   write_more();
 }
 
-/// Replaces a body with a reference to it, if the peer can resolve it.
-void tcp_session::refer(outgoing& out) {
-  auto& content = out.content;
-  if (!path_ || content.body.size < limits_.shared_bytes_min)
-    return;
-  auto reference = path_->lend(content.body);
-  if (!reference)
-    return;
-  out.lent = std::exchange(content.body, {}).size;
-  content.header.insert(0, write_reference(*reference));
-  out.prefix =
-    write_prefix({frame_kind::reference, static_cast<std::uint32_t>(content.header.size()), 0});
-  count_shared(true, out.lent);
-}
-
 void tcp_session::write_more() {
   if (closed_ || !writing_.empty())
     return;
-  if (path_)
-    return_borrowed();
-  queue_.next(writing_, !close_after_write_, [this](outgoing& out) { refer(out); });
+  memory_.write_releases(queue_); // before anything else
+  queue_.next(writing_, !closing_, [this](outgoing& out) { memory_.refer(out); });
   if (writing_.empty()) {
-    if (close_after_write_)
-      fail(close_reason_);
+    if (closing_)
+      fail(*closing_);
     return;
   }
   std::vector<asio::const_buffer> buffers;
@@ -385,17 +371,21 @@ void tcp_session::close(failure why) {
     me->queue_.take_offered(); // may include a goodbye sent just before
     if (told_to_peer(why.code))
       me->queue_.add(frame_kind::denial, write_denial(why));
-    me->close_after_write_ = true;
-    me->close_reason_ = std::move(why);
+    me->closing_ = std::move(why);
     me->queue_.drop_bulk();
     // A peer that does not read must not delay us: what it has not read by then is lost.
     me->deadline_.expires_after(std::chrono::milliseconds{500});
     me->deadline_.async_wait([me](const error_code& error) {
       if (!error)
-        me->fail(me->close_reason_);
+        me->fail(*me->closing_);
     });
     me->write_more();
   });
+}
+
+void tcp_session::check(const status& outcome) {
+  if (!outcome)
+    fail(outcome.error());
 }
 
 void tcp_session::fail(failure why) {
@@ -411,10 +401,7 @@ void tcp_session::fail(failure why) {
   queue_.clear(); // writing_ and a body being read are released when their operations end
   if (!reading_)
     reader_.abandon_body();
-  if (host_ && !offered_.empty())
-    host_->forget(offered_);
-  if (path_)
-    host_->retire(std::exchange(path_, nullptr));
+  memory_.end();
   handshake_.reset();
   if (stuck && events_->ended_stuck)
     events_->ended_stuck(remote_host_);

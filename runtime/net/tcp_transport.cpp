@@ -65,8 +65,6 @@ public:
       front_(settings_of(config_, events_), config_.http_connections), names_(io_, config_.lookup),
       handshaking_(config_.handshakes) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= frame_body_bytes_max, "window too small");
-    limits_.window_bytes = config_.window_bytes;
-    limits_.handshake_timeout = config_.handshake_timeout;
     if (config_.shared_memory)
       host_ = local_host::make(io_, config_.arena ? config_.arena : shared_arena::make());
     thread_ = std::thread{[this] { io_.run(); }};
@@ -235,6 +233,7 @@ private:
         return;
       session_ = owner_->make_session(std::move(socket), std::move(early));
       session_->run(owner_->handshake_setup(true, to_.expected, began_),
+                    owner_->config_.handshake_timeout,
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
                         return me->finish(outcome.error());
@@ -316,8 +315,9 @@ private:
 
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
     auto tuning = tuning_for(socket, config_);
-    auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
-                                                 limits_, std::move(tuning), events_, pool_, host_);
+    auto session =
+      std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
+                                    config_.window_bytes, std::move(tuning), events_, pool_, host_);
     forget_ended();
     sessions_.push_back(session);
     return session;
@@ -367,7 +367,7 @@ private:
     if (auto victim = handshaking_.add(id, host))
       if (auto oldest = handshakes_.at(*victim).lock())
         oldest->abandon({ec::rate_limited, "too many handshakes at once"});
-    session->run(handshake_setup(false, {}, began),
+    session->run(handshake_setup(false, {}, began), config_.handshake_timeout,
                  [weak = weak_from_this(), from = unmapped(remote).to_string(),
                   id](result<std::shared_ptr<tcp_session>> outcome) {
                    auto me = weak.lock();
@@ -397,7 +397,6 @@ private:
   random_source nonces_;
   peer_claims claims_; // ours
   std::shared_ptr<const run_secret> run_;
-  session_limits limits_;
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
