@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -10,10 +9,8 @@
 #include "actors/node_context.hpp"
 #include "actors/training/request_state.hpp"
 #include "actors/training/training_config.hpp"
+#include "runtime/progress/client_group.hpp"
 #include "runtime/progress/doubts.hpp"
-#include "runtime/progress/evidence.hpp"
-#include "runtime/progress/help_choice.hpp"
-#include "runtime/progress/sample_claims.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -32,19 +29,10 @@ struct look_for_clients {};
 using group_helper_base = group_helper_actor::extend<caf::reacts_to<look_for_clients>>::base;
 
 /// Makes a peer without a model enter groups of clients, which cannot reach each other, and lead
-/// and reduce there; runtime/progress/help_choice.hpp decides when. Clients do not receive each
+/// and reduce there; runtime/progress/client_group.hpp decides when. Clients do not receive each
 /// other's progress, so this actor calls the round when their samples reach the target. It has no
-/// state of the run, but passes one on: it answers requests with a state that it downloads from a
-/// member.
-///
-/// What others claim is believed as by a trainer: histories by the peers with which it completed
-/// rounds, samples as far as they are delivered, and the state that most members offer.
-///
-/// | place    | transitions                                                                      |
-/// |----------|----------------------------------------------------------------------------------|
-/// | outside  | clients alone in a group → entering                                              |
-/// | entering | admitted → member; refused, lost, timeout → outside                              |
-/// | member   | no client left, another history, round failed or decided without us → outside    |
+/// state of the run, but passes one on: it answers requests with the state that most members offer,
+/// which it downloads from one of them.
 class group_helper final : public group_helper_base {
 public:
   group_helper(caf::actor_config& cfg, node_context ctx, help_config config, helper_peers peers);
@@ -56,10 +44,15 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  enum class place : std::uint8_t { outside, entering, member };
   struct waiting_reader {
     get_state_snapshot wanted;
     caf::typed_response_promise<state_snapshot> promise;
+  };
+  struct report {
+    history_claim claim;
+    epoch_id epoch;
+    std::uint32_t clients = 0;
+    bool operator==(const report&) const = default;
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -69,7 +62,6 @@ private:
   void leave(const std::string& why);
   void begin_round();
   void on_round(const group_round& round);
-  void check_deliveries(const round_report& report);
   void disbelieve(std::string_view kind, const std::string& what);
   void show_doubts();
   void take_members(const group_view& group);
@@ -89,28 +81,13 @@ private:
   const help_config config_;
   helper_peers peers_;
 
-  /// The reports of peers that we have a link with and whose vectors are not too long for us.
-  std::vector<swarm_progress::peer> connected_;
   swarm_progress view_;
-  helper_state own_; // members empty: outside
-  place place_ = place::outside;
-  bool in_round_ = false;
+  client_group group_;
   std::uint64_t elements_ = 0; // group_view::elements
-  std::uint64_t rounds_ = 0;   // number of the last one begun
-  steady_time enter_after_;
-  std::optional<steady_time> clientless_since_;
-  std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected
-
-  // -- what is believed
-  evidence known_;
-  sample_claims claims_{helper_target_max};
-  bool weighs_samples_ = false; // a round of our group has shown it
   doubts doubts_;
   double disbelieved_ = 0; // what the metric shows
 
-  history_claim reported_;
-  std::uint32_t reported_clients_ = 0;
-  epoch_id reported_epoch_;
+  report reported_;
   std::optional<steady_time> reported_at_;
 
   std::optional<state_snapshot> state_; // downloaded from a member
