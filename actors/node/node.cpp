@@ -321,6 +321,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   add(p.averager);
   add(p.matchmaker);
   add(p.tracker);
+  add(p.reports);
   add(p.exporter);
   add(p.addresses);
   add(p.dht);
@@ -454,6 +455,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
+  p.reports = system.spawn(report_relay, p.exporter);
   if (dependencies.files && config.event_log.bytes > 0)
     p.writer = spawn_apart<event_writer>(system, apart, ctx, dependencies.files, config.event_log);
   // The configuration of an averager; its workers are threads only if this peer has threads.
@@ -476,7 +478,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     const auto& parts = config.helping->averaging;
     p.group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
     p.helper = system.spawn<group_helper>(
-      ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
+      ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.reports});
     p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
   } else if (config.averaging && config.training && !config.training->training.many_groups) {
     p.group =
@@ -503,7 +505,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   for (const auto& parts : config.further_averaging)
     p.further.push_back(averages(parts));
   if (config.training) {
-    trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
+    trainer_peers peers{p.group, p.tracker, p.switchboard, p.reports};
     const auto& training = *config.training;
     const auto& files = training.training.checkpoints;
     p.keeper = spawn_apart<state_keeper>(system, apart, ctx, files);

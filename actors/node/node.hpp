@@ -125,6 +125,7 @@ struct node_parts {
   link_listener_actor addresses;
   wired_progress_tracker_actor tracker;
   wired_metrics_exporter_actor exporter;
+  report_relay_actor reports; // to the exporter, also after it was started again
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // first those of node_config::further_averaging, in order
@@ -145,11 +146,8 @@ struct add_averager {
 struct end_averager {
   std::string prefix;
 };
-using wired_node_actor =
-  node_actor::extend<caf::replies_to<add_averager>::with<averaging_actors>,
-                     caf::replies_to<end_averager>::with<caf::unit_t>,
-                     // For the exporter, which may be another one than the peer began with.
-                     caf::reacts_to<round_ended>>;
+using wired_node_actor = node_actor::extend<caf::replies_to<add_averager>::with<averaging_actors>,
+                                            caf::replies_to<end_averager>::with<caf::unit_t>>;
 
 struct started_node {
   wired_node_actor node;

@@ -41,10 +41,6 @@ node_supervisor::behavior_type node_supervisor::make_behavior() {
     [this](const shut_down& msg) { return shut_down_all(msg); },
     [this](const add_averager& msg) { return add(msg); },
     [this](const end_averager& msg) { return end_one(msg); },
-    [this](const round_ended& msg) {
-      if (parts_.exporter)
-        send(parts_.exporter, msg);
-    },
     [this](const continue_shutdown& msg) { advance(msg.stage); },
     [this](const restart_leaf& msg) {
       if (!stopping_)
@@ -137,6 +133,7 @@ void node_supervisor::restart(bool exporter) {
   if (exporter) {
     parts_.exporter =
       spawn<metrics_exporter, caf::monitored>(ctx_, board_, config_.training.has_value());
+    send(parts_.reports, report_to{parts_.exporter});
     send(parts_.switchboard, listen_links{parts_.exporter});
     send(parts_.tracker, subscribe_progress{parts_.exporter});
     send(parts_.dht, subscribe_dht_status{parts_.exporter});

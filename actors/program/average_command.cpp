@@ -66,16 +66,16 @@ void print(const round_report& report) {
 
 driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> self,
                                    node_context ctx, run_options options, averager_actor averager,
-                                   wired_node_actor node,
+                                   report_relay_actor reports,
                                    std::shared_ptr<std::atomic<bool>> finished) {
   end_on_exception(self, ctx);
   auto values = average_vector_of(ctx.record.id, options.elements, *ctx.vectors);
   self->send(self, next_round{});
-  auto ended = [self, options, node, finished](const round_report& report) {
+  auto ended = [self, options, reports, finished](const round_report& report) {
     print(report);
     round_ended event{report};
     event.report.values.reset();
-    self->send(node, std::move(event));
+    self->send(reports, std::move(event));
     if (options.rounds != 0 && ++self->state.rounds >= options.rounds)
       *finished = true;
     else
@@ -124,7 +124,7 @@ int run_average(const run_options& options, const round_port_decorator& around) 
   p.print_start(config, *peer);
   auto finished = std::make_shared<std::atomic<bool>>(false);
   auto worker = p.system().spawn<caf::detached>(driver, peer->ctx, options, peer->parts.averager,
-                                                peer->node, finished);
+                                                peer->parts.reports, finished);
   auto code = p.run_until_done(*peer, [finished] { return finished->load(); });
   caf::anon_send_exit(worker, caf::exit_reason::user_shutdown);
   return code;

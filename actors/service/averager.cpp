@@ -86,7 +86,7 @@ result<average_report> vector_averager::average(std::span<float> values,
   if (answer) { // for the metrics, and those that watch
     round_ended event{*answer};
     event.report.values.reset();
-    caf::anon_send(peer_->node.node, std::move(event));
+    caf::anon_send(peer_->node.parts.reports, std::move(event));
   }
   if (!answer)
     return answer.error();

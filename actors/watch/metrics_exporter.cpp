@@ -239,4 +239,21 @@ void metrics_exporter::refresh() {
   board_->show_readiness(reason.empty(), text);
 }
 
+report_relay_actor::behavior_type
+report_relay(report_relay_actor::stateful_pointer<metrics_exporter_actor> self,
+             const metrics_exporter_actor& exporter) {
+  self->state = exporter;
+  auto pass_on = [self](const auto& report) { self->send(self->state, report); };
+  return {
+    [self](const report_to& msg) { self->state = msg.exporter; },
+    [pass_on](const training_status& msg) { pass_on(msg); },
+    [pass_on](const helper_status& msg) { pass_on(msg); },
+    [pass_on](const round_ended& msg) { pass_on(msg); },
+    [pass_on](const state_download_ended& msg) { pass_on(msg); },
+    [pass_on](const swarm_progress& msg) { pass_on(msg); },
+    [pass_on](const peer_connected& msg) { pass_on(msg); },
+    [pass_on](const peer_disconnected& msg) { pass_on(msg); },
+  };
+}
+
 } // namespace waggle

@@ -49,4 +49,15 @@ private:
   std::map<peer_id, net::link_facts> carried_; // at links_watched_
 };
 
+/// Command: pass reports on to this exporter, which was started in place of the one before.
+struct report_to {
+  metrics_exporter_actor exporter;
+};
+using report_relay_actor = metrics_exporter_actor::extend<caf::reacts_to<report_to>>;
+
+/// Passes reports on to the exporter that lives, for those that keep one address to report to.
+report_relay_actor::behavior_type
+report_relay(report_relay_actor::stateful_pointer<metrics_exporter_actor> self,
+             const metrics_exporter_actor& exporter);
+
 } // namespace waggle

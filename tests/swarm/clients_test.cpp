@@ -44,6 +44,22 @@ TEST_F(Clients, ANodeReducesBothRoundsOfLowRank) {
   EXPECT_EQ(sim[a].rounds.back().values->size(), 2U * 8);
 }
 
+/// What trainer and helper report reaches the exporter that lives now.
+TEST_F(Clients, AreShownAgainAfterTheExportersHaveDied) {
+  begin_with_two();
+  for (auto who : {node, a})
+    caf::anon_send_exit(caf::actor_cast<caf::actor>(sim[who].node.parts.exporter),
+                        caf::exit_reason::kill);
+  sim.run_for(1s); // they are started again
+  auto next = sim[a].rounds.size();
+  sim.run_for(2s);
+  ASSERT_GT(sim[a].rounds.size(), next + 1) << picture(sim);
+  EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":2"));
+  EXPECT_EQ(sim[a].node.board->answer({"GET", "/readyz"}).status, 200U);
+  for (auto who : {node, a})
+    EXPECT_THAT(page(who, "/api/v1/rounds"), HasSubstr(to_string(sim[a].rounds[next].round)));
+}
+
 TEST_F(Clients, AreAsFastAsTwoThatReachEachOther) {
   begin_with_two();
   auto clients = epochs_a_second(a);

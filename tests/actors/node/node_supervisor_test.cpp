@@ -278,7 +278,7 @@ TEST_F(StartNode, RoundsOfAServiceAreShownAlsoAfterTheExporterWasStartedAgain) {
   event.report.outcome = round_outcome::complete;
   event.report.round.bytes[0] = std::byte{9};
   event.report.kind = "rates";
-  tell(peer->node, event);
+  tell(peer->parts.reports, event);
   EXPECT_THAT(peer->board->answer({"GET", "/api/v1/rounds"}).body, ::testing::HasSubstr("rates"));
   stop(*peer);
 }

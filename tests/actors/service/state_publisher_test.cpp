@@ -16,7 +16,6 @@ struct StatePublisher : actor_test {
         [](const shut_down&) { return training_status{}; },
         [](const add_averager&) { return averaging_actors{}; },
         [](const end_averager&) { return caf::unit; },
-        [](const round_ended&) {},
       };
     });
     peer.parts.switchboard =
