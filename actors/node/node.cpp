@@ -3,8 +3,6 @@
 //           averager and moshpit_averager) ─► trainer or helper ─► donor
 //        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
-// This file is long: it is one list of steps, and each needs what the steps before it have made.
-
 #include "actors/node/node.hpp"
 
 #include <algorithm>
@@ -23,7 +21,6 @@
 #include "runtime/core/log_about.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
-#include "runtime/net/dial_policy.hpp"
 #include "runtime/net/kept_clock.hpp"
 #include "runtime/net/local_addresses.hpp"
 #include "runtime/net/name_resolver.hpp"
@@ -31,72 +28,6 @@
 namespace waggle {
 
 namespace {
-
-bool is_wildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
-}
-
-/// The addresses of `where`, of each family one: other peers do not ask name servers for what they
-/// are told. Blocks, once, before there are any links.
-result<std::vector<endpoint>> numeric(const endpoint& where) {
-  if (net::kind_of(where.host) != net::host_kind::name && where.host != "localhost")
-    return std::vector{where};
-  auto found = net::system_lookup()(where.host);
-  if (!found)
-    return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
-                                     + found.error().detail
-                                     + "; give --announce an address, or a name that this machine "
-                                       "can resolve"};
-  std::vector<endpoint> out;
-  for (bool v6 : {false, true}) {
-    // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
-    auto outside = std::find_if(found->begin(), found->end(), [v6](const auto& address) {
-      return address.is_v6() == v6 && !address.is_loopback();
-    });
-    if (outside != found->end())
-      out.push_back({outside->to_string(), where.port});
-  }
-  if (out.empty())
-    out.push_back({found->front().to_string(), where.port});
-  return out;
-}
-
-/// The same of several addresses.
-result<std::vector<endpoint>> numeric(const std::vector<endpoint>& all) {
-  std::vector<endpoint> out;
-  for (const auto& where : all) {
-    auto found = numeric(where);
-    if (!found)
-      return found.error();
-    for (const auto& each : *found)
-      if (out.size() < addresses_max && std::find(out.begin(), out.end(), each) == out.end())
-        out.push_back(each);
-  }
-  return out;
-}
-
-/// The addresses at which others reach a peer that is bound to `bound`, which has no names.
-std::vector<endpoint> reached_at(const std::vector<endpoint>& bound,
-                                 const std::vector<endpoint>& initial_peers) {
-  std::vector<endpoint> all;
-  std::optional<std::uint16_t> ipv4, ipv6; // the ports of all addresses of a family
-  for (const auto& where : bound)
-    if (!is_wildcard(where.host))
-      all.push_back(where);
-    else if (where.host == "::")
-      ipv6 = where.port;
-    else
-      ipv4 = where.port;
-  if (ipv6 && !ipv4)
-    ipv4 = ipv6; // [::] accepts both
-  if (ipv4 || ipv6)
-    for (const auto& host : net::addresses_to_announce(net::read_machine_addresses(initial_peers),
-                                                       ipv4.has_value(), ipv6.has_value()))
-      all.push_back({host, host.find(':') == std::string::npos ? *ipv4 : *ipv6});
-  if (all.size() > addresses_max)
-    all.resize(addresses_max);
-  return all;
-}
 
 net::net_events counting(const std::shared_ptr<metric_families>& metrics,
                          const std::shared_ptr<status_board>& board,
@@ -249,50 +180,7 @@ result<std::shared_ptr<metric_families>> metrics_for(const node_config& config,
   }
 }
 
-/// Also that no two matchmakers have one prefix, by which the requests of other peers are
-/// distributed.
-status check_averaging(const node_config& config) {
-  if (config.training && !config.averaging)
-    return failure{ec::bad_config, "a peer that trains needs an averager"};
-  if (config.helping) {
-    if (config.averaging || config.training || config.client_mode)
-      return failure{ec::bad_config,
-                     "only a peer without a model that others can reach reduces for "
-                     "clients"};
-    const auto& parts = config.helping->averaging;
-    if (parts.matchmaking.mode != member_mode::auxiliary || !parts.averaging.auxiliary)
-      return failure{ec::bad_config, "a peer that reduces for clients is an auxiliary"};
-    if (auto valid = check_averaging_config(parts.averaging); !valid)
-      return valid;
-    return check_matchmaking_config(parts.matchmaking, false);
-  }
-  if (!config.averaging && !config.takes_averagers && !config.further_averaging.empty())
-    return failure{ec::bad_config, "further averagers need a first one"};
-  auto all = config.further_averaging;
-  if (config.averaging)
-    all.insert(all.begin(), *config.averaging);
-  std::set<std::string> seen;
-  for (const auto& parts : all) {
-    if (!seen.insert(parts.matchmaking.prefix).second)
-      return failure{ec::bad_config, "two averagers of one peer have the prefix '"
-                                       + parts.matchmaking.prefix + "': give each its own"};
-    if (auto valid = check_averaging_parts(parts, config.client_mode); !valid)
-      return valid;
-  }
-  return done{};
-}
-
 } // namespace
-
-status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode) {
-  if (auto valid = check_matchmaking_config(parts.matchmaking, client_mode); !valid)
-    return valid;
-  if (auto valid = check_averaging_config(parts.averaging); !valid)
-    return valid;
-  if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
-    return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
-  return done{};
-}
 
 void connect_averaging(const wired_switchboard_actor& links, const averaging_actors& made) {
   caf::anon_send(links, serve{service_topic::matchmaking, made.matchmaker, made.prefix});
@@ -336,11 +224,11 @@ snapshot_source_actor snapshot_source(const node_parts& p) {
 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies) {
-  if (auto checked = check_averaging(config); !checked)
+  if (auto checked = check_node_config(config); !checked)
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
     return checked.error();
-  auto announce = numeric(config.announce);
+  auto announce = net::numeric_addresses(config.announce, net::system_lookup());
   if (!announce)
     return announce.error();
   auto metrics = metrics_for(config, dependencies);
@@ -420,12 +308,15 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     auto own = *bound;
     for (std::size_t i = 0; i < own.size(); ++i)
       if (own[i].host == config.listen[i].host) // not a name that the transport has given itself
-        if (auto address = numeric(own[i]))
+        if (auto address = net::numeric_addresses({own[i]}, net::system_lookup()))
           own[i] = address->front();
-    auto read = [own, to = config.initial_peers] { return reached_at(own, to); };
-    ctx.record.addresses = announce->empty() ? read() : *announce;
     bool may_change = std::any_of(own.begin(), own.end(),
-                                  [](const auto& where) { return is_wildcard(where.host); });
+                                  [](const auto& where) { return net::is_wildcard(where.host); });
+    auto read = [own, may_change, to = config.initial_peers] {
+      return net::reached_at(own, may_change ? net::read_machine_addresses(to)
+                                             : net::machine_addresses{});
+    };
+    ctx.record.addresses = announce->empty() ? read() : *announce;
     if (announce->empty() && may_change)
       dht.reach.read_addresses = read;
     transport->announce(ctx.record);

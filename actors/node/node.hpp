@@ -164,6 +164,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
 
 /// Checks everything that would otherwise end an averager as soon as it starts.
 status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode);
+/// Which parts a peer may have, and that no two matchmakers have one prefix, by which the requests
+/// of other peers are distributed.
+status check_node_config(const node_config& config);
 /// Starts the actors of one more averager.
 using averaging_factory = std::function<averaging_actors(const node_config::averaging_parts&)>;
 /// The switchboard passes other peers' messages about its vector to it, and tells it of links.

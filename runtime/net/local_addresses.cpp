@@ -197,4 +197,70 @@ machine_addresses read_machine_addresses(const std::vector<endpoint>& initial_pe
   return out;
 }
 
+namespace {
+
+result<std::vector<endpoint>> numeric(const endpoint& where, const host_lookup& lookup) {
+  if (kind_of(where.host) != host_kind::name && where.host != "localhost")
+    return std::vector{where};
+  auto found = lookup(where.host);
+  if (!found)
+    return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
+                                     + found.error().detail
+                                     + "; give --announce an address, or a name that this machine "
+                                       "can resolve"};
+  std::vector<endpoint> out;
+  for (bool v6 : {false, true}) {
+    // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
+    auto outside = std::find_if(found->begin(), found->end(), [v6](const auto& address) {
+      return address.is_v6() == v6 && !address.is_loopback();
+    });
+    if (outside != found->end())
+      out.push_back({outside->to_string(), where.port});
+  }
+  if (out.empty())
+    out.push_back({found->front().to_string(), where.port});
+  return out;
+}
+
+} // namespace
+
+result<std::vector<endpoint>> numeric_addresses(const std::vector<endpoint>& given,
+                                                const host_lookup& lookup) {
+  std::vector<endpoint> out;
+  for (const auto& where : given) {
+    auto found = numeric(where, lookup);
+    if (!found)
+      return found.error();
+    for (const auto& each : *found)
+      if (out.size() < addresses_max && std::find(out.begin(), out.end(), each) == out.end())
+        out.push_back(each);
+  }
+  return out;
+}
+
+bool is_wildcard(std::string_view host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+std::vector<endpoint> reached_at(const std::vector<endpoint>& bound,
+                                 const machine_addresses& machine) {
+  std::vector<endpoint> all;
+  std::optional<std::uint16_t> ipv4, ipv6; // the ports of all addresses of a family
+  for (const auto& where : bound)
+    if (!is_wildcard(where.host))
+      all.push_back(where);
+    else if (where.host == "::")
+      ipv6 = where.port;
+    else
+      ipv4 = where.port;
+  if (ipv6 && !ipv4)
+    ipv4 = ipv6; // [::] accepts both
+  if (ipv4 || ipv6)
+    for (const auto& host : addresses_to_announce(machine, ipv4.has_value(), ipv6.has_value()))
+      all.push_back({host, host.find(':') == std::string::npos ? *ipv4 : *ipv6});
+  if (all.size() > addresses_max)
+    all.resize(addresses_max);
+  return all;
+}
+
 } // namespace waggle::net

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/endpoint.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/net/name_resolver.hpp"
 
 namespace waggle::net {
 
@@ -35,5 +38,17 @@ std::vector<std::string> addresses_to_announce(const machine_addresses& machine,
 /// Reads what this machine's interfaces and routes are now. Sends no packets and does not block.
 /// `initial_peers`: names among them are not looked up.
 machine_addresses read_machine_addresses(const std::vector<endpoint>& initial_peers);
+
+/// The addresses of `given`, each once, at most addresses_max: of a name one of each family,
+/// because other peers ask no name servers. Blocks while `lookup` does. Fails with ec::bad_config.
+result<std::vector<endpoint>> numeric_addresses(const std::vector<endpoint>& given,
+                                                const host_lookup& lookup);
+
+/// "0.0.0.0" or "::", which stand for all addresses of this machine.
+bool is_wildcard(std::string_view host);
+/// At most addresses_max, at which others reach a peer that is bound to `bound`, which has no
+/// names.
+std::vector<endpoint> reached_at(const std::vector<endpoint>& bound,
+                                 const machine_addresses& machine);
 
 } // namespace waggle::net

@@ -91,6 +91,35 @@ TEST(AddressesToAnnounce, LoopbackOnlyIfThereIsNothingElse) {
   EXPECT_EQ(addresses_to_announce(self_assigned, true, true), hosts{"169.254.7.7"});
 }
 
+TEST(NumericAddresses, OfANameAreOneOfEachFamilyAndNotLoopbackIfThereIsAnother) {
+  auto lookup = [](const std::string& host) -> result<host_addresses> {
+    if (host != "node.example.org")
+      return failure{ec::unreachable, "no such name"};
+    host_addresses found;
+    for (const auto* each : {"127.0.1.1", "192.0.2.7", "192.0.2.8", "2001:db8::1"})
+      found.push_back(boost::asio::ip::make_address(each));
+    return found;
+  };
+  using endpoints = std::vector<endpoint>;
+  auto found = numeric_addresses({{"node.example.org", 7700}, {"192.0.2.7", 7700}}, lookup);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, (endpoints{{"192.0.2.7", 7700}, {"2001:db8::1", 7700}})) << "each once";
+  auto unknown = numeric_addresses({{"192.0.2.7", 7700}, {"other.example.org", 7700}}, lookup);
+  EXPECT_EQ(unknown.error().code, ec::bad_config);
+  EXPECT_TRUE(numeric_addresses({}, lookup)->empty());
+}
+
+TEST(ReachedAt, IsWhereItIsBoundAndForAllAddressesThoseOfTheMachine) {
+  using endpoints = std::vector<endpoint>;
+  machine_addresses machine;
+  machine.all = {{"eth0", "10.77.0.1"}, {"eth0", "2001:db8::1"}};
+  EXPECT_EQ(reached_at({{"192.0.2.7", 7700}}, machine), (endpoints{{"192.0.2.7", 7700}}));
+  EXPECT_EQ(reached_at({{"0.0.0.0", 7701}}, machine), (endpoints{{"10.77.0.1", 7701}}));
+  EXPECT_EQ(reached_at({{"::", 7702}}, machine),
+            (endpoints{{"10.77.0.1", 7702}, {"2001:db8::1", 7702}}))
+    << "[::] accepts both families";
+}
+
 // -- what is one host ----------------------------------------------------------------------------
 
 std::string key(const std::string& remote, const std::string& local) {
