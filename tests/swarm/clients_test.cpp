@@ -58,6 +58,8 @@ TEST_F(Clients, AreShownAgainAfterTheExportersHaveDied) {
   EXPECT_EQ(sim[a].node.board->answer({"GET", "/readyz"}).status, 200U);
   for (auto who : {node, a})
     EXPECT_THAT(page(who, "/api/v1/rounds"), HasSubstr(to_string(sim[a].rounds[next].round)));
+  for (auto who : {a, b, node}) // the simulation does not know the new exporters
+    sim.shut_down(who);
 }
 
 TEST_F(Clients, AreAsFastAsTwoThatReachEachOther) {
