@@ -168,10 +168,14 @@ void run_faults(const mode& how, std::uint64_t seed) {
   }
   for (auto i : sim.living()) {
     auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
-    // The run may have ended while a peer was away: its average still has much of its first loss.
+    // A peer that only came back for the last state shows the losses of a history of its own, in
+    // which its few samples make steps that may be too long.
+    if (s->steps == 0 || s->last_outcome == "state loaded")
+      continue;
+    // The average of a few passes still has much of the first loss.
     auto of_first = std::pow(1 - loss_record::smoothing, static_cast<double>(s->steps) - 1);
-    EXPECT_TRUE(s->steps == 0 || s->loss < (of_first + 0.7 * (1 - of_first)) * loss_at_first)
-      << s->loss << " after " << s->steps << " passes, at first " << loss_at_first;
+    EXPECT_LT(s->loss, (of_first + 0.7 * (1 - of_first)) * loss_at_first)
+      << "after " << s->steps << " passes";
   }
 }
 
