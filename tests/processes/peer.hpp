@@ -178,22 +178,27 @@ inline double metric(const endpoint& where, const std::string& name,
 
 /// Every sample of the passes since the peer's start is in an update, or dropped and counted, or
 /// waits for the end of its epoch; the metrics say the same. REQUIRES: the peer has finished, so
-/// that nothing changes any more; `status` is its status since.
-inline void expect_samples_accounted(const peer& who, const nlohmann::json& status,
-                                     std::uint64_t micro_batch) {
+/// that nothing changes any more once the pass has ended that may still be running.
+inline void expect_samples_accounted(const peer& who, std::uint64_t micro_batch) {
+  auto where = who.address().value_or(endpoint{});
+  nlohmann::json status;
+  EXPECT_TRUE(eventually([&] {
+    status = status_of(who);
+    return status.is_object()
+           && metric(where, "waggle_training_step_duration_seconds_count",
+                     "phase=\"forward_backward\"")
+                == status["steps"].get<double>();
+  }))
+    << status;
   ASSERT_TRUE(status.is_object() && status["samples"].is_object()) << status;
   auto used = status["samples"]["used"].get<std::uint64_t>();
   auto dropped = status["samples"]["dropped"].get<std::uint64_t>();
   auto waiting = status["samples_toward_epoch"].get<std::uint64_t>();
   EXPECT_GT(used, 0U) << status;
   EXPECT_EQ(used + dropped + waiting, status["steps"].get<std::uint64_t>() * micro_batch) << status;
-  auto where = who.address().value_or(endpoint{});
   std::string samples = "waggle_training_samples_total";
   EXPECT_EQ(metric(where, samples, "outcome=\"used\""), static_cast<double>(used));
   EXPECT_EQ(metric(where, samples, "outcome=\"dropped\""), static_cast<double>(dropped));
-  EXPECT_EQ(
-    metric(where, "waggle_training_step_duration_seconds_count", "phase=\"forward_backward\""),
-    status["steps"].get<double>());
 }
 
 } // namespace waggle::testing

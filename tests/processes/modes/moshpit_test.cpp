@@ -114,7 +114,7 @@ protected:
         << n << "\n"
         << all_[n]->log();
       loss_at_first = std::max(loss_at_first, last[n].value("first_loss", 0.0));
-      expect_samples_accounted(*all_[n], last[n], micro_batch);
+      expect_samples_accounted(*all_[n], micro_batch);
     }
     checkpoint first;
     for (std::size_t n = 0; n < count; ++n) {
