@@ -136,8 +136,9 @@ class Peers:
                         "schedule": settings.schedule, "epochs": epochs, "data": data, "run-id": f"curves-{seed}"}
         if how.alone == EACH_PASS:
             self.options["alpha"] = settings.alpha
-        elif settings.outer_rate is not None and how.max_gap < math.inf:
-            self.options["strategy"] += f",outer-rate={settings.outer_rate}"
+        elif how.max_gap < math.inf:
+            self.options["strategy"] += "".join(f",{name}={value}" for name, value in (
+                ("outer-rate", settings.outer_rate), ("outer-momentum", settings.outer_momentum)) if value is not None)
         self.binary, self.folder, self.seed, self.children, self.addresses = settings.binary, folder, seed, [], []
         self.count, self.checkpoints = how.peers, settings.checkpoints
 
@@ -389,6 +390,7 @@ def main():
     parser.add_argument("--outer", action="store_true", help="compare outer steps with data-parallel instead; other defaults: "
                         + ", ".join(f"{name} {value}" for name, value in OUTER_LONG.items()))
     parser.add_argument("--outer-rate", type=float, help="of diloco; almost 0 shows that its check can fail (default: its own)")
+    parser.add_argument("--outer-momentum", type=float, help="of diloco (default: its own)")
     parser.add_argument("--epochs", type=int, help="of --batch samples, of each run (default: 200)")
     parser.add_argument("--lr", type=float, default=0.003, help="learning rate of every mode (default: 0.003)")
     parser.add_argument("--alpha", type=float, default=1, help="how far peers that average parameters move to each mean; almost 0 "
