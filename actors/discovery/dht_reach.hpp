@@ -48,7 +48,7 @@ public:
   dht_reach(const dht_reach&) = delete;
   dht_reach& operator=(const dht_reach&) = delete;
 
-  /// Starts to look at its addresses.
+  /// Looks at its addresses, and begins what follows.
   void begin() { go_on(); }
   /// A dial of ours failed: perhaps the network is another one.
   void on_dial_failed();

@@ -252,7 +252,8 @@ void trainer::begin_counting() {
 
 /// The input of the pure functions that decide (runtime/training/plan.hpp).
 situation trainer::present() {
-  auto ledger = counts_passes() ? model_->ledger() : std::nullopt;
+  bool counts = counts_passes() && at_.in_step() && !round_runs();
+  auto ledger = counts ? model_->ledger() : std::nullopt;
   situation now;
   now.own_steps = report_.status.steps;
   now.own_samples = at_.in_step() ? own_samples() : 0;
@@ -272,8 +273,8 @@ situation trainer::present() {
   now.gradient_in_use = at_.in_step() && (in_use || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
-  now.exhausted = ledger && at_.in_step() && vector_.waiting() == 0 && !awaits_merge()
-                  && !round_runs() && !config_.auxiliary && enough_peers()
+  now.exhausted = ledger && vector_.waiting() == 0 && !awaits_merge() && !config_.auxiliary
+                  && enough_peers()
                   && progress_.exhausted(*ledger, own_samples(),
                                          model_->has_samples() || pass_.runs, this->now());
   now.round = flight_.round();

@@ -54,9 +54,9 @@ public:
   loop& operator=(loop&&) = delete;
 
   /// Contributes `gradient`, the mean over `samples` samples, and returns when the next one can be
-  /// computed. `loss`: the mean over the same samples; NaN: not known. Network failures change the
-  /// outcome only. Throws std::invalid_argument if the gradient has another length or the samples
-  /// are none or too many, and swarm_error if this peer cannot go on.
+  /// computed. `loss`: the mean over the same samples; NaN: not known. Once it has found the run,
+  /// network failures change the outcome only. Throws std::invalid_argument if the gradient has
+  /// another length or the samples are none or too many, and swarm_error (swarm.hpp).
   step_outcome step(std::span<const float> gradient, std::uint64_t samples, double loss);
   /// Keeps `bytes` (at most 64 KiB) over a restart, with the samples of the next `step`: where the
   /// loop is in its data, say. Throws std::length_error.

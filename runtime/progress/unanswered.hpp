@@ -32,7 +32,7 @@ public:
     }
     if (!since_)
       since_ = now;
-    if (now - *since_ < limit_)
+    if (std::chrono::duration<double>{now - *since_} < limit_) // a limit of years fits, too
       return std::nullopt;
     std::string where;
     for (const auto& each : asked_)

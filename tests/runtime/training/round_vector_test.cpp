@@ -219,7 +219,8 @@ TEST(RoundVector, BuffersBehindAGradientAreMergedAsAChange) {
   EXPECT_EQ(it.vector.ask(meaning.update), nullptr);
   it.model->accumulate(); // before the update is applied
   auto next = it.take();
-  EXPECT_NE((*next.own)[4], (*given.own)[4]);
+  // The merge makes it 2, and a pass moves it by a tenth.
+  EXPECT_NEAR((*next.own)[4], 2, 0.5);
 }
 
 TEST(RoundVector, OneUpdateAlwaysFitsWhateverItsSize) {

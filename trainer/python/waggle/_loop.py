@@ -94,9 +94,10 @@ class Loop(Leaves):
         the run was loaded instead. "dropped": it was not finite, or of outdated parameters or samples. "finished":
         the run is over.
 
-        Other threads run while it waits; Ctrl-C ends it. Network failures raise nothing. Raises
-        ValueError for a wrong number of samples, waggle.Error if all initial peers refuse this one,
-        if this peer has ended, or in another thread or process."""
+        Other threads run while it waits; Ctrl-C ends it. Raises ValueError for a
+        wrong number of samples, waggle.Error if all initial peers refuse this one, if none answers (see
+        waggle.join), if this peer has ended, or in another thread or process. Other failures of the
+        network raise nothing."""
         return refusing(self._peer.offer, samples, loss)
 
     def keep(self, what: bytes) -> None:

@@ -109,11 +109,12 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
         The gradient changes nothing at once: when all peers together have target_batch_size samples,
         each writes the mean into .grad and steps. Waits until the next gradient can be computed; other
-        threads run meanwhile, and Ctrl-C ends it. Network failures raise nothing.
+        threads run meanwhile, and Ctrl-C ends it.
 
         Raises ValueError if the samples are missing, 0 or too many; waggle.Error if a parameter was
-        added, moved or cast, in another thread or a forked process, after the peer has left, and if all
-        initial peers refuse this one."""
+        added, moved or cast, in another thread or a forked process, after the peer has left, if all
+        initial peers refuse this one, and if none answers (see waggle.join). Other failures of the
+        network raise nothing."""
         result = None
         if closure is not None:
             with torch.enable_grad():
