@@ -94,40 +94,40 @@ void host_staging::mark() {
 }
 
 /// Both side streams, without work that this thread would wait for later.
-std::array<host_staging::lane, 2>& host_staging::idle_lanes() {
-  if (!lanes_) {
+std::array<host_staging::side_stream, 2>& host_staging::idle_side_streams() {
+  if (!side_streams_) {
     auto device = functions_of(device_);
-    lanes_.emplace(std::array{lane{device.getStreamFromGlobalPool(device_)},
-                              lane{device.getStreamFromGlobalPool(device_)}});
+    side_streams_.emplace(std::array{side_stream{device.getStreamFromGlobalPool(device_)},
+                                     side_stream{device.getStreamFromGlobalPool(device_)}});
   }
-  for (auto& lane : *lanes_) {
-    lane.stream.synchronize();
-    lane.borrowed.reset();
+  for (auto& each : *side_streams_) {
+    each.stream.synchronize();
+    each.borrowed.reset();
   }
-  return *lanes_;
+  return *side_streams_;
 }
 
 /// What this thread enqueues from now on waits for the side stream, which writes to `written`.
-void host_staging::let_this_thread_wait(const lane& lane, const torch::Tensor& written) const {
+void host_staging::let_this_thread_wait(const side_stream& of, const torch::Tensor& written) const {
   c10::Event copied{device_.type()};
-  copied.record(lane.stream);
+  copied.record(of.stream);
   copied.block(current_stream());
   // The memory may be used again only afterwards, even if the tensor is destroyed now.
-  functions_of(device_).recordDataPtrOnStream(written.storage().data_ptr(), lane.stream);
+  functions_of(device_).recordDataPtrOnStream(written.storage().data_ptr(), of.stream);
 }
 
 void host_staging::wait() {
   if (device_.is_cpu())
     return;
   std::lock_guard lock{mutex_};
-  if (lanes_)
-    (void)idle_lanes();
+  if (side_streams_)
+    (void)idle_side_streams();
 }
 
 // -- copies ---------------------------------------------------------------------------------------
 
 /// The buffer, as a tensor like `values`.
-torch::Tensor host_staging::buffer_of(lane& of, const torch::Tensor& values) const {
+torch::Tensor host_staging::buffer_of(side_stream& of, const torch::Tensor& values) const {
   auto bytes = static_cast<std::int64_t>(values.nbytes());
   if (!of.buffer.defined() || of.buffer.numel() < bytes)
     of.buffer = host_memory_for(device_, {bytes}, torch::kUInt8);
@@ -136,12 +136,14 @@ torch::Tensor host_staging::buffer_of(lane& of, const torch::Tensor& values) con
 
 void host_staging::copy_to_host(const torch::Tensor& from, const torch::Tensor& to,
                                 const c10::Event& after) {
-  auto& lanes = idle_lanes();
-  for (auto& lane : lanes)
-    after.block(lane.stream);
+  auto& side_streams = idle_side_streams();
+  for (auto& side_stream : side_streams)
+    after.block(side_stream.stream);
   parts_of source{from, buffer_};
   parts_of target{to, buffer_};
-  auto lane_of = [&lanes](std::size_t part) -> lane& { return lanes[part % 2]; };
+  auto lane_of = [&side_streams](std::size_t part) -> side_stream& {
+    return side_streams[part % 2];
+  };
   auto collect = [&](std::size_t part) {
     lane_of(part).stream.synchronize();
     auto values = target[part];
@@ -190,24 +192,24 @@ void host_staging::to_device(const torch::Tensor& from, const torch::Tensor& to)
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};
-  auto& lanes = idle_lanes();
+  auto& side_streams = idle_side_streams();
   auto before = enqueued_so_far();
-  for (auto& lane : lanes)
-    before.block(lane.stream);
+  for (auto& side_stream : side_streams)
+    before.block(side_stream.stream);
   parts_of source{from, buffer_};
   parts_of target{to, buffer_};
   for (std::size_t part = 0; part < source.size(); ++part) {
-    auto& lane = lanes[part % lanes.size()];
-    if (part >= lanes.size())
-      lane.stream.synchronize(); // it may still copy from its buffer
+    auto& side_stream = side_streams[part % side_streams.size()];
+    if (part >= side_streams.size())
+      side_stream.stream.synchronize(); // it may still copy from its buffer
     auto values = source[part];
-    auto buffer = buffer_of(lane, values);
+    auto buffer = buffer_of(side_stream, values);
     copy_memory(values, buffer);
-    c10::StreamGuard on{lane.stream};
+    c10::StreamGuard on{side_stream.stream};
     target[part].copy_(buffer, /*non_blocking=*/true);
   }
-  for (const auto& lane : lanes)
-    let_this_thread_wait(lane, to);
+  for (const auto& side_stream : side_streams)
+    let_this_thread_wait(side_stream, to);
 }
 
 torch::Tensor host_staging::to_device(const torch::Tensor& from) {
@@ -223,14 +225,14 @@ void host_staging::begin_to_device(const torch::Tensor& from, const torch::Tenso
   if (copied_in_host_memory(from, to))
     return;
   std::lock_guard lock{mutex_};
-  auto& lane = idle_lanes().front();
-  enqueued_so_far().block(lane.stream);
-  lane.borrowed = from;
+  auto& side_stream = idle_side_streams().front();
+  enqueued_so_far().block(side_stream.stream);
+  side_stream.borrowed = from;
   {
-    c10::StreamGuard on{lane.stream};
+    c10::StreamGuard on{side_stream.stream};
     to.copy_(from.view_as(to), /*non_blocking=*/true);
   }
-  let_this_thread_wait(lane, to);
+  let_this_thread_wait(side_stream, to);
 }
 
 } // namespace waggle

@@ -76,7 +76,7 @@ public:
 
 private:
   /// A side stream with its buffer.
-  struct lane {
+  struct side_stream {
     c10::Stream stream;
     torch::Tensor buffer{};   // bytes; the stream may still copy from it
     torch::Tensor borrowed{}; // what begin_to_device reads
@@ -85,16 +85,16 @@ private:
   // REQUIRE: the lock is held.
   [[nodiscard]] c10::Stream current_stream() const;
   [[nodiscard]] c10::Event enqueued_so_far() const;
-  std::array<lane, 2>& idle_lanes();
-  void let_this_thread_wait(const lane& lane, const torch::Tensor& written) const;
-  [[nodiscard]] torch::Tensor buffer_of(lane& of, const torch::Tensor& values) const;
+  std::array<side_stream, 2>& idle_side_streams();
+  void let_this_thread_wait(const side_stream& of, const torch::Tensor& written) const;
+  [[nodiscard]] torch::Tensor buffer_of(side_stream& of, const torch::Tensor& values) const;
   void copy_to_host(const torch::Tensor& from, const torch::Tensor& to, const c10::Event& after);
 
   const torch::Device device_;
   const std::size_t buffer_;
   std::mutex mutex_; // guards what follows; a CPU needs none of it
   std::optional<c10::Event> mark_;
-  std::optional<std::array<lane, 2>> lanes_; // none before the first use
+  std::optional<std::array<side_stream, 2>> side_streams_; // none before the first use
 };
 
 } // namespace waggle

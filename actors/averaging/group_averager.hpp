@@ -67,7 +67,7 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  struct entry {
+  struct entry_attempt {
     caf::typed_response_promise<group_view> promise;
     entry_search search;
     digest parent;       // enter_group's
@@ -154,7 +154,7 @@ private:
   compute_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
-  std::optional<entry> entry_;
+  std::optional<entry_attempt> entry_;
   std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
   std::optional<running> current_;
   error_feedback feedback_;

@@ -60,7 +60,7 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
   auto promise = make_response_promise<group_view>();
-  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}, msg.parent};
+  entry_ = entry_attempt{promise, {std::move(msg.through), msg.branch, ctx_.record.id}, msg.parent};
   delayed_send(this, msg.deadline, entry_expired{++attempts_});
   ask_next();
   return promise;

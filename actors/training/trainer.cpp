@@ -29,7 +29,7 @@ training_config with_settings(training_config config) {
   return config;
 }
 
-training_report::settings report_of(const training_config& config, const strategy& how) {
+training_report::options report_of(const training_config& config, const strategy& how) {
   bool by_samples = how.averages.due.counts == lane_clock::unit::swarm_samples;
   return {config.target_batch_size,
           config.max_epochs,

@@ -12,8 +12,8 @@
 
 namespace waggle {
 
-/// How it finds its group: membership::settings.
-struct training_config : membership::settings {
+/// How it finds its group: membership::options.
+struct training_config : membership::options {
   std::uint64_t target_batch_size = 256; // samples of all peers from one round to the next
   std::uint64_t max_epochs = 0;          // rounds; 0: until stopped
   std::uint64_t max_passes = 0; // over the data, if the learner has a ledger of them; 0: no limit

@@ -117,9 +117,6 @@ constexpr std::uint8_t ec_max = 49;
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);
 
-/// One sentence for an operator.
-std::string_view explain(ec code);
-
 /// From a byte of the wire; codes of a newer version become `ec::internal`.
 ec ec_from_wire(std::uint32_t value);
 

@@ -23,12 +23,12 @@ std::size_t control_size(const outgoing& out) {
 write_queue::admission write_queue::offer(frame f) {
   if (f.body.empty()) {
     auto bytes = f.header.size() + frame_prefix::size;
-    if (control_bytes_.fetch_add(bytes) + bytes > settings_.control_bytes_max) {
+    if (control_bytes_.fetch_add(bytes) + bytes > how_.control_bytes_max) {
       control_bytes_ -= bytes;
       return admission::refused;
     }
     ++control_frames_;
-  } else if (bulk_frames_.fetch_add(1) + 1 > settings_.bulk_frames_max) {
+  } else if (bulk_frames_.fetch_add(1) + 1 > how_.bulk_frames_max) {
     --bulk_frames_;
     return admission::refused;
   } else if (f.background) {
@@ -63,7 +63,7 @@ void write_queue::add(frame_kind kind, std::string header) {
 }
 
 bool write_queue::open_window(std::size_t bytes) {
-  if (bytes > settings_.window_bytes || window_ + bytes > settings_.window_bytes)
+  if (bytes > how_.window_bytes || window_ + bytes > how_.window_bytes)
     return false;
   window_ += bytes;
   return true;
@@ -117,14 +117,14 @@ void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
     auto size = out.content.body.size;
     window_ -= size;
     refer(out);
-    if (settings_.slices && out.content.body.size > room) {
+    if (how_.slices && out.content.body.size > room) {
       // The opening announces the whole size; the slices follow, the first in this write.
       unsent_ = std::exchange(out.content.body, {});
       out.prefix =
         write_prefix({frame_kind::opening, static_cast<std::uint32_t>(out.content.header.size()),
                       static_cast<std::uint32_t>(size)});
       out.completes = false;
-    } else if (settings_.slices) {
+    } else if (how_.slices) {
       room -= out.content.body.size;
     }
     batch.push_back(std::move(out));
@@ -144,7 +144,7 @@ void write_queue::written(const std::vector<outgoing>& batch, steady_time::durat
   }
   body_bytes_written_ += bytes;
   // Only full slices show how fast the link is.
-  if (!settings_.slices || bytes < slice_bytes_)
+  if (!how_.slices || bytes < slice_bytes_)
     return;
   if (took < slice_time_min)
     slice_bytes_ = std::min(2 * slice_bytes_, slice_bytes_max);

@@ -37,7 +37,7 @@ struct outgoing {
 /// `offer` may be called from any thread; everything else runs on the I/O thread.
 class write_queue {
 public:
-  struct settings {
+  struct options {
     std::size_t control_bytes_max = 16_MiB; // beyond it, offer() refuses
     std::size_t bulk_frames_max = 65'536;
     std::size_t window_bytes = 32_MiB; // body bytes that the peer accepts without a further grant
@@ -48,7 +48,7 @@ public:
   static constexpr std::size_t slice_bytes_min = 16_KiB;
   static constexpr std::size_t slice_bytes_max = 1_MiB;
 
-  explicit write_queue(settings s) : settings_(s), window_(s.window_bytes) {}
+  explicit write_queue(options how) : how_(how), window_(how.window_bytes) {}
 
   admission offer(frame f);
   /// Moves the offered frames into the lanes.
@@ -92,7 +92,7 @@ private:
   [[nodiscard]] std::deque<outgoing>* next_lane();
   outgoing take_from(std::deque<outgoing>& lane);
 
-  const settings settings_;
+  const options how_;
   std::deque<outgoing> control_;
   std::deque<outgoing> bulk_;
   std::deque<outgoing> background_;

@@ -51,7 +51,7 @@ struct membership_facts {
 class membership {
 public:
   enum class place : std::uint8_t { outside, entering, member };
-  struct settings {
+  struct options {
     /// The averager is a moshpit_averager: the group is the whole run, each round averages with
     /// some of its peers, and epochs also end in groups that this peer is not in. Only for
     /// strategies whose peers are approximately equal.
@@ -84,7 +84,7 @@ public:
   };
 
   /// @param seen outlives this object.
-  membership(const run_view& seen, settings how)
+  membership(const run_view& seen, options how)
     : seen_(seen), how_(how), merges_(how.epoch_difference_max) {}
 
   [[nodiscard]] action decide(const membership_facts& facts);
@@ -192,7 +192,7 @@ private:
   void remember(former_group group, steady_time now);
 
   const run_view& seen_;
-  const settings how_;
+  const options how_;
   merge_age merges_;
   bool paused_ = false;
 

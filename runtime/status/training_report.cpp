@@ -44,7 +44,7 @@ activity trainer_work::present() const {
   return activity::idle;
 }
 
-training_report::training_report(settings how, std::shared_ptr<metric_families> metrics,
+training_report::training_report(options how, std::shared_ptr<metric_families> metrics,
                                  const run_view& seen, const membership& group,
                                  const run_position& at, const parameter_vote& vote)
   : how_(std::move(how)), metrics_(std::move(metrics)), seen_(seen), group_(group), at_(at),

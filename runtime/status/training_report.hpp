@@ -47,18 +47,18 @@ struct trainer_work {
 /// Not thread-safe.
 class training_report {
 public:
-  struct settings {
+  struct options {
     std::uint64_t target_batch_size = 0;
     std::uint64_t max_epochs = 0; // 0: no end
     std::string notice;           // what the operator should know about the settings
-    run_health::settings health;
+    run_health::options health;
   };
   static constexpr auto status_interval = 100ms;
   static constexpr auto log_interval = 10s;
   static constexpr std::size_t passes_shown = 100;
 
   /// @param seen, group, at, vote outlive this object.
-  training_report(settings how, std::shared_ptr<metric_families> metrics, const run_view& seen,
+  training_report(options how, std::shared_ptr<metric_families> metrics, const run_view& seen,
                   const membership& group, const run_position& at, const parameter_vote& vote);
 
   /// Fields that no function below fills in are the trainer's to write.
@@ -129,7 +129,7 @@ private:
   };
   void show_health();
 
-  const settings how_;
+  const options how_;
   const std::shared_ptr<metric_families> metrics_;
   const run_view& seen_;
   const membership& group_;

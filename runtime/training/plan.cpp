@@ -44,14 +44,14 @@ bool may_begin(const lane& averages, const situation& now) {
 
 } // namespace
 
-plan plan_next(const lane& averages, const situation& now) {
+next_actions plan_next(const lane& averages, const situation& now) {
   auto finished = [&](std::uint64_t epochs) {
     return now.max_epochs != 0 && epochs >= now.max_epochs;
   };
   bool finishing = finished(now.epochs_done);
   bool ripe = now.round && is_ripe(averages, now);
   bool blocks = averages.overlap.blocks();
-  plan next;
+  next_actions next;
   next.merge = now.round && now.round->over && (ripe || finishing);
   bool flies = now.round && !next.merge;
   next.begin = !flies && !finishing && may_begin(averages, now);

@@ -37,12 +37,12 @@ struct situation {
 };
 
 /// What to do now, in this order.
-struct plan {
+struct next_actions {
   bool merge = false; // the mean of the round that is over, or nothing if it has none
   bool begin = false; // a round, with what is accumulated so far, even nothing
   bool pass = false;  // another pass may begin
 
-  friend bool operator==(const plan&, const plan&) = default;
+  friend bool operator==(const next_actions&, const next_actions&) = default;
 };
 
 /// What to do after a pass or any other event.
@@ -57,6 +57,6 @@ struct plan {
 ///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
 ///   without samples begins at most one per epoch, and joins every round that another member
 ///   begins.
-plan plan_next(const lane& averages, const situation& now);
+next_actions plan_next(const lane& averages, const situation& now);
 
 } // namespace waggle

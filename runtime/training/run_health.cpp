@@ -9,7 +9,7 @@ namespace waggle {
 
 namespace {
 
-using settings = run_health::settings;
+using options = run_health::options;
 using epochs = std::deque<epoch_facts>;
 
 constexpr double enough_peers = 0.9;
@@ -28,7 +28,7 @@ std::string in_seconds(double value) {
   return text;
 }
 
-double expected(const epoch_facts& e, const settings& how) {
+double expected(const epoch_facts& e, const options& how) {
   return how.group_size_max == 0 ? e.peers : std::min(e.peers, how.group_size_max);
 }
 
@@ -46,43 +46,43 @@ double mean(const epochs& all, Value value, Counts counts) {
 }
 
 /// How long the peers compute for an epoch; 0: not known.
-double compute_seconds(const epoch_facts& e, const settings& how) {
+double compute_seconds(const epoch_facts& e, const options& how) {
   return e.samples_per_second > 0 ? static_cast<double>(how.target_batch) / e.samples_per_second
                                   : 0;
 }
 
 // -- symptoms ------------------------------------------------------------------------------------
 
-bool small_round(const epoch_facts& e, const settings& how) {
+bool small_round(const epoch_facts& e, const options& how) {
   return !e.own_gradient && e.contributors < enough_peers * expected(e, how);
 }
 
-bool own_gradient(const epoch_facts& e, const settings& /*how*/) {
+bool own_gradient(const epoch_facts& e, const options& /*how*/) {
   return e.own_gradient;
 }
 
-bool short_epoch(const epoch_facts& e, const settings& how) {
+bool short_epoch(const epoch_facts& e, const options& how) {
   auto seconds = compute_seconds(e, how);
   return !e.own_gradient && seconds > 0 && seconds < e.download_seconds + e.round_seconds;
 }
 
-bool small_batch(const epoch_facts& e, const settings& how) {
+bool small_batch(const epoch_facts& e, const options& how) {
   return e.peers > 1 && how.target_batch > 0 && how.target_batch < 2 * e.pass_samples * e.peers;
 }
 
-bool zero_update(const epoch_facts& e, const settings& /*how*/) {
+bool zero_update(const epoch_facts& e, const options& /*how*/) {
   return e.gradient_norm == 0.0;
 }
 
 // -- sentences that follow "in N of the last M epochs " ------------------------------
 
-double peers_expected(const epochs& all, const settings& how) {
+double peers_expected(const epochs& all, const options& how) {
   return mean(
     all, [&](const auto& e) { return expected(e, how); },
     [&](const auto& e) { return small_round(e, how); });
 }
 
-std::string say_small_rounds(const epochs& all, const settings& how) {
+std::string say_small_rounds(const epochs& all, const options& how) {
   auto took_part = mean(
     all, [](const auto& e) { return e.contributors; },
     [&](const auto& e) { return small_round(e, how); });
@@ -103,7 +103,7 @@ double longest_round(const epochs& all) {
   return longest;
 }
 
-std::string say_own_gradients(const epochs& all, const settings& how) {
+std::string say_own_gradients(const epochs& all, const options& how) {
   auto longest = longest_round(all);
   std::string text = "the round failed and this peer used its own gradient: ";
   auto timeout = "--averaging-timeout, which is " + in_seconds(how.averaging_timeout);
@@ -118,16 +118,16 @@ std::string say_own_gradients(const epochs& all, const settings& how) {
 }
 
 /// The value of --target-batch-size for so many samples from one round to the next.
-double per_epoch(double samples, const settings& how) {
+double per_epoch(double samples, const options& how) {
   return std::ceil(samples / static_cast<double>(how.epochs_per_round));
 }
 
 template <class Value>
-double mean_of_short_ones(const epochs& all, const settings& how, Value value) {
+double mean_of_short_ones(const epochs& all, const options& how, Value value) {
   return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
 }
 
-std::string say_short_epochs(const epochs& all, const settings& how) {
+std::string say_short_epochs(const epochs& all, const options& how) {
   auto average = [&](auto value) { return mean_of_short_ones(all, how, value); };
   auto download = average([](const auto& e) { return e.download_seconds; });
   auto text = "the peers compute " + std::to_string(how.target_batch) + " samples in "
@@ -142,7 +142,7 @@ std::string say_short_epochs(const epochs& all, const settings& how) {
          + " or more";
 }
 
-std::string say_small_batches(const epochs& all, const settings& how) {
+std::string say_small_batches(const epochs& all, const options& how) {
   const auto& last =
     *std::find_if(all.rbegin(), all.rend(), [&](const auto& e) { return small_batch(e, how); });
   auto enough = 2 * static_cast<double>(last.pass_samples) * last.peers;
@@ -158,7 +158,7 @@ std::string say_small_batches(const epochs& all, const settings& how) {
          + number(per_epoch(enough, how), 0) + ", or lower --micro-batch";
 }
 
-std::string say_zero_updates(const epochs& /*all*/, const settings& /*how*/) {
+std::string say_zero_updates(const epochs& /*all*/, const options& /*how*/) {
   return "the mean gradient was zero, so the run learns nothing: check --data, and whether a "
          "smaller --lr keeps the model from dying";
 }
@@ -166,9 +166,9 @@ std::string say_zero_updates(const epochs& /*all*/, const settings& /*how*/) {
 struct row {
   double begins; // share of the epochs
   double ends;
-  bool (*shows)(const epoch_facts&, const settings&);
+  bool (*shows)(const epoch_facts&, const options&);
   // REQUIRE: an epoch shows it.
-  std::string (*say)(const epochs&, const settings&);
+  std::string (*say)(const epochs&, const options&);
 };
 
 constexpr row table[] = {

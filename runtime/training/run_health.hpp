@@ -58,7 +58,7 @@ std::uint64_t sufficient_target_batch(const slow_download& what);
 /// Has no clock. Not thread-safe.
 class run_health {
 public:
-  struct settings {
+  struct options {
     double averaging_timeout = 0; // seconds
     /// Samples from one round to the next; 0: rounds are not due by samples.
     std::uint64_t target_batch = 0;
@@ -72,7 +72,7 @@ public:
   /// The least time between two log lines of one rule.
   static constexpr auto log_interval = std::chrono::minutes{10};
 
-  explicit run_health(const settings& how) : how_(how) {}
+  explicit run_health(const options& how) : how_(how) {}
 
   /// Adds an epoch. Returns sentences for the log: of each rule that holds, when it begins and then
   /// at most once per `log_interval`.
@@ -115,7 +115,7 @@ private:
     steady_time last;
   };
 
-  settings how_;
+  options how_;
   std::deque<epoch_facts> epochs_; // the newest last
   std::array<state, rules.size()> states_;
   std::map<peer_id, sighting> downloads_; // peers without the state

@@ -82,13 +82,12 @@ TEST(ResultDeathTest, TheValueOfAFailureIsABug) {
   EXPECT_DEATH((void)*bad, "timeout");
 }
 
-TEST(ErrorCodes, EveryCodeHasANameOfItsOwnAndASentence) {
+TEST(ErrorCodes, EveryCodeHasANameOfItsOwn) {
   std::set<std::string_view> names;
   for (unsigned i = 0; i <= ec_max; ++i) {
     auto code = static_cast<ec>(i);
     EXPECT_TRUE(names.insert(to_string(code)).second) << i;
     EXPECT_NE(to_string(code), "unknown") << i;
-    EXPECT_FALSE(explain(code).empty()) << i;
     EXPECT_EQ(ec_from_wire(i), code);
   }
   EXPECT_EQ(to_string(static_cast<ec>(ec_max + 1)), "unknown");

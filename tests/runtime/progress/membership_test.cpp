@@ -22,7 +22,7 @@ peer_id id_of(std::uint8_t n) {
 /// Peer 1 and what it sees. Time is in milliseconds.
 class a_peer {
 public:
-  explicit a_peer(membership::settings how = {}) : it{seen, how} {
+  explicit a_peer(membership::options how = {}) : it{seen, how} {
     seen.self = id_of(1);
     facts.past = {sha256("run"), {}, {}, 100};
     facts.epoch = epoch_id{5};

@@ -5,13 +5,13 @@
 namespace waggle {
 namespace {
 
-constexpr plan wait{};
-constexpr plan pass{.pass = true};
-constexpr plan begin{.begin = true};
-constexpr plan begin_and_pass{.begin = true, .pass = true};
-constexpr plan merge{.merge = true};
-constexpr plan merge_and_pass{.merge = true, .pass = true};
-constexpr plan merge_begin_and_pass{.merge = true, .begin = true, .pass = true};
+constexpr next_actions wait{};
+constexpr next_actions pass{.pass = true};
+constexpr next_actions begin{.begin = true};
+constexpr next_actions begin_and_pass{.begin = true, .pass = true};
+constexpr next_actions merge{.merge = true};
+constexpr next_actions merge_and_pass{.merge = true, .pass = true};
+constexpr next_actions merge_begin_and_pass{.merge = true, .begin = true, .pass = true};
 
 constexpr std::uint64_t target = 64;
 
@@ -36,7 +36,7 @@ class Collaborative : public testing::Test {
 protected:
   const strategy table = collaborative(target);
   situation now = quiet();
-  plan made() const { return plan_next(table.averages, now); }
+  next_actions made() const { return plan_next(table.averages, now); }
 };
 
 TEST_F(Collaborative, HoldsUntilTheSwarmHasItsSamples) {
@@ -181,7 +181,7 @@ class DataParallel : public testing::Test {
 protected:
   const strategy table = find_strategy("data-parallel")->make({});
   situation now = quiet();
-  plan made() const { return plan_next(table.averages, now); }
+  next_actions made() const { return plan_next(table.averages, now); }
 };
 
 TEST_F(DataParallel, BeginsOnceEveryMemberHasMadeAPass) {
@@ -204,7 +204,7 @@ class OverlappedDiloco : public testing::Test {
 protected:
   const strategy table = find_strategy("diloco")->make({.numbers = {10, 0.7, 0.9, 1, 4}});
   situation now = quiet();
-  plan at(std::uint64_t own_steps, std::uint64_t boundary_steps) {
+  next_actions at(std::uint64_t own_steps, std::uint64_t boundary_steps) {
     now.own_steps = own_steps;
     now.boundary_steps = boundary_steps;
     return plan_next(table.averages, now);
@@ -232,7 +232,7 @@ class ParametersAtBoundaries : public testing::Test {
 protected:
   strategy table = local_updates({lane_clock::unit::first_peer, 4, 500});
   situation now = quiet();
-  plan at(std::uint64_t steps, std::uint64_t time) {
+  next_actions at(std::uint64_t steps, std::uint64_t time) {
     now.boundary_steps = steps;
     now.time = time;
     return plan_next(table.averages, now);

@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-run_health::settings four_peers() {
-  run_health::settings how;
+run_health::options four_peers() {
+  run_health::options how;
   how.averaging_timeout = 60;
   how.target_batch = 256;
   how.group_size_max = 64;
