@@ -211,8 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
          true,
          {"--reuse-grad-buffers", "true"}},
     mode{"AllDelayedInReusedBuffersOfOne", // FTTTT
-         {"--delay-grad-averaging", "true", "--optimizer", "lamb", "--codec", "float16",
-          "--target-batch-size", "64"},
+         {"--delay-grad-averaging", "true", "--optimizer", "lamb", "--lr", "0.01", "--codec",
+          "float16", "--target-batch-size", "64"},
          true,
          {"--delay-optimizer-step", "true", "--reuse-grad-buffers", "true"}},
     mode{"Decentralized",

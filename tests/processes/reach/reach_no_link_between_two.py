@@ -16,6 +16,8 @@ def rate(peers):
 
 def three(lab):
     first = lab.train(lab.hosts[0])
+    # Whoever began the run leads its group, and who does not reach the leader stays outside.
+    wait_until("the first one has begun", lambda: first.epoch() > 0, 30)
     return [first] + [lab.train(host, "--initial-peers", f"{lab.hosts[0].address}:21000") for host in lab.hosts[1:]]
 
 
