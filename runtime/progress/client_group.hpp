@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/progress/doubts.hpp"
 #include "runtime/progress/evidence.hpp"
 #include "runtime/progress/help_choice.hpp"
 #include "runtime/progress/sample_claims.hpp"
@@ -27,7 +26,7 @@ namespace waggle {
 class client_group {
 public:
   enum class place : std::uint8_t { outside, entering, member };
-  struct settings {
+  struct options {
     milliseconds entry_pause{200}; // as in help_config
     milliseconds patience_without_clients{1'000};
   };
@@ -38,7 +37,7 @@ public:
     bool call = false;                 // a round of its group
   };
 
-  client_group(const peer_id& self, settings how)
+  client_group(const peer_id& self, options how)
     : how_(how), own_{self, {}, {}, {}, {}, &known_} {}
   client_group(const client_group&) = delete;
   client_group& operator=(const client_group&) = delete;
@@ -88,7 +87,7 @@ public:
   [[nodiscard]] std::size_t suspects(steady_time now) const { return claims_.suspects(now); }
 
 private:
-  const settings how_;
+  const options how_;
   /// The reports of peers that we have a link with and whose vectors are not too long for us.
   std::vector<swarm_progress::peer> connected_;
   helper_state own_; // members empty: outside
