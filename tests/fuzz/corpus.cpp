@@ -10,7 +10,8 @@
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
 #include "runtime/watch/events.hpp"
-#include "runtime/wire/fields.hpp"
+#include "runtime/wire/message_fields.hpp"
+#include "swarm.pb.h"
 #include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
 #include "tests/support/states.hpp"
@@ -106,10 +107,10 @@ int main(int argc, char** argv) {
   write(root / "upgrade", "get", "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   write(root / "upgrade", "upgrade", upgrade + hello);
   proto::Record entry;
-  wire::write_record(wire::sample_record(), entry);
+  wire::write(wire::sample_record(), entry);
   write(root / "record", "record", entry.SerializeAsString());
   proto::Plan plan;
-  wire::write_plan(plan_for(4), plan);
+  wire::write(plan_for(4), plan);
   write(root / "record", "plan", plan.SerializeAsString());
   for (auto codec : all_codecs())
     for (std::size_t n : {3U, 500U, 5'000U}) {

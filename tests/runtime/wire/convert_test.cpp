@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
-#include "runtime/wire/fields.hpp"
+#include "runtime/wire/message_fields.hpp"
+#include "swarm.pb.h"
 #include "tests/runtime/wire/samples.hpp"
 
 namespace waggle::wire {
@@ -161,7 +162,7 @@ TEST(WireConvert, RecordsBeyondTheRulesOfTheirKindAreRefused) {
   EXPECT_EQ(code_with([](record& r) { r.value.assign(2_KiB + 1, 'x'); }), ec::protocol_violation);
   Header header;
   auto& entry = *header.mutable_progress_push()->mutable_entry();
-  write_record(sample_record(), entry);
+  write(sample_record(), entry);
   entry.set_kind(256 + 1);
   EXPECT_EQ(code_of(header), ec::protocol_violation) << "a kind must not be cut to a byte";
   entry.set_kind(1);
@@ -173,7 +174,7 @@ TEST(WireConvert, PeersOutOfBoundsAreRefused) {
   auto code_with = [](auto change) {
     Header header;
     auto& peer = *header.mutable_disband_group()->mutable_suggested();
-    write_peer(sample_peer(1), peer);
+    write(sample_peer(1), peer);
     change(peer);
     return code_of(header);
   };
@@ -241,13 +242,13 @@ TEST(WireConvert, PromisesThatAreShownAreOfDifferentMembersAndSigned) {
   auto with = [&](auto change) {
     Header header;
     auto& to = *header.mutable_round_propose();
-    to.set_round(write_id(round_id{}));
-    write_view(view, *to.mutable_view());
+    to.set_round(std::string{round_id{}.raw()});
+    write(view, *to.mutable_view());
     for (std::uint32_t member : {1, 2}) {
       auto& shown = *to.add_promises();
       shown.set_member(member);
-      write_view(promise.view, *shown.mutable_view());
-      shown.set_by(write_id(promise.by));
+      write(promise.view, *shown.mutable_view());
+      shown.set_by(std::string{promise.by.raw()});
     }
     change(*to.mutable_promises());
     return code_of(header);
@@ -270,7 +271,7 @@ TEST(WireConvert, APlanThatIsBrokenIsRefused) {
   plan.shares[0] += 1;
   EXPECT_EQ(event_code(begin_group{plan}), ec::protocol_violation);
   Header header;
-  write_plan(plan_for(3), *header.mutable_begin_group()->mutable_plan());
+  write(plan_for(3), *header.mutable_begin_group()->mutable_plan());
   header.mutable_begin_group()->mutable_plan()->mutable_codecs(0)->set_codec(256);
   EXPECT_EQ(code_of(header), ec::protocol_violation) << "a codec must not be cut to a byte";
   EXPECT_EQ(event_code(begin_group{plan_for(65)}), ec::protocol_violation);
