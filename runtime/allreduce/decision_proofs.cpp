@@ -40,7 +40,7 @@ bool decision_proofs::is_proven(std::size_t from, const round_view& decided,
       == round_view{decided.number, decided.contributors, decided.participants, decided.adopted,
                     current.result})
     decided.participant_set().for_each([&](std::size_t member) {
-      if (round_.protocol.reported(member) == decided.result)
+      if (const auto* said = round_.protocol.reported(member); said && *said == decided.result)
         heard.insert(member);
     });
   bool proven =
@@ -85,7 +85,8 @@ void decision_proofs::on_prepared(std::size_t from, const wire::round_prepared& 
   if (!is_heard_by_all(from)) {
     if (what.view > number)
       early_.insert_or_assign(from, what);
-    if (what.view != number || missigned_.contains(from) || round_.protocol.reported(from))
+    if (what.view != number || missigned_.contains(from)
+        || round_.protocol.reported(from) != nullptr)
       return; // its first report counts, and is the only one that costs time
     if (!verify(from, prepared_statement(round_.plan().id, prepared), what.by)) {
       missigned_.insert(from);

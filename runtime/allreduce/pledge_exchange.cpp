@@ -6,7 +6,7 @@
 
 namespace waggle {
 
-pledge_exchange::pledge_exchange(round_state& round, const result_key& shares)
+pledge_exchange::pledge_exchange(round_state& round, const by_view<digest>& shares)
   : round_(round), shares_(shares), pledges_(round.view().contributor_set(), round.parts().size()),
     contributed_(round.parts().size()) {}
 
@@ -73,12 +73,6 @@ bool pledge_exchange::own_parts_agree() {
 
 // -- comparing -----------------------------------------------------------------------------------
 
-void pledge_exchange::on_share(std::size_t member, std::uint32_t view, const digest& pledges) {
-  auto [said, first] = said_.try_emplace(member, said_pledges{view, pledges});
-  if (!first && said->second.view < view)
-    said->second = {view, pledges};
-}
-
 /// Participants that were sent other pledges than we were, as they said with their shares.
 member_set pledge_exchange::otherwise() const {
   const auto& view = round_.view();
@@ -86,9 +80,10 @@ member_set pledge_exchange::otherwise() const {
   if (!missing().empty())
     return out; // a member is in a later view already
   auto ours = all();
-  for (const auto& [member, said] : said_)
-    if (view.participant_set().contains(member) && said.view == view.number && said.all != ours)
+  said_.members(view.participant_set(), view.number).for_each([&](std::size_t member) {
+    if (said_.of(member, view.number) != ours)
       out.insert(member);
+  });
   return out;
 }
 
@@ -102,7 +97,7 @@ bool pledge_exchange::agree() {
   const auto& view = round_.view();
   member_set at_fault;
   view.participant_set().for_each([&](std::size_t member) {
-    if (!opens(member, shares_.share_of(view, member)))
+    if (!opens(member, shares_.of(member, view.number)))
       at_fault.insert(member);
   });
   if (at_fault.empty())
@@ -129,7 +124,7 @@ void pledge_exchange::send_shares() {
       if (member != round_.self() && member != to)
         round_.tell(to, wire::round_key_share{round_.plan().id, view.number,
                                               static_cast<std::uint32_t>(member),
-                                              shares_.share_of(view, member), all()});
+                                              shares_.of(member, view.number), all()});
     });
   });
 }
@@ -174,11 +169,11 @@ void pledge_exchange::judge() {
     bool unheard = member != self && round_.is_client(member) && round_.is_client(self);
     if (round_.protocol.lost().contains(member) || unheard)
       return;
-    if (!lists_.has(member, view.number))
+    const auto* list = lists_.find(member, view.number);
+    if (list == nullptr)
       all_here = false;
-    else if (const auto& list = lists_.of(member, view.number);
-             list.size() == view.participant_set().size())
-      lists.emplace(member, list);
+    else if (list->size() == view.participant_set().size())
+      lists.emplace(member, *list);
   });
   if (!all_here || !lists.contains(self))
     return;

@@ -24,7 +24,7 @@ namespace waggle {
 class pledge_exchange {
 public:
   /// Both must outlive this.
-  pledge_exchange(round_state& round, const result_key& shares);
+  pledge_exchange(round_state& round, const by_view<digest>& shares);
 
   /// Nothing is pledged in a view whose result is adopted.
   [[nodiscard]] bool applies() const { return !round_.view().adopted; }
@@ -40,7 +40,9 @@ public:
   /// A member's pledge. False: it was refused. Releases the event.
   bool on_pledge(std::size_t from, const inbound_event& event, const wire::round_pledge& what);
   /// The digest of all pledges that `member` sent us with its share of the key.
-  void on_share(std::size_t member, std::uint32_t view, const digest& pledges);
+  void on_share(std::size_t member, std::uint32_t view, const digest& pledges) {
+    said_.add(member, view, pledges);
+  }
   /// The list of pledges that `from` was sent. `shared`: we have revealed our share.
   void on_digests(std::size_t from, const wire::round_pledge_digests& what, bool shared);
   /// A view begins.
@@ -72,20 +74,15 @@ private:
   void compare();
   void judge();
 
-  struct said_pledges {
-    std::uint32_t view;
-    digest all;
-  };
-
   round_state& round_;
-  const result_key& shares_;
+  const by_view<digest>& shares_;
   round_pledges pledges_;
   std::vector<digest> contributed_; // by part: what we pledge; zero: not sent yet
   std::size_t contributed_parts_ = 0;
   std::optional<std::uint32_t> pledged_; // the view for which we have sent our pledge
   std::map<std::uint32_t, std::map<std::size_t, digest>> received_; // by part of ours and member
-  std::map<std::size_t, said_pledges> said_; // by member, with its share of the key
-  result_comparison lists_;
+  by_view<digest> said_; // one digest of all pledges, with a member's share of the key
+  by_view<std::vector<digest>> lists_;
   bool comparing_ = false; // in the current view; so is all that follows
   bool judged_ = false;
   bool asked_for_shares_ = false;

@@ -45,14 +45,8 @@ member_set result_settlement::awaited() const {
     return repair_->asked();
   if (repairing_)
     return only_leader;
-  if (comparing_ && !judged_) {
-    member_set out;
-    view.participant_set().for_each([&](std::size_t member) {
-      if (!lists_.has(member, view.number) && !round_.protocol.lost().contains(member))
-        out.insert(member);
-    });
-    return if_leading(out);
-  }
+  if (comparing_ && !judged_)
+    return if_leading(unlisted());
   if (audited() && !digest_ && !has_shared())
     return if_leading(audit_->pledges().missing());
   if (has_shared() && !digest_ && !shares_.missing(view).empty())
@@ -160,7 +154,7 @@ void result_settlement::prepare() {
       || !shares_.missing(view).empty() || (audit_ && !audit_->sums_are_right()) || round_.over
       || digest_ || view.number != number)
     return;
-  hold(keyed_result_digest(terms(), shares_.of(view), groups_, values()));
+  hold(keyed_result_digest(terms(), result_key(shares_, view), groups_, values()));
 }
 
 void result_settlement::hold(const digest& result) {
@@ -186,7 +180,7 @@ void result_settlement::compare() {
     auto right = view.adopted ? view.result : *digest_;
     auto number = view.number;
     view.participant_set().for_each([&](std::size_t member) {
-      auto said = round_.protocol.reported(member);
+      const auto* said = round_.protocol.reported(member);
       if (!round_.over && view.number == number && said && *said != right)
         round_.refuse(member, ec::protocol_violation);
     });
@@ -221,16 +215,22 @@ void result_settlement::on_digests(std::size_t from, const wire::round_digests& 
   if (view.adopted)
     return send_repair(from);
   // Hashing takes long: not because of one member that asks for it.
-  std::size_t listed = 0;
   bool differ = false;
   view.participant_set().for_each([&](std::size_t member) {
-    auto said = round_.protocol.reported(member);
+    const auto* said = round_.protocol.reported(member);
     differ = differ || (said && digest_ && *said != *digest_);
-    listed += lists_.has(member, view.number) ? 1 : 0;
   });
-  if (differ || listed > 1)
+  if (differ || lists_.members(view.participant_set(), view.number).size() > 1)
     compare();
   judge();
+}
+
+/// The participants whose lists are awaited.
+member_set result_settlement::unlisted() const {
+  auto missing = lists_.missing(round_.view());
+  for (const auto& [member, reason] : round_.protocol.lost())
+    missing.erase(member);
+  return missing;
 }
 
 /// Whether the result of the adopted view is what its leader and more than half of its participants
@@ -241,7 +241,7 @@ bool result_settlement::lists_agree(std::uint32_t compared) const {
   auto participants = round_.view().participant_set();
   auto leader = leader_of(round_.view().number, round_.plan().members.size());
   auto most = round_.is_client(round_.self()) ? 2 : participants.size() / 2 + 1;
-  return lists_.held_by(most, participants, leader, compared)
+  return is_held_by(lists_, most, participants, leader, compared)
          && result_digest(terms(), lists_.of(leader, compared)) == round_.view().result;
 }
 
@@ -249,26 +249,19 @@ void result_settlement::judge() {
   if (round_.over || !comparing_ || judged_)
     return;
   const auto& view = round_.view();
-  member_set among;
-  bool all = true;
-  view.participant_set().for_each([&](std::size_t member) {
-    if (lists_.has(member, view.number))
-      among.insert(member);
-    else if (!round_.protocol.lost().contains(member))
-      all = false;
-  });
-  if (!all)
+  if (!unlisted().empty())
     return;
+  auto among = lists_.members(view.participant_set(), view.number);
   judged_ = true;
   member_set liars; // what they list is not what they reported
   if (!keyed())
     among.for_each([&](std::size_t member) {
-      auto reported = round_.protocol.reported(member);
+      const auto* reported = round_.protocol.reported(member);
       if (reported && *reported != result_digest(terms(), lists_.of(member, view.number)))
         liars.insert(member);
     });
   among = among - liars;
-  auto found = lists_.judge(view.number, among, round_.self(), [&](std::size_t group) {
+  auto found = compare_results(lists_, view.number, among, round_.self(), [&](std::size_t group) {
     return groups_.reducer(group, round_.parts(), view);
   });
   round_.refuse(liars, ec::protocol_violation, " reported another result than it holds");
@@ -347,8 +340,9 @@ void result_settlement::ask_holders() {
 void result_settlement::send_repairs() {
   if (!is_settled())
     return;
-  round_.view().participant_set().for_each([&](std::size_t member) {
-    if (member != round_.self() && lists_.has(member, round_.view().number))
+  const auto& view = round_.view();
+  lists_.members(view.participant_set(), view.number).for_each([&](std::size_t member) {
+    if (member != round_.self())
       send_repair(member);
   });
 }
@@ -356,17 +350,17 @@ void result_settlement::send_repairs() {
 /// A participant of the adopted view holds something else than we do.
 void result_settlement::send_repair(std::size_t to) {
   const auto& view = round_.view();
-  if (round_.over || (round_.protocol.leader() != round_.self() && !is_settled())
-      || round_.protocol.reported(round_.self()) != view.result || repaired_.contains(to)
-      || !lists_.has(to, view.number))
+  const auto* ours = round_.protocol.reported(round_.self());
+  const auto* theirs = lists_.find(to, view.number);
+  if (round_.over || (round_.protocol.leader() != round_.self() && !is_settled()) || ours == nullptr
+      || *ours != view.result || repaired_.contains(to) || theirs == nullptr)
     return;
   repaired_.insert(to);
-  const auto& theirs = lists_.of(to, view.number);
   std::size_t differ = 0;
   if (is_settled())
     round_.tell(to, wire::round_digests{round_.plan().id, view.number, own_groups()});
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    if (theirs[group] == own_groups()[group])
+    if ((*theirs)[group] == own_groups()[group])
       continue;
     for (auto part : groups_[group]) {
       auto head = round_.header(part, wire::part_kind::repair);

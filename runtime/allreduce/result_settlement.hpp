@@ -76,6 +76,7 @@ private:
   [[nodiscard]] bool keyed() const { return is_keyed(round_.plan(), round_.config); }
   [[nodiscard]] bool audited() const { return audit_ && audit_->pledges().applies(); }
   [[nodiscard]] bool has_shared() const { return shared_ == round_.view().number; }
+  [[nodiscard]] member_set unlisted() const;
   [[nodiscard]] bool lists_agree(std::uint32_t compared) const;
   void prepare();
   void hold(const digest& result);
@@ -88,12 +89,12 @@ private:
 
   round_state& round_;
   part_groups groups_;
-  result_key shares_;
+  by_view<digest> shares_; // of the key
   std::optional<sum_audit> audit_;
   std::vector<digest> own_groups_;      // of the result that we hold; empty: not computed
   std::optional<digest> digest_;        // that we have reported for it
   std::optional<std::uint32_t> shared_; // the view for which we have sent our share
-  result_comparison lists_;
+  result_lists lists_;
   bool comparing_ = false; // in the current view; so are the next two
   bool judged_ = false;
   bool repairing_ = false;

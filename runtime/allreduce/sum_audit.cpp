@@ -5,7 +5,7 @@
 
 namespace waggle {
 
-sum_audit::sum_audit(round_state& round, const result_key& shares, events on)
+sum_audit::sum_audit(round_state& round, const by_view<digest>& shares, events on)
   : round_(round), shares_(shares), on_(std::move(on)), pledges_(round, shares),
     open_(round.parts(), round.plan().reduce_by) {}
 
@@ -26,7 +26,7 @@ bool sum_audit::sums_are_right() {
         return check.checker == self && open_.is_open(check.part);
       })) {
     auto number = round_.view().number;
-    checked_by_.insert_or_assign(self, number);
+    checked_by_.add(self, number, {});
     waits.erase(self);
     round_.send_to(round_.view().participant_set(), wire::round_checked{round_.plan().id, number});
   }
@@ -35,11 +35,9 @@ bool sum_audit::sums_are_right() {
 
 member_set sum_audit::unchecked() const {
   member_set out;
-  for (const auto& check : drawn_.value_or(std::vector<sum_check>{})) {
-    auto said = checked_by_.find(check.checker);
-    if (said == checked_by_.end() || said->second != round_.view().number)
+  for (const auto& check : drawn_.value_or(std::vector<sum_check>{}))
+    if (checked_by_.find(check.checker, round_.view().number) == nullptr)
       out.insert(check.checker);
-  }
   return out;
 }
 
@@ -48,8 +46,7 @@ bool sum_audit::on_checked(std::size_t from, std::uint32_t view) {
     round_.refuse(from, ec::protocol_violation);
     return false;
   }
-  auto& said = checked_by_.try_emplace(from, view).first->second;
-  said = std::max(said, view);
+  checked_by_.add(from, view, {});
   return true;
 }
 
@@ -65,8 +62,8 @@ void sum_audit::draw() {
       able.insert(i);
   round_.watch.advanced(round_.now());
   const auto& view = round_.view();
-  drawn_ =
-    draw_checks(shares_.of(view), round_.plan().reduce_by.check_share, round_.parts(), view, able);
+  drawn_ = draw_checks(result_key(shares_, view), round_.plan().reduce_by.check_share,
+                       round_.parts(), view, able);
   auto drawn = *drawn_;
   for (const auto& [part, checker] : drawn) {
     auto owner = owner_of(part);

@@ -37,7 +37,7 @@ public:
   };
 
   /// `round` and `shares`, the key of the view, must outlive this.
-  sum_audit(round_state& round, const result_key& shares, events on);
+  sum_audit(round_state& round, const by_view<digest>& shares, events on);
 
   [[nodiscard]] pledge_exchange& pledges() { return pledges_; }
   [[nodiscard]] const pledge_exchange& pledges() const { return pledges_; }
@@ -75,12 +75,12 @@ private:
   void challenged(std::size_t from, std::uint32_t part);
 
   round_state& round_;
-  const result_key& shares_;
+  const by_view<digest>& shares_;
   const events on_;
   pledge_exchange pledges_;
   std::optional<std::vector<sum_check>> drawn_; // in the current view; so is what follows
   open_checks open_;
-  std::map<std::size_t, std::uint32_t> checked_by_; // by checker: the view whose sums are right
+  by_view<done> checked_by_;                        // by checker: its sums are right
   std::vector<early_part> early_evidence_;          // that arrived before the key was known
   std::map<std::uint32_t, std::size_t> challenges_; // by part: its checker
   std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts

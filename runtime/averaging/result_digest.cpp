@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/crypto/poly1305.hpp"
 
@@ -77,33 +76,11 @@ digest keyed_result_digest(const result_terms& of, const digest& key, const part
   return hash.finish();
 }
 
-void result_key::add(std::size_t member, std::uint32_t view, const digest& value) {
-  auto [known, added] = shares_.try_emplace(member, share{view, value});
-  if (!added && known->second.view < view)
-    known->second = {view, value};
-}
-
-member_set result_key::missing(const round_view& view) const {
-  member_set out;
-  view.participant_set().for_each([&](std::size_t member) {
-    auto known = shares_.find(member);
-    if (known == shares_.end() || known->second.view != view.number)
-      out.insert(member);
-  });
-  return out;
-}
-
-const digest& result_key::share_of(const round_view& view, std::size_t member) const {
-  WAGGLE_CHECK(missing(view).empty() && shares_.contains(member), "a share is missing");
-  return shares_.at(member).value;
-}
-
-digest result_key::of(const round_view& view) const {
-  WAGGLE_CHECK(missing(view).empty(), "a share is missing");
+digest result_key(const by_view<digest>& shares, const round_view& view) {
   sha256_stream hash;
   hash.add("waggle result key");
   view.participant_set().for_each(
-    [&](std::size_t member) { hash.add(shares_.at(member).value.raw()); });
+    [&](std::size_t member) { hash.add(shares.of(member, view.number).raw()); });
   return hash.finish();
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/averaging/by_view.hpp"
 #include "runtime/averaging/part_table.hpp"
 #include "runtime/core/ids.hpp"
 
@@ -61,29 +62,8 @@ digest keyed_result_digest(const result_terms& of, const digest& key, const part
                            const part_values& values);
 
 /// The key of a view: a hash over one share of each participant, which it reveals when it holds the
-/// whole result. No member can know it before the last honest one does so. Not thread-safe.
-class result_key {
-public:
-  /// The share that `member` revealed in `view`. The first one for a view counts, and only the
-  /// highest view.
-  void add(std::size_t member, std::uint32_t view, const digest& share);
-  /// `share` is the right one, whatever the member sent to us.
-  void correct(std::size_t member, std::uint32_t view, const digest& value) {
-    shares_.insert_or_assign(member, share{view, value});
-  }
-  /// The participants of `view` that have not revealed their shares.
-  [[nodiscard]] member_set missing(const round_view& view) const;
-  /// REQUIRES: missing(view).empty().
-  [[nodiscard]] digest of(const round_view& view) const;
-  /// The share of a participant of `view`. REQUIRES: the same.
-  [[nodiscard]] const digest& share_of(const round_view& view, std::size_t member) const;
-
-private:
-  struct share {
-    std::uint32_t view;
-    digest value;
-  };
-  std::map<std::size_t, share> shares_; // by member
-};
+/// whole result. No member can know it before the last honest one does so.
+/// REQUIRES: shares.missing(view).empty().
+digest result_key(const by_view<digest>& shares, const round_view& view);
 
 } // namespace waggle

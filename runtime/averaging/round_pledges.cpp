@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -49,20 +48,8 @@ bool round_pledges::add(std::size_t member, std::uint32_t number, const digest& 
     contributions_.emplace(member, std::move(contributions));
   else if (known->second != list)
     return false;
-  auto [known, first] = pledges_.try_emplace(member, pledge{number, commitment});
-  if (!first && known->second.view < number)
-    known->second = {number, commitment};
+  commitments_.add(member, number, commitment);
   return true;
-}
-
-member_set round_pledges::missing(const round_view& view) const {
-  member_set out;
-  view.participant_set().for_each([&](std::size_t member) {
-    auto known = pledges_.find(member);
-    if (known == pledges_.end() || known->second.view != view.number)
-      out.insert(member);
-  });
-  return out;
 }
 
 bool round_pledges::covers(std::size_t member, std::uint32_t part,
@@ -74,17 +61,15 @@ bool round_pledges::covers(std::size_t member, std::uint32_t part,
 
 bool round_pledges::opens(const round_id& round, const round_view& view, std::size_t member,
                           const digest& share) const {
-  auto known = pledges_.find(member);
-  return known != pledges_.end() && known->second.view == view.number
-         && known->second.commitment == share_commitment(round, view.number, member, share);
+  const auto* known = commitments_.find(member, view.number);
+  return known != nullptr && *known == share_commitment(round, view.number, member, share);
 }
 
 std::vector<digest> round_pledges::each_of(const round_view& view) const {
-  WAGGLE_CHECK(missing(view).empty(), "a pledge is missing");
   std::vector<digest> out;
   view.participant_set().for_each([&](std::size_t member) {
-    out.push_back(
-      digest_of("waggle pledge", std::array{pledges_.at(member).commitment, lists_.at(member)}));
+    out.push_back(digest_of("waggle pledge",
+                            std::array{commitments_.of(member, view.number), lists_.at(member)}));
   });
   return out;
 }

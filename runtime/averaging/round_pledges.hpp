@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/averaging/round_view.hpp"
+#include "runtime/averaging/by_view.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 
@@ -40,7 +40,9 @@ public:
                          std::vector<digest> contributions);
 
   /// The participants of `view` whose pledges for it are not here.
-  [[nodiscard]] member_set missing(const round_view& view) const;
+  [[nodiscard]] member_set missing(const round_view& view) const {
+    return commitments_.missing(view);
+  }
   /// Whether `member` pledged this contribution to `part`.
   [[nodiscard]] bool covers(std::size_t member, std::uint32_t part,
                             const digest& contribution) const;
@@ -62,14 +64,9 @@ public:
                                           std::size_t self);
 
 private:
-  struct pledge {
-    std::uint32_t view = 0;
-    digest commitment;
-  };
-
   const member_set contributors_;
   const std::size_t parts_;
-  std::map<std::size_t, pledge> pledges_;                    // by member
+  by_view<digest> commitments_;
   std::map<std::size_t, std::vector<digest>> contributions_; // by member: of each part
   std::map<std::size_t, digest> lists_;                      // by member: of contributions_
 };

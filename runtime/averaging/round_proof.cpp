@@ -13,9 +13,7 @@ std::string prepared_statement(const round_id& round, const round_view& view) {
 }
 
 void round_proof::add(std::size_t member, const round_view& view, const signature& by) {
-  auto known = reports_.find(member);
-  if (known == reports_.end() || known->second.number < view.number)
-    reports_.insert_or_assign(member, report{view.number, view.result, by});
+  reports_.add(member, view.number, {view.result, by});
 }
 
 void round_proof::keep(const round_view& decided, signatures proof) {
@@ -28,10 +26,9 @@ round_proof::signatures round_proof::of(const round_view& decided) const {
     return told->second.second;
   signatures out;
   decided.participant_set().for_each([&](std::size_t member) {
-    auto report = reports_.find(member);
-    bool signed_it = report != reports_.end() && report->second.number == decided.number
-                     && report->second.result == decided.result;
-    out.push_back(signed_it ? report->second.by : signature{});
+    const auto* report = reports_.find(member, decided.number);
+    bool signed_it = report != nullptr && report->first == decided.result;
+    out.push_back(signed_it ? report->second : signature{});
   });
   return out;
 }

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/averaging/by_view.hpp"
 #include "runtime/averaging/round_plan.hpp"
-#include "runtime/averaging/round_view.hpp"
 #include "runtime/crypto/identity.hpp"
 
 namespace waggle {
@@ -39,12 +39,7 @@ public:
   [[nodiscard]] signatures of(const round_view& decided) const;
 
 private:
-  struct report {
-    std::uint32_t number;
-    digest result;
-    signature by;
-  };
-  std::map<std::size_t, report> reports_; // by member
+  by_view<std::pair<digest, signature>> reports_; // the results, as signed
   /// By number. As many as members reported decisions under different numbers.
   std::map<std::uint32_t, std::pair<round_view, signatures>> decided_;
 };

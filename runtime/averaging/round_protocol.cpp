@@ -19,21 +19,16 @@ round_protocol::round_protocol(const round_plan& plan, std::size_t self, options
   for (std::size_t i = 0; i < members_; ++i)
     if (plan.members[i].mode != member_mode::client)
       leaders_.insert(i);
-  reports_.resize(members_);
 }
 
 member_set round_protocol::reported_members() const {
-  member_set out;
-  for (std::size_t i = 0; i < members_; ++i)
-    if (reports_[i].number == view_.number + 1)
-      out.insert(i);
-  return out;
+  return reports_.members(member_set::first(members_), view_.number);
 }
 
 member_set round_protocol::prepared_members() const {
   member_set out;
   reported_members().for_each([&](std::size_t i) {
-    if (reports_[i].result == result_)
+    if (reports_.of(i, view_.number) == result_)
       out.insert(i);
   });
   return out;
@@ -111,15 +106,9 @@ void round_protocol::complete(actions& out) {
 void round_protocol::prepare(actions& out) {
   prepared_ = true;
   was_prepared_ = true;
-  reports_[self_] = {view_.number + 1, result_};
+  reports_.correct(self_, view_.number, result_);
   out.push_back(send_prepared{others(view_.participant_set()), stated_view()});
   commit_if_all_prepared(out);
-}
-
-std::optional<digest> round_protocol::reported(std::size_t member) const {
-  if (!reported_members().contains(member))
-    return std::nullopt;
-  return reports_[member].result;
 }
 
 round_protocol::actions round_protocol::on_most_agree(const digest& result, steady_time now) {
@@ -382,8 +371,7 @@ round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint3
   actions out;
   if (ended_ || from >= members_ || number > view_number_max)
     return out;
-  if (number >= reports_[from].number) // the first report about a view counts
-    reports_[from] = {number + 1, result};
+  reports_.add(from, number, result);
   commit_if_all_prepared(out);
   return out;
 }

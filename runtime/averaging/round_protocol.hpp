@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/averaging/by_view.hpp"
 #include "runtime/averaging/round_decision.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
@@ -29,37 +30,23 @@ static_assert(views_per_term >= round_members_max);
 ///
 /// The result of a round is a function of its set of contributors alone (part_reducer), unless a
 /// reducer lies. So the members agree on that set and on the digest of the result: a reducer that
-/// sends other bytes to some of them is found before anybody applies them. Both are decided like a
-/// value in Paxos whose acceptors are the members:
+/// sends other bytes to some of them is found before anybody applies them. README.md beside this
+/// file says what views, terms and quorums are, when a view is prepared, committed or adopted, who
+/// leads, and why no two members commit different sets. Besides:
 ///
-/// - A *view* is a numbered attempt: contributors, participants, and a leader, which is the member
-///   that owns the term of the number. View 0 is implied by the plan.
-/// - A member *prepares* a view once it holds the result over its contributors, and notifies all
-///   participants of its digest. It never prepares a view below the highest number that it
-///   promised.
-/// - A view is *committed* when all of its participants have prepared it with equal digests, and
-///   they are a quorum. If the digests differ, the members compare what they hold
-///   (`compare_results`). Then the reducer that is at fault is lost to them (`on_suspicion`), or
-///   those that hold the same as most adopt it (`on_most_agree`) and the others are sent it. A
-///   member that has received this from each of them applies the result. The leader also sends a
-///   commit message to the others, because some may have missed a message. A decision needs a
-///   proof: the message carries what each participant signed (`round_proof`).
-/// - When a participant is lost before that, the leader proposes the next view of its term without
-///   it. If all others have prepared already, one of them may have committed: contributors and
-///   digest are *adopted*, and the new view is prepared at once. If not all others have, but the
-///   leader itself
-///   has, a member may have committed, too: the leader first asks for promises, as a new leader
-///   does.
-/// - When the leader is lost, the lowest member that is not lost takes over: it asks for promises
-///   under a term of its own. If the highest view that any member knows may have been committed
-///   (all its participants that answer have prepared it, with one digest), both are adopted;
-///   otherwise the new leader is free to choose. What is adopted never changes afterwards.
+/// - A member applies a result when all participants have reported equal digests of it. The leader
+///   also sends a commit message to the others, because some may have missed a message. A decision
+///   needs a proof: the message carries what each participant signed (`round_proof`).
+/// - If the digests differ, the members compare what they hold (`compare_results`). Then the
+/// reducer
+///   that is at fault is lost to them (`on_suspicion`), or those that hold the same as most adopt
+///   it
+///   (`on_most_agree`) and the others are sent it.
 /// - If members may lie (`round_rules::faulty`), a leader might claim that it lost a member which
 ///   has committed. Then every view above 0 begins a term, its leader shows the signed promises
 ///   that it was given, and the others enter it only if it follows from them (`next_view`).
 ///
-/// Why no two members commit different sets: see README.md beside this file. A member
-/// may fail at any time (deadline, excluded, no quorum); that is always safe.
+/// A member may fail at any time (deadline, excluded, no quorum); that is always safe.
 ///
 /// | state    | how a member leaves it                                                           |
 /// |----------|----------------------------------------------------------------------------------|
@@ -202,8 +189,10 @@ public:
   /// The members that reported, in the promises from which the current view follows, that they hold
   /// the result that it adopts. Empty if the view follows from none.
   [[nodiscard]] member_set holders() const { return holders_; }
-  /// The digest that a member reported for the current view.
-  [[nodiscard]] std::optional<digest> reported(std::size_t member) const;
+  /// The digest that a member reported for the current view; null: none.
+  [[nodiscard]] const digest* reported(std::size_t member) const {
+    return reports_.find(member, view_.number);
+  }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
   /// Whether we have ever reported that we hold the result of a view.
@@ -291,13 +280,9 @@ private:
   bool result_complete_ = false; // we hold the result over view_.contributors
   digest result_;                // its digest
   digest replaced_; // under which others may have committed it before we had them adopt `result_`
-  bool compared_ = false; // the members compare their results of this view
-  member_set holders_;    // see holders()
-  struct report {
-    std::uint32_t number = 0; // the highest view that the member reported as prepared, plus one
-    digest result;            // the first one that it reported for that view
-  };
-  std::vector<report> reports_; // by member. A report may arrive before the view does.
+  bool compared_ = false;   // the members compare their results of this view
+  member_set holders_;      // see holders()
+  by_view<digest> reports_; // results that members hold. A report may arrive before the view does.
   std::map<std::size_t, ec> lost_;
   std::map<std::size_t, doubt> doubts_; // by accused member; of the current view
   std::optional<takeover> takeover_;

@@ -37,7 +37,7 @@ struct sum_check {
 
 /// Draws which parts are checked, each with the probability `share`, and by whom. A pure function:
 /// all members draw the same. Ascending by part.
-/// @param key of the view (`result_key::of`); uniformly random.
+/// @param key of the view (`result_key`); uniformly random.
 /// @param checkers the members that may check: those that accept connections.
 std::vector<sum_check> draw_checks(const digest& key, double share, const part_table& parts,
                                    const round_view& view, member_set checkers);

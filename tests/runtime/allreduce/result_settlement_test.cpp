@@ -32,7 +32,8 @@ protected:
 TEST_F(ResultSettlement, ReportsASmallResultAtOnce) {
   settle();
   EXPECT_EQ(decided<round_protocol::send_prepared>(), 1U);
-  EXPECT_EQ(round_->protocol.reported(us), settlement_->plain());
+  ASSERT_NE(round_->protocol.reported(us), nullptr);
+  EXPECT_EQ(*round_->protocol.reported(us), settlement_->plain());
   EXPECT_TRUE(port_->sent.empty());
 }
 

@@ -48,8 +48,9 @@ protected:
     put(1, 2);
     put(2, 2);
     EXPECT_FALSE(audit_->sums_are_right()) << "somebody has to check";
-    for (const auto& [part, checker] : draw_checks(shares_.of(round_->view()), 1, round_->parts(),
-                                                   round_->view(), member_set::first(3)))
+    for (const auto& [part, checker] :
+         draw_checks(result_key(shares_, round_->view()), 1, round_->parts(), round_->view(),
+                     member_set::first(3)))
       (checker == us ? ours_ : others_).insert(part);
   }
   void show(std::uint32_t part) {
@@ -63,7 +64,7 @@ protected:
     }
   }
 
-  result_key shares_;
+  by_view<digest> shares_;
   std::optional<sum_audit> audit_;
   std::set<std::uint32_t> ours_; // the parts that we check
   std::set<std::uint32_t> others_;

@@ -102,7 +102,7 @@ TEST_F(ResultDigest, DependsOnEveryBitAndOnTheTerms) {
 }
 
 TEST(ResultKey, NeedsAShareOfEachParticipantOfThisView) {
-  result_key key;
+  by_view<digest> key;
   round_view view{3, 7, 7, false, {}};
   key.add(0, 3, named(0));
   key.add(1, 2, named(1));
@@ -110,12 +110,12 @@ TEST(ResultKey, NeedsAShareOfEachParticipantOfThisView) {
   EXPECT_EQ(key.missing(view), members_of({1})) << "its share is of an earlier view";
   key.add(1, 3, named(3));
   EXPECT_TRUE(key.missing(view).empty());
-  auto made = key.of(view);
+  auto made = result_key(key, view);
   key.add(1, 3, named(4));
   key.add(1, 2, named(4));
-  EXPECT_EQ(key.of(view), made) << "the first share for a view counts";
+  EXPECT_EQ(result_key(key, view), made) << "the first share for a view counts";
   view.participants = 5;
-  EXPECT_NE(key.of(view), made);
+  EXPECT_NE(result_key(key, view), made);
 }
 
 /// Four members and three groups; group g is reduced by member g.
@@ -124,11 +124,11 @@ protected:
   void says(std::size_t member, std::array<int, 3> groups) {
     lists_.add(member, 5, {named(groups[0]), named(groups[1]), named(groups[2])});
   }
-  result_comparison::findings judge(std::size_t self) const {
-    return lists_.judge(5, member_set::first(4), self,
-                        [](std::size_t group) { return std::optional{group}; });
+  result_findings judge(std::size_t self) const {
+    return compare_results(lists_, 5, member_set::first(4), self,
+                           [](std::size_t group) { return std::optional{group}; });
   }
-  result_comparison lists_;
+  result_lists lists_;
 };
 
 TEST_F(ResultComparison, EqualResultsAreNobodysFault) {
@@ -168,10 +168,10 @@ TEST_F(ResultComparison, TheFirstListForTheHighestViewCounts) {
   lists_.add(0, 5, {named(2)});
   EXPECT_EQ(lists_.of(0, 5).front(), named(1));
   lists_.add(0, 4, {named(3)});
-  EXPECT_TRUE(lists_.has(0, 5));
+  EXPECT_NE(lists_.find(0, 5), nullptr);
   lists_.add(0, 6, {named(4)});
-  EXPECT_FALSE(lists_.has(0, 5));
-  EXPECT_TRUE(lists_.has(0, 6));
+  EXPECT_EQ(lists_.find(0, 5), nullptr);
+  EXPECT_NE(lists_.find(0, 6), nullptr);
 }
 
 } // namespace
