@@ -13,7 +13,7 @@
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
 #include "actors/guard.hpp"
-#include "runtime/allreduce/two_rounds.hpp"
+#include "runtime/allreduce/round_report.hpp"
 
 namespace waggle {
 

@@ -29,7 +29,7 @@ void round_engine::ship() {
     }
     if (!next)
       return;
-    auto bytes = round_.encoder.contribution(round_.parts()[next->part]);
+    auto bytes = round_.contribution(next->part);
     auto pledged = digest_to_pledge(bytes);
     std::lock_guard guard{mutex_};
     send_part(*next, std::move(bytes), pledged);
@@ -65,7 +65,7 @@ std::optional<transfer_state::outgoing_part> round_engine::next_outgoing() {
 /// changes while `ship` is still running, and other members wait for these parts.
 void round_engine::ship_all() {
   while (auto next = next_outgoing()) {
-    auto bytes = round_.encoder.contribution(round_.parts()[next->part]);
+    auto bytes = round_.contribution(next->part);
     auto pledged = digest_to_pledge(bytes);
     send_part(*next, std::move(bytes), pledged);
   }

@@ -39,11 +39,10 @@ struct sender {
   word operator()(const protocol::send_promise& a) const {
     return {{only(a.to), message_of(round, a.promise)}};
   }
-  word operator()(const protocol::enter_view&) const { return {}; }
-  word operator()(const protocol::compare_results&) const { return {}; }
-  word operator()(const protocol::await_repair&) const { return {}; }
-  word operator()(const protocol::commit&) const { return {}; }
-  word operator()(const protocol::fail&) const { return {}; }
+  template <class NoMessage>
+  word operator()(const NoMessage&) const {
+    return {};
+  }
 };
 
 struct listener {

@@ -1,32 +1,72 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "runtime/allreduce/round_marks.hpp"
 #include "runtime/averaging/patience.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
 
+/// When the parts of each member of a round arrived, as this peer saw it. Every reducer of a
+/// butterfly sees this without a message: the slow member arrives last, and all others only wait.
+/// A mark costs a few nanoseconds, because the clock was read for the part anyway. Not thread-safe.
+struct round_marks {
+  using time = std::chrono::nanoseconds; // since the round began here
+  static constexpr time never{-1};
+  struct span {
+    time first = never;
+    time last = never;
+
+    void mark(time at) {
+      if (first == never)
+        first = at;
+      last = at;
+    }
+  };
+  struct member {
+    peer_id peer;
+    bool contributes = false;
+    bool reduces = false;
+    double weight = 0; // of its contribution to parts that we reduce; else 0
+    /// Its contributions to the parts that we reduce; our own: when they were encoded.
+    span contributions;
+    /// Parts of the result that came from it; our own: when we had summed them.
+    span results;
+    /// When it said that it holds the result of the view that was decided; our own: when we did.
+    time confirmed = never;
+    std::uint64_t bytes_in = 0;  // bodies that it sent us
+    std::uint64_t bytes_out = 0; // bodies that we sent it
+  };
+
+  steady_time began{};
+  std::size_t self = 0; // index of this peer
+  std::vector<member> members;
+
+  void contribution(std::size_t from, steady_time now, std::size_t bytes) {
+    members[from].contributions.mark(now - began);
+    members[from].bytes_in += bytes;
+  }
+  void confirmed(std::size_t from, steady_time now) { members[from].confirmed = now - began; }
+  void result(std::size_t from, steady_time now, std::size_t bytes) {
+    members[from].results.mark(now - began);
+    members[from].bytes_in += bytes;
+  }
+};
+
 enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
 constexpr std::string_view to_string(round_outcome x) {
-  switch (x) {
-    case round_outcome::complete:
-      return "complete";
-    case round_outcome::shrunk:
-      return "shrunk";
-    case round_outcome::failed:
-      return "failed";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"complete", "shrunk", "failed"};
+  return names[static_cast<std::size_t>(x)];
 }
 
 /// How a round ended. With complete or shrunk, `values` is byte-equal on every member that finished
@@ -85,5 +125,14 @@ std::vector<member_wait> waits_in(const round_report& report);
 /// The report of the round of a group of one: its mean is its only vector.
 round_report report_of_one(const round_plan& plan, double weight,
                            std::shared_ptr<const float_vector> values);
+
+/// One report of an epoch whose group averages in two rounds (runtime/codec/two_round_coding), both
+/// of which were committed: that of the second round, with the cost of both, the size of the group
+/// with which the first one began, and why it lost members.
+///
+/// The second mean is a function of the first one. If the first round had no mean (Σ weights is 0),
+/// each member would decode the second with a vector of its own, so the epoch has no mean either
+/// (INV-4), whatever weights the second round was given.
+round_report report_of_two(const round_report& first, round_report second);
 
 } // namespace waggle

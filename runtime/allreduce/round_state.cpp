@@ -4,10 +4,21 @@
 
 namespace waggle {
 
+namespace {
+
+payload encoded(const part_table::part& part, std::span<const float> values, buffer_pool& buffers) {
+  auto size = encoded_size(part.codec, part.count);
+  auto bytes = buffers.take(size);
+  encode(part.codec, values, {bytes.get(), size});
+  return {std::move(bytes), size};
+}
+
+} // namespace
+
 round_state::round_state(round_request what, round_config with, const round_memory& memory,
                          std::shared_ptr<round_port> via, clock time, round_protocol::options how)
   : request(std::move(what)), config(with), port(std::move(via)), now(std::move(time)),
-    encoder(request.values, memory.encoded), protocol(plan(), self(), std::move(how)),
+    buffers(memory.encoded), protocol(plan(), self(), std::move(how)),
     transfers(plan(), self(), now()), own(transfers.parts(), plan().reduce_by),
     result(transfers.parts(), self(), memory.vectors->take(plan().elements)),
     weights(plan().members.size(), self(), request.weight),
@@ -66,6 +77,15 @@ bool round_state::fits(const wire::part& head, std::size_t bytes) const {
          && bytes == encoded_size(parts()[head.index].codec, head.count);
 }
 
+std::optional<payload> round_state::contribution(std::uint32_t index) const {
+  const auto& part = parts()[index];
+  if (part.codec == codec_id::none)
+    return slice(payload_of(request.values), part.offset * sizeof(float),
+                 part.count * sizeof(float));
+  auto values = std::span{*request.values}.subspan(part.offset, part.count);
+  return all_finite(values) ? std::optional{encoded(part, values, *buffers)} : std::nullopt;
+}
+
 payload round_state::encode_sum(std::uint32_t index, const part_reducer& contributions,
                                 member_set over, const std::shared_ptr<float>& out) const {
   const auto& part = parts()[index];
@@ -75,7 +95,7 @@ payload round_state::encode_sum(std::uint32_t index, const part_reducer& contrib
   if (part.codec == codec_id::none)
     return bytes;
   auto same = contributions.unanimous(over);
-  bytes = same ? *same : encoder.encoded(part, {out.get(), part.count});
+  bytes = same ? *same : encoded(part, {out.get(), part.count}, *buffers);
   auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
   WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
   return bytes;

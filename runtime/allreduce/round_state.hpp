@@ -4,12 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/own_parts.hpp"
-#include "runtime/allreduce/part_encoder.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_port.hpp"
@@ -77,6 +77,9 @@ struct round_state {
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
   /// Whether a part announced so, of `bytes` bytes, is one of this round.
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
+  /// Our values of a part, encoded; without a copy if the codec is none. Nothing: they cannot be
+  /// encoded because one is not finite. (With codec none, the reducer detects that.) Thread-safe.
+  [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
   /// What is sent for a sum, and the values that the other members decode from it, in its place.
   [[nodiscard]] payload encode_sum(std::uint32_t index, const part_reducer& contributions,
                                    member_set over, const std::shared_ptr<float>& out) const;
@@ -106,7 +109,7 @@ struct round_state {
   const round_config config;
   const std::shared_ptr<round_port> port;
   const clock now;
-  const part_encoder encoder;
+  const std::shared_ptr<buffer_pool> buffers; // for encoded parts
   round_protocol protocol;
   transfer_state transfers;
   own_parts own;

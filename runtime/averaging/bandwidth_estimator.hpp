@@ -22,28 +22,6 @@ namespace waggle {
 /// Thread-safe.
 class bandwidth_estimator {
 public:
-  struct direction_options {
-    milliseconds stretch_min; // minimum duration and bytes of a stretch
-    std::uint64_t bytes_min;
-    milliseconds skip; // ignored at the beginning of a burst
-  };
-  struct options {
-    // If shorter, a busy processor that reads late and then much at once looks like a fast link.
-    direction_options in{250ms, 64_KiB, 0ms};
-    direction_options out{250ms, 128_KiB, 150ms};
-    milliseconds pause{100};      // a burst ends after this long without traffic
-    milliseconds burst_max{1000}; // a longer burst is split
-    std::size_t bursts_min = 3;   // below this many bursts the estimate is too noisy
-    std::size_t bursts_kept = 24; // a drop in bandwidth is noticed after this many bursts
-    milliseconds forget_after{600'000};
-    /// The announced value changes only if it is off by this fraction, which exceeds the measuring
-    /// noise.
-    double change_min = 0.15;
-  };
-
-  explicit bandwidth_estimator(options opts) : options_(opts), in_(opts.in), out_(opts.out) {}
-  bandwidth_estimator() : bandwidth_estimator(options{}) {}
-
   /// `bytes` were sent or received.
   void carried(bool outbound, std::uint64_t bytes, steady_time now);
 
@@ -54,10 +32,10 @@ public:
 private:
   class direction {
   public:
-    explicit direction(direction_options opts) : options_(opts) {}
+    direction(std::uint64_t bytes_min, milliseconds skip) : bytes_min_(bytes_min), skip_(skip) {}
 
-    void carried(std::uint64_t bytes, steady_time now, const options& all);
-    [[nodiscard]] std::optional<double> bytes_per_second(steady_time now, const options& all);
+    void carried(std::uint64_t bytes, steady_time now);
+    [[nodiscard]] std::optional<double> bytes_per_second(steady_time now);
 
   private:
     struct mark {
@@ -65,9 +43,10 @@ private:
       std::uint64_t total; // bytes of the burst so far
     };
 
-    void end_burst(const options& all);
+    void end_burst();
 
-    direction_options options_;
+    const std::uint64_t bytes_min_; // of a stretch
+    const milliseconds skip_;       // ignored at the beginning of a burst
     struct burst {
       steady_time end;
       double best; // bytes per second
@@ -82,10 +61,9 @@ private:
     double best_ = 0;   // of the current burst, bytes per second
   };
 
-  const options options_;
   std::mutex mutex_; // guards everything below
-  direction in_;
-  direction out_;
+  direction in_{64_KiB, milliseconds{0}};
+  direction out_{128_KiB, milliseconds{150}};
   std::optional<double> announced_;
 };
 

@@ -32,12 +32,9 @@ std::optional<fault_memory::exclusion> fault_memory::add(const peer_id& peer, fa
     return std::nullopt;
   auto& known = entry_of(peer);
   bool lasting = kind == fault_kind::wrong || kind == fault_kind::slow;
+  auto& fault = known.of(kind);
   if (kind == fault_kind::silent)
-    known.silent_before = known.silent;
-  auto& fault = kind == fault_kind::wrong  ? known.wrong
-                : kind == fault_kind::slow ? known.slow
-                : kind == fault_kind::left ? known.left
-                                           : known.silent;
+    known.silent_before = fault;
   const auto& range = kind == fault_kind::wrong  ? limits_.wrong
                       : kind == fault_kind::slow ? limits_.slow
                                                  : limits_.silent;
@@ -64,7 +61,7 @@ void fault_memory::completed_with(const peer_id& peer, steady_time now) {
   auto found = entries_.find(peer);
   if (found == entries_.end())
     return;
-  auto& fault = found->second.silent;
+  auto& fault = found->second.of(fault_kind::silent);
   if (fault.steps <= 1 || now - std::max(fault.reduced, fault.until) < limits_.step_forgotten_after)
     return;
   --fault.steps;
@@ -75,9 +72,9 @@ void fault_memory::retract_silence(const peer_id& peer, steady_time now) {
   auto found = entries_.find(peer);
   if (found == entries_.end())
     return;
-  auto& known = found->second;
-  if (known.silent.steps > 0 && now - known.silent.last <= limits_.retracted_within)
-    known.silent = known.silent_before;
+  auto& silent = found->second.of(fault_kind::silent);
+  if (silent.steps > 0 && now - silent.last <= limits_.retracted_within)
+    silent = found->second.silent_before;
 }
 
 bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const {
@@ -87,13 +84,11 @@ bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const 
 }
 
 fault_kind fault_memory::holds(const entry& known, bool most, steady_time now) const {
-  const std::pair<fault_kind, const record*> faults[] = {{fault_kind::silent, &known.silent},
-                                                         {fault_kind::wrong, &known.wrong},
-                                                         {fault_kind::left, &known.left},
-                                                         {fault_kind::slow, &known.slow}};
-  for (const auto& [kind, fault] : faults)
-    if (now < (most ? std::min(fault->until, fault->last + limits_.longest_if_most) : fault->until))
-      return kind;
+  for (std::size_t kind = 0; kind < known.faults.size(); ++kind) {
+    const auto& fault = known.faults[kind];
+    if (now < (most ? std::min(fault.until, fault.last + limits_.longest_if_most) : fault.until))
+      return static_cast<fault_kind>(kind);
+  }
   return fault_kind::none;
 }
 

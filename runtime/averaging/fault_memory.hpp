@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,19 +23,8 @@ enum class fault_kind : std::uint8_t {
   slow = 4,   // it was late again, after it had kept most rounds waiting (patience)
 };
 constexpr std::string_view to_string(fault_kind x) {
-  switch (x) {
-    case fault_kind::none:
-      return "none";
-    case fault_kind::silent:
-      return "silent";
-    case fault_kind::wrong:
-      return "wrong";
-    case fault_kind::left:
-      return "left";
-    case fault_kind::slow:
-      return "slow";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"none", "silent", "wrong", "left", "slow"};
+  return names[static_cast<std::size_t>(x)];
 }
 
 /// The kind of the fault for which a round gave a member up.
@@ -119,11 +109,8 @@ public:
   /// The link to `peer` turned out to be dead: a silence just before was no fault.
   void retract_silence(const peer_id& peer, steady_time now);
 
-  /// Whether `peer` stays out. `group_size`: the members of our group, ourselves included.
-  [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
-    return excluded_for(peer, group_size, now) != fault_kind::none;
-  }
-  /// Why it stays out; none: it does not.
+  /// Why `peer` stays out; none: it does not. `group_size`: the members of our group, ourselves
+  /// included.
   [[nodiscard]] fault_kind excluded_for(const peer_id& peer, std::size_t group_size,
                                         steady_time now) const;
   /// All peers that stay out, in ascending order.
@@ -139,17 +126,15 @@ private:
     steady_time reduced{};   // when a step was taken back, or the last fault
   };
   struct entry {
-    record silent;
-    record wrong;
-    record left;
-    record slow;
-    record silent_before; // before the last silence
+    std::array<record, 5> faults; // by kind
+    record silent_before;         // before the last silence
 
+    [[nodiscard]] record& of(fault_kind kind) { return faults[static_cast<std::size_t>(kind)]; }
     [[nodiscard]] steady_time until() const {
-      return std::max({silent.until, wrong.until, left.until, slow.until});
+      return std::ranges::max_element(faults, {}, &record::until)->until;
     }
     [[nodiscard]] steady_time touched() const {
-      return std::max({until(), silent.last, wrong.last, left.last, slow.last});
+      return std::max(until(), std::ranges::max_element(faults, {}, &record::last)->last);
     }
   };
 

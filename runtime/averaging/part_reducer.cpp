@@ -137,9 +137,6 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   }
   if (!squares.empty())
     outcome.excluded = judge_values(views, squares, elements_);
-  for (const auto& e : outcome.excluded)
-    if (e.reason == ec::non_finite)
-      outcome.poisoned.insert(e.member);
   for (const auto& e : judge_weights(views)) {
     auto at = std::find_if(outcome.excluded.begin(), outcome.excluded.end(),
                            [&](const outlier& other) { return other.member >= e.member; });

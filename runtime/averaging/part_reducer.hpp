@@ -63,10 +63,8 @@ public:
 
   struct reduction {
     double weight_sum = 0; // of the contributors, as they reported it
-    /// Members that sent NaN or infinite values. If not empty, `out` is not usable.
-    member_set poisoned;
-    /// All members that should not count, those in `poisoned` included, with the reason; sorted by
-    /// member. The caller should leave them out and reduce again.
+    /// Members that should not count, with the reason; sorted by member. The caller should leave
+    /// them out and reduce again. If one of them sent NaN or infinite values, `out` is not usable.
     ///
     /// Weights and finiteness are always checked. A mean detects implausibly large values only if
     /// they show in the result (beyond 4096; values that cancel out or have no weight do no harm).

@@ -1,19 +1,31 @@
 #include "runtime/codec/codec_choice.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/named.hpp"
 
 namespace waggle {
 
 namespace {
 
-constexpr std::array roles_in_order{tensor_role::unspecified, tensor_role::activation,
-                                    tensor_role::parameter,   tensor_role::gradient,
-                                    tensor_role::optimizer,   tensor_role::buffer};
-constexpr std::string_view otherwise_name = "default";
+using by = codec_choice::by;
+
+constexpr std::string_view role_names[]{"unspecified", "activation", "parameter", "gradient",
+                                        "optimizer",   "buffer",     "metric"};
+/// Those that may be named, in the order of the text form.
+const std::vector<std::string> named_roles{"activation", "parameter", "gradient",
+                                           "optimizer",  "buffer",    "default"};
+
+constexpr struct {
+  std::string_view name;
+  by criterion;
+} criteria[]{{"size", by::size}, {"role", by::role}, {"list", by::index}, {"map", by::key}};
+
+bool has_names(by criterion) {
+  return criterion == by::role || criterion == by::key;
+}
 
 // A run file is written by people: deeper nesting is a mistake.
 constexpr int depth_max = 8;
@@ -87,76 +99,47 @@ result<codec_choice> parse_item(std::string_view item, int depth) {
   return codec_choice{*codec};
 }
 
-result<codec_choice> parse_size(const std::vector<std::string_view>& items, int depth) {
-  if (items.size() != 3)
-    return wrong("a choice by size is size:THRESHOLD,LESS,GREATER_OR_EQUAL, for example "
-                 "size:65536,float16,blockwise8");
+result<std::uint64_t> parse_threshold(std::string_view text) {
   std::uint64_t threshold = 0;
-  auto [end, error] =
-    std::from_chars(items[0].data(), items[0].data() + items[0].size(), threshold);
-  if (error != std::errc{} || end != items[0].data() + items[0].size())
-    return wrong("'" + std::string{items[0]} + "' is not a number of values");
-  auto less = parse_item(items[1], depth);
-  if (!less)
-    return less.error();
-  auto greater_equal = parse_item(items[2], depth);
-  if (!greater_equal)
-    return greater_equal.error();
-  return codec_choice::by_size(threshold, *less, *greater_equal);
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threshold);
+  if (error != std::errc{} || end != text.data() + text.size())
+    return wrong("'" + std::string{text} + "' is not a number of values");
+  return threshold;
 }
 
-/// NAME=CHOICE, …
-result<std::map<std::string, codec_choice>> parse_named(const std::vector<std::string_view>& items,
-                                                        std::string_view what, int depth) {
-  std::map<std::string, codec_choice> named;
-  for (auto item : items) {
-    auto equals = item.find('=');
+/// NAME=CHOICE, or CHOICE.
+result<codec_choice::item> parse_entry(by criterion, std::string_view text, int depth) {
+  std::string name;
+  if (has_names(criterion)) {
+    auto equals = text.find('=');
     if (equals == std::string_view::npos)
-      return wrong("'" + std::string{item} + "' is not " + std::string{what} + "=CODEC");
-    auto name = unescape(item.substr(0, equals));
-    if (!name)
-      return name.error();
-    auto choice = parse_item(item.substr(equals + 1), depth);
-    if (!choice)
-      return choice.error();
-    if (!named.emplace(*name, *choice).second)
-      return wrong("'" + *name + "' is listed twice");
+      return wrong("'" + std::string{text} + "' is not " + (criterion == by::role ? "ROLE" : "NAME")
+                   + "=CODEC");
+    auto read = unescape(text.substr(0, equals));
+    if (!read)
+      return read.error();
+    name = *read;
+    text.remove_prefix(equals + 1);
   }
-  return named;
+  auto choice = parse_item(text, depth);
+  if (!choice)
+    return choice.error();
+  return codec_choice::item{std::move(name), std::move(*choice)};
 }
 
-result<codec_choice> parse_roles(const std::vector<std::string_view>& items, int depth) {
-  auto named = parse_named(items, "ROLE", depth);
-  if (!named)
-    return named.error();
-  codec_choice otherwise;
-  std::map<tensor_role, codec_choice> roles;
-  for (const auto& entry : *named) {
-    const auto& name = entry.first;
-    const auto& choice = entry.second;
-    auto role = std::find_if(roles_in_order.begin() + 1, roles_in_order.end(),
-                             [&](tensor_role r) { return to_string(r) == name; });
-    if (name == otherwise_name)
-      otherwise = choice;
-    else if (role != roles_in_order.end())
-      roles.emplace(*role, choice);
-    else
-      return wrong("'" + name
-                   + "' is not a role; there are: activation, parameter, gradient, optimizer, "
-                     "buffer, default");
-  }
-  return codec_choice::by_role(std::move(roles), otherwise);
+std::size_t rank_of(const codec_choice::item& item) {
+  return static_cast<std::size_t>(std::ranges::find(named_roles, item.name) - named_roles.begin());
 }
 
-result<codec_choice> parse_list(const std::vector<std::string_view>& items, int depth) {
-  std::vector<codec_choice> choices;
-  for (auto item : items) {
-    auto choice = parse_item(item, depth);
-    if (!choice)
-      return choice.error();
-    choices.push_back(*choice);
-  }
-  return codec_choice::per_index(std::move(choices));
+/// All choices by role have a default.
+status complete_roles(std::vector<codec_choice::item>& items) {
+  for (const auto& item : items)
+    if (rank_of(item) == named_roles.size())
+      return wrong("'" + item.name + "' is not a role; there are: " + joined(named_roles, ", "));
+  if (std::ranges::find(items, named_roles.back(), &codec_choice::item::name) == items.end())
+    items.push_back({named_roles.back(), {}});
+  std::ranges::sort(items, {}, rank_of);
+  return done{};
 }
 
 result<codec_choice> parse(std::string_view text, int depth) {
@@ -176,73 +159,46 @@ result<codec_choice> parse(std::string_view text, int depth) {
   auto items = items_of(text.substr(colon + 1));
   if (!items)
     return items.error();
-  if (kind == "size")
-    return parse_size(*items, depth);
-  if (kind == "role")
-    return parse_roles(*items, depth);
-  if (kind == "list")
-    return parse_list(*items, depth);
-  if (kind == "map") {
-    auto named = parse_named(*items, "NAME", depth);
-    if (!named)
-      return named.error();
-    return codec_choice::per_key({named->begin(), named->end()});
+  const auto* form = std::ranges::find_if(criteria, [&](const auto& c) { return c.name == kind; });
+  if (form == std::end(criteria))
+    return wrong(
+      "'" + std::string{kind}
+      + ":' is not a kind of choice; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
+        "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
+      + codec_names() + ", or again a choice in parentheses");
+  codec_choice out;
+  out.criterion = form->criterion;
+  if (out.criterion == by::size) {
+    if (items->size() != 3)
+      return wrong("a choice by size is size:THRESHOLD,LESS,GREATER_OR_EQUAL, for example "
+                   "size:65536,float16,blockwise8");
+    auto threshold = parse_threshold(items->front());
+    if (!threshold)
+      return threshold.error();
+    out.threshold = *threshold;
+    items->erase(items->begin());
   }
-  return wrong(
-    "'" + std::string{kind}
-    + ":' is not a kind of choice; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
-      "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
-    + codec_names() + ", or again a choice in parentheses");
+  for (auto item : *items) {
+    auto entry = parse_entry(out.criterion, item, depth);
+    if (!entry)
+      return entry.error();
+    auto same = std::ranges::find(out.items, entry->name, &codec_choice::item::name);
+    if (has_names(out.criterion) && same != out.items.end())
+      return wrong("'" + entry->name + "' is listed twice");
+    out.items.push_back(std::move(*entry));
+  }
+  if (out.criterion == by::key)
+    std::ranges::sort(out.items, {}, &codec_choice::item::name);
+  if (out.criterion == by::role)
+    if (auto complete = complete_roles(out.items); !complete)
+      return complete.error();
+  return out;
 }
 
 } // namespace
 
 std::string_view to_string(tensor_role role) {
-  constexpr std::string_view names[]{"unspecified", "activation", "parameter", "gradient",
-                                     "optimizer",   "buffer",     "metric"};
-  return names[static_cast<std::size_t>(role)];
-}
-
-codec_choice codec_choice::by_size(std::uint64_t threshold, codec_choice less,
-                                   codec_choice greater_equal) {
-  codec_choice out;
-  out.by_ = by::size;
-  out.threshold_ = threshold;
-  out.choices_ = {std::move(less), std::move(greater_equal)};
-  return out;
-}
-
-codec_choice codec_choice::by_role(std::map<tensor_role, codec_choice> roles,
-                                   codec_choice otherwise) {
-  codec_choice out;
-  out.by_ = by::role;
-  for (auto& [role, choice] : roles) {
-    if (role == tensor_role::unspecified)
-      continue; // these roles use `otherwise`
-    out.names_.emplace_back(to_string(role));
-    out.choices_.push_back(std::move(choice));
-  }
-  out.names_.emplace_back(otherwise_name);
-  out.choices_.push_back(std::move(otherwise));
-  return out;
-}
-
-codec_choice codec_choice::per_index(std::vector<codec_choice> choices) {
-  codec_choice out;
-  out.by_ = by::index;
-  out.choices_ = std::move(choices);
-  return out;
-}
-
-codec_choice codec_choice::per_key(std::vector<std::pair<std::string, codec_choice>> choices) {
-  codec_choice out;
-  out.by_ = by::key;
-  std::ranges::stable_sort(choices, [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [name, choice] : choices) {
-    out.names_.push_back(std::move(name));
-    out.choices_.push_back(std::move(choice));
-  }
-  return out;
+  return role_names[static_cast<std::size_t>(role)];
 }
 
 result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t index) const {
@@ -256,73 +212,53 @@ result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t ind
 
 /// Whether this choice is explicit about the tensor, or about all tensors of its role.
 bool codec_choice::names(const tensor_info& tensor) const {
-  switch (by_) {
-    case by::nothing:
-      return false;
-    case by::size:
-      return choices_[tensor.elements < threshold_ ? 0 : 1].names(tensor);
-    case by::role:
-      return std::ranges::find(names_, to_string(tensor.role)) != names_.end();
-    case by::index:
-    case by::key:
-      return true;
-  }
-  return false;
+  if (criterion == by::size)
+    return items[tensor.elements < threshold ? 0 : 1].choice.names(tensor);
+  if (criterion == by::role)
+    return std::ranges::find(items, to_string(tensor.role), &item::name) != items.end();
+  return criterion != by::nothing;
 }
 
 result<codec_id> codec_choice::pick(const tensor_info& tensor, std::size_t index) const {
-  switch (by_) {
+  switch (criterion) {
     case by::nothing:
-      return codec_;
+      return codec;
     case by::size:
-      return choices_[tensor.elements < threshold_ ? 0 : 1].pick(tensor, index);
+      return items[tensor.elements < threshold ? 0 : 1].choice.pick(tensor, index);
     case by::role: {
-      auto at = std::find(names_.begin(), names_.end() - 1, to_string(tensor.role));
-      return choices_[static_cast<std::size_t>(at - names_.begin())].pick(tensor, index);
+      auto at = std::find_if(items.begin(), items.end() - 1,
+                             [&](const item& each) { return each.name == to_string(tensor.role); });
+      return at->choice.pick(tensor, index);
     }
     case by::index:
-      if (index >= choices_.size())
+      if (index >= items.size())
         return wrong("tensor " + std::to_string(index) + " ('" + tensor.key
-                     + "') has no codec: the list ends after " + std::to_string(choices_.size()));
-      return choices_[index].pick(tensor, index);
+                     + "') has no codec: the list ends after " + std::to_string(items.size()));
+      return items[index].choice.pick(tensor, index);
     case by::key: {
-      auto at = std::ranges::lower_bound(names_, tensor.key);
-      if (at == names_.end() || *at != tensor.key)
+      auto at = std::ranges::lower_bound(items, tensor.key, {}, &item::name);
+      if (at == items.end() || at->name != tensor.key)
         return wrong("tensor '" + tensor.key + "' has no codec: the map does not name it");
-      return choices_[static_cast<std::size_t>(at - names_.begin())].pick(tensor, index);
+      return at->choice.pick(tensor, index);
     }
   }
   return wrong("a choice by an unknown criterion");
 }
 
 std::string to_string(const codec_choice& choice) {
-  using by = codec_choice::by;
-  auto item = [](const codec_choice& inner) {
-    return inner.by_ == by::nothing ? to_string(inner) : "(" + to_string(inner) + ")";
-  };
+  if (choice.criterion == by::nothing)
+    return std::string{to_string(choice.codec)};
   std::string out;
-  switch (choice.by_) {
-    case by::nothing:
-      return std::string{to_string(choice.codec_)};
-    case by::size:
-      return "size:" + std::to_string(choice.threshold_) + "," + item(choice.choices_[0]) + ","
-             + item(choice.choices_[1]);
-    case by::role:
-      out = "role:";
-      break;
-    case by::index:
-      out = "list:";
-      break;
-    case by::key:
-      out = "map:";
-      break;
-  }
-  for (std::size_t i = 0; i < choice.choices_.size(); ++i) {
-    if (i > 0)
-      out += ",";
-    if (!choice.names_.empty())
-      out += escape(choice.names_[i]) + "=";
-    out += item(choice.choices_[i]);
+  for (const auto& form : criteria)
+    if (form.criterion == choice.criterion)
+      out = std::string{form.name} + ":";
+  if (choice.criterion == by::size)
+    out += std::to_string(choice.threshold) + ",";
+  for (const auto& item : choice.items) {
+    auto text = to_string(item.choice);
+    out += &item == &choice.items.front() ? "" : ",";
+    out += has_names(choice.criterion) ? escape(item.name) + "=" : "";
+    out += item.choice.criterion == by::nothing ? text : "(" + text + ")";
   }
   return out;
 }

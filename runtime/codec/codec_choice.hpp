@@ -1,10 +1,8 @@
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/codec/codec_plan.hpp"
@@ -42,39 +40,35 @@ struct tensor_info {
 ///   list:float16,none,uniform8                           the first tensor, the second, …
 ///   map:embedding=uniform8,head=float16                  by name
 ///   role:gradient=(size:1000,float16,uniform8)           a choice within a choice, in parentheses
-class codec_choice {
-public:
-  /// One codec for all. Implicit, because a codec is the simplest choice.
-  codec_choice(codec_id codec = codec_id::none) : codec_(codec) {}
+struct codec_choice {
+  enum class by : std::uint8_t { nothing, size, role, index, key };
+  struct item;
 
-  /// By the number of values of the whole tensor.
-  static codec_choice by_size(std::uint64_t threshold, codec_choice less,
-                              codec_choice greater_equal);
-  /// Roles that are not in the map, `unspecified` among them, get `otherwise`.
-  static codec_choice by_role(std::map<tensor_role, codec_choice> roles,
-                              codec_choice otherwise = codec_id::none);
-  /// By the tensor's index in the vector.
-  static codec_choice per_index(std::vector<codec_choice> choices);
-  /// By the tensor's key.
-  static codec_choice per_key(std::vector<std::pair<std::string, codec_choice>> choices);
+  /// One codec for all. Implicit, because a codec is the simplest choice.
+  codec_choice(codec_id one = codec_id::none) : codec(one) {}
 
   /// The codec of the tensor with this `index`. Fails with ec::bad_config if it is not listed.
   [[nodiscard]] result<codec_id> choose(const tensor_info& tensor, std::size_t index) const;
 
+  by criterion = by::nothing;
+  codec_id codec = codec_id::none;
+  std::uint64_t threshold = 0; // size: of the whole tensor, in values
+  /// size: below the threshold, and from there on. role: in the order of tensor_role, then
+  /// "default". key: ascending by name.
+  std::vector<item> items;
+
   friend bool operator==(const codec_choice&, const codec_choice&) = default;
-  friend std::string to_string(const codec_choice& choice);
 
 private:
-  enum class by : std::uint8_t { nothing, size, role, index, key };
-
   [[nodiscard]] bool names(const tensor_info& tensor) const;
   [[nodiscard]] result<codec_id> pick(const tensor_info& tensor, std::size_t index) const;
+};
 
-  by by_ = by::nothing;
-  codec_id codec_ = codec_id::none;
-  std::uint64_t threshold_ = 0;
-  std::vector<std::string> names_;    // of roles or keys, ascending; as many as choices
-  std::vector<codec_choice> choices_; // size: less, greater_equal
+struct codec_choice::item {
+  std::string name; // of a role or a key; else empty
+  codec_choice choice;
+
+  friend bool operator==(const item&, const item&) = default;
 };
 
 /// The text form, which parse_codec_choice reads back.

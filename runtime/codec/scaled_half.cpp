@@ -1,5 +1,3 @@
-#include "runtime/codec/scaled_half.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,9 +12,19 @@
 #include <immintrin.h>
 #endif
 
+// Half-precision distances to the mean in units of the deviation ("MEANSTD"; a part is
+// one row): m = mean, s = max(√(Σ(x−m)²/n), 2⁻²³), q = half((x−m)/s), decoded as m + s·q. Layout:
+// m, s (float32), then n halves. A part with a value that is not finite is written as m = NaN, s =
+// 0, q = 0, and all its values are decoded as NaN.
 namespace waggle::codecs {
 
 namespace {
+
+struct half_scale {
+  float mean = 0;
+  float deviation = 0; // 0: the part is NaN
+};
+static_assert(sizeof(half_scale) == 8);
 
 constexpr float deviation_min = 0x1p-23F;
 constexpr float float_max = std::numeric_limits<float>::max();
@@ -85,78 +93,70 @@ void unscale(instructions path, float* values, std::size_t n, double mean, doubl
   unscale_portable(values + done, n - done, mean, deviation);
 }
 
-void write_header(half_scale header, std::byte* bytes) {
-  std::memcpy(bytes, &header.mean, 4);
-  std::memcpy(bytes + 4, &header.deviation, 4);
+constexpr std::size_t scaled_half_size(std::size_t n) {
+  return sizeof(half_scale) + 2 * n;
 }
 
-} // namespace
-
 void to_scaled_halves(instructions path, const float* values, std::size_t n, std::byte* bytes) {
+  auto* halves = bytes + sizeof(half_scale);
+  half_scale header{nan, 0};
   auto sum = lane_sum(path, values, n);
   if (!std::isfinite(sum)) {
-    write_header({nan, 0}, bytes);
-    std::memset(bytes + 8, 0, 2 * n);
+    std::memcpy(bytes, &header, sizeof header);
+    std::memset(halves, 0, 2 * n);
     return;
   }
-  half_scale header;
   header.mean = static_cast<float>(sum / static_cast<double>(n));
   auto squares = lane_sum_of_squares(path, values, n, header.mean);
   auto deviation = std::min<double>(std::sqrt(squares / static_cast<double>(n)), float_max);
   header.deviation = std::max(static_cast<float>(deviation), deviation_min);
-  write_header(header, bytes);
+  std::memcpy(bytes, &header, sizeof header);
   auto inverse = 1.0 / static_cast<double>(header.deviation);
   std::array<float, block> scaled;
   for (std::size_t i = 0; i < n; i += block) {
     auto count = std::min(block, n - i);
     scale(path, values + i, count, header.mean, inverse, scaled.data());
-    to_halves(path, scaled.data(), count, bytes + 8 + 2 * i);
+    to_halves(path, scaled.data(), count, halves + 2 * i);
   }
 }
 
-result<half_scale> read_half_scale(const std::byte* header) {
-  half_scale out;
-  std::memcpy(&out.mean, header, 4);
-  std::memcpy(&out.deviation, header + 4, 4);
-  bool poisoned = std::bit_cast<std::uint32_t>(out.mean) == std::bit_cast<std::uint32_t>(nan)
-                  && std::bit_cast<std::uint32_t>(out.deviation) == 0;
-  bool sound = std::isfinite(out.mean) && out.deviation >= deviation_min
-               && out.deviation <= float_max; // false for NaN
+half_scale scale_of(const std::byte* bytes) {
+  half_scale header;
+  std::memcpy(&header, bytes, sizeof header);
+  return header;
+}
+
+status check_scale(const std::byte* bytes, std::size_t /*n*/) {
+  auto [mean, deviation] = scale_of(bytes);
+  bool poisoned = std::bit_cast<std::uint32_t>(mean) == std::bit_cast<std::uint32_t>(nan)
+                  && std::bit_cast<std::uint32_t>(deviation) == 0;
+  bool sound =
+    std::isfinite(mean) && deviation >= deviation_min && deviation <= float_max; // false for NaN
   if (!poisoned && !sound)
     return failure{ec::malformed, "mean or deviation of a scaled part is not valid"};
-  return out;
+  return done{};
 }
 
-void from_scaled_halves(instructions path, half_scale scale, const std::byte* halves, std::size_t n,
-                        float* values) {
-  if (scale.deviation == 0) {
-    std::fill_n(values, n, nan);
+/// The results are finite for all finite halves.
+void from_scaled_halves(instructions path, const std::byte* bytes, std::size_t /*n*/,
+                        std::size_t begin, std::size_t count, float* values) {
+  auto [mean, deviation] = scale_of(bytes);
+  if (deviation == 0) {
+    std::fill_n(values, count, nan);
     return;
   }
-  for (std::size_t i = 0; i < n; i += block) {
-    auto count = std::min(block, n - i);
-    from_halves(path, halves + 2 * i, count, values + i);
-    unscale(path, values + i, count, scale.mean, scale.deviation);
+  const auto* halves = bytes + sizeof(half_scale) + 2 * begin;
+  for (std::size_t i = 0; i < count; i += block) {
+    auto some = std::min(block, count - i);
+    from_halves(path, halves + 2 * i, some, values + i);
+    unscale(path, values + i, some, mean, deviation);
   }
 }
 
-constexpr codec_row scaled_float16{codec_id::scaled_float16,
-                                   "scaled_float16",
-                                   "",
-                                   2,
-                                   scaled_half_size,
-                                   to_scaled_halves,
-                                   [](const std::byte* bytes, std::size_t) -> status {
-                                     auto scale = read_half_scale(bytes);
-                                     return scale ? status{done{}} : status{scale.error()};
-                                   },
-                                   [](instructions path, const std::byte* bytes, std::size_t,
-                                      std::size_t begin, std::size_t count, float* values) {
-                                     half_scale scale;
-                                     std::memcpy(&scale.mean, bytes, 4);
-                                     std::memcpy(&scale.deviation, bytes + 4, 4);
-                                     from_scaled_halves(path, scale, bytes + 8 + 2 * begin, count,
-                                                        values);
-                                   }};
+} // namespace
+
+constexpr codec_row scaled_float16{
+  codec_id::scaled_float16, "scaled_float16", "",          2,
+  scaled_half_size,         to_scaled_halves, check_scale, from_scaled_halves};
 
 } // namespace waggle::codecs

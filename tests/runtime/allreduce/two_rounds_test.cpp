@@ -1,6 +1,6 @@
-#include "runtime/allreduce/two_rounds.hpp"
-
 #include <gtest/gtest.h>
+
+#include "runtime/allreduce/round_report.hpp"
 
 namespace waggle {
 namespace {

@@ -67,7 +67,7 @@ TEST(Guards, ValuesFarAboveAllOthersAreExcluded) {
     EXPECT_NEAR(found.observed, 1e10 / std::sqrt(3.0), 3e8); // uniform values
     EXPECT_DOUBLE_EQ(found.bound, 1e6);
     EXPECT_THAT(describe(found), HasSubstr("bound 1e+06"));
-    EXPECT_TRUE(outcome.poisoned.empty());
+    EXPECT_TRUE(poisoned(outcome).empty());
   }
 }
 
@@ -156,7 +156,7 @@ TEST(Guards, NaNAndHugeValuesAreDistinguished) {
     all[2].values[0] = -std::numeric_limits<float>::infinity();
     scale(all[5], 1e15F);
     auto outcome = reduced(all, how);
-    EXPECT_EQ(outcome.poisoned, members_of({1, 2}));
+    EXPECT_EQ(poisoned(outcome), members_of({1, 2}));
     ASSERT_EQ(outcome.excluded.size(), 3U);
     EXPECT_EQ(outcome.excluded[0].reason, ec::non_finite);
     EXPECT_EQ(outcome.excluded[1].reason, ec::non_finite);

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "runtime/averaging/part_reducer.hpp"
 #include "runtime/averaging/part_table.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/crypto/identity.hpp"
@@ -33,6 +34,15 @@ inline member_set members_of(std::initializer_list<std::size_t> indices) {
   member_set out;
   for (auto i : indices)
     out.insert(i);
+  return out;
+}
+
+/// The members that sent NaN or infinite values.
+inline member_set poisoned(const part_reducer::reduction& outcome) {
+  member_set out;
+  for (const auto& found : outcome.excluded)
+    if (found.reason == ec::non_finite)
+      out.insert(found.member);
   return out;
 }
 

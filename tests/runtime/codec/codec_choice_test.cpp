@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
+#include "tests/runtime/codec/choices.hpp"
 
 namespace waggle {
 namespace {
@@ -37,27 +38,27 @@ TEST(CodecChoice, ACodecIsTheSimplestChoice) {
 }
 
 TEST(CodecChoice, SizeIsThatOfTheWholeTensorAndTheThresholdBelongsToTheLarge) {
-  auto choice = codec_choice::by_size(1'000, half, eight);
+  auto choice = by_size(1'000, half, eight);
   EXPECT_EQ(chosen(choice, {"w", 999}), half);
   EXPECT_EQ(chosen(choice, {"w", 1'000}), eight);
 }
 
 TEST(CodecChoice, RolesThatAreNotNamedGetTheDefault) {
-  auto choice = codec_choice::by_role({{tensor_role::gradient, eight}}, half);
+  auto choice = by_role({{tensor_role::gradient, eight}}, half);
   EXPECT_EQ(chosen(choice, {"w", 1, tensor_role::gradient}), eight);
   EXPECT_EQ(chosen(choice, {"w", 1, tensor_role::parameter}), half);
   EXPECT_EQ(chosen(choice, {"w", 1}), half);
-  EXPECT_EQ(chosen(codec_choice::by_role({}), {"w", 1, tensor_role::activation}), none);
+  EXPECT_EQ(chosen(by_role({}), {"w", 1, tensor_role::activation}), none);
 }
 
 TEST(CodecChoice, ATensorThatIsNotListedIsAnErrorThatNamesIt) {
-  auto list = codec_choice::per_index({half, eight});
+  auto list = per_index({half, eight});
   EXPECT_EQ(chosen(list, {"w", 1}, 1), eight);
   auto beyond = list.choose({"bias", 1}, 2);
   ASSERT_FALSE(beyond.ok());
   EXPECT_THAT(beyond.error().detail, AllOf(HasSubstr("tensor 2 ('bias')"), HasSubstr("after 2")));
 
-  auto map = codec_choice::per_key({{"w", half}, {"b", eight}});
+  auto map = per_key({{"w", half}, {"b", eight}});
   EXPECT_EQ(chosen(map, {"b", 1}), eight);
   EXPECT_EQ(chosen(map, {"w", 1}), half);
   auto missing = map.choose({"head", 1}, 0);
@@ -70,7 +71,7 @@ TEST(CodecPlan, NeighboursWithTheSameCodecAreOneRunAndEmptyTensorsNone) {
   std::vector<tensor_info> tensors;
   for (std::uint64_t n : {10, 2'000, 0, 3'000, 20, 0, 30})
     tensors.push_back({"w", n});
-  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), tensors);
+  auto plan = plan_codecs(by_size(1'000, half, eight), tensors);
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(*plan,
               ElementsAre(codec_run{10, half}, codec_run{5'000, eight}, codec_run{50, half}));
@@ -82,11 +83,11 @@ TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
   std::vector<tensor_info> tensors;
   for (std::size_t i = 0; i < codec_runs_max + 1; ++i)
     tensors.push_back({std::to_string(i), i % 2 == 0 ? 1U : 5'000U});
-  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), tensors);
+  auto plan = plan_codecs(by_size(1'000, half, eight), tensors);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ec::bad_config);
   tensors.pop_back();
-  EXPECT_TRUE(plan_codecs(codec_choice::by_size(1'000, half, eight), tensors).ok());
+  EXPECT_TRUE(plan_codecs(by_size(1'000, half, eight), tensors).ok());
 }
 
 // Adam with six parameters, parts of 5000 bytes, halves for parameters and for small gradients,
@@ -120,17 +121,16 @@ TEST(CodecPlan, AnAdaptiveChoiceForAdamCutsTheSpecifiedParts) {
 TEST(CodecChoiceText, EveryFormIsRead) {
   EXPECT_EQ(*parse_codec_choice("float16"), codec_choice{half});
   EXPECT_EQ(*parse_codec_choice("size:65536,float16,blockwise8"),
-            codec_choice::by_size(65'536, half, codec_id::blockwise8));
-  EXPECT_EQ(
-    *parse_codec_choice("role:gradient=uniform8,parameter=float16"),
-    codec_choice::by_role({{tensor_role::gradient, eight}, {tensor_role::parameter, half}}));
-  EXPECT_EQ(*parse_codec_choice("role:default=float16"), codec_choice::by_role({}, half));
+            by_size(65'536, half, codec_id::blockwise8));
+  EXPECT_EQ(*parse_codec_choice("role:gradient=uniform8,parameter=float16"),
+            by_role({{tensor_role::gradient, eight}, {tensor_role::parameter, half}}));
+  EXPECT_EQ(*parse_codec_choice("role:default=float16"), by_role({}, half));
   EXPECT_EQ(*parse_codec_choice("list:float16,none,(size:5,none,uniform8)"),
-            codec_choice::per_index({half, none, codec_choice::by_size(5, none, eight)}));
+            per_index({half, none, by_size(5, none, eight)}));
   EXPECT_EQ(*parse_codec_choice("map:layers.0.weight=uniform8,ns::bias=none"),
-            codec_choice::per_key({{"layers.0.weight", eight}, {"ns::bias", none}}));
+            per_key({{"layers.0.weight", eight}, {"ns::bias", none}}));
   EXPECT_EQ(*parse_codec_choice("(float16)"), codec_choice{half});
-  EXPECT_EQ(*parse_codec_choice("map:a%2cb=none"), codec_choice::per_key({{"a,b", none}}));
+  EXPECT_EQ(*parse_codec_choice("map:a%2cb=none"), per_key({{"a,b", none}}));
 }
 
 codec_choice random_choice(random_source& random, int depth) {
@@ -138,17 +138,17 @@ codec_choice random_choice(random_source& random, int depth) {
   auto codec = all_codecs()[random.below(all_codecs().size())];
   switch (depth > 3 ? 0 : random.below(5)) {
     case 1:
-      return codec_choice::by_size(random.next(), inner(), inner());
+      return by_size(random.next(), inner(), inner());
     case 2:
-      return codec_choice::by_role(
-        {{tensor_role::gradient, inner()}, {tensor_role::optimizer, inner()}}, inner());
+      return by_role({{tensor_role::gradient, inner()}, {tensor_role::optimizer, inner()}},
+                     inner());
     case 3:
-      return codec_choice::per_index({inner(), inner()});
+      return per_index({inner(), inner()});
     case 4: {
       std::string odd(1 + random.below(5), ' ');
       for (auto& c : odd)
         c = static_cast<char>(random.below(256));
-      return codec_choice::per_key({{odd, inner()}, {"a long name", inner()}});
+      return per_key({{odd, inner()}, {"a long name", inner()}});
     }
     default:
       return codec;
@@ -195,13 +195,13 @@ TEST(CodecChoiceText, ErrorsNameWhatIsValid) {
 TEST(CodecChoice, BuffersAreNotRoundedUnlessTheyAreNamed) {
   tensor_info variance{"norm.running_var", 100, tensor_role::buffer};
   EXPECT_EQ(chosen(codec_choice{eight}, variance), none);
-  EXPECT_EQ(chosen(codec_choice::by_size(10, half, eight), variance), none);
-  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::gradient, eight}}, half), variance), none);
-  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::buffer, half}}, eight), variance), half);
-  auto named = codec_choice::by_role({{tensor_role::buffer, half}}, eight);
-  EXPECT_EQ(chosen(codec_choice::by_size(1'000, named, eight), variance), half);
-  EXPECT_EQ(chosen(codec_choice::per_index({half}), variance), half);
-  EXPECT_EQ(chosen(codec_choice::per_key({{"norm.running_var", half}}), variance), half);
+  EXPECT_EQ(chosen(by_size(10, half, eight), variance), none);
+  EXPECT_EQ(chosen(by_role({{tensor_role::gradient, eight}}, half), variance), none);
+  EXPECT_EQ(chosen(by_role({{tensor_role::buffer, half}}, eight), variance), half);
+  auto named = by_role({{tensor_role::buffer, half}}, eight);
+  EXPECT_EQ(chosen(by_size(1'000, named, eight), variance), half);
+  EXPECT_EQ(chosen(per_index({half}), variance), half);
+  EXPECT_EQ(chosen(per_key({{"norm.running_var", half}}), variance), half);
 }
 
 // A rounded loss may overflow, and an aggregator that measures distances must not compare it with
@@ -209,9 +209,9 @@ TEST(CodecChoice, BuffersAreNotRoundedUnlessTheyAreNamed) {
 TEST(CodecChoice, MetricsAreNeverRoundedAndARunOfTheirOwn) {
   tensor_info loss{"schedule/loss", 1, tensor_role::metric};
   EXPECT_EQ(chosen(codec_choice{eight}, loss), none);
-  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::buffer, half}}, eight), loss), none);
-  EXPECT_EQ(chosen(codec_choice::per_index({half}), loss), none);
-  EXPECT_EQ(chosen(codec_choice::per_key({{"schedule/loss", half}}), loss), none);
+  EXPECT_EQ(chosen(by_role({{tensor_role::buffer, half}}, eight), loss), none);
+  EXPECT_EQ(chosen(per_index({half}), loss), none);
+  EXPECT_EQ(chosen(per_key({{"schedule/loss", half}}), loss), none);
   std::vector<tensor_info> tensors{
     {"w", 8, tensor_role::gradient}, {"running_mean", 3, tensor_role::buffer}, loss};
   auto plan = plan_codecs(none, tensors);

@@ -6,6 +6,7 @@
 
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/codec/part_reader.hpp"
+#include "tests/runtime/codec/choices.hpp"
 #include "tests/runtime/codec/samples.hpp"
 
 namespace waggle {
@@ -55,14 +56,14 @@ std::vector<float> second(const std::vector<float>& both) {
 
 TEST(MixedCodecs, ATensorsResultDependsOnItsOwnCodecAlone) {
   for (auto mine : all_codecs()) {
-    auto alone = averaged(codec_choice::per_index({mine, codec_id::none}));
-    auto last = averaged(codec_choice::per_index({codec_id::none, mine}));
+    auto alone = averaged(per_index({mine, codec_id::none}));
+    auto last = averaged(per_index({codec_id::none, mine}));
     for (auto other : all_codecs()) {
       if (other == mine)
         continue; // one run: a table codec would take one codebook for both
       SCOPED_TRACE(std::string{to_string(mine)} + " beside " + std::string{to_string(other)});
-      EXPECT_EQ(first(averaged(codec_choice::per_index({mine, other}))), first(alone));
-      EXPECT_EQ(second(averaged(codec_choice::per_index({other, mine}))), second(last));
+      EXPECT_EQ(first(averaged(per_index({mine, other}))), first(alone));
+      EXPECT_EQ(second(averaged(per_index({other, mine}))), second(last));
     }
   }
 }
@@ -72,10 +73,8 @@ TEST(MixedCodecs, TheErrorIsThatOfTheCodec) {
   for (auto codec : all_codecs()) {
     SCOPED_TRACE(to_string(codec));
     for (auto error :
-         {mean_square_error(first(exact),
-                            first(averaged(codec_choice::per_index({codec, codec_id::none})))),
-          mean_square_error(second(exact),
-                            second(averaged(codec_choice::per_index({codec_id::none, codec}))))}) {
+         {mean_square_error(first(exact), first(averaged(per_index({codec, codec_id::none})))),
+          mean_square_error(second(exact), second(averaged(per_index({codec_id::none, codec}))))}) {
       auto size = bytes_per_value(codec);
       if (codec == codec_id::none) {
         EXPECT_EQ(error, 0);

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/codec/coded_part.hpp"
+#include "runtime/codec/error_feedback.hpp"
 #include "runtime/training/matrix_products.hpp"
 
 namespace waggle {
