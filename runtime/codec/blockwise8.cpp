@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "runtime/codec/codec_table.hpp"
-#include "runtime/codec/table8.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -14,6 +13,13 @@
 namespace waggle::codecs {
 
 namespace {
+
+constexpr std::size_t blocks_of(std::size_t n) {
+  return n / block_values + (n % block_values == 0 ? 0 : 1);
+}
+constexpr std::size_t blockwise8_size(std::size_t n) {
+  return 4 * blocks_of(n) + n;
+}
 
 constexpr std::uint32_t nan_bits = 0x7fc00000U;
 constexpr std::uint32_t infinity_bits = 0x7f800000U;
@@ -173,12 +179,6 @@ void encode_block(instructions path, const float* values, std::size_t n, std::by
   codes_portable(values + done, n - done, scale, codes + done);
 }
 
-} // namespace
-
-const std::array<float, 256>& blockwise_codebook() {
-  return codebook;
-}
-
 void to_blockwise8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* codes = bytes + 4 * blocks_of(n);
   for (std::size_t block = 0; block < blocks_of(n); ++block) {
@@ -188,6 +188,7 @@ void to_blockwise8(instructions path, const float* values, std::size_t n, std::b
   }
 }
 
+/// The maxima of all blocks are finite and not negative, or the NaN that the encoder writes.
 status check_block_maxima(const std::byte* bytes, std::size_t n) {
   for (std::size_t block = 0; block < blocks_of(n); ++block) {
     std::uint32_t bits = 0;
@@ -199,30 +200,32 @@ status check_block_maxima(const std::byte* bytes, std::size_t n) {
   return done{};
 }
 
-void from_blockwise8(const std::byte* bytes, std::size_t n, std::size_t begin, std::size_t count,
-                     float* values) {
+void read_codes(instructions /*path*/, const std::byte* bytes, std::size_t n, std::size_t begin,
+                std::size_t count, float* values) {
   const auto* codes = bytes + 4 * blocks_of(n);
-  auto end = begin + count;
-  while (begin < end) {
+  std::array<float, 256> scaled;
+  for (auto end = begin + count; begin < end;) {
     auto block = begin / block_values;
     auto some = std::min(end, (block + 1) * block_values) - begin;
     float maximum = 0;
     std::memcpy(&maximum, bytes + 4 * block, 4);
-    look_up_scaled(codebook, maximum, codes + begin, some, values);
+    for (std::size_t k = 0; k < codebook.size(); ++k)
+      scaled[k] = codebook[k] * maximum;
+    for (std::size_t i = 0; i < some; ++i)
+      values[i] = scaled[static_cast<std::size_t>(codes[begin + i])];
     begin += some;
     values += some;
   }
 }
 
+} // namespace
+
+const std::array<float, 256>& blockwise_codebook() {
+  return codebook;
+}
+
 constexpr codec_row blockwise8{
-  codec_id::blockwise8,
-  "blockwise8",
-  "",
-  1,
-  blockwise8_size,
-  to_blockwise8,
-  check_block_maxima,
-  [](instructions, const std::byte* bytes, std::size_t n, std::size_t begin, std::size_t count,
-     float* values) { from_blockwise8(bytes, n, begin, count, values); }};
+  codec_id::blockwise8, "blockwise8",       "",        1, blockwise8_size,
+  to_blockwise8,        check_block_maxima, read_codes};
 
 } // namespace waggle::codecs

@@ -15,9 +15,9 @@ enum class codec_id : std::uint8_t {
   none = 0,           // float32, little-endian
   float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)
   bfloat16 = 2,       // the upper half of a float32, nearest even; finite values stay finite
-  scaled_float16 = 3, // halves of (x − mean)/deviation of the part (scaled_half.hpp)
-  uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.hpp)
-  quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.hpp)
+  scaled_float16 = 3, // halves of (x − mean)/deviation of the part (scaled_half.cpp)
+  uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.cpp)
+  quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.cpp)
   blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
 };
 

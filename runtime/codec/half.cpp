@@ -155,6 +155,8 @@ void from_halves(instructions path, const std::byte* bytes, std::size_t n, float
   decode_portable<from_half>(bytes + 2 * done, n - done, values + done);
 }
 
+namespace {
+
 void to_bfloats(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto done = WAGGLE_IF_AVX2(path, to_bfloats_avx2(values, n, bytes));
   encode_portable<to_bfloat>(values + done, n - done, bytes + 2 * done);
@@ -164,8 +166,6 @@ void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, floa
   auto done = WAGGLE_IF_AVX2(path, from_bfloats_avx2(bytes, n, values));
   decode_portable<from_bfloat>(bytes + 2 * done, n - done, values + done);
 }
-
-namespace {
 
 std::size_t two_bytes_each(std::size_t n) {
   return 2 * n;

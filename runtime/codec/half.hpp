@@ -29,8 +29,4 @@ void from_halves(instructions path, const std::byte* bytes, std::size_t n, float
 /// largest, 0x1.fep127, become it; infinities and NaN (made quiet) stay what they are.
 std::uint16_t to_bfloat(float value);
 
-void to_bfloats(instructions path, const float* values, std::size_t n, std::byte* bytes);
-/// Exact.
-void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, float* values);
-
 } // namespace waggle::codecs

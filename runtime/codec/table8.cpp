@@ -1,5 +1,3 @@
-#include "runtime/codec/table8.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,9 +13,17 @@
 #include <immintrin.h>
 #endif
 
+// Eight bits per value and a codebook of 256 floats. A code stands for the mean of the values that
+// were assigned to it (0 if there are none), so that the sum of a part is preserved. Layout: 256
+// float32, then n codes. A part with a value that is not finite is written with a codebook of NaN,
+// and all its values are decoded as NaN.
 namespace waggle::codecs {
 
 namespace {
+
+constexpr std::size_t table_entries = 256;
+constexpr std::size_t table_bytes = 4 * table_entries;
+constexpr std::size_t quantile_samples = 1U << 14U;
 
 constexpr std::uint32_t nan_bits = 0x7fc00000U;
 
@@ -216,8 +222,8 @@ WAGGLE_AVX2 std::size_t quantile_codes_avx2(const float* values, std::size_t n,
 
 #endif
 
-} // namespace
-
+/// Cells of equal width 6σ/256 around the mean, code clamp(round((x − mean)/width) + 128, 0, 255),
+/// ties to even. The two outer cells contain everything beyond ±3σ.
 void to_uniform8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* codes = bytes + table_bytes;
   auto sum = lane_sum(path, values, n);
@@ -237,6 +243,10 @@ void to_uniform8(instructions path, const float* values, std::size_t n, std::byt
   write_means(values, codes, n, bytes);
 }
 
+/// Cells between the quantiles 1/256 … 255/256. If there are more than `quantile_samples` values,
+/// the quantiles are estimated from one value of each of that many equal ranges; a hash of the
+/// range's number selects the value, so that the sample does not alias with a period of the data. A
+/// value on a border goes to the cell below it.
 void to_quantile8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* codes = bytes + table_bytes;
   if (!std::isfinite(lane_sum(path, values, n)))
@@ -247,7 +257,8 @@ void to_quantile8(instructions path, const float* values, std::size_t n, std::by
   write_means(values, codes, n, bytes);
 }
 
-status check_codebook(const std::byte* codebook) {
+/// The codebook is all finite, or all the NaN that the encoders write.
+status check_codebook(const std::byte* codebook, std::size_t /*n*/) {
   std::size_t finite = 0;
   std::size_t poisoned = 0;
   for (std::size_t i = 0; i < table_entries; ++i) {
@@ -261,41 +272,26 @@ status check_codebook(const std::byte* codebook) {
   return done{};
 }
 
-// One load per value; gathering eight with AVX2 was slower.
-
-void look_up(const std::byte* codebook, const std::byte* codes, std::size_t n, float* values) {
+void read_codes(instructions /*path*/, const std::byte* codebook, std::size_t /*n*/,
+                std::size_t begin, std::size_t count, float* values) {
+  const auto* codes = codebook + table_bytes + begin;
   std::array<float, table_entries> table;
   std::memcpy(table.data(), codebook, table_bytes);
-  for (std::size_t i = 0; i < n; ++i)
+  // One load per value; gathering eight with AVX2 was slower.
+  for (std::size_t i = 0; i < count; ++i)
     values[i] = table[static_cast<std::size_t>(codes[i])];
 }
 
-void look_up_scaled(const std::array<float, table_entries>& codebook, float scale,
-                    const std::byte* codes, std::size_t n, float* values) {
-  std::array<float, table_entries> table;
-  for (std::size_t k = 0; k < table_entries; ++k)
-    table[k] = codebook[k] * scale;
-  for (std::size_t i = 0; i < n; ++i)
-    values[i] = table[static_cast<std::size_t>(codes[i])];
-}
-
-namespace {
-
-status check_table(const std::byte* bytes, std::size_t /*n*/) {
-  return check_codebook(bytes);
-}
-
-void read_table(instructions /*path*/, const std::byte* bytes, std::size_t /*n*/, std::size_t begin,
-                std::size_t count, float* values) {
-  look_up(bytes, bytes + table_bytes + begin, count, values);
+constexpr std::size_t table8_size(std::size_t n) {
+  return table_bytes + n;
 }
 
 } // namespace
 
-constexpr codec_row uniform8{codec_id::uniform8, "uniform8",  "",          1,
-                             table8_size,        to_uniform8, check_table, read_table};
+constexpr codec_row uniform8{codec_id::uniform8, "uniform8",     "",        1, table8_size,
+                             to_uniform8,        check_codebook, read_codes};
 
-constexpr codec_row quantile8{codec_id::quantile8, "quantile8",  "",          1,
-                              table8_size,         to_quantile8, check_table, read_table};
+constexpr codec_row quantile8{codec_id::quantile8, "quantile8",    "",        1, table8_size,
+                              to_quantile8,        check_codebook, read_codes};
 
 } // namespace waggle::codecs

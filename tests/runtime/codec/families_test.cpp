@@ -7,7 +7,6 @@
 
 #include "runtime/codec/blockwise8.hpp"
 #include "runtime/codec/half.hpp"
-#include "runtime/codec/table8.hpp"
 #include "tests/runtime/codec/samples.hpp"
 
 namespace waggle {
