@@ -55,7 +55,8 @@ private:
   int next_ = 0;
 };
 
-/// Whether anything wrong within a T counts as one violation: it is not the message's own list.
+/// Whether anything out of bounds within a T is a violation, also a text or a list that is too
+/// long.
 template <class T>
 constexpr bool is_one_field = true;
 
