@@ -20,6 +20,13 @@
 
 namespace waggle {
 
+namespace {
+
+/// After it has given up the lead for a peer outside.
+constexpr auto lead_is_kept_for = 300s;
+
+} // namespace
+
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
                                matchmaking_config members, switchboard_actor switchboard,
                                epoch_id end)
@@ -80,8 +87,11 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) {
       if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
-        if (group_ && group_->contains(msg.who.id))
+        if (group_ && group_->contains(msg.who.id)) {
           reported_[msg.who.id] = report->bandwidth;
+          if (report->wants_lead)
+            heir_ = msg.who.id;
+        }
     },
     [this](forget_old) {
       round_.on_forget_old(*this);
@@ -168,6 +178,7 @@ void group_averager::between_rounds() {
   for (const auto& peer : faults_.excluded(group_size(), now()))
     group_->withdraw(peer);
   (void)group_->admit();
+  hand_over_lead();
   (void)group_->on_one_host(ctx_.links->are_neighbours(group_->next(), ctx_.record.id));
   const auto& plan = group_->next();
   if (plan.id == replaced)
@@ -176,6 +187,17 @@ void group_averager::between_rounds() {
   welcome_back(plan);
   announce(before, replaced, plan);
   notify_listener();
+}
+
+/// To a member that reaches a peer which we do not. Anybody can say so of itself, so this is rare.
+void group_averager::hand_over_lead() {
+  auto heir = std::exchange(heir_, std::nullopt);
+  if (!heir || now() < keeps_lead_until_ || !group_->hand_lead_to(*heir))
+    return;
+  keeps_lead_until_ = now() + lead_is_kept_for;
+  ctx_.log->info("peer {} leads the group from now on: it reaches a peer that wants to enter and "
+                 "does not reach this one",
+                 short_name(*heir));
 }
 
 /// Members that have entered again no longer count as gone.
@@ -284,8 +306,8 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return refuse(changed.error());
   if (!*changed)
     return;
-  welcome_back(message.plan);
-  ctx_.rounds->expect(message.plan);
+  welcome_back(group_->next()); // perhaps a later plan, which had arrived early
+  ctx_.rounds->expect(group_->next());
   if (current_) {
     current_->replaced = true;
     round_.cancel({ec::cancelled, "the group's plan has changed"}, true);
@@ -310,7 +332,7 @@ void group_averager::decline(const peer_id& from, const wire::next_plan& message
   const auto& plan = message.plan;
   bool in_group = group_ && group_->is_member();
   bool of_our_group = in_group && group_->contains(from);
-  if (plan.id != id_of_change(message.replaces, plan) || !may_send(from, plan)
+  if (plan.id != id_of_change(message.replaces, plan) || !waggle::is_member(from, plan)
       || (of_our_group && group_->next().members.front().peer.id != from)
       || (in_group && group_->next().id == plan.id))
     return;

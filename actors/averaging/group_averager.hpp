@@ -123,6 +123,7 @@ private:
   void on_committed(round_report report);
   void settle_group(const round_report& report);
   void between_rounds();
+  void hand_over_lead();
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
@@ -162,6 +163,8 @@ private:
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
+  std::optional<peer_id> heir_;                       // the last member that asked for the lead
+  steady_time keeps_lead_until_;
   own_bandwidth bandwidth_;
   std::set<peer_id> gone_; // members whose link was lost since they entered
   round_owner round_;

@@ -84,7 +84,8 @@ void group_averager::ask_leader() {
                              ctx_.mode(members_.mode),
                              declared ? members_.bandwidth : bandwidth_.reported(),
                              declared,
-                             entry_->search.branch()};
+                             entry_->search.branch(),
+                             entry_->search.unreached()};
   request(switchboard_, members_.request_timeout + 1s,
           call_peer{leader, question, members_.request_timeout})
     .then(
@@ -187,8 +188,12 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   wire::join_reply reply;
   auto who = call.from.id;
   reply.code = judge_application(call, *question);
-  if (reply.code == ec::not_a_leader)
-    reply.suggested.push_back(group_->next().members.front().peer);
+  if (reply.code == ec::not_a_leader) {
+    const auto& leader = group_->next().members.front().peer;
+    reply.suggested.push_back(leader);
+    if (question->unreached == leader.id)
+      tell(leader, wire::bandwidth_report{group_->next().id, bandwidth_.reported(), true});
+  }
   if (reply.code != ec::none)
     ctx_.metrics->count_join_refused(reply.code);
   auto promise = make_response_promise<outbound_answer>();

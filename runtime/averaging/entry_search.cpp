@@ -1,6 +1,7 @@
 #include "runtime/averaging/entry_search.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace waggle {
 
@@ -9,6 +10,13 @@ entry_search::entry_search(std::vector<peer_record> through, const digest& branc
   : branch_(branch), waiting_(through.begin(), through.end()), seen_{self} {}
 
 bool entry_search::next() {
+  unreached_ = {};
+  if (complaint_) {
+    asked_ = std::move(complaint_->to);
+    unreached_ = complaint_->about;
+    complaint_.reset();
+    return true;
+  }
   while (!waiting_.empty()) {
     asked_ = std::move(waiting_.front());
     waiting_.pop_front();
@@ -39,19 +47,30 @@ bool entry_search::look_further() {
 
 void entry_search::refused(failure why, const std::vector<peer_record>& suggested) {
   bool refers = why.code == ec::not_a_leader;
+  auto leader = refers && !suggested.empty() ? suggested.front().id : asked_.id;
+  if (leader != asked_.id)
+    named_by_.try_emplace(leader, asked_);
+  else if (why.code == ec::unreachable || why.code == ec::timeout || why.code == ec::peer_lost)
+    lost_.insert(leader);
+  auto named = named_by_.find(leader);
+  if (lost_.contains(leader) && named != named_by_.end()) {
+    if (!std::exchange(complained_, true))
+      complaint_ = {named->second, leader};
+    why_ = {ec::unreachable, "peer " + short_name(leader) + ", which leads it, does not answer"};
+    return;
+  }
   if (!refers || !is_exclusion(why_.code)) // others only refer us to the leader that excludes us
     why_ = std::move(why);
   if (refers && !suggested.empty()) {
-    auto named = std::find_if(accepted_by_.begin(), accepted_by_.end(),
-                              [&](const peer_record& l) { return l.id == suggested.front().id; });
-    if (named != accepted_by_.end()) { // asked next, before all others
-      std::rotate(accepted_by_.begin(), named, named + 1);
+    auto accepted = std::find_if(accepted_by_.begin(), accepted_by_.end(),
+                                 [&](const peer_record& l) { return l.id == leader; });
+    if (accepted != accepted_by_.end()) { // asked next, before all others
+      std::rotate(accepted_by_.begin(), accepted, accepted + 1);
       waiting_.clear();
       return;
     }
   }
-  if (!refers || suggested.empty() || seen_.contains(suggested.front().id)
-      || suggestions_ == suggestions_max)
+  if (!refers || suggested.empty() || seen_.contains(leader) || suggestions_ == suggestions_max)
     return;
   ++suggestions_;
   waiting_.push_front(suggested.front());
@@ -70,6 +89,8 @@ std::string awaited_after(const failure& refusal) {
            "makes rounds rarer";
   else if (refusal.code == ec::schema_mismatch)
     what = "a group that averages what we do";
+  else if (refusal.code == ec::unreachable)
+    what = "the run's group, which this peer does not reach";
   else
     return what;
   return what + ": " + to_string(refusal);

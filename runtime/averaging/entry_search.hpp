@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,8 +16,9 @@ namespace waggle {
 /// Chooses which peer to ask next for a place in a group: first the peers that the caller named,
 /// then the leaders that they refer us to. No peer is asked twice, and the number of referrals is
 /// bounded. A leader that accepted us and does not admit us may be busy, or may lie: others are
-/// asked meanwhile, and if one of them refers us to it, or none is left, we wait for it. Not
-/// thread-safe.
+/// asked meanwhile, and if one of them refers us to it, or none is left, we wait for it. A member
+/// that names a leader which we do not reach is asked once more and learns that, because another
+/// member may lead (open_group::hand_lead_to). Not thread-safe.
 class entry_search {
 public:
   /// At most this many referred peers are asked: referrals may be invented.
@@ -35,11 +38,14 @@ public:
   /// The peer that is asked now has accepted us and does not admit us. True: asked() is another one
   /// now. False: there is no other, or one has confirmed that it is the leader.
   [[nodiscard]] bool look_further();
+  /// The leader that asked() has named and that we do not reach; zero: none.
+  [[nodiscard]] const peer_id& unreached() const { return unreached_; }
   [[nodiscard]] const digest& branch() const { return branch_; }
   /// The peer that is asked now refused. With ec::not_a_leader the first of `suggested` is asked
   /// next.
   void refused(failure why, const std::vector<peer_record>& suggested = {});
-  /// The last refusal; that of a leader which excludes us, if all others refer to it.
+  /// The last refusal; that of a leader which excludes us, or that we did not reach, if all others
+  /// refer to it.
   [[nodiscard]] const failure& why() const { return why_; }
 
 private:
@@ -50,6 +56,15 @@ private:
   std::deque<peer_record> accepted_by_; // and not admitted since
   bool confirmed_ = false;              // asked_ is the leader that another peer named, too
   std::size_t suggestions_ = 0;
+  std::map<peer_id, peer_record> named_by_; // leaders, by the first member that named them
+  std::set<peer_id> lost_;                  // peers that we asked and did not reach
+  struct complaint {
+    peer_record to;
+    peer_id about;
+  };
+  std::optional<complaint> complaint_; // comes next
+  bool complained_ = false;            // one is enough: the next search has another
+  peer_id unreached_;
   failure why_{ec::no_donor, "no peer was named"};
 };
 

@@ -57,17 +57,20 @@ void rotate_to_front(std::vector<T>& all, std::ptrdiff_t first) {
   std::rotate(all.begin(), all.begin() + first, all.end());
 }
 
+void lead_by(round_plan& plan, std::ptrdiff_t first) {
+  plan.one_host = plan.one_host && first == 0; // another leader has to see for itself
+  rotate_to_front(plan.members, first);
+  rotate_to_front(plan.shares, first);
+  rotate_to_front(plan.gathered, first);
+}
+
 /// Moves the first member that others can reach to the front. False: there is none.
 bool lead_by_reachable(round_plan& plan) {
   auto leads = std::ranges::find_if(
     plan.members, [](const round_member& m) { return m.mode != member_mode::client; });
   if (leads == plan.members.end())
     return false;
-  auto first = leads - plan.members.begin();
-  plan.one_host = plan.one_host && first == 0; // another leader has to see for itself
-  rotate_to_front(plan.members, first);
-  rotate_to_front(plan.shares, first);
-  rotate_to_front(plan.gathered, first);
+  lead_by(plan, leads - plan.members.begin());
   return true;
 }
 
@@ -112,12 +115,6 @@ round_id id_of_change(const round_id& replaced, const round_plan& plan) {
     .add(little_endian(plan.reduce_by.faulty_max))
     .add(little_endian(std::bit_cast<std::uint64_t>(plan.reduce_by.check_share)));
   return id_from(stream.finish());
-}
-
-bool may_send(const peer_id& from, const round_plan& plan) {
-  auto sender = position_of(from, plan);
-  return sender == 0
-         || (sender < plan.members.size() && plan.members[sender].mode == member_mode::client);
 }
 
 open_group::open_group(round_member self, terms shared, member_bandwidth bandwidth)
@@ -330,6 +327,19 @@ std::optional<round_plan> open_group::on_one_host(bool one_host) {
   return plan;
 }
 
+bool open_group::hand_lead_to(const peer_id& who) {
+  if (!may_change_plan())
+    return false;
+  auto plan = *next_;
+  auto first = position_of(who, plan);
+  if (first == 0 || first == plan.members.size() || plan.members[first].mode == member_mode::client)
+    return false;
+  lead_by(plan, static_cast<std::ptrdiff_t>(first));
+  plan.id = id_of_change(next_->id, plan);
+  replace(std::move(plan));
+  return true;
+}
+
 /// False: no member may reduce.
 bool open_group::partition(round_plan& plan) const {
   auto epoch = plan; // both rounds of it
@@ -356,8 +366,8 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
-  if (!may_send(from, plan))
-    return broken("its first member did not send it");
+  if (!waggle::is_member(from, plan))
+    return broken("none of its members sent it");
   auto mine = position_of(self_.peer.id, plan);
   if (mine == plan.members.size() || plan.members[mine].mode != self_.mode)
     return broken("we are not one of its members");
@@ -395,6 +405,7 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
     if (!waggle::is_member(m.peer.id, plan))
       return failure{ec::protocol_violation, "plan: it leaves a member out"};
   replace(plan);
+  take_early(); // the one that leads now may have been faster
   return true;
 }
 

@@ -30,7 +30,8 @@ namespace waggle {
 /// on, too.
 ///
 /// A client leads only where it is alone, as a group of one. With the plan that admits another
-/// peer, the first member that others can reach becomes the leader.
+/// peer, the first member that others can reach becomes the leader. A peer that reaches a member
+/// and not the leader could never enter: that member asks for the lead (hand_lead_to).
 ///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round, and nobody can send another plan under the id of a round (id_of_change).
@@ -120,6 +121,10 @@ public:
   /// changed, as on_bandwidth does.
   [[nodiscard]] std::optional<round_plan> on_one_host(bool one_host);
 
+  /// This member leads from now on. False, and nothing changes, if it cannot, or we do not lead.
+  /// True: handle next() like the plan of `admit`.
+  [[nodiscard]] bool hand_lead_to(const peer_id& who);
+
   /// To be called after several changes: next() becomes one change of the plan `replaced`, which
   /// the other members know.
   void seal(const round_id& replaced) { next_->id = id_of_change(replaced, *next_); }
@@ -165,9 +170,5 @@ private:
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::vector<early_plan> early_;        // in order of arrival
 };
-
-/// Whether `from` may send this plan to its members: it leads it, or gives up the lead with it, as
-/// a client does that was alone.
-[[nodiscard]] bool may_send(const peer_id& from, const round_plan& plan);
 
 } // namespace waggle

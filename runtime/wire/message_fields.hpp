@@ -189,6 +189,7 @@ void fields(of<enter_group>, auto& io, auto& x) {
   io("bandwidth", x.bandwidth);
   io("bandwidth_declared", x.bandwidth_declared);
   io("branch", x.branch);
+  unless_zero("unreached", io, x.unreached);
 }
 
 void fields(of<next_plan>, auto& io, auto& x) {
@@ -335,6 +336,7 @@ void fields(of<bandwidth_report>, auto& io, auto& x) {
   begin(io, x);
   io("bandwidth", x.bandwidth);
   io.require("bandwidth", x.bandwidth != 0.0);
+  io("wants_lead", x.wants_lead);
 }
 
 // -- state ---------------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ struct enter_group {
   std::optional<double> bandwidth; // bytes per second; none: not known, 0: never reduces
   bool bandwidth_declared = false; // true: set by the operator; false: measured
   digest branch;                   // the history whose group the sender wants to enter
+  peer_id unreached{}; // the leader that the receiver named; zero: the sender reaches it
 };
 /// Leader to all members, old and new: the plan of the next round.
 struct next_plan {
@@ -273,6 +274,7 @@ struct round_promise {
 struct bandwidth_report {
   round_id round;
   std::optional<double> bandwidth; // finite and positive
+  bool wants_lead = false;         // for a peer that reaches the sender and not the leader
 };
 
 // -- state: answered by the state_donor -----------------------------------------------------------

@@ -284,7 +284,8 @@ void sim_network::note(std::uint64_t a, std::uint64_t b, byte_span bytes) {
 // -- links ---------------------------------------------------------------------------------------
 
 bool sim_network::blocked(node_index a, node_index b) const {
-  return partitioned_ && side_.contains(a) != side_.contains(b);
+  return (partitioned_ && side_.contains(a) != side_.contains(b))
+         || apart_.contains(std::minmax(a, b));
 }
 
 std::optional<failure> sim_network::compare_clocks(node_index from, node_index to) {
@@ -462,6 +463,10 @@ void sim_network::heal() {
   auto held = std::exchange(held_, {});
   for (auto& what : held)
     at(now_, std::move(what));
+}
+
+void sim_network::keep_apart(node_index a, node_index b) {
+  apart_.insert(std::minmax(a, b));
 }
 
 void sim_network::reset_links(node_index a, node_index b) {

@@ -75,6 +75,8 @@ public:
   /// No frames pass between `side` and the other nodes until `heal`; frames sent meanwhile wait.
   void partition(const std::set<node_index>& side);
   void heal();
+  /// No frames ever pass between these two: each reaches the others.
+  void keep_apart(node_index a, node_index b);
   /// Breaks all links between two nodes once.
   void reset_links(node_index a, node_index b);
 
@@ -114,7 +116,8 @@ private:
   std::vector<std::unique_ptr<node>> nodes_;
   std::set<node_index> side_;
   bool partitioned_ = false;
-  std::vector<event> held_; // delivered after `heal`
+  std::set<std::pair<node_index, node_index>> apart_; // the smaller one first
+  std::vector<event> held_;                           // delivered after `heal`
   std::uint64_t trace_ = 0xcbf29ce484222325U;
   std::uint64_t body_bytes_delivered_ = 0;
 };

@@ -14,6 +14,15 @@ TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
   expect_to_stay_together();
 }
 
+TEST_F(InStep, APeerThatDoesNotReachTheLeaderEntersOnceAnotherMemberLeads) {
+  sim.network().keep_apart(0, 2);
+  begin(2);
+  add(endless(3), {1});
+  EXPECT_LT(seconds_until_together(60s), 30.0);
+  sim.run_for(10s); // in a first round that stalls the two find out that they have no link
+  expect_to_stay_together();
+}
+
 TEST_F(InStep, SurvivorsContinueAtOnceAndAPeerThatReturnsIsInStepAgain) {
   begin(5);
   for (index victim : {0U, 3U, 1U}) {

@@ -26,5 +26,62 @@ TEST_F(GroupAverager, ASilentCandidateIsGivenUpAfterTheRequestTimeout) { // --re
   }
 }
 
+/// A group of two, and who else would like to be in it and reaches only one of them.
+struct LeaderNotReached : GroupAverager {
+  LeaderNotReached() {
+    EXPECT_TRUE(found(a).ok());
+    EXPECT_TRUE(enter(b, {&a}).get().ok());
+  }
+  const peer_id& leader() const { return a.views.back().members.front(); }
+  void average_both() {
+    auto one = average(a, 1, epoch);
+    auto two = average(b, 1, epoch, false);
+    pass(1s);
+    EXPECT_TRUE(one.get().ok());
+    EXPECT_TRUE(two.get().ok());
+    ++epoch;
+  }
+  ec try_to_enter(peer& who, peer& through, const peer& unreached) {
+    silent = {unreached.ctx.record.id};
+    auto entered = enter(who, {&through});
+    pass(request_timeout);
+    return entered.answered() && !entered.get() ? entered.get().error().code : ec::none;
+  }
+
+  peer& a = add();
+  peer& b = add();
+  std::uint64_t epoch = 3;
+};
+
+TEST_F(LeaderNotReached, TheMemberThatIsReachedLeadsAfterTheNextRound) {
+  auto& outside = add();
+  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+  EXPECT_EQ(leader(), a.ctx.record.id);
+  average_both();
+  EXPECT_EQ(leader(), b.ctx.record.id);
+  EXPECT_EQ(b.views.back().members, a.views.back().members);
+  EXPECT_EQ(try_to_enter(outside, b, a), ec::none);
+  EXPECT_EQ(b.views.back().members.size(), 3U);
+}
+
+// Anybody can say that it does not reach the leader.
+TEST_F(LeaderNotReached, TheLeadIsNotPassedToAndFroAllTheTime) {
+  auto& outside = add();
+  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+  average_both();
+  EXPECT_EQ(try_to_enter(outside, a, b), ec::unreachable);
+  average_both();
+  EXPECT_EQ(leader(), a.ctx.record.id);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+    average_both();
+    EXPECT_EQ(leader(), a.ctx.record.id);
+  }
+  pass(300s);
+  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+  average_both();
+  EXPECT_EQ(leader(), b.ctx.record.id);
+}
+
 } // namespace
 } // namespace waggle::testing

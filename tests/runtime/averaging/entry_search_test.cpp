@@ -117,5 +117,46 @@ TEST_F(EntrySearch, ALeaderIsAwaitedIfNobodyElseAdmitsUs) {
   EXPECT_FALSE(search.look_further()) << "there is no other";
 }
 
+TEST_F(EntrySearch, AMemberLearnsOnceThatTheLeaderItNamesIsNotReached) {
+  for (ec why : {ec::unreachable, ec::timeout, ec::peer_lost})
+    for (bool leader_first : {true, false}) {
+      auto search = leader_first ? among({2, 1, 3}) : among({1, 3});
+      auto ask = [&](std::size_t who) {
+        EXPECT_TRUE(search.next());
+        EXPECT_TRUE(search.asks(peer(who).id)) << who;
+      };
+      if (leader_first) {
+        ask(2);
+        search.refused({why, "no answer"});
+      }
+      ask(1);
+      EXPECT_TRUE(search.unreached().is_zero());
+      search.refused(not_a_leader(), {peer(2)});
+      if (!leader_first) {
+        ask(2);
+        search.refused({why, "no answer"});
+      }
+      ask(1);
+      EXPECT_EQ(search.unreached(), peer(2).id);
+      search.refused(not_a_leader(), {peer(2)});
+      ask(3);
+      EXPECT_TRUE(search.unreached().is_zero()) << "the next search tells it another member";
+      search.refused(not_a_leader(), {peer(2)});
+      EXPECT_FALSE(search.next());
+      EXPECT_EQ(search.why().code, ec::unreachable);
+      EXPECT_FALSE(awaited_after(search.why()).empty());
+    }
+}
+
+TEST_F(EntrySearch, WhatNoMemberNamesAsItsLeaderIsJustNotReached) {
+  auto search = among({2, 1});
+  ASSERT_TRUE(search.next());
+  search.refused({ec::unreachable, "no route"});
+  ASSERT_TRUE(search.next());
+  search.refused({ec::not_ready, "in no group"});
+  EXPECT_FALSE(search.next());
+  EXPECT_EQ(search.why().code, ec::not_ready);
+}
+
 } // namespace
 } // namespace waggle

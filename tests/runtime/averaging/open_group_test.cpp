@@ -252,6 +252,12 @@ TEST_F(OpenGroupOfClients, WithoutTheAuxiliaryTheGroupHasEnded) {
   EXPECT_FALSE(all[1].is_member());
 }
 
+TEST_F(OpenGroupOfClients, NoClientIsGivenTheLead) {
+  let_auxiliary_in();
+  EXPECT_FALSE(all[0].hand_lead_to(records[1].peer.id));
+  EXPECT_TRUE(all[0].leads());
+}
+
 TEST_F(OpenGroupOfClients, AClientThatDoesNotLeadCannotChangeThePlan) {
   let_auxiliary_in();
   let_in(2, 2);
@@ -669,6 +675,29 @@ TEST_F(OpenGroup, ItsLeaderSaysWhetherAllAreOnOneHostAndAnotherOneHasToLookItsel
   EXPECT_FALSE(all[1].next().one_host);
 }
 
+TEST_F(OpenGroup, AMemberThatReachesMoreTakesTheLead) {
+  form(3);
+  EXPECT_FALSE(all[0].hand_lead_to(records[0].peer.id)) << "it has it";
+  EXPECT_FALSE(all[0].hand_lead_to(records[5].peer.id)) << "no member";
+  EXPECT_FALSE(all[1].hand_lead_to(records[1].peer.id)) << "only the leader gives it";
+  auto first = all[0].next();
+  ASSERT_TRUE(all[0].hand_lead_to(records[1].peer.id));
+  auto second = all[0].next();
+  EXPECT_EQ(second.id, id_of_change(first.id, second));
+  ASSERT_TRUE(*all[1].on_plan(records[0].peer.id, first.id, second));
+  EXPECT_TRUE(all[1].leads());
+  // The new leader is faster at the third member than the old one.
+  ASSERT_EQ(all[1].apply(applicant(3)), ec::none);
+  auto third = all[1].admit();
+  ASSERT_TRUE(third);
+  ASSERT_FALSE(*all[2].on_plan(records[1].peer.id, second.id, *third));
+  ASSERT_TRUE(*all[2].on_plan(records[0].peer.id, first.id, second));
+  ASSERT_TRUE(*all[0].on_plan(records[1].peer.id, second.id, *third));
+  ASSERT_TRUE(all[3].enter(records[1].peer.id, *third, branch).ok());
+  expect_same_plan({0, 1, 2, 3});
+  EXPECT_EQ(all[2].next().members.size(), 4U);
+}
+
 TEST_F(OpenGroup, SeveralChangesAreOneToTheMembers) {
   form(3);
   ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
@@ -838,6 +867,16 @@ TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
           }
         ASSERT_TRUE(swarm[who].enter(records[leader].peer.id, *plan, swarm[leader].branch()).ok());
         in.push_back(who);
+      }
+      if (may_enter && seed % 2 == 0 && random.below(4) == 0) {
+        const auto& heir = records[in[random.below(in.size())]].peer.id;
+        auto replaced = swarm[leader].next().id;
+        if (swarm[leader].hand_lead_to(heir))
+          for (auto i : in)
+            if (i != leader) {
+              ASSERT_TRUE(
+                *swarm[i].on_plan(records[leader].peer.id, replaced, swarm[leader].next()));
+            }
       }
       member_set stayed;
       std::vector<std::size_t> left;

@@ -122,6 +122,7 @@ inline std::vector<sample> samples() {
     "round_promise",
     round_promise{round, 99, true, view, true, false, {}, sample_digest(8), sample_signature(3)});
   event_of("bandwidth_report", bandwidth_report{round, 3e6});
+  event_of("bandwidth_report", bandwidth_report{round, {}, true});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), sample_digest(8), 16});
   event_of("next_plan", next_plan{round,
