@@ -45,7 +45,7 @@ make_round_registry(std::shared_ptr<link_table> links,
     [links = std::move(links)](const peer_record& to, wire::event what) {
       links->tell(to.id, what, {});
     },
-    [strangers = std::move(strangers)] { strangers->ask_again(); });
+    [strangers = std::move(strangers)] { strangers->offer(true); });
 }
 
 /// Wraps the port through which a round reaches other peers, for example in a test that injects

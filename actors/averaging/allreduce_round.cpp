@@ -39,7 +39,7 @@ public:
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
     auto link = ctx_.links->find(peer);
-    return link ? link->body_bytes_written() : 0;
+    return link ? link->facts().body_bytes_written : 0;
   }
   bool reduce(const reduce_part& what) override {
     if (handles_.workers.empty())

@@ -1,17 +1,60 @@
-#include "actors/discovery/dht_answers.hpp"
+// The part of the dht_router that answers other peers.
+
+#include "actors/caf_error.hpp"
+#include "actors/discovery/dht_router.hpp"
 
 namespace waggle {
 
-wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker,
-                            const routing_table& table, const record_store& store, swarm_time now) {
+caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
+  seen(msg.from);
+  if (std::holds_alternative<wire::dht_ping>(msg.what)) {
+    ctx_.metrics->count_dht_request_answered("ping");
+    return outbound_answer{wire::dht_pong{ctx_.wall->now()}, {}};
+  }
+  if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
+    ctx_.metrics->count_dht_request_answered("find");
+    return answer_find(*find, msg.from.id);
+  }
+  if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
+    ctx_.metrics->count_dht_request_answered("store");
+    return outbound_answer{answer_store(*put, msg), {}};
+  }
+  if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
+    return reach_.dial_back(*wanted, msg);
+  return to_caf(ec::protocol_violation, "this is not for the DHT");
+}
+
+/// A peer that looks for peers is answered once we know whether it can be reached. So of two that
+/// join at the same moment, the one that is answered later is told of the other one.
+caf::result<outbound_answer> dht_router::answer_find(const wire::dht_find& question,
+                                                     const peer_id& asker) {
+  auto promise = make_response_promise<outbound_answer>();
+  auto answer = [this, question, asker, promise]() mutable {
+    promise.deliver(outbound_answer{known_here(question, asker), {}});
+  };
+  if (question.nodes_only)
+    reach_.when_tried(asker, answer);
+  else
+    answer();
+  return promise;
+}
+
+/// The peers that we know near the keys, and the records that we store under them. Stays within the
+/// message limits, whatever is stored here; records that do not fit are omitted, and the asker
+/// merges the answers of several peers.
+wire::dht_found dht_router::known_here(const wire::dht_find& question, const peer_id& asker) const {
   std::size_t records_left = wire::records_per_message_max;
   std::size_t bytes_left = wire::header_bytes_max / 2;
   wire::dht_found found;
   for (const auto& key : question.keys) {
-    wire::dht_found::answer answer;
+    auto& answer = found.answers.emplace_back();
     answer.nearest =
-      table.nearest(key, wire::nearest_per_key_max, asker, routing_table::of::reached);
-    auto fits = [&](const record& entry) {
+      table_.nearest(key, wire::nearest_per_key_max, asker, routing_table::of::reached);
+    if (question.nodes_only) {
+      name_neighbours(key, asker, answer.nearest);
+      continue;
+    }
+    store_.visit(key, ctx_.wall->now(), [&](const record& entry) {
       auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
       if (records_left == 0 || bytes_left < bytes)
         return false;
@@ -19,54 +62,65 @@ wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker
       bytes_left -= bytes;
       answer.records.push_back(entry);
       return true;
-    };
-    if (!question.nodes_only)
-      store.visit(key, now, fits);
-    found.answers.push_back(std::move(answer));
+    });
   }
   return found;
 }
 
-namespace {
+/// Adds to an answer the peers that we see at the asker's host: it may reach them, behind its
+/// router, at addresses at which we do not.
+void dht_router::name_neighbours(const dht_id& key, const peer_id& asker,
+                                 std::vector<peer_record>& named) const {
+  auto link = ctx_.links->find(asker);
+  if (!link || link->host().empty())
+    return;
+  for (const auto& peer : table_.nearest(key, wire::nearest_per_key_max, asker)) {
+    auto other = ctx_.links->find(peer.id);
+    if (other && other->host() == link->host() && !table_.is_reached(peer.id)
+        && named.size() < wire::nearest_per_key_max)
+      named.push_back(peer);
+  }
+}
 
-/// Why `entry` is not stored; ec::none: it may be.
-ec refusal(const record& entry, const dht_id& key, const inbound_call& put,
-           const record_source& source, const stored_records& here, swarm_time now) {
+/// Stores those records of the calling peer that are its own, genuine and newer than the stored
+/// ones, as far as the limits permit; one outcome per record.
+wire::dht_stored dht_router::answer_store(const wire::dht_store& put, const inbound_call& call) {
+  auto now = ctx_.wall->now();
+  record_source source{ctx_.rounds->has_averaged_with(call.from.id), call.host};
+  wire::dht_stored stored;
+  for (const auto& entry : put.records) {
+    auto key = record_key(ctx_.run_id, entry.kind, entry.name);
+    auto outcome = refusal(entry, key, call.from.id, source.member, now);
+    if (outcome == ec::none)
+      outcome = store_.put(key, entry, now, source);
+    if (outcome != ec::none)
+      ctx_.metrics->count_dht_rejected(outcome);
+    stored.outcomes.push_back(outcome);
+  }
+  return stored;
+}
+
+/// Why `entry` is not stored; ec::none: it may be. ec::not_owner: of another peer, or of a kind
+/// that anybody may write; ec::not_found: a stranger's, and we know many peers that are nearer to
+/// its key.
+ec dht_router::refusal(const record& entry, const dht_id& key, const peer_id& from, bool member,
+                       swarm_time now) const {
   const auto* rules = rules_of(entry.kind);
-  if (rules != nullptr && rules->of_applications && !here.config.open_records)
+  if (rules != nullptr && rules->of_applications && !config_.open_records)
     return ec::not_owner;
-  auto valid = validate_record(here.ctx.run_id, entry, now, *here.ctx.verifier);
+  auto valid = validate_record(ctx_.run_id, entry, now, *ctx_.verifier);
   if (!valid)
     return valid.error().code;
   // Peers store their own records only, so that each can be held to its limits. Applications have
   // keys of their own.
-  if (rules->owned && !rules->of_applications && entry.subkey != put.from.id.raw())
+  if (rules->owned && !rules->of_applications && entry.subkey != from.raw())
     return ec::not_owner;
-  if (source.member)
+  if (member)
     return ec::none;
-  auto nearer = here.table.nearest(key, here.config.nearer_max, put.from.id);
-  bool is_far = nearer.size() == here.config.nearer_max
-                && distance(key, nearer.back().id) < distance(key, here.ctx.record.id);
+  auto nearer = table_.nearest(key, config_.nearer_max, from);
+  bool is_far = nearer.size() == config_.nearer_max
+                && distance(key, nearer.back().id) < distance(key, ctx_.record.id);
   return is_far ? ec::not_found : ec::none;
-}
-
-} // namespace
-
-wire::dht_stored answer_store(const wire::dht_store& put, const inbound_call& call,
-                              const stored_records& here) {
-  auto now = here.ctx.wall->now();
-  record_source source{here.ctx.rounds->has_averaged_with(call.from.id), call.host};
-  wire::dht_stored stored;
-  for (const auto& entry : put.records) {
-    auto key = record_key(here.ctx.run_id, entry.kind, entry.name);
-    auto outcome = refusal(entry, key, call, source, here, now);
-    if (outcome == ec::none)
-      outcome = here.store.put(key, entry, now, source);
-    if (outcome != ec::none)
-      here.ctx.metrics->count_dht_rejected(outcome);
-    stored.outcomes.push_back(outcome);
-  }
-  return stored;
 }
 
 } // namespace waggle

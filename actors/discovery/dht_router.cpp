@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "actors/discovery/dht_answers.hpp"
 #include "actors/guard.hpp"
 #include "runtime/net/clock_offset.hpp"
 
@@ -100,7 +99,7 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
     s.merge.add(entry);
   auto promise = s.found = make_response_promise<found_records>();
   if (!s.latest && !s.merge.empty())
-    end_find(id, s);
+    finish(id, s);
   else
     advance(id);
   return promise;
@@ -154,13 +153,13 @@ std::uint64_t dht_router::begin(search::purpose why, const dht_id& key, millisec
 
 void dht_router::advance(std::uint64_t id) {
   auto found = searches_.find(id);
-  if (found == searches_.end() || found->second.ended || found->second.writing)
+  if (found == searches_.end() || found->second.writing)
     return;
   auto& s = found->second;
   for (const auto& peer : s.way.next())
     ask(id, s, peer);
   if (s.way.finished())
-    arrive(id, s);
+    s.why == search::purpose::store ? begin_writing(id, s) : finish(id, s);
 }
 
 void dht_router::ask(std::uint64_t id, const search& s, const peer_record& peer) {
@@ -181,7 +180,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
   ctx_.metrics->observe_dht_request("find", seconds_of(now() - began));
   seen(peer);
   auto found = searches_.find(id);
-  if (found == searches_.end() || found->second.ended)
+  if (found == searches_.end())
     return;
   auto& s = found->second;
   s.way.answered(peer.id, reply->answers[0].nearest);
@@ -193,7 +192,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
     if (forged > 0)
       table_.remove(peer.id);
     if (!s.latest && !s.merge.empty())
-      return arrive(id, s);
+      return finish(id, s);
   }
   advance(id);
 }
@@ -221,29 +220,28 @@ ec dht_router::take(search& s, const record& entry) {
   return ec::none;
 }
 
-void dht_router::arrive(std::uint64_t id, search& s) {
-  switch (s.why) {
-    case search::purpose::find:
-      return end_find(id, s);
-    case search::purpose::refresh:
-      return end(id, s);
-    case search::purpose::store:
-      return begin_writing(id, s);
-  }
-}
-
-void dht_router::end(std::uint64_t id, search& s) {
+/// Ends the search with what it has.
+void dht_router::finish(std::uint64_t id, search& s) {
   std::string_view op = s.why == search::purpose::store ? "put" : "get";
   ctx_.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());
-  s.ended = true;
-  searches_.erase(id);
+  auto ended = searches_.extract(id);
+  auto& of = ended.mapped();
+  if (of.why == search::purpose::find)
+    of.found.deliver(found_records{of.merge.live(ctx_.wall->now())});
+  if (of.why != search::purpose::store)
+    return;
+  auto result = of.writing ? of.writing->result() : replication::tally{};
+  of.stored.deliver(
+    store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
 }
 
-void dht_router::end_find(std::uint64_t id, search& s) {
-  auto promise = std::move(s.found);
-  found_records answer{s.merge.live(ctx_.wall->now())};
-  end(id, s);
-  promise.deliver(std::move(answer));
+void dht_router::on_search_expired(std::uint64_t id) {
+  auto found = searches_.find(id);
+  if (found == searches_.end())
+    return;
+  if (found->second.writing)
+    found->second.writing->give_up(); // missing answers count as failures
+  finish(id, found->second);
 }
 
 // -- storing ----------------------------------------------------------------------------------
@@ -260,7 +258,7 @@ void dht_router::go_on_writing(std::uint64_t id, search& s) {
   for (const auto& peer : s.writing->next())
     write(id, s, peer);
   if (s.writing->finished())
-    end_store(id, s);
+    finish(id, s);
 }
 
 void dht_router::write(std::uint64_t id, const search& s, const peer_record& peer) {
@@ -292,14 +290,6 @@ void dht_router::on_written(std::uint64_t id, std::optional<ec> outcome, ec why)
   else
     s.writing->failed();
   go_on_writing(id, s);
-}
-
-void dht_router::end_store(std::uint64_t id, search& s) {
-  auto promise = std::move(s.stored);
-  auto result = s.writing ? s.writing->result() : replication::tally{};
-  end(id, s);
-  promise.deliver(
-    store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
 }
 
 /// Stores records again that were stored before any other peer was known.
@@ -358,83 +348,6 @@ void dht_router::on_tick() {
     refresh(target);
   ctx_.metrics->set_dht(static_cast<double>(table_.size()), static_cast<double>(store_.size()),
                         static_cast<double>(store_.bytes()));
-}
-
-// -- what other peers ask ----------------------------------------------------------------------
-
-caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
-  seen(msg.from);
-  if (std::holds_alternative<wire::dht_ping>(msg.what)) {
-    ctx_.metrics->count_dht_request_answered("ping");
-    return outbound_answer{wire::dht_pong{ctx_.wall->now()}, {}};
-  }
-  if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
-    ctx_.metrics->count_dht_request_answered("find");
-    return answer_find(*find, msg.from.id);
-  }
-  if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
-    ctx_.metrics->count_dht_request_answered("store");
-    return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
-  }
-  if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
-    return reach_.dial_back(*wanted, msg);
-  return to_caf(ec::protocol_violation, "this is not for the DHT");
-}
-
-namespace {
-
-/// Adds to an answer the peers that we see at the asker's host: it may reach them, behind its
-/// router, at addresses at which we do not.
-void name_neighbours(const link_table& links, const routing_table& table,
-                     const wire::dht_find& question, const peer_id& asker, wire::dht_found& found) {
-  auto link = links.find(asker);
-  if (!link || link->host().empty())
-    return;
-  for (std::size_t i = 0; i < question.keys.size(); ++i)
-    for (const auto& peer : table.nearest(question.keys[i], wire::nearest_per_key_max, asker)) {
-      auto& named = found.answers[i].nearest;
-      auto other = links.find(peer.id);
-      if (other && other->host() == link->host() && !table.is_reached(peer.id)
-          && named.size() < wire::nearest_per_key_max)
-        named.push_back(peer);
-    }
-}
-
-} // namespace
-
-/// A peer that looks for peers is answered once we know whether it can be reached. So of two that
-/// join at the same moment, the one that is answered later is told of the other one.
-caf::result<outbound_answer> dht_router::answer_find(const wire::dht_find& question,
-                                                     const peer_id& asker) {
-  auto promise = make_response_promise<outbound_answer>();
-  auto answer = [this, question, asker, promise]() mutable {
-    auto found = waggle::answer_find(question, asker, table_, store_, ctx_.wall->now());
-    if (question.nodes_only)
-      name_neighbours(*ctx_.links, table_, question, asker, found);
-    promise.deliver(outbound_answer{std::move(found), {}});
-  };
-  if (question.nodes_only)
-    reach_.when_tried(asker, answer);
-  else
-    answer();
-  return promise;
-}
-
-void dht_router::on_search_expired(std::uint64_t id) {
-  auto found = searches_.find(id);
-  if (found == searches_.end())
-    return;
-  auto& s = found->second;
-  switch (s.why) { // a find returns what it has; a store reports missing answers as failures
-    case search::purpose::find:
-      return end_find(id, s);
-    case search::purpose::refresh:
-      return end(id, s);
-    case search::purpose::store:
-      if (s.writing)
-        s.writing->give_up();
-      return end_store(id, s);
-  }
 }
 
 } // namespace waggle

@@ -62,7 +62,6 @@ private:
     dht_id key;
     lookup way;
     steady_time began;
-    bool ended = false; // the answer was sent; late replies only update the routing table
 
     // store
     record entry;
@@ -95,26 +94,30 @@ private:
   void on_found(std::uint64_t id, const peer_record& peer, steady_time began, peer_answer& answer);
   void on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why);
   ec take(search& s, const record& entry);
-  void arrive(std::uint64_t id, search& s);
   void on_search_expired(std::uint64_t id);
-  void end(std::uint64_t id, search& s);
-  void end_find(std::uint64_t id, search& s);
+  void finish(std::uint64_t id, search& s);
 
   // Writing to the peers that a search has found.
   void begin_writing(std::uint64_t id, search& s);
   void go_on_writing(std::uint64_t id, search& s);
   void write(std::uint64_t id, const search& s, const peer_record& peer);
   void on_written(std::uint64_t id, std::optional<ec> outcome, ec why);
-  void end_store(std::uint64_t id, search& s);
   void store_unread();
 
   void look_up_self();
   void refresh(const dht_id& target);
   void on_tick();
 
-  /// Answers a request of another peer.
+  // What other peers ask (dht_answers.cpp).
   caf::result<outbound_answer> answer(const inbound_call& msg);
   caf::result<outbound_answer> answer_find(const wire::dht_find& question, const peer_id& asker);
+  [[nodiscard]] wire::dht_found known_here(const wire::dht_find& question,
+                                           const peer_id& asker) const;
+  void name_neighbours(const dht_id& key, const peer_id& asker,
+                       std::vector<peer_record>& named) const;
+  wire::dht_stored answer_store(const wire::dht_store& put, const inbound_call& call);
+  [[nodiscard]] ec refusal(const record& entry, const dht_id& key, const peer_id& from, bool member,
+                           swarm_time now) const;
 
   const node_context ctx_;
   const dht_config config_;

@@ -72,11 +72,11 @@ std::shared_ptr<void> link_reader::long_header(std::size_t bytes) {
   if (!is_stranger())
     return nullptr;
   // Weak, as above. The peer may become a member while its header waits.
-  return budget_->long_header(
-    bytes, [traffic = traffic_, weak = std::weak_ptr{rounds_}, from = remote_.id] {
-      auto rounds = weak.lock();
-      return traffic->asked > 0 || (rounds && rounds->has_averaged_with(from));
-    });
+  return budget_->room(bytes,
+                       [traffic = traffic_, weak = std::weak_ptr{rounds_}, from = remote_.id] {
+                         auto rounds = weak.lock();
+                         return traffic->asked > 0 || (rounds && rounds->has_averaged_with(from));
+                       });
 }
 
 bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {
@@ -134,23 +134,6 @@ const wire::part* link_reader::announced_part(const std::string& header, std::si
     return nullptr;
   const auto* event = std::get_if<wire::event>(&**announced_);
   return event == nullptr ? nullptr : std::get_if<wire::part>(event);
-}
-
-net::link_events events_of(std::shared_ptr<link_reader> reader) {
-  net::link_events events;
-  events.body_memory = [reader](const std::string& header, std::size_t bytes) {
-    return reader->body_memory(header, bytes);
-  };
-  events.zero_copy_ok = [reader](const std::string& header, std::size_t bytes) {
-    return reader->zero_copy_ok(header, bytes);
-  };
-  events.long_header = [reader](std::size_t bytes) { return reader->long_header(bytes); };
-  events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
-  events.on_close = [reader](failure why) { reader->on_close(std::move(why)); };
-  events.on_overhead = [reader](std::size_t frames, std::size_t header_bytes) {
-    reader->on_overhead(frames, header_bytes);
-  };
-  return events;
 }
 
 } // namespace waggle

@@ -38,22 +38,18 @@ struct link_traffic {
 /// Distributes the frames of one connection, on the I/O thread: frames about a round directly to
 /// the round_registry, all others to `link`, which is held weakly because the connection may
 /// outlive it. What a stranger sends is charged to its budget.
-class link_reader {
+class link_reader final : public net::link_listener {
 public:
   link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
               const node_context& ctx, caf::actor_clock& clock,
               std::shared_ptr<link_traffic> traffic, std::shared_ptr<net::link_budget> budget);
 
-  /// Where the body that `header` announces is to be written; null: where the transport chooses.
-  std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes);
-  /// Whether the body may stay in memory that the sender can still write to.
-  bool zero_copy_ok(const std::string& header, std::size_t bytes);
-  /// Room for a header of this size; null: a member's, which needs none.
-  std::shared_ptr<void> long_header(std::size_t bytes);
-  void on_frame(net::frame f);
-  /// So many frames arrived that were not messages.
-  void on_overhead(std::size_t frames, std::size_t header_bytes);
-  void on_close(failure why);
+  std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes) override;
+  bool zero_copy_ok(const std::string& header, std::size_t bytes) override;
+  std::shared_ptr<void> long_header(std::size_t bytes) override;
+  void on_frame(net::frame f) override;
+  void on_overhead(std::size_t frames, std::size_t header_bytes) override;
+  void on_close(failure why) override;
 
 private:
   const wire::part* announced_part(const std::string& header, std::size_t bytes);
@@ -70,8 +66,5 @@ private:
   bool is_member_ = false;                         // has averaged with us; stays true
   std::optional<result<wire::message>> announced_; // of the body that is being read
 };
-
-/// Callbacks for the transport that call `reader`.
-net::link_events events_of(std::shared_ptr<link_reader> reader);
 
 } // namespace waggle

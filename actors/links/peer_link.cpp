@@ -69,9 +69,8 @@ void peer_link::on_exit() {
 peer_link::behavior_type peer_link::make_behavior() {
   monitor(owner_); // without the switchboard the link is of no use
   set_down_handler([this](const caf::down_msg&) { quit(); });
-  auto reader = std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_,
-                                              ctx_, home_system().clock(), traffic_, budget_);
-  link_->start(events_of(std::move(reader)));
+  link_->start(std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_,
+                                             ctx_, home_system().clock(), traffic_, budget_));
   plan_check(now() + config_.ping_interval);
   return {
     [this](call_over_link& msg) { return call(msg); },
@@ -163,11 +162,11 @@ void peer_link::on_call_expired(std::uint64_t id) {
 // -- what the peer sends --------------------------------------------------------------------------
 
 void peer_link::on_frame(frame_arrived& content) {
-  if (ended_ || bad_signatures_ >= config_.bad_signatures_max) {
-    if (content.body.size > 0)
-      link_->grant(content.body.size);
-    return; // the link is about to end
-  }
+  bool ends = ended_ || bad_signatures_ >= config_.bad_signatures_max;
+  if ((ends || !content.message) && content.body.size > 0)
+    link_->grant(content.body.size);
+  if (ends)
+    return;
   if (!content.message) {
     const auto& why = content.message.error();
     ctx_.metrics->count_refused_input(why.code);
@@ -175,10 +174,7 @@ void peer_link::on_frame(frame_arrived& content) {
     ctx_.log_caused("refused messages", clock().now(), spdlog::level::warn,
                     "peer " + short_name(link_->remote().id)
                       + " sent a message that we refuse: " + to_string(why));
-    if (content.body.size > 0)
-      link_->grant(content.body.size);
-    link_->close(why);
-    return;
+    return link_->close(why);
   }
   auto& body = content.body;
   std::visit(
@@ -205,7 +201,7 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
       refuse(call.id, {ec::bad_signature, "record"});
       return refuse_signature();
     }
-  const auto& service = services_.find(topic_of(call.what), prefix_of(call.what));
+  auto service = services_.find(call.what);
   if (!service)
     return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
   if (inbound_calls_.size() >= config_.inbound_calls_max)
@@ -237,8 +233,8 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
 
 /// A piece takes memory from when the donor reads it.
 void peer_link::note_unread() {
-  budget_->unread(link_->unsent_bytes(),
-                  link_->unsent_background_bytes() + pieces_wanted_ * piece_bytes);
+  auto facts = link_->facts();
+  budget_->unread(facts.unsent_bytes, facts.unsent_background_bytes + pieces_wanted_ * piece_bytes);
 }
 
 bool peer_link::may_ask_for_piece() {
@@ -276,12 +272,11 @@ void peer_link::on_event(wire::event& event, payload body, std::shared_ptr<void>
   if (const auto* push = std::get_if<wire::progress_push>(&event))
     if (push->entry.subkey != link_->remote().id.raw() || !is_genuine(push->entry))
       return refuse_signature(); // peers push their own reports only
-  auto topic = topic_of(event);
-  if (!topic) { // a goodbye: the peer closes the link next
-    departure_announced_ = true;
+  if (std::holds_alternative<wire::goodbye>(event)) {
+    departure_announced_ = true; // the peer closes the link next
     return;
   }
-  const auto& service = services_.find(*topic, prefix_of(event));
+  auto service = services_.find(event);
   inbound_event message{link_->remote(), std::move(event), std::move(body), link_,
                         std::move(ticket)};
   if (service)
@@ -350,12 +345,12 @@ void peer_link::check() {
   }
   note_unread();
   budget_->retry(time);
-  if (is_stranger() && !(keeps_reading(time) && takes_bodies(time)))
+  auto facts = link_->facts();
+  if (is_stranger() && !(keeps_reading(facts, time) && takes_bodies(facts, time)))
     return link_->close({ec::overloaded, "the peer does not read what we send"});
   bool held = budget_->held();
   auto frames = traffic_->frames.load();
-  auto reads = link_->reads();
-  bool more = reads != std::exchange(reads_checked_, reads);
+  bool more = facts.reads != std::exchange(reads_checked_, facts.reads);
   if (frames != std::exchange(frames_checked_, frames))
     detector_.received(steady_time{steady_time::duration{traffic_->received.load()}});
   else if (more || held)
@@ -381,8 +376,8 @@ void peer_link::check() {
 
 /// False: for longer than the silence timeout, what waits for the peer has not become less. An idle
 /// link has nothing that waits. Only for strangers: what waits for them takes memory from others.
-bool peer_link::keeps_reading(steady_time time) {
-  auto unread = link_->unsent_bytes();
+bool peer_link::keeps_reading(const net::link_facts& facts, steady_time time) {
+  auto unread = facts.unsent_bytes;
   if (unread == 0 || unread < std::exchange(unread_checked_, unread))
     unread_since_ = time;
   return time - unread_since_ < config_.silence_timeout;
@@ -390,11 +385,11 @@ bool peer_link::keeps_reading(steady_time time) {
 
 /// False: pieces of a state wait for the peer, and for longer than the silence timeout it has let
 /// us write nothing of any body. It may read everything else, and never extend its window.
-bool peer_link::takes_bodies(steady_time time) {
-  auto waiting = link_->unsent_background_bytes();
+bool peer_link::takes_bodies(const net::link_facts& facts, steady_time time) {
+  auto waiting = facts.unsent_background_bytes;
   // Bodies that go through shared memory count when they leave the queue, others while they are
   // written, too.
-  auto taken = background_queued_ - waiting + link_->body_bytes_written();
+  auto taken = background_queued_ - waiting + facts.body_bytes_written;
   if (taken != std::exchange(taken_checked_, taken) || waiting == 0)
     untaken_since_ = time;
   return time - untaken_since_ < config_.silence_timeout;

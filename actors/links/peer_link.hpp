@@ -106,8 +106,8 @@ private:
   // Signs of life, and the end.
   void plan_check(steady_time when);
   void check();
-  [[nodiscard]] bool keeps_reading(steady_time time);
-  [[nodiscard]] bool takes_bodies(steady_time time);
+  [[nodiscard]] bool keeps_reading(const net::link_facts& facts, steady_time time);
+  [[nodiscard]] bool takes_bodies(const net::link_facts& facts, steady_time time);
   [[nodiscard]] bool is_unused();
   void close(const close_link& msg);
   void on_end(failure why);

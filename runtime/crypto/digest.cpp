@@ -6,39 +6,24 @@
 
 namespace waggle {
 
-namespace {
-
-struct free_context {
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-
-} // namespace
-
-struct sha256_stream::impl {
-  std::unique_ptr<EVP_MD_CTX, free_context> context{EVP_MD_CTX_new()};
-};
-
-sha256_stream::sha256_stream() : impl_(std::make_unique<impl>()) {
-  WAGGLE_CHECK(impl_->context
-                 && EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) == 1,
+sha256_stream::sha256_stream() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+  WAGGLE_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1,
                "OpenSSL offers no SHA-256");
 }
 
-sha256_stream::~sha256_stream() = default;
-
 sha256_stream& sha256_stream::add(byte_span bytes) {
-  WAGGLE_CHECK(EVP_DigestUpdate(impl_->context.get(), bytes.data(), bytes.size()) == 1, "SHA-256");
+  WAGGLE_CHECK(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1, "SHA-256");
   return *this;
 }
 
 digest sha256_stream::finish() {
   digest out;
   unsigned size = 0;
-  WAGGLE_CHECK(EVP_DigestFinal_ex(impl_->context.get(),
-                                  reinterpret_cast<unsigned char*>(out.bytes.data()), &size)
-                   == 1
-                 && size == digest::size,
-               "SHA-256");
+  WAGGLE_CHECK(
+    EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(out.bytes.data()), &size)
+        == 1
+      && size == digest::size,
+    "SHA-256");
   return out;
 }
 

@@ -7,15 +7,14 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 
+struct evp_md_ctx_st; // OpenSSL's
+
 namespace waggle {
 
 /// SHA-256 over bytes that are added in pieces. Not thread-safe.
 class sha256_stream {
 public:
   sha256_stream();
-  ~sha256_stream();
-  sha256_stream(const sha256_stream&) = delete;
-  sha256_stream& operator=(const sha256_stream&) = delete;
 
   sha256_stream& add(byte_span bytes);
   sha256_stream& add(std::string_view bytes) { return add(as_byte_span(bytes)); }
@@ -23,8 +22,7 @@ public:
   digest finish();
 
 private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 digest sha256(byte_span bytes);

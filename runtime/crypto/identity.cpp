@@ -20,18 +20,16 @@ namespace waggle {
 
 namespace {
 
-struct free_key {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+template <auto Free>
+struct freed {
+  template <class Object>
+  void operator()(Object* object) const {
+    Free(object);
+  }
 };
-struct free_context {
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-struct free_bio {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-using key_ptr = std::unique_ptr<EVP_PKEY, free_key>;
-using context_ptr = std::unique_ptr<EVP_MD_CTX, free_context>;
-using bio_ptr = std::unique_ptr<BIO, free_bio>;
+using key_ptr = std::unique_ptr<EVP_PKEY, freed<EVP_PKEY_free>>;
+using context_ptr = std::unique_ptr<EVP_MD_CTX, freed<EVP_MD_CTX_free>>;
+using bio_ptr = std::unique_ptr<BIO, freed<BIO_free>>;
 
 const unsigned char* as_uchar(byte_span bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
@@ -102,20 +100,14 @@ private:
 
 } // namespace
 
-struct identity::impl {
-  key_ptr key;
-};
-
-identity::identity(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {
+identity::identity(std::shared_ptr<EVP_PKEY> pair) : pair_(std::move(pair)) {
   std::size_t size = public_key::size;
   WAGGLE_CHECK(EVP_PKEY_get_raw_public_key(
-                 impl_->key.get(), reinterpret_cast<unsigned char*>(key_.bytes.data()), &size)
+                 pair_.get(), reinterpret_cast<unsigned char*>(key_.bytes.data()), &size)
                  == 1,
                "no raw public key");
   id_ = peer_id_of(key_);
 }
-
-identity::~identity() = default;
 
 peer_id peer_id_of(const public_key& key) {
   return {sha256(key.view()).bytes};
@@ -124,8 +116,7 @@ peer_id peer_id_of(const public_key& key) {
 std::shared_ptr<const identity> identity::generate() {
   key_ptr key{EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")};
   WAGGLE_CHECK(key != nullptr, "OpenSSL makes no Ed25519 key");
-  return std::shared_ptr<const identity>{
-    new identity{std::make_unique<impl>(impl{std::move(key)})}};
+  return std::shared_ptr<const identity>{new identity{std::move(key)}};
 }
 
 std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
@@ -134,8 +125,7 @@ std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
   key_ptr key{
     EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, as_uchar(secret), secret.size())};
   WAGGLE_CHECK(key != nullptr, "OpenSSL takes no Ed25519 secret");
-  return std::shared_ptr<const identity>{
-    new identity{std::make_unique<impl>(impl{std::move(key)})}};
+  return std::shared_ptr<const identity>{new identity{std::move(key)}};
 }
 
 result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
@@ -156,8 +146,7 @@ result<std::shared_ptr<const identity>> identity::load(const std::filesystem::pa
                    "'" + path.string()
                      + "' is not an Ed25519 private key in PEM; move it away, or make "
                        "one with `waggle id --identity FILE`"};
-  return std::shared_ptr<const identity>{
-    new identity{std::make_unique<impl>(impl{std::move(key)})}};
+  return std::shared_ptr<const identity>{new identity{std::move(key)}};
 }
 
 status identity::save(const std::filesystem::path& path) const {
@@ -173,7 +162,7 @@ status identity::save(const std::filesystem::path& path) const {
   unique_fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
   if (!file)
     return file_failure(temporary, "cannot create");
-  auto pem = to_pem(impl_->key.get());
+  auto pem = to_pem(pair_.get());
   bool written = ::write(file.get(), pem.data(), pem.size()) == static_cast<ssize_t>(pem.size())
                  && ::fsync(file.get()) == 0;
   // link(2), unlike rename(2), does not replace an identity that another process made meanwhile.
@@ -202,7 +191,7 @@ signature identity::sign(byte_span message) const {
   std::size_t size = signature::size;
   context_ptr context{EVP_MD_CTX_new()};
   WAGGLE_CHECK(
-    context && EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, impl_->key.get()) == 1
+    context && EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, pair_.get()) == 1
       && EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(out.bytes.data()), &size,
                         as_uchar(message), message.size())
            == 1,

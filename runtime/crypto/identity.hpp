@@ -7,6 +7,8 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 
+struct evp_pkey_st; // OpenSSL's
+
 namespace waggle {
 
 /// Ed25519 signature (RFC 8032).
@@ -27,8 +29,6 @@ public:
   /// Reads `path`, or creates it (mode 0600, atomically, with its parent directories).
   static result<std::shared_ptr<const identity>> load_or_create(const std::filesystem::path& path);
 
-  ~identity();
-
   [[nodiscard]] const public_key& key() const { return key_; }
   [[nodiscard]] const peer_id& id() const { return id_; }
   [[nodiscard]] signature sign(byte_span message) const;
@@ -39,10 +39,9 @@ public:
   [[nodiscard]] status save(const std::filesystem::path& path) const;
 
 private:
-  struct impl;
-  explicit identity(std::unique_ptr<impl> parts);
+  explicit identity(std::shared_ptr<evp_pkey_st> pair);
 
-  std::unique_ptr<impl> impl_;
+  std::shared_ptr<evp_pkey_st> pair_;
   public_key key_;
   peer_id id_;
 };

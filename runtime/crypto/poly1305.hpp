@@ -6,6 +6,8 @@
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 
+struct evp_mac_ctx_st; // OpenSSL's
+
 namespace waggle {
 
 /// Poly1305 tags of any number of byte sequences under one key (RFC 8439, section 2.5). Tags under
@@ -15,9 +17,6 @@ public:
   using tag = std::array<std::byte, 16>;
 
   explicit poly1305(const digest& key);
-  ~poly1305();
-  poly1305(const poly1305&) = delete;
-  poly1305& operator=(const poly1305&) = delete;
 
   /// Begins the next sequence. To be called before `add` and after `finish`.
   void begin();
@@ -25,9 +24,8 @@ public:
   tag finish();
 
 private:
-  struct impl;
   digest key_;
-  std::unique_ptr<impl> impl_;
+  std::unique_ptr<evp_mac_ctx_st, void (*)(evp_mac_ctx_st*)> context_;
 };
 
 } // namespace waggle

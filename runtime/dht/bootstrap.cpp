@@ -193,13 +193,6 @@ bool bootstrap::waits(const target& t, const address& a) const {
   return !finds_others || connected_.size() < options_.known_at_once;
 }
 
-bool bootstrap::dialling(const endpoint& where) const {
-  return std::ranges::any_of(targets_, [&](const target& t) {
-    return std::ranges::any_of(t.addresses,
-                               [&](const address& a) { return a.dialling && a.where == where; });
-  });
-}
-
 std::vector<endpoint> bootstrap::due(steady_time now) {
   if (connected_.size() >= options_.known_at_once)
     std::erase_if(targets_, [](const target& t) {
@@ -211,7 +204,7 @@ std::vector<endpoint> bootstrap::due(steady_time now) {
     for (auto& a : t.addresses) {
       if (!waits(t, a) || a.due > now)
         continue;
-      if (dialling(a.where)) { // for another target; wait for that outcome
+      if (dialled(a.where).of != nullptr) { // for another target; wait for that outcome
         a.due = now + jittered(options_.retry_min);
         continue;
       }
@@ -242,12 +235,9 @@ bootstrap::attempt bootstrap::dialled(const endpoint& where) {
   return {};
 }
 
-std::optional<endpoint> bootstrap::given_for(const endpoint& where) const {
-  for (const auto& t : targets_)
-    for (const auto& a : t.addresses)
-      if (a.dialling && a.where == where)
-        return t.given;
-  return std::nullopt;
+std::optional<endpoint> bootstrap::given_for(const endpoint& where) {
+  auto found = dialled(where);
+  return found.of == nullptr ? std::nullopt : found.of->given;
 }
 
 void bootstrap::reached(const endpoint& where, const peer_id& who, steady_time now) {
@@ -431,11 +421,18 @@ void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool 
     remember_lost(peer, link.mapped(), stranger, settled, now);
 }
 
-/// Forgets the peer that was lost first.
-void bootstrap::forget_one(bool strangers) {
+/// For one more lost peer: forgets the one that was lost first.
+void bootstrap::make_room(bool for_stranger) {
+  auto count = [this](auto which) {
+    return static_cast<std::size_t>(std::ranges::count_if(targets_, which));
+  };
+  auto strangers = count([](const target& t) { return t.stranger; });
+  bool too_many = for_stranger && strangers >= options_.lost_strangers_max;
+  if (!too_many && count([](const target& t) { return !t.given; }) < options_.lost_max)
+    return;
   auto longest = targets_.end();
   for (auto i = targets_.begin(); i != targets_.end(); ++i)
-    if (!i->given && (i->stranger || !strangers)
+    if (!i->given && (i->stranger || strangers == 0)
         && (longest == targets_.end() || i->away_since <= longest->away_since))
       longest = i;
   if (longest != targets_.end())
@@ -444,46 +441,29 @@ void bootstrap::forget_one(bool strangers) {
 
 void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool stranger,
                               bool settled, steady_time now) {
-  auto lose = [&](target& t) {
-    t.stranger = stranger;
-    t.away_since = now;
-    for (auto& a : t.addresses)
-      link_broke(a, settled, now);
-    for (std::size_t i = 1; i < t.addresses.size(); ++i)
-      t.addresses[i].due = t.addresses[0].due + options_.apart * i;
-  };
   auto known =
     std::ranges::find_if(targets_, [&](const target& t) { return !t.given && t.peer == peer; });
-  auto same = [&](const target& t) {
-    return std::equal(t.addresses.begin(), t.addresses.end(), link.addresses.begin(),
-                      link.addresses.end(),
-                      [](const address& a, const endpoint& where) { return a.where == where; });
-  };
-  if (known != targets_.end()) {
-    if (!link.addresses.empty() && !same(*known)) {
-      // Also attempts under way are to addresses that may no longer be the peer's.
-      auto short_links = known->addresses.front().short_links;
-      known->addresses = fresh(link.addresses, now, now);
-      for (auto& a : known->addresses)
-        a.short_links = short_links;
-    }
-    return lose(*known);
+  if (known == targets_.end()) {
+    if (link.addresses.empty())
+      return;
+    make_room(stranger);
+    known = targets_.insert(targets_.end(), target{});
+    known->peer = peer;
+    known->addresses = fresh(link.addresses, now, now);
+  } else if (!link.addresses.empty()
+             && !std::ranges::equal(known->addresses, link.addresses, {}, &address::where)) {
+    // Also attempts under way are to addresses that may no longer be the peer's.
+    auto short_links = known->addresses.front().short_links;
+    known->addresses = fresh(link.addresses, now, now);
+    for (auto& a : known->addresses)
+      a.short_links = short_links;
   }
-  if (link.addresses.empty())
-    return;
-  auto strangers = static_cast<std::size_t>(
-    std::ranges::count_if(targets_, [](const target& t) { return t.stranger; }));
-  auto initial = static_cast<std::size_t>(
-    std::ranges::count_if(targets_, [](const target& t) { return t.given.has_value(); }));
-  if (stranger && strangers >= options_.lost_strangers_max)
-    forget_one(true);
-  else if (targets_.size() - initial >= options_.lost_max)
-    forget_one(strangers > 0);
-  target t;
-  t.peer = peer;
-  t.addresses = fresh(link.addresses, now, now);
-  lose(t);
-  targets_.push_back(std::move(t));
+  known->stranger = stranger;
+  known->away_since = now;
+  for (auto& a : known->addresses)
+    link_broke(a, settled, now);
+  for (std::size_t i = 1; i < known->addresses.size(); ++i)
+    known->addresses[i].due = known->addresses[0].due + options_.apart * i;
 }
 
 } // namespace waggle

@@ -94,7 +94,7 @@ public:
   /// Addresses to dial now. Report each outcome with `reached`, `met_ourselves` or `failed`.
   [[nodiscard]] std::vector<endpoint> due(steady_time now);
   /// What the operator gave, if `where` is being dialled for it.
-  [[nodiscard]] std::optional<endpoint> given_for(const endpoint& where) const;
+  [[nodiscard]] std::optional<endpoint> given_for(const endpoint& where);
   /// When the next target is due; nothing if there is none.
   [[nodiscard]] std::optional<steady_time> next() const;
 
@@ -157,7 +157,6 @@ private:
 
   [[nodiscard]] bool linked(const target& t) const;
   [[nodiscard]] bool waits(const target& t, const address& a) const;
-  [[nodiscard]] bool dialling(const endpoint& where) const;
   [[nodiscard]] attempt dialled(const endpoint& where);
   [[nodiscard]] bool is_own(const target& t) const;
   [[nodiscard]] bool nobody_answers(const target& t) const;
@@ -171,7 +170,7 @@ private:
   void link_broke(address& a, bool settled, steady_time now);
   void remember_lost(const peer_id& peer, const connection& link, bool stranger, bool settled,
                      steady_time now);
-  void forget_one(bool strangers);
+  void make_room(bool for_stranger);
   void join_if_alone();
 
   options options_;

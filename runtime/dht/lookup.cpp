@@ -68,18 +68,16 @@ void lookup::failed(const peer_id& peer) {
 }
 
 bool lookup::finished() const {
-  if (pending_ > 0) {
-    // A pending query matters only if its peer may be among the nearest.
-    std::size_t answered = 0;
-    for (const auto& [d, c] : candidates_) {
-      if (c.now == state::asked || c.now == state::known)
-        return false;
-      if (c.now == state::answered && ++answered >= options_.beam)
-        return true;
-    }
-    return true;
+  // A query that is pending, or still to be made, matters only if its peer may be among the
+  // nearest.
+  std::size_t answered = 0;
+  for (const auto& [d, c] : candidates_) {
+    if (c.now == state::asked || c.now == state::known)
+      return false;
+    if (c.now == state::answered && ++answered >= options_.beam)
+      return true;
   }
-  return !next_viable();
+  return true;
 }
 
 std::vector<peer_record> lookup::nearest(std::size_t k) const {

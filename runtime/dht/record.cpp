@@ -17,23 +17,14 @@ byte_writer& put_text(byte_writer& out, std::string_view text) {
 const record_rules* rules_of(record_kind kind) {
   static constexpr record_rules open_rules{.owned = false,
                                            .of_applications = true,
-                                           .name_bytes_max = 256,
                                            .subkey_bytes_max = 256,
                                            .value_bytes_max = 64_KiB,
-                                           .entries_max = 4096,
                                            .time_to_live_max = std::chrono::hours{24}};
-  static constexpr record_rules peer_rules{.owned = true,
-                                           .name_bytes_max = 256,
-                                           .subkey_bytes_max = 32,
-                                           .value_bytes_max = 2_KiB,
-                                           .entries_max = 4096,
-                                           .time_to_live_max = std::chrono::minutes{10}};
-  static constexpr record_rules owned_rules{.owned = true,
-                                            .of_applications = true,
-                                            .name_bytes_max = 256,
+  static constexpr record_rules peer_rules{
+    .subkey_bytes_max = 32, .value_bytes_max = 2_KiB, .time_to_live_max = std::chrono::minutes{10}};
+  static constexpr record_rules owned_rules{.of_applications = true,
                                             .subkey_bytes_max = 32,
                                             .value_bytes_max = 64_KiB,
-                                            .entries_max = 4096,
                                             .time_to_live_max = std::chrono::hours{24}};
   switch (kind) {
     case record_kind::open:

@@ -1,5 +1,6 @@
 #include "runtime/dht/record_store.hpp"
 
+#include <algorithm>
 #include <tuple>
 
 namespace waggle {
@@ -52,98 +53,75 @@ void record_store::erase(const by_expiry& what) {
   expiry_.erase(what);
 }
 
-/// Chooses what to evict for one new record; nothing is erased before it is certain that it fits.
+/// Makes room for one new record. What was evicted comes back, unless the record fits at last.
 class record_store::room {
 public:
-  room(const record_store& store, const dht_id& key, const record& entry, const record_source& from)
-    : store_(store), key_(key), entry_(entry), from_(from), limits_(store.limits_),
-      bytes_(store.bytes_) {
-    if (auto hosts = store.strangers_.find(entry.kind); hosts != store.strangers_.end())
-      for (const auto& [host, own] : hosts->second) {
-        used_[host] = own.bytes;
-        strangers_bytes_ += own.bytes;
-      }
-    if (auto values = store.values_.find(key); values != store.values_.end())
-      entries_ = values->second.size();
+  room(record_store& store, const dht_id& key, const record& entry, const record_source& from)
+    : store_(store), key_(key), entry_(entry), from_(from) {}
+  ~room() {
+    for (const auto& [what, each] : evicted_)
+      store_.insert(what, each.entry, each.from);
   }
+  room(const room&) = delete;
+  room& operator=(const room&) = delete;
 
-  /// `what` will not be there any more.
-  void remove(const by_expiry& what) {
-    if (!chosen_.insert(what).second)
-      return;
-    const auto& [entry, from] = store_.at(what);
-    auto size = size_of(entry);
-    bytes_ -= size;
-    entries_ -= what.key == key_ ? 1 : 0;
-    if (!from.member && entry.kind == entry_.kind) {
-      strangers_bytes_ -= size;
-      used_[from.host] -= size;
-    }
+  void evict(by_expiry what) {
+    auto each = store_.at(what);
+    store_.erase(what);
+    evicted_.emplace_back(std::move(what), std::move(each));
   }
 
   /// False: there is no room.
   bool make() {
-    trim_owner();
-    auto entries_max = rules_of(entry_.kind)->entries_max;
-    while (entries_ >= entries_max)
-      if (!remove_any([&](const by_expiry& what) { return what.key == key_; }, false))
+    const auto& limits = store_.limits_;
+    const auto* rules = rules_of(entry_.kind);
+    owner_of_kind owner{entry_.kind, entry_.subkey};
+    if (rules->owned)
+      while (size_in(store_.owned_, owner) >= limits.owner_entries_max)
+        evict(*store_.owned_.at(owner).begin());
+    while (size_in(store_.values_, key_) >= rules->entries_max)
+      if (!evict_any([&](const by_expiry& what) { return what.key == key_; }, false))
         return false;
     auto size = size_of(entry_);
-    while (!from_.member && strangers_bytes_ + size > limits_.stranger_bytes_max)
-      if (!remove_any([&](const by_expiry& what) { return is_of_kind(what); }, true))
+    while (!from_.member && strangers_bytes() + size > limits.stranger_bytes_max)
+      if (!evict_any(
+            [&](const by_expiry& what) { return store_.at(what).entry.kind == entry_.kind; }, true))
         return false;
-    while (bytes_ + size > limits_.bytes_max)
-      if (!remove_any([](const by_expiry&) { return true; }, true))
+    while (store_.bytes_ + size > limits.bytes_max)
+      if (!evict_any([](const by_expiry&) { return true; }, true))
         return false;
+    evicted_.clear();
     return true;
   }
 
-  [[nodiscard]] const expiring& chosen() const { return chosen_; }
-
 private:
-  void trim_owner() {
-    auto owned = store_.owned_.find({entry_.kind, entry_.subkey});
-    if (owned == store_.owned_.end() || !rules_of(entry_.kind)->owned)
-      return;
-    auto left = owned->second.size();
-    for (const auto& what : owned->second)
-      if (chosen_.contains(what))
-        --left;
-    for (auto i = owned->second.begin(); left >= limits_.owner_entries_max; ++i)
-      if (!chosen_.contains(*i)) {
-        remove(*i);
-        --left;
-      }
+  template <class Map, class Key>
+  static std::size_t size_in(const Map& all, const Key& key) {
+    auto found = all.find(key);
+    return found == all.end() ? 0 : found->second.size();
   }
 
-  [[nodiscard]] bool is_of_kind(const by_expiry& what) const {
-    return store_.at(what).entry.kind == entry_.kind;
+  /// Of the kind.
+  [[nodiscard]] shares& strangers() const { return store_.strangers_[entry_.kind]; }
+
+  [[nodiscard]] std::uint64_t strangers_bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& [host, own] : strangers())
+      sum += own.bytes;
+    return sum;
   }
 
-  /// The host whose strangers use most of the kind.
-  [[nodiscard]] std::string heaviest() const {
-    auto own = used_.find(from_.host);
-    auto most = (own == used_.end() ? 0 : own->second) + size_of(entry_);
-    auto host = from_.host;
-    for (const auto& [other, bytes] : used_)
-      if (bytes > most) {
-        most = bytes;
-        host = other;
-      }
-    return host;
-  }
-
-  /// Removes the next record to evict among those for which `may` is true. False: none.
+  /// Evicts the next record among those for which `may` is true. False: none.
   /// @param alike whether it may be one of a source with the same right to the room.
   template <class Filter>
-  bool remove_any(Filter may, bool alike) {
+  bool evict_any(Filter may, bool alike) {
     auto first = [&](const expiring& all, auto also) {
-      for (const auto& what : all)
-        if (!chosen_.contains(what) && may(what) && also(what)) {
-          remove(what);
-          return true;
-        }
-      return false;
+      auto found =
+        std::ranges::find_if(all, [&](const by_expiry& what) { return may(what) && also(what); });
+      if (found == all.end())
+        return false;
+      evict(*found);
+      return true;
     };
     auto is_earlier = [&](const by_expiry& what) {
       return alike && what.expiration < entry_.expiration;
@@ -152,27 +130,26 @@ private:
       return first(store_.expiry_,
                    [&](const by_expiry& what) { return !store_.at(what).from.member; })
              || first(store_.expiry_, is_earlier);
-    auto hosts = store_.strangers_.find(entry_.kind);
-    if (hosts == store_.strangers_.end())
+    // The host whose strangers use most of the kind, once the new record is there.
+    auto most = strangers().find(from_.host);
+    auto bytes = (most == strangers().end() ? 0 : most->second.bytes) + size_of(entry_);
+    for (auto other = strangers().begin(); other != strangers().end(); ++other)
+      if (other->second.bytes > bytes) {
+        bytes = other->second.bytes;
+        most = other;
+      }
+    if (most == strangers().end())
       return false;
-    auto host = heaviest();
-    auto share = hosts->second.find(host);
-    if (share == hosts->second.end())
-      return false;
-    return host == from_.host ? first(share->second.records, is_earlier)
-                              : first(share->second.records, [](const by_expiry&) { return true; });
+    return most->first == from_.host
+             ? first(most->second.records, is_earlier)
+             : first(most->second.records, [](const by_expiry&) { return true; });
   }
 
-  const record_store& store_;
+  record_store& store_;
   const dht_id& key_;
   const record& entry_;
   const record_source& from_;
-  const limits& limits_;
-  expiring chosen_;
-  std::map<std::string, std::uint64_t> used_; // bytes of strangers' records of the kind, by host
-  std::uint64_t strangers_bytes_ = 0;         // their sum
-  std::uint64_t bytes_;                       // of all records
-  std::size_t entries_ = 0;                   // in the dictionary
+  std::vector<std::pair<by_expiry, held>> evicted_;
 };
 
 ec record_store::put(const dht_id& key, const record& entry, swarm_time now,
@@ -187,12 +164,10 @@ ec record_store::put(const dht_id& key, const record& entry, swarm_time now,
     if (auto old = values->second.find(entry.subkey); old != values->second.end()) {
       if (!is_newer(entry, old->second.entry))
         return ec::stale_record;
-      needed.remove({old->second.entry.expiration, key, entry.subkey});
+      needed.evict({old->second.entry.expiration, key, entry.subkey});
     }
   if (!needed.make())
     return ec::overloaded;
-  for (const auto& what : needed.chosen())
-    erase(what);
   insert({entry.expiration, key, entry.subkey}, entry, from);
   return ec::none;
 }

@@ -4,36 +4,29 @@
 
 namespace waggle::net {
 
-std::optional<connection_slots::number> connection_slots::add(number id, const std::string& host) {
-  hosts_.emplace(id, host);
-  auto own = ++counts_[host];
-  std::optional<number> victim;
-  if (own > limits_.per_host) {
-    victim = oldest_of(host);
-  } else if (hosts_.size() > limits_.all) {
-    auto most = std::max_element(counts_.begin(), counts_.end(),
-                                 [](const auto& a, const auto& b) { return a.second < b.second; });
-    victim = oldest_of(most->first);
+bool connection_slots::add(number id, const std::string& host, std::function<void()> close) {
+  all_.emplace(id, connection{host, std::move(close)});
+  auto crowded = host;
+  if (++counts_[host] <= limits_.per_host) {
+    if (all_.size() <= limits_.all)
+      return false;
+    crowded = std::ranges::max_element(counts_, {}, &decltype(counts_)::value_type::second)->first;
   }
-  if (victim)
-    remove(*victim);
-  return victim;
+  auto victim =
+    std::ranges::find_if(all_, [&](const auto& each) { return each.second.host == crowded; });
+  auto end = std::move(victim->second.close);
+  remove(victim->first);
+  end();
+  return true;
 }
 
 void connection_slots::remove(number id) {
-  auto found = hosts_.find(id);
-  if (found == hosts_.end())
+  auto found = all_.extract(id);
+  if (found.empty())
     return;
-  auto count = counts_.find(found->second);
+  auto count = counts_.find(found.mapped().host);
   if (--count->second == 0)
     counts_.erase(count);
-  hosts_.erase(found);
-}
-
-connection_slots::number connection_slots::oldest_of(const std::string& host) const {
-  return std::find_if(hosts_.begin(), hosts_.end(),
-                      [&](const auto& item) { return item.second == host; })
-    ->first;
 }
 
 bool stream_slots::add(number id, const std::string& host, bool own) {

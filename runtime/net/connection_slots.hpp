@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 
 namespace waggle::net {
@@ -21,19 +21,22 @@ public:
 
   explicit connection_slots(limits limits) : limits_(limits) {}
 
-  /// Adds a connection from `host`. Returns the one to close for it, if any: the oldest of this
-  /// host if it has too many, otherwise the oldest of the host that has the most.
-  std::optional<number> add(number id, const std::string& host);
+  /// Adds a connection from `host`, which `close` ends. True: another one was closed for it, the
+  /// oldest of this host if it has too many, otherwise the oldest of the host that has the most.
+  bool add(number id, const std::string& host, std::function<void()> close);
   /// No effect if it is not there.
   void remove(number id);
 
-  [[nodiscard]] std::size_t size() const { return hosts_.size(); }
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
 
 private:
-  [[nodiscard]] number oldest_of(const std::string& host) const;
+  struct connection {
+    std::string host;
+    std::function<void()> close;
+  };
 
   limits limits_;
-  std::map<number, std::string> hosts_;
+  std::map<number, connection> all_;
   std::map<std::string, std::size_t> counts_; // no entry without connections
 };
 

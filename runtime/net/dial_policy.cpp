@@ -1,48 +1,28 @@
 #include "runtime/net/dial_policy.hpp"
 
-#include <boost/asio/ip/address.hpp>
+#include "runtime/net/host_key.hpp"
 
 namespace waggle::net {
 
-namespace {
-
 namespace ip = boost::asio::ip;
 
-host_kind kind_of(const ip::address_v4& address) {
-  if (address.is_loopback())
-    return host_kind::loopback;
-  auto bytes = address.to_bytes();
-  if (bytes[0] == 169 && bytes[1] == 254)
-    return host_kind::link_local;
-  bool nowhere = bytes[0] == 0 || address.is_multicast() || address == ip::address_v4::broadcast();
-  return nowhere ? host_kind::nowhere : host_kind::usual;
-}
-
-host_kind kind_of(const ip::address_v6& address) {
-  if (address.is_v4_mapped())
-    return kind_of(ip::make_address_v4(ip::v4_mapped, address));
-  if (address.is_loopback())
-    return host_kind::loopback;
-  if (address.is_link_local())
-    return host_kind::link_local;
-  bool nowhere = address.is_unspecified() || address.is_multicast();
-  return nowhere ? host_kind::nowhere : host_kind::usual;
-}
-
-} // namespace
-
 host_kind kind_of(std::string_view host) {
-  boost::system::error_code error;
-  auto address = ip::make_address(std::string{host}, error);
-  if (error)
+  auto found = numeric(host);
+  if (!found)
     return host == "localhost" ? host_kind::loopback : host_kind::name;
-  return address.is_v4() ? kind_of(address.to_v4()) : kind_of(address.to_v6());
+  auto address = unmapped(*found);
+  if (address.is_loopback())
+    return host_kind::loopback;
+  auto ipv4 = address.is_v4() ? address.to_v4().to_bytes() : ip::address_v4::bytes_type{};
+  if (address.is_v4() ? ipv4[0] == 169 && ipv4[1] == 254 : address.to_v6().is_link_local())
+    return host_kind::link_local;
+  bool nowhere = address.is_unspecified() || address.is_multicast()
+                 || (address.is_v4() && (ipv4[0] == 0 || address == ip::address_v4::broadcast()));
+  return nowhere ? host_kind::nowhere : host_kind::usual;
 }
 
 bool is_numeric(std::string_view host) {
-  boost::system::error_code error;
-  (void)ip::make_address(std::string{host}, error);
-  return !error;
+  return numeric(host).has_value();
 }
 
 dial_policy::dial_policy(const std::vector<endpoint>& own) {

@@ -39,22 +39,16 @@ struct memory_reference {
   std::uint64_t id = 0;     // chosen by the sender, returned by `release`
 };
 
+static_assert(sizeof(memory_reference) == memory_reference::size, "written as it is in memory");
+
 inline std::string write_reference(const memory_reference& reference) {
-  std::string out(memory_reference::size, '\0');
-  std::memcpy(out.data(), &reference.segment, 4);
-  std::memcpy(out.data() + 4, &reference.bytes, 4);
-  std::memcpy(out.data() + 8, &reference.offset, 8);
-  std::memcpy(out.data() + 16, &reference.id, 8);
-  return out;
+  return {reinterpret_cast<const char*>(&reference), memory_reference::size};
 }
 
 /// REQUIRES: 24 bytes.
 inline memory_reference read_reference(std::string_view bytes) {
   memory_reference reference;
-  std::memcpy(&reference.segment, bytes.data(), 4);
-  std::memcpy(&reference.bytes, bytes.data() + 4, 4);
-  std::memcpy(&reference.offset, bytes.data() + 8, 8);
-  std::memcpy(&reference.id, bytes.data() + 16, 8);
+  std::memcpy(&reference, bytes.data(), memory_reference::size);
   return reference;
 }
 

@@ -16,6 +16,12 @@ ip::address_v6 network_of(const ip::address_v6& address) {
 
 } // namespace
 
+std::optional<ip::address> numeric(std::string_view host) {
+  boost::system::error_code error;
+  auto address = ip::make_address(std::string{host}, error);
+  return error ? std::nullopt : std::optional{address};
+}
+
 ip::address unmapped(const ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped())
     return ip::make_address_v4(ip::v4_mapped, address.to_v6());

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <boost/asio/ip/address.hpp>
 
 namespace waggle::net {
+
+/// The address that `host` is; nothing: it is a name.
+std::optional<boost::asio::ip::address> numeric(std::string_view host);
 
 /// The IPv4 address of a peer that came over IPv4 to a socket that accepts both (::ffff:192.0.2.1);
 /// any other address as it is.

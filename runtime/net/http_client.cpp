@@ -1,8 +1,5 @@
 #include "runtime/net/http_client.hpp"
 
-#include <optional>
-
-#include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
@@ -10,84 +7,57 @@
 
 namespace waggle::net {
 
-namespace {
-
 namespace beast = boost::beast;
 namespace http = beast::http;
 using tcp = boost::asio::ip::tcp;
 
-/// One request on one connection; everything runs inside `http_get`.
-struct exchange {
-  explicit exchange(boost::asio::io_context& io) : resolver(io), stream(io) {
-    parser.body_limit(16U << 20U);
-  }
-
-  void fail(ec code, const beast::error_code& error) { outcome = failure{code, error.message()}; }
-
-  void begin(const endpoint& where) {
-    resolver.async_resolve(
-      where.host, std::to_string(where.port),
-      [this](beast::error_code error, const tcp::resolver::results_type& found) {
-        if (error)
-          return fail(ec::unreachable, error);
-        connect(found);
-      });
-  }
-  void connect(const tcp::resolver::results_type& found) {
-    stream.async_connect(found, [this](beast::error_code error, const tcp::endpoint&) {
-      if (error)
-        return fail(ec::unreachable, error);
-      // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
-      beast::error_code gone;
-      auto peer = stream.socket().remote_endpoint(gone);
-      if (!gone)
-        request.set(http::field::host,
-                    to_string(endpoint{peer.address().to_string(), peer.port()}));
-      http::async_write(stream, request, [this](beast::error_code failed, std::size_t) {
-        if (failed)
-          return fail(ec::unreachable, failed);
-        read();
-      });
-    });
-  }
-  void read() {
-    http::async_read(stream, buffer, parser, [this](beast::error_code error, std::size_t) {
-      if (error)
-        return fail(ec::malformed, error);
-      const auto& got = parser.get();
-      outcome =
-        http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
-    });
-  }
-
-  tcp::resolver resolver;
-  beast::tcp_stream stream;
-  http::request<http::empty_body> request;
-  beast::flat_buffer buffer;
-  http::response_parser<http::string_body> parser;
-  std::optional<result<http_response>> outcome;
-};
-
-} // namespace
-
 result<http_response> http_get(const endpoint& where, const std::string& target,
                                milliseconds timeout) {
-  boost::asio::io_context io;
-  exchange talk{io};
-  talk.request.method(http::verb::get);
-  talk.request.target(target);
-  talk.request.version(11);
-  talk.request.set(http::field::host, to_string(where));
-  talk.request.set(http::field::connection, "close");
-  talk.begin(where);
-  io.run_for(timeout);
-  if (!talk.outcome)
-    return failure{ec::timeout, to_string(where) + " did not answer within "
-                                  + std::to_string(timeout.count()) + " ms"};
-  if (!talk.outcome->ok())
-    return failure{talk.outcome->error().code,
-                   to_string(where) + ": " + talk.outcome->error().detail};
-  return **talk.outcome;
+  boost::asio::io_context io; // first: outlives what uses it
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  constexpr auto pending = boost::asio::error::would_block;
+  beast::error_code error;
+  auto done = [&error](beast::error_code how, const auto&...) { error = how; };
+  auto step = [&](auto begin) {
+    error = pending;
+    begin();
+    io.restart();
+    io.run_until(deadline);
+    return !error.failed();
+  };
+  auto failed = [&](ec code) -> failure {
+    if (error == pending)
+      return {ec::timeout, to_string(where) + " did not answer within "
+                             + std::to_string(timeout.count()) + " ms"};
+    return {code, to_string(where) + ": " + error.message()};
+  };
+
+  tcp::resolver resolver{io};
+  beast::tcp_stream stream{io};
+  tcp::resolver::results_type found;
+  auto resolved = [&](beast::error_code how, const tcp::resolver::results_type& all) {
+    error = how;
+    found = all;
+  };
+  if (!step([&] { resolver.async_resolve(where.host, std::to_string(where.port), resolved); })
+      || !step([&] { stream.async_connect(found, done); }))
+    return failed(ec::unreachable);
+  http::request<http::empty_body> request{http::verb::get, target, 11};
+  // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
+  beast::error_code gone;
+  auto peer = stream.socket().remote_endpoint(gone);
+  request.set(http::field::host,
+              to_string(gone ? where : endpoint{peer.address().to_string(), peer.port()}));
+  request.set(http::field::connection, "close");
+  if (!step([&] { http::async_write(stream, request, done); }))
+    return failed(ec::unreachable);
+  beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(16U << 20U);
+  if (!step([&] { http::async_read(stream, buffer, parser, done); }))
+    return failed(ec::malformed);
+  const auto& got = parser.get();
+  return http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
 }
 
 } // namespace waggle::net

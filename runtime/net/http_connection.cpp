@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/net/host_key.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
@@ -76,30 +77,22 @@ private:
   static constexpr std::size_t body_bytes_max = 4_KiB;
 
   void reject(beast::error_code error) {
-    if (error == http::error::end_of_stream || error == beast::error::timeout)
-      return count(error == beast::error::timeout ? ec::timeout : ec::none);
-    unsigned status = 0;
-    auto reason = ec::malformed;
-    if (error == http::error::header_limit) {
-      status = 431;
-      reason = ec::oversize;
-    } else if (error == http::error::body_limit) {
-      status = 413;
-      reason = ec::oversize;
-    } else if (error.category() == http::make_error_code(http::error::bad_method).category()) {
-      status = 400;
-    } else {
-      return count(ec::none); // the socket failed
-    }
-    count(reason);
-    respond(plain(status, "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
+    if (error == beast::error::timeout)
+      return count(ec::timeout);
+    if (error == http::error::end_of_stream
+        || error.category() != http::make_error_code(http::error::bad_method).category())
+      return; // the client has left, or the socket failed
+    bool long_header = error == http::error::header_limit;
+    bool long_body = error == http::error::body_limit;
+    count(long_header || long_body ? ec::oversize : ec::malformed);
+    respond(plain(long_header ? 431
+                  : long_body ? 413
+                              : 400,
+                  "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
             false);
   }
 
-  void count(ec reason) {
-    if (reason != ec::none && settings_->events->refused)
-      settings_->events->refused(reason);
-  }
+  void count(ec reason) { settings_->events->refused(reason); }
 
   static response plain(unsigned status, std::string text) {
     response out{static_cast<http::status>(status), 11};
@@ -146,10 +139,9 @@ private:
     out.body() = std::move(reply.body);
     out.keep_alive(request.keep_alive());
     bool head = request.method() == http::verb::head;
-    if (settings_->events->http_served)
-      settings_->events->http_served(
-        std::string{request.target()}, reply.status,
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    settings_->events->http_served(
+      std::string{request.target()}, reply.status,
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (reply.stream)
       return begin_stream(std::move(out), std::move(reply.stream));
     respond(std::move(out), request.keep_alive(), head);
@@ -173,9 +165,7 @@ private:
   bool from_this_machine() {
     beast::error_code error;
     auto from = stream_.socket().remote_endpoint(error).address();
-    if (!error && from.is_v6() && from.to_v6().is_v4_mapped())
-      from = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, from.to_v6());
-    return !error && from.is_loopback();
+    return !error && unmapped(from).is_loopback();
   }
 
   http_response answer_to(const http_request& request) {
@@ -305,7 +295,6 @@ struct upgrade_request : std::enable_shared_from_this<upgrade_request> {
   void finish(failure why) {
     if (why.code != ec::none)
       return done(std::move(why), tcp::socket{stream.get_executor()}, {});
-    stream.expires_never();
     done({}, stream.release_socket(), remaining_bytes(buffer));
   }
 
@@ -317,8 +306,6 @@ struct upgrade_request : std::enable_shared_from_this<upgrade_request> {
 };
 
 failure upgrade_failure(const beast::error_code& error) {
-  if (error == beast::error::timeout)
-    return {ec::timeout, "no answer to the upgrade request"};
   if (error.category() == http::make_error_code(http::error::bad_method).category())
     return {ec::malformed, "the server there does not speak HTTP"};
   return failure_of(error);
@@ -340,11 +327,9 @@ std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_
 }
 
 std::function<void()> request_upgrade(tcp::socket socket, const std::string& host,
-                                      milliseconds timeout,
                                       std::function<void(failure, tcp::socket, std::string)> done) {
   auto x = std::make_shared<upgrade_request>(std::move(socket));
   x->done = std::move(done);
-  x->stream.expires_after(timeout);
   x->request.set(http::field::host, host);
   x->request.set(http::field::connection, "Upgrade");
   x->request.set(http::field::upgrade, upgrade_protocol);

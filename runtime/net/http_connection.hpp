@@ -46,10 +46,11 @@ std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
                                  std::shared_ptr<const http_settings> settings, on_upgrade upgraded,
                                  on_stream streaming, std::function<void()> finished);
 
-/// Requests the upgrade on a connected socket. `done` gets the socket and the early bytes, or the
-/// reason of the failure. The result closes the connection, if it is still there.
+/// Requests the upgrade on a connected socket. Has no deadline of its own. `done` gets the socket
+/// and the early bytes, or the reason of the failure. The result closes the connection, if it is
+/// still there.
 std::function<void()>
-request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host, milliseconds timeout,
+request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
                 std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);
 
 } // namespace waggle::net

@@ -35,9 +35,9 @@ error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_o
 
 } // namespace
 
-http_front::http_front(std::shared_ptr<const http_settings> settings,
-                       connection_slots::limits limits)
-  : settings_(std::move(settings)), slots_(limits), thread_([this] { io_.run(); }) {}
+http_front::http_front(http_settings settings, connection_slots::limits limits)
+  : settings_(std::make_shared<const http_settings>(std::move(settings))), slots_(limits),
+    thread_([this] { io_.run(); }) {}
 
 result<std::vector<endpoint>> http_front::listen(const std::vector<endpoint>& where,
                                                  on_peer peers) {
@@ -101,7 +101,6 @@ void http_front::stop() {
   io_.stop(); // does not wait for clients
   thread_.join();
   listeners_.clear();
-  close_.clear();
   peers_ = nullptr;
 }
 
@@ -131,12 +130,6 @@ void http_front::serve(tcp::socket socket) {
     return;
   auto id = ++last_;
   auto host = host_key(remote, local);
-  if (auto victim = slots_.add(id, host)) {
-    if (settings_->events->refused)
-      settings_->events->refused(ec::rate_limited);
-    if (auto found = close_.extract(*victim))
-      found.mapped()();
-  }
   on_upgrade upgraded;
   if (peers_)
     upgraded = [this, accepted = std::chrono::steady_clock::now()](tcp::socket peer,
@@ -153,9 +146,9 @@ void http_front::serve(tcp::socket socket) {
     [this, id] {
       slots_.remove(id);
       streams_.remove(id);
-      close_.erase(id);
     });
-  close_.emplace(id, std::move(closer));
+  if (slots_.add(id, host, std::move(closer)))
+    settings_->events->refused(ec::rate_limited);
 }
 
 /// A stream does not take the place of requests.

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -34,7 +33,7 @@ class http_front {
 public:
   using on_peer = std::function<void(upgraded_socket)>; // on the front's thread
 
-  http_front(std::shared_ptr<const http_settings> settings, connection_slots::limits limits);
+  http_front(http_settings settings, connection_slots::limits limits);
   ~http_front() { stop(); }
   http_front(const http_front&) = delete;
   http_front& operator=(const http_front&) = delete;
@@ -66,7 +65,6 @@ private:
   const std::shared_ptr<const http_settings> settings_;
   connection_slots slots_; // without the streams
   stream_slots streams_;
-  std::map<connection_slots::number, std::function<void()>> close_; // of each connection
   connection_slots::number last_ = 0;
   on_peer peers_;
   // After what connections use when they end: they end with the context.

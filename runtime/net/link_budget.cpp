@@ -53,46 +53,6 @@ bool stranger_budget::take_work(work amount, steady_time now) {
   return surplus_.take(amount, now);
 }
 
-// -- memory --------------------------------------------------------------------------------------
-
-bool stranger_budget::take_body(std::size_t bytes) {
-  std::lock_guard guard{mutex_};
-  if (bytes > limits_.body_bytes_max - body_bytes_)
-    return false;
-  body_bytes_ += bytes;
-  return true;
-}
-
-void stranger_budget::return_body(std::size_t bytes) {
-  std::lock_guard guard{mutex_};
-  body_bytes_ -= bytes;
-}
-
-std::size_t stranger_budget::body_bytes() const {
-  std::lock_guard guard{mutex_};
-  return body_bytes_;
-}
-
-void stranger_budget::change_queued(std::size_t before, std::size_t after) {
-  std::lock_guard guard{mutex_};
-  queue_bytes_ = queue_bytes_ - before + after;
-}
-
-bool stranger_budget::queues_are_full() const {
-  std::lock_guard guard{mutex_};
-  return queue_bytes_ > limits_.queue_bytes_max;
-}
-
-void stranger_budget::change_unread_bodies(std::size_t before, std::size_t after) {
-  std::lock_guard guard{mutex_};
-  unread_bodies_ = unread_bodies_ - before + after;
-}
-
-bool stranger_budget::unread_bodies_are_full() const {
-  std::lock_guard guard{mutex_};
-  return unread_bodies_ > limits_.unread_bodies_max;
-}
-
 void stranger_budget::wait(std::weak_ptr<link_budget> link) {
   std::lock_guard guard{mutex_};
   // A link that has ended would otherwise stay here, and one that waits again would be here twice.
@@ -102,26 +62,14 @@ void stranger_budget::wait(std::weak_ptr<link_budget> link) {
   waiting_.push_back(std::move(link));
 }
 
-std::vector<std::shared_ptr<link_budget>> stranger_budget::take_waiting() {
-  std::lock_guard guard{mutex_};
-  std::vector<std::shared_ptr<link_budget>> out;
-  for (const auto& weak : std::exchange(waiting_, {}))
-    if (auto link = weak.lock())
-      out.push_back(std::move(link));
-  return out;
-}
-
-void stranger_budget::ask_again() {
-  retry_all(true);
-}
-
-void stranger_budget::offer() {
-  retry_all(false);
-}
-
-void stranger_budget::retry_all(bool welcome) {
-  for (const auto& link : take_waiting())
-    if (!link->retry_body(welcome))
+void stranger_budget::offer(bool welcome) {
+  std::vector<std::weak_ptr<link_budget>> waiting;
+  {
+    std::lock_guard guard{mutex_};
+    waiting.swap(waiting_);
+  }
+  for (const auto& weak : waiting)
+    if (auto link = weak.lock(); link && !link->retry_body(welcome))
       wait(link);
 }
 
@@ -132,14 +80,11 @@ link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<strange
   : hold_(std::move(held)), common_(std::move(common)), limits_(limits),
     own_(limits.work_per_second) {}
 
-link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common)
-  : link_budget(std::move(held), std::move(common), limits{}) {}
-
 link_budget::~link_budget() {
   if (is_member_)
     return;
-  common_->change_queued(waiting_ + unread_, 0);
-  common_->change_unread_bodies(unread_bodies_, 0);
+  common_->queues.change(waiting_ + unread_, 0);
+  common_->unread_bodies.change(unread_bodies_, 0);
 }
 
 void link_budget::become_member() {
@@ -147,9 +92,9 @@ void link_budget::become_member() {
     std::lock_guard guard{mutex_};
     if (is_member_)
       return;
-    common_->change_queued(waiting_ + unread_, 0);
-    common_->change_unread_bodies(unread_bodies_, 0);
-    common_->return_body(std::exchange(body_bytes_, 0));
+    common_->queues.change(waiting_ + unread_, 0);
+    common_->unread_bodies.change(unread_bodies_, 0);
+    common_->bodies.change(std::exchange(body_bytes_, 0), 0);
     blocked_ = nullptr;
     is_member_ = true;
     update();
@@ -162,7 +107,7 @@ void link_budget::update() {
   bool hold = waiting_ > limits_.waiting_bytes_max || in_debt_ || blocked_ != nullptr;
   if (!is_member_)
     hold = hold || unread_ > limits_.unread_bytes_max
-           || (waiting_ + unread_ > limits_.queue_share && common_->queues_are_full());
+           || (waiting_ + unread_ > limits_.queue_share && common_->queues.too_many());
   if (hold != std::exchange(held_, hold))
     hold_(hold);
 }
@@ -184,7 +129,7 @@ void link_budget::leave(std::size_t bytes) {
 /// REQUIRES: mutex_ is locked.
 void link_budget::queued(std::size_t waiting, std::size_t unread) {
   if (!is_member_)
-    common_->change_queued(waiting_ + unread_, waiting + unread);
+    common_->queues.change(waiting_ + unread_, waiting + unread);
   waiting_ = waiting;
   unread_ = unread;
   update();
@@ -193,7 +138,7 @@ void link_budget::queued(std::size_t waiting, std::size_t unread) {
 void link_budget::unread(std::size_t bytes, std::size_t body_bytes) {
   std::lock_guard guard{mutex_};
   if (!is_member_)
-    common_->change_unread_bodies(unread_bodies_, body_bytes);
+    common_->unread_bodies.change(unread_bodies_, body_bytes);
   unread_bodies_ = body_bytes;
   queued(waiting_, bytes);
 }
@@ -205,10 +150,10 @@ bool link_budget::may_answer(std::size_t header_bytes, std::size_t body_bytes) c
     return false;
   if (is_member_)
     return true;
-  if (body_bytes > 0 && bodies > limits_.unread_bodies_share && common_->unread_bodies_are_full())
+  if (body_bytes > 0 && bodies > limits_.unread_bodies_share && common_->unread_bodies.too_many())
     return false;
   return unread_ + header_bytes <= limits_.queue_share
-         || (unread_ <= limits_.unread_bytes_max && !common_->queues_are_full());
+         || (unread_ <= limits_.unread_bytes_max && !common_->queues.too_many());
 }
 
 void link_budget::charge(work amount, steady_time now) {
@@ -220,7 +165,7 @@ void link_budget::charge(work amount, steady_time now) {
   update();
 }
 
-std::shared_ptr<void> link_budget::announce(std::size_t bytes, std::function<bool()> welcome) {
+std::shared_ptr<void> link_budget::room(std::size_t bytes, std::function<bool()> welcome) {
   bool counts = !welcome || !welcome();
   auto coming = std::make_shared<announced>(announced{bytes, std::move(welcome), false});
   if (counts) {
@@ -236,7 +181,7 @@ std::shared_ptr<void> link_budget::announce(std::size_t bytes, std::function<boo
 
 /// REQUIRES: mutex_ is locked.
 bool link_budget::take(announced& what) {
-  what.counted = common_->take_body(what.bytes);
+  what.counted = common_->bodies.take(what.bytes);
   if (what.counted)
     body_bytes_ += what.bytes;
   return what.counted;
@@ -248,7 +193,7 @@ void link_budget::end(const std::shared_ptr<announced>& what) {
     std::lock_guard guard{mutex_};
     returned = what->counted && !is_member_;
     if (returned) {
-      common_->return_body(what->bytes);
+      common_->bodies.change(what->bytes, 0);
       body_bytes_ -= what->bytes;
     }
     if (blocked_ == what) {
@@ -261,17 +206,13 @@ void link_budget::end(const std::shared_ptr<announced>& what) {
 }
 
 std::shared_ptr<std::byte> link_budget::body(std::size_t bytes, std::function<bool()> welcome) {
-  auto room = announce(bytes, std::move(welcome));
+  auto place = room(bytes, std::move(welcome));
   auto memory = bytes < pages_min ? heap_memory(bytes) : own_pages(bytes);
   auto* raw = memory.get();
-  return {raw, [room = std::move(room), memory = std::move(memory)](std::byte*) mutable {
+  return {raw, [place = std::move(place), memory = std::move(memory)](std::byte*) mutable {
             memory.reset(); // before it counts as returned
-            room.reset();
+            place.reset();
           }};
-}
-
-std::shared_ptr<void> link_budget::long_header(std::size_t bytes, std::function<bool()> welcome) {
-  return announce(bytes, std::move(welcome));
 }
 
 void link_budget::retry(steady_time now) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -50,6 +51,29 @@ private:
 
 class link_budget;
 
+/// Bytes of one kind that the links of all strangers have together. Thread-safe.
+class common_bytes {
+public:
+  explicit common_bytes(std::size_t max) : max_(max) {}
+
+  /// False: they would be more than `max`; nothing was taken. REQUIRES: they are not more now.
+  [[nodiscard]] bool take(std::size_t more) {
+    auto before = bytes_.load();
+    while (more <= max_ - before)
+      if (bytes_.compare_exchange_weak(before, before + more))
+        return true;
+    return false;
+  }
+  /// What one link has of them has changed, whatever the maximum is.
+  void change(std::size_t before, std::size_t after) { bytes_ += after - before; }
+  [[nodiscard]] bool too_many() const { return bytes_ > max_; }
+  [[nodiscard]] std::size_t now() const { return bytes_; }
+
+private:
+  const std::size_t max_;
+  std::atomic<std::size_t> bytes_{0};
+};
+
 /// What all strangers together may cost this peer beyond what each link may cost by itself. A
 /// stranger is a peer with which this one has not averaged yet: anybody can make up any number of
 /// them. Thread-safe.
@@ -70,39 +94,28 @@ public:
     std::size_t unread_bodies_max = 16_MiB;
   };
 
-  explicit stranger_budget(limits limits) : limits_(limits), surplus_(limits.work_per_second) {}
+  explicit stranger_budget(limits limits)
+    : bodies(limits.body_bytes_max), queues(limits.queue_bytes_max),
+      unread_bodies(limits.unread_bodies_max), surplus_(limits.work_per_second) {}
   stranger_budget() : stranger_budget(limits{}) {}
 
   [[nodiscard]] bool take_work(work amount, steady_time now);
-  [[nodiscard]] bool take_body(std::size_t bytes);
-  void return_body(std::size_t bytes);
-  [[nodiscard]] std::size_t body_bytes() const;
-  /// What waits in the queues of one link has changed.
-  void change_queued(std::size_t before, std::size_t after);
-  [[nodiscard]] bool queues_are_full() const;
-  /// The same for bodies that one link has not read.
-  void change_unread_bodies(std::size_t before, std::size_t after);
-  [[nodiscard]] bool unread_bodies_are_full() const;
 
   /// `link` has a body that waits for memory.
   void wait(std::weak_ptr<link_budget> link);
-  /// Whether a body is welcome may have changed: asks all links that wait. Call this without a
-  /// lock.
-  void ask_again();
   /// Memory was returned: offers it to the links that wait, in the order in which they began to.
-  void offer();
+  /// Call this without a lock.
+  /// @param welcome whether a body is welcome may have changed, too: asks the links that wait.
+  void offer(bool welcome = false);
+
+  common_bytes bodies;
+  common_bytes queues;
+  common_bytes unread_bodies;
 
 private:
-  std::vector<std::shared_ptr<link_budget>> take_waiting();
-  void retry_all(bool welcome);
-
-  const limits limits_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<std::weak_ptr<link_budget>> waiting_; // some may not wait any more
   work_bucket surplus_;
-  std::size_t body_bytes_ = 0;
-  std::size_t queue_bytes_ = 0;
-  std::size_t unread_bodies_ = 0;
 };
 
 static_assert(stranger_budget::limits{}.body_bytes_max >= frame_body_bytes_max,
@@ -136,7 +149,6 @@ public:
   /// REQUIRES: it does not block, and does not call this object.
   link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common,
               limits limits);
-  link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common);
   ~link_budget();
   link_budget(const link_budget&) = delete;
   link_budget& operator=(const link_budget&) = delete;
@@ -158,18 +170,15 @@ public:
   /// A stranger has caused `amount`.
   void charge(work amount, steady_time now);
 
-  /// Memory for a body of a stranger, which returns to the system when it is released. If all
-  /// strangers have used up theirs, the link is held before the body is read: memory that nobody
-  /// writes to costs nothing.
+  /// Room for a body of a stranger, or for a header that is too long for the link's usual buffer,
+  /// until the result is released. If all strangers have used up theirs, the link is held before
+  /// the body is read: memory that nobody writes to costs nothing.
   /// @param welcome true: the body does not count, because there is another limit for it. Also
   /// asked by `retry` while the body waits. May be empty. Called without a lock.
+  [[nodiscard]] std::shared_ptr<void> room(std::size_t bytes, std::function<bool()> welcome = {});
+  /// The same with memory for the body, which returns to the system when it is released.
   [[nodiscard]] std::shared_ptr<std::byte> body(std::size_t bytes,
                                                 std::function<bool()> welcome = {});
-
-  /// The same for a header that is too long for the link's usual buffer, until the result is
-  /// released.
-  [[nodiscard]] std::shared_ptr<void> long_header(std::size_t bytes,
-                                                  std::function<bool()> welcome = {});
 
   /// Resumes the link if it was held for work or memory that is there now. Call this now and then.
   void retry(steady_time now);
@@ -189,7 +198,6 @@ private:
 
   void leave(std::size_t bytes);
   void queued(std::size_t waiting, std::size_t unread);
-  std::shared_ptr<void> announce(std::size_t bytes, std::function<bool()> welcome);
   bool take(announced& what);
   void end(const std::shared_ptr<announced>& what);
   void update();

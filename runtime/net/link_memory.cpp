@@ -40,8 +40,7 @@ status link_memory::on_offer(std::string_view offer) {
     return done{};
   }
   host_.reset(); // a peer makes one offer; a second one would cost us another attempt
-  if (events_->shared_memory)
-    events_->shared_memory(socket.error().code);
+  events_->shared_memory(socket.error().code);
   return done{};
 }
 
@@ -49,18 +48,7 @@ void link_memory::open(unique_fd socket) {
   offered_.clear();
   if (!host_)
     return; // the link has ended
-  local_path::events told;
-  told.returned = with_.returned;
-  told.neighbour = [seen = neighbour_](bool mutual) {
-    seen->seen = true;
-    if (mutual)
-      seen->mutual = true;
-  };
-  told.state = [events = events_](ec why) {
-    if (events->shared_memory)
-      events->shared_memory(why);
-  };
-  path_ = host_->make_path(std::move(socket), std::move(told));
+  path_ = host_->make_path(std::move(socket), {with_.returned, neighbour_, events_->shared_memory});
   opened_ = true;
 }
 
@@ -120,8 +108,7 @@ void link_memory::end() {
 
 void link_memory::count(bool outbound, std::size_t bytes) {
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  if (events_->shared)
-    events_->shared(outbound, bytes);
+  events_->shared(outbound, bytes);
 }
 
 } // namespace waggle::net

@@ -19,11 +19,12 @@ namespace waggle::net {
 /// Whether the two ends of a link share memory, and the bodies that they lend each other. The
 /// acceptor offers it once, after the handshake. I/O thread only, except where noted.
 ///
-/// | state   | left by                                                             |
-/// |---------|---------------------------------------------------------------------|
-/// | unasked | begin: both are on one host and want it → waiting; else → off       |
-/// | waiting | the dialler has connected → open; it cannot, or end → off           |
-/// | open    | end → off. Bodies for which there is no memory are sent over TCP.   |
+/// | state   | left by                                                              |
+/// |---------|----------------------------------------------------------------------|
+/// | unasked | begin: both are on one host and want it → waiting; else → off        |
+/// | waiting | the dialler has connected → open; end → off. A dialler that cannot   |
+/// |         | connect → off; the acceptor is not told, and goes on waiting         |
+/// | open    | end → off. Bodies for which there is no memory are sent over TCP.    |
 class link_memory {
 public:
   /// @param host null: no shared memory.

@@ -50,35 +50,24 @@ bool contains(const std::vector<std::string>& hosts, const std::string& host) {
 /// Smaller is better.
 enum class rank : std::uint8_t { initial_peers, default_route, usual, last_resort };
 
-class ranking {
-public:
-  explicit ranking(const machine_addresses& machine) : machine_(machine) {
-    for (const auto& a : machine.all)
-      if (contains(machine.by_default, a.host))
-        default_interfaces_.emplace(a.interface, is_v6(a.host));
-  }
-
-  [[nodiscard]] rank of(const interface_address& a) const {
-    if (contains(machine_.towards_initial_peers, a.host))
-      return rank::initial_peers;
-    // The kernel prefers a temporary address as the source: the interface's others are meant, too.
-    if (default_interfaces_.contains({a.interface, is_v6(a.host)}))
-      return rank::default_route;
-    bool by_chance = kind_of(a.host) == host_kind::link_local
-                     || (a.bridge && (!a.carrier || in_container_range(a.host)));
-    return by_chance ? rank::last_resort : rank::usual;
-  }
-
-private:
-  const machine_addresses& machine_;
-  std::set<std::pair<std::string, bool>> default_interfaces_; // and whether for IPv6
-};
+rank rank_of(const interface_address& a, const machine_addresses& machine) {
+  if (contains(machine.towards_initial_peers, a.host))
+    return rank::initial_peers;
+  // The kernel prefers a temporary address as the source: the interface's others are meant, too.
+  if (std::ranges::any_of(machine.all, [&](const interface_address& other) {
+        return other.interface == a.interface && is_v6(other.host) == is_v6(a.host)
+               && contains(machine.by_default, other.host);
+      }))
+    return rank::default_route;
+  bool by_chance = kind_of(a.host) == host_kind::link_local
+                   || (a.bridge && (!a.carrier || in_container_range(a.host)));
+  return by_chance ? rank::last_resort : rank::usual;
+}
 
 } // namespace
 
 std::vector<std::string> addresses_to_announce(const machine_addresses& machine, bool ipv4,
                                                bool ipv6) {
-  ranking ranks{machine};
   struct candidate {
     const interface_address* address;
     rank how;
@@ -87,7 +76,7 @@ std::vector<std::string> addresses_to_announce(const machine_addresses& machine,
   std::vector<candidate> found;
   for (const auto& a : machine.all)
     if (is_v6(a.host) ? ipv6 : ipv4)
-      found.push_back({&a, ranks.of(a)});
+      found.push_back({&a, rank_of(a, machine)});
   auto by = [&found](auto key) {
     std::stable_sort(found.begin(), found.end(),
                      [&](const auto& a, const auto& b) { return key(a) < key(b); });
@@ -188,9 +177,8 @@ machine_addresses read_machine_addresses(const std::vector<endpoint>& initial_pe
     if (auto source = source_towards(ip::make_address(outside)))
       out.by_default.push_back(*source);
   for (const auto& where : initial_peers) {
-    error_code error;
-    auto to = ip::make_address(where.host, error);
-    auto source = error ? std::nullopt : source_towards(unmapped(to));
+    auto to = numeric(where.host);
+    auto source = to ? source_towards(unmapped(*to)) : std::nullopt;
     if (source && !contains(out.towards_initial_peers, *source))
       out.towards_initial_peers.push_back(*source);
   }

@@ -68,6 +68,12 @@ std::string answer_to(std::string_view nonce, const link_ends& of) {
   return std::string{hash.raw()};
 }
 
+/// Cancels the wait for its answer, which holds it.
+void dismiss(boost::asio::posix::stream_descriptor& visitor) {
+  error_code ignored;
+  visitor.close(ignored);
+}
+
 unique_fd make_socket() {
   return unique_fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
 }
@@ -204,8 +210,6 @@ bool local_path::read_note() {
     lent_.clear();
     lent_bytes_ = 0;
     broken(ec::peer_lost);
-    if (auto idle = std::exchange(idle_, nullptr))
-      idle();
     return false;
   }
   if (bytes != sizeof what || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
@@ -230,8 +234,11 @@ bool local_path::read_note() {
         return true;
       }
       mapped_ = what.count;
-      if (same_user_ && told_.neighbour)
-        told_.neighbour(what.bytes != 0);
+      if (same_user_ && told_.neighbour) {
+        told_.neighbour->seen = true;
+        if (what.bytes != 0)
+          told_.neighbour->mutual = true;
+      }
       if (!std::exchange(answered_, true) && same_user_ && theirs_)
         (void)tell({word::mapped, static_cast<std::uint32_t>(theirs_->segment_count()), 1}, -1);
       if (mapped_ > 0 && usable_ && !std::exchange(announced_usable_, true))
@@ -243,7 +250,7 @@ bool local_path::read_note() {
 }
 
 void local_path::broken(ec why) {
-  if (std::exchange(usable_, false) && told_.state)
+  if (std::exchange(usable_, false))
     told_.state(why);
 }
 
@@ -276,27 +283,13 @@ void local_path::on_release(std::string_view ids) {
   }
 }
 
-bool local_path::end(std::function<void()> idle) {
+void local_path::end() {
   usable_ = false;
   told_ = {};
   theirs_.reset(); // payloads still in use hold it
-  if (!socket_.is_open() || lent_.empty())
-    return false;
-  idle_ = std::move(idle);
-  return true;
 }
 
 // -- the host ------------------------------------------------------------------------------------
-
-struct local_host::visitor {
-  visitor(asio::io_context& io, unique_fd from) : socket(io) { socket.assign(from.release()); }
-  void leave() { // cancels the wait for the answer, which holds this object
-    error_code ignored;
-    socket.close(ignored);
-  }
-
-  asio::posix::stream_descriptor socket;
-};
 
 local_host::local_host(asio::io_context& io, std::shared_ptr<shared_arena> arena)
   : io_(io), acceptor_(io), lender_(std::make_shared<arena_lender>(std::move(arena))),
@@ -338,20 +331,20 @@ void local_host::accept_next() {
       if (!from && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         return; // most likely out of descriptors: later peers get no shared memory
       if (from && is_ours(from.get())) {
-        auto guest = std::make_shared<visitor>(me->io_, std::move(from));
+        auto guest = std::make_shared<visitor>(me->io_, from.release());
         me->visitors_.push_back(guest);
         if (me->visitors_.size() > visitors_max) {
-          me->visitors_.front()->leave();
+          dismiss(*me->visitors_.front());
           me->visitors_.pop_front();
         }
-        guest->socket.async_wait(
+        guest->async_wait(
           asio::posix::stream_descriptor::wait_read, [weak, guest](const error_code& failed) {
             auto host = weak.lock();
             if (failed || !host)
               return;
             std::erase(host->visitors_, guest);
             std::array<char, digest::size + 1> said{};
-            auto bytes = ::recv(guest->socket.native_handle(), said.data(), said.size(), 0);
+            auto bytes = ::recv(guest->native_handle(), said.data(), said.size(), 0);
             if (bytes != static_cast<ssize_t>(digest::size))
               return;
             auto found = host->expected_.find(std::string{said.data(), digest::size});
@@ -359,7 +352,7 @@ void local_host::accept_next() {
               return;
             auto then = std::move(found->second);
             host->expected_.erase(found);
-            then(unique_fd{guest->socket.release()});
+            then(unique_fd{guest->release()});
           });
       }
       me->accept_next();
@@ -400,13 +393,9 @@ std::shared_ptr<local_path> local_host::make_path(unique_fd socket, local_path::
 }
 
 void local_host::retire(const std::shared_ptr<local_path>& path) {
-  bool busy = path->end([weak = weak_from_this(), gone = std::weak_ptr{path}] {
-    if (auto me = weak.lock())
-      std::erase(me->retired_, gone.lock());
-  });
-  if (!busy)
-    return;
+  path->end();
   retired_.push_back(path);
+  std::erase_if(retired_, [](const auto& each) { return !each->is_lent(); });
   if (retired_.size() > retired_max)
     retired_.pop_front();
 }
@@ -415,7 +404,7 @@ void local_host::stop() {
   error_code ignored;
   acceptor_.close(ignored);
   for (const auto& guest : visitors_)
-    guest->leave();
+    dismiss(*guest);
   visitors_.clear();
   expected_.clear();
   retired_.clear();

@@ -33,6 +33,7 @@
 #include "runtime/net/net_events.hpp"
 #include "runtime/net/peer_memory.hpp"
 #include "runtime/net/shared_arena.hpp"
+#include "runtime/net/transport.hpp"
 
 namespace waggle::net {
 
@@ -83,10 +84,9 @@ private:
 class local_path : public std::enable_shared_from_this<local_path> {
 public:
   struct events {
-    std::function<void()> returned; // any thread: `take_returned` has ids
-    /// The peer has opened its end, and is_same_user. True: it has seen the same of us.
-    std::function<void(bool)> neighbour;
-    std::function<void(ec)> state; // ec::none: usable from now on; else: why it no longer is
+    std::function<void()> returned;           // any thread: `take_returned` has ids
+    std::shared_ptr<neighbourhood> neighbour; // set once the peer has opened its end
+    hook<void(ec)> state; // ec::none: usable from now on; else: why it no longer is
   };
   local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<arena_lender> lender,
              events told);
@@ -102,9 +102,10 @@ public:
   result<payload> borrow(const memory_reference& reference) { return theirs_->borrow(reference); }
   std::vector<std::uint64_t> take_returned() { return theirs_->take_returned(); }
 
-  /// The link has ended: lends no more. True if the peer may still read our memory; then this
-  /// object must be kept until `idle` is called.
-  bool end(std::function<void()> idle);
+  /// The link has ended: lends no more.
+  void end();
+  /// The peer may still read our memory: this object must be kept.
+  [[nodiscard]] bool is_lent() const { return socket_.is_open() && !lent_.empty(); }
 
 private:
   enum class word : std::uint32_t { segment = 1, mapped = 2 };
@@ -134,7 +135,6 @@ private:
   std::unordered_map<std::uint64_t, arena_lender::loan> lent_;
   std::size_t lent_bytes_ = 0;
   std::uint64_t next_id_ = 1;
-  std::function<void()> idle_;
 };
 
 /// Shared by all links of one transport: the socket that peers on this host connect to, the arena,
@@ -165,7 +165,7 @@ public:
   void stop();
 
 private:
-  struct visitor; // connected, has not sent its answer yet
+  using visitor = asio::posix::stream_descriptor; // connected, has not sent its answer yet
 
   local_host(asio::io_context& io, std::shared_ptr<shared_arena> arena);
   bool bind();

@@ -55,45 +55,43 @@ name_resolver::name_resolver(asio::io_context& io, host_lookup lookup, std::size
   inbox_->owner = this;
 }
 
-name_resolver::ticket name_resolver::resolve(const std::string& host, on_resolved done) {
-  auto number = ++last_ticket_;
-  auto refuse = [&](failure why) {
-    asio::post(io_, [done = std::move(done), why = std::move(why)] { done(why); });
-    return number;
+void name_resolver::resolve(const std::string& host, milliseconds timeout, on_resolved done) {
+  auto refuse = [&](std::string why) {
+    asio::post(
+      io_, [done = std::move(done), why = failure{ec::overloaded, std::move(why)}] { done(why); });
   };
-  if (auto known = pending_.find(host); known != pending_.end()) {
-    known->second.emplace(number, std::move(done));
-    return number;
-  }
-  if (pending_.size() >= names_max_)
-    return refuse({ec::overloaded, "the name '" + host
-                                     + "' has to wait: " + std::to_string(pending_.size())
-                                     + " others are being looked up without an answer"});
-  try {
-    std::thread{[to = inbox_, lookup = lookup_, host] {
-      result<host_addresses> found = failure{ec::internal, "looking up a name failed"};
-      try {
-        found = lookup(host);
-      } catch (const std::exception& error) {
-        found = failure{ec::internal, error.what()};
-      }
-      std::lock_guard guard{to->mutex};
-      if (to->owner != nullptr)
-        asio::post(to->owner->io_, [to, host, found = std::move(found)] {
-          if (to->owner != nullptr) // only this thread sets it to null
-            to->owner->deliver(host, found);
-        });
-    }}.detach();
-  } catch (const std::system_error& error) {
-    return refuse({ec::overloaded, "no thread to look up '" + host + "': " + error.what()});
-  }
-  pending_[host].emplace(number, std::move(done));
-  return number;
-}
-
-void name_resolver::cancel(ticket number) {
-  for (auto& [host, waiting] : pending_)
-    waiting.erase(number);
+  bool is_new = !pending_.contains(host);
+  if (is_new && pending_.size() >= names_max_)
+    return refuse("the name '" + host + "' has to wait: " + std::to_string(pending_.size())
+                  + " others are being looked up without an answer");
+  if (is_new)
+    try {
+      std::thread{[to = inbox_, lookup = lookup_, host] {
+        result<host_addresses> found = failure{ec::internal, "looking up a name failed"};
+        try {
+          found = lookup(host);
+        } catch (const std::exception& error) {
+          found = failure{ec::internal, error.what()};
+        }
+        std::lock_guard guard{to->mutex};
+        if (to->owner != nullptr)
+          asio::post(to->owner->io_, [to, host, found = std::move(found)] {
+            if (to->owner != nullptr) // only this thread sets it to null
+              to->owner->deliver(host, found);
+          });
+      }}.detach();
+    } catch (const std::system_error& error) {
+      return refuse("no thread to look up '" + host + "': " + error.what());
+    }
+  auto made = std::make_shared<request>(request{std::move(done), asio::steady_timer{io_, timeout}});
+  made->deadline.async_wait(
+    [weak = std::weak_ptr{made}, host, timeout](const boost::system::error_code& cancelled) {
+      auto late = cancelled ? nullptr : weak.lock();
+      if (auto done = late ? std::exchange(late->done, nullptr) : nullptr)
+        done(failure{ec::timeout, "the name '" + host + "' was not resolved within "
+                                    + std::to_string(timeout.count()) + " ms"});
+    });
+  pending_[host].push_back(std::move(made));
 }
 
 void name_resolver::stop() {
@@ -106,8 +104,10 @@ void name_resolver::stop() {
 
 void name_resolver::deliver(const std::string& host, const result<host_addresses>& found) {
   auto waiting = pending_.extract(host);
-  if (!waiting.empty())
-    for (const auto& [number, done] : waiting.mapped())
+  if (waiting.empty())
+    return;
+  for (const auto& each : waiting.mapped())
+    if (auto done = std::exchange(each->done, nullptr))
       done(found);
 }
 

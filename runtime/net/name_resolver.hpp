@@ -2,7 +2,6 @@
 
 // Internal to runtime/net: resolves host names without blocking the I/O thread.
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,8 +10,10 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "runtime/core/result.hpp"
+#include "runtime/core/time.hpp"
 
 namespace waggle::net {
 
@@ -39,7 +40,6 @@ host_addresses in_dialling_order(const host_addresses& found, std::size_t count_
 class name_resolver {
 public:
   using on_resolved = std::function<void(const result<host_addresses>&)>;
-  using ticket = std::uint64_t;
 
   /// An empty `lookup` means the system's resolver.
   name_resolver(boost::asio::io_context& io, host_lookup lookup, std::size_t names_max = 16);
@@ -47,17 +47,19 @@ public:
   name_resolver(const name_resolver&) = delete;
   name_resolver& operator=(const name_resolver&) = delete;
 
-  /// Calls `done` once, later, on the I/O thread. Fails with ec::unreachable, or with
-  /// ec::overloaded if too many other names are being looked up.
-  ticket resolve(const std::string& host, on_resolved done);
-  /// `done` will not be called. The lookup goes on.
-  void cancel(ticket number);
+  /// Calls `done` once, later, on the I/O thread. Fails with ec::unreachable, with ec::overloaded
+  /// if too many other names are being looked up, or with ec::timeout; the lookup then goes on.
+  void resolve(const std::string& host, milliseconds timeout, on_resolved done);
   /// No callback is called any more. Does not wait for lookups.
   void stop();
 
 private:
   /// Where threads store their results; it lives as long as the last of them.
   struct inbox;
+  struct request {
+    on_resolved done; // empty once it was called
+    boost::asio::steady_timer deadline;
+  };
 
   void deliver(const std::string& host, const result<host_addresses>& found);
 
@@ -65,8 +67,7 @@ private:
   host_lookup lookup_;
   std::size_t names_max_;
   std::shared_ptr<inbox> inbox_;
-  std::map<std::string, std::map<ticket, on_resolved>> pending_; // one thread per name
-  ticket last_ticket_ = 0;
+  std::map<std::string, std::vector<std::shared_ptr<request>>> pending_; // one thread per name
 };
 
 } // namespace waggle::net

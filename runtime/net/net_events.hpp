@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/endpoint.hpp"
@@ -11,38 +12,50 @@
 
 namespace waggle::net {
 
-/// Events of the transport, for metrics and logs. Each may be empty; each is called on the I/O
-/// thread.
+/// A function that need not be there: without one, a call does nothing.
+template <class Signature>
+struct hook;
+template <class... Args>
+struct hook<void(Args...)> : std::function<void(Args...)> {
+  using std::function<void(Args...)>::function;
+  using std::function<void(Args...)>::operator=;
+  void operator()(Args... args) const {
+    if (*this)
+      std::function<void(Args...)>::operator()(std::forward<Args>(args)...);
+  }
+};
+
+/// Events of the transport, for metrics and logs. Each is called on the I/O thread.
 struct net_events {
   /// An inbound connection, request, handshake or frame was refused.
-  std::function<void(ec)> refused;
+  hook<void(ec)> refused;
   /// Bytes on the wire. `data`: frames with a body; else control frames.
-  std::function<void(bool outbound, bool data, std::size_t bytes)> transferred;
+  hook<void(bool outbound, bool data, std::size_t bytes)> transferred;
   /// The same for links to other machines only, for all kinds of frames.
-  std::function<void(bool outbound, std::size_t bytes)> carried;
+  hook<void(bool outbound, std::size_t bytes)> carried;
   /// Bytes of bodies that went to or came from a peer on this host through shared memory.
-  std::function<void(bool outbound, std::size_t bytes)> shared;
+  hook<void(bool outbound, std::size_t bytes)> shared;
   /// We share memory with a peer on this host from now on (ec::none), or the reason why not.
-  std::function<void(ec)> shared_memory;
+  hook<void(ec)> shared_memory;
   /// A link with a peer of the run was refused: the options of the two differ
   /// (ec::agreement_mismatch), or both use the same identity. `where`: the dialled address, or the
   /// host that an inbound connection came from.
-  std::function<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
+  hook<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
   /// An address that the operator gave stands for these addresses now.
-  std::function<void(const endpoint& given, const std::vector<endpoint>& addresses)> resolved;
+  hook<void(const endpoint& given, const std::vector<endpoint>& addresses)> resolved;
   /// A handshake showed how far the clock of a peer of the run is from ours, at least (above zero:
   /// it is ahead). Called before the link is opened or refused.
-  std::function<void(const peer_id&, swarm_clock::duration offset)> clock_compared;
+  hook<void(const peer_id&, swarm_clock::duration offset)> clock_compared;
   /// An open link with this host ended while its data was sent again and again, unanswered.
-  std::function<void(const std::string& host)> ended_stuck;
+  hook<void(const std::string& host)> ended_stuck;
   /// Large packets to this host are found to be lost; it is sent smaller ones from now on.
-  std::function<void(const std::string& host)> narrow_path;
+  hook<void(const std::string& host)> narrow_path;
   /// A link was opened with a peer that makes these claims.
-  std::function<void(const peer_claims&)> linked;
-  std::function<void(bool outbound)> opened;
-  std::function<void(bool outbound, ec why)> closed;
-  std::function<void(ec)> dial_failed;
-  std::function<void(const std::string& route, unsigned code, double seconds)> http_served;
+  hook<void(const peer_claims&)> linked;
+  hook<void(bool outbound)> opened;
+  hook<void(bool outbound, ec why)> closed;
+  hook<void(ec)> dial_failed;
+  hook<void(const std::string& route, unsigned code, double seconds)> http_served;
 };
 
 } // namespace waggle::net

@@ -25,16 +25,20 @@ bool set_congestion(int socket, const std::string& name) {
          == 0;
 }
 
+/// Nothing: this kernel does not report the first `bytes` bytes of it.
+std::optional<tcp_info> info_of(int socket, std::size_t bytes) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && size >= bytes;
+  return known ? std::optional{info} : std::nullopt;
+}
+
 } // namespace
 
 std::chrono::microseconds round_trip_of(int socket) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0
-      || size < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt
-      || info.tcpi_min_rtt == ~std::uint32_t{0})
-    return {};
-  return std::chrono::microseconds{info.tcpi_min_rtt};
+  auto info = info_of(socket, offsetof(tcp_info, tcpi_min_rtt) + sizeof(tcp_info::tcpi_min_rtt));
+  return std::chrono::microseconds{
+    info && info->tcpi_min_rtt != ~std::uint32_t{0} ? info->tcpi_min_rtt : 0};
 }
 
 bool loss_watch::update(const sample& now) {
@@ -69,26 +73,21 @@ void socket_tuning::follow(int socket, std::size_t slice_bytes, steady_time now)
   if (!watching_ || now - looked_ < loss_watch::pause)
     return;
   looked_ = now;
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0
-      || size < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) {
-    watching_ = false; // this kernel does not report it
-    return;
-  }
-  if (losses_.update({info.tcpi_total_retrans, info.tcpi_data_segs_out,
-                      std::chrono::microseconds{info.tcpi_rtt},
-                      std::chrono::microseconds{info.tcpi_min_rtt}})) {
-    watching_ = false;
+  auto info =
+    info_of(socket, offsetof(tcp_info, tcpi_data_segs_out) + sizeof(tcp_info::tcpi_data_segs_out));
+  bool is_lossy = info
+                  && losses_.update({info->tcpi_total_retrans, info->tcpi_data_segs_out,
+                                     std::chrono::microseconds{info->tcpi_rtt},
+                                     std::chrono::microseconds{info->tcpi_min_rtt}});
+  watching_ = info && !is_lossy;
+  if (is_lossy)
     set_congestion(socket, "bbr");
-  }
 }
 
 bool socket_tuning::stuck(int socket) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked > 0
-         && info.tcpi_backoff > 0 && info.tcpi_snd_mss > narrow_paths::segment_bytes;
+  auto info = info_of(socket, 0);
+  return info && info->tcpi_unacked > 0 && info->tcpi_backoff > 0
+         && info->tcpi_snd_mss > narrow_paths::segment_bytes;
 }
 
 void socket_tuning::use_small_segments(int socket) {

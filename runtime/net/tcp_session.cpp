@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 
+#include "runtime/net/host_key.hpp"
 #include "runtime/net/refusals.hpp"
 
 namespace waggle::net {
@@ -66,7 +67,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
     enqueue(step.peer_is_open ? frame_kind::denial : frame_kind::handshake, std::move(message));
-  if (step.clock && events_->clock_compared)
+  if (step.clock)
     events_->clock_compared(step.clock->peer, step.clock->offset);
   if (step.why.code != ec::none) {
     // The last message tells the peer the reason; close once it is written.
@@ -79,11 +80,8 @@ void tcp_session::on_handshake(std::string_view bytes) {
     claims_ = handshake_->claims();
     error_code error;
     auto seen = socket_.remote_endpoint(error);
-    auto from = seen.address();
-    if (from.is_v6() && from.to_v6().is_v4_mapped())
-      from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
     if (!error)
-      remote_host_ = from.to_string();
+      remote_host_ = unmapped(seen.address()).to_string();
     // A peer that listens on every interface does not know the address by which we reach it.
     for (auto& address : remote_.addresses)
       if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::"))
@@ -114,17 +112,12 @@ void tcp_session::finish_handshake(result<std::shared_ptr<tcp_session>> outcome)
 
 // -- reading -------------------------------------------------------------------------------------
 
-void tcp_session::start(link_events events) {
+void tcp_session::start(std::shared_ptr<link_listener> listener) {
   asio::post(socket_.get_executor(),
-             [me = shared_from_this(), events = std::move(events)]() mutable {
-               me->handlers_ = std::move(events);
-               me->started_ = true;
-               if (me->closed_why_) {
-                 auto handlers = std::exchange(me->handlers_, {});
-                 if (handlers.on_close)
-                   handlers.on_close(*me->closed_why_);
-                 return;
-               }
+             [me = shared_from_this(), listener = std::move(listener)]() mutable {
+               if (me->closed_why_)
+                 return listener->on_close(*me->closed_why_);
+               me->listener_ = std::move(listener);
                me->deliver_all();
              });
 }
@@ -141,8 +134,8 @@ void tcp_session::hold(bool on) {
 void tcp_session::read_more() {
   if (closed_ || reading_)
     return;
-  if (auto bytes = reader_.long_header(); bytes > 0 && !header_room_ && handlers_.long_header) {
-    header_room_ = handlers_.long_header(bytes);
+  if (auto bytes = reader_.long_header(); bytes > 0 && !header_room_ && listener_) {
+    header_room_ = listener_->long_header(bytes);
     if (held_)
       return; // hold(false) continues here
   }
@@ -168,7 +161,7 @@ void tcp_session::deliver_all() {
       return; // hold(false) continues here
     if (handshake_ && closing_)
       return; // refused: frames that the peer sent before it knows are ignored
-    if (!handshake_ && !started_)
+    if (!handshake_ && !listener_)
       return; // start() was not called yet: data waits in the socket's buffer
     auto seen = reader_.next();
     if (!seen.ok())
@@ -186,17 +179,14 @@ void tcp_session::deliver_all() {
 }
 
 std::shared_ptr<std::byte> tcp_session::memory_for(const std::string& header, std::size_t bytes) {
-  std::shared_ptr<std::byte> body;
-  if (handlers_.body_memory)
-    body = handlers_.body_memory(header, bytes);
+  auto body = listener_->body_memory(header, bytes);
   return body ? body : pool_->take(bytes);
 }
 
 void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
   (outbound ? facts_.bytes_out : facts_.bytes_in).fetch_add(bytes, std::memory_order_relaxed);
-  if (events_->transferred)
-    events_->transferred(outbound, data, bytes);
-  if (tuning_ && events_->carried)
+  events_->transferred(outbound, data, bytes);
+  if (tuning_)
     events_->carried(outbound, bytes);
 }
 
@@ -210,8 +200,15 @@ void tcp_session::measure_round_trip() {
 }
 
 link_facts tcp_session::facts() const {
-  return {std::chrono::microseconds{facts_.round_trip_us.load()}, facts_.bytes_in, facts_.bytes_out,
-          memory_.bytes(), memory_.opened()};
+  return {std::chrono::microseconds{facts_.round_trip_us.load()},
+          facts_.bytes_in,
+          facts_.bytes_out,
+          memory_.bytes(),
+          memory_.opened(),
+          reads_,
+          queue_.body_bytes_written(),
+          queue_.control_memory(),
+          queue_.background_bytes()};
 }
 
 void tcp_session::deliver(arrival seen) {
@@ -242,8 +239,7 @@ void tcp_session::deliver(arrival seen) {
     case frame_kind::slice:
       return;
     case frame_kind::message:
-      if (handlers_.on_frame)
-        handlers_.on_frame(std::move(seen.content));
+      listener_->on_frame(std::move(seen.content));
   }
 }
 
@@ -252,13 +248,12 @@ void tcp_session::on_reference(std::string header) {
   if (!found)
     return fail(found.error());
   auto body = std::move(*found);
-  if (!handlers_.zero_copy_ok || !handlers_.zero_copy_ok(header, body.size)) {
+  if (!listener_->zero_copy_ok(header, body.size)) {
     auto own = memory_for(header, body.size);
     std::memcpy(own.get(), body.data.get(), body.size);
     body = {std::move(own), body.size};
   }
-  if (handlers_.on_frame)
-    handlers_.on_frame({std::move(header), std::move(body)});
+  listener_->on_frame({std::move(header), std::move(body)});
 }
 
 /// What a message takes is known to whoever gets it.
@@ -272,8 +267,8 @@ void tcp_session::note_overhead(const arrival& seen) {
 
 void tcp_session::report_overhead() {
   auto seen = std::exchange(overhead_, {});
-  if (seen.frames > 0 && handlers_.on_overhead)
-    handlers_.on_overhead(seen.frames, seen.bytes);
+  if (seen.frames > 0)
+    listener_->on_overhead(seen.frames, seen.bytes);
 }
 
 // -- writing -------------------------------------------------------------------------------------
@@ -403,18 +398,15 @@ void tcp_session::fail(failure why) {
     reader_.abandon_body();
   memory_.end();
   handshake_.reset();
-  if (stuck && events_->ended_stuck)
+  if (stuck)
     events_->ended_stuck(remote_host_);
-  if (open && events_->closed)
+  if (open)
     events_->closed(outbound_, why.code);
   finish_handshake(why);
-  if (!started_) {
+  if (auto listener = std::exchange(listener_, nullptr))
+    listener->on_close(std::move(why));
+  else
     closed_why_ = std::move(why);
-    return;
-  }
-  auto handlers = std::exchange(handlers_, {});
-  if (handlers.on_close)
-    handlers.on_close(std::move(why));
 }
 
 } // namespace waggle::net

@@ -55,19 +55,11 @@ public:
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
   [[nodiscard]] peer_claims claims() const override { return claims_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
-  void start(link_events events) override;
+  void start(std::shared_ptr<link_listener> listener) override;
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
   void hold(bool on) override;
   [[nodiscard]] std::string host() const override { return remote_host_; }
-  [[nodiscard]] std::uint64_t reads() const override { return reads_.load(); }
-  [[nodiscard]] std::uint64_t body_bytes_written() const override {
-    return queue_.body_bytes_written();
-  }
-  [[nodiscard]] std::size_t unsent_bytes() const override { return queue_.control_memory(); }
-  [[nodiscard]] std::size_t unsent_background_bytes() const override {
-    return queue_.background_bytes();
-  }
   [[nodiscard]] link_facts facts() const override;
   [[nodiscard]] std::shared_ptr<const neighbourhood> neighbour() const override {
     return memory_.neighbour();
@@ -107,16 +99,15 @@ private:
 
   std::optional<handshake> handshake_;
   ready on_ready_;
-  link_events handlers_;
+  std::shared_ptr<link_listener> listener_; // null before start(), and after the end
   struct {
     std::size_t frames = 0, bytes = 0; // bytes: of their headers
   } overhead_;                         // delivered and not reported
-  bool started_ = false;
-  std::optional<failure> closed_why_; // closed before start(), which then reports it
+  std::optional<failure> closed_why_;  // closed before start(), which then reports it
 
   link_memory memory_;
   frame_reader reader_;
-  std::shared_ptr<void> header_room_; // see link_events::long_header
+  std::shared_ptr<void> header_room_; // see link_listener::long_header
   std::atomic<std::uint64_t> reads_{0};
   std::atomic<bool> amid_body_{false};
   std::atomic<bool> held_{false};

@@ -37,23 +37,6 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
 /// More addresses of one name are not used: with some of its peers the others are found.
 constexpr std::size_t addresses_of_name_max = 16;
 
-/// Parses a numeric address, which needs no resolver. Nothing for a host name.
-std::optional<asio::ip::address> numeric(const std::string& host) {
-  error_code error;
-  auto address = asio::ip::make_address(host, error);
-  return error ? std::nullopt : std::optional{address};
-}
-
-std::shared_ptr<const http_settings> settings_of(const tcp_transport_config& config,
-                                                 std::shared_ptr<const net_events> events) {
-  http_settings out;
-  out.handler = config.http;
-  out.events = std::move(events);
-  out.timeout = config.http_timeout;
-  out.own_hosts = config.http_hosts;
-  return std::make_shared<const http_settings>(std::move(out));
-}
-
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
   explicit tcp_transport(tcp_transport_config config)
@@ -62,8 +45,12 @@ public:
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement},
       run_(std::make_shared<const run_secret>(config_.run_id)),
-      front_(settings_of(config_, events_), config_.http_connections), names_(io_, config_.lookup),
-      handshaking_(config_.handshakes) {
+      front_({.handler = config_.http,
+              .events = events_,
+              .timeout = config_.http_timeout,
+              .own_hosts = config_.http_hosts},
+             config_.http_connections),
+      names_(io_, config_.lookup), handshaking_(config_.handshakes) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= frame_body_bytes_max, "window too small");
     if (config_.shared_memory)
       host_ = local_host::make(io_, config_.arena ? config_.arena : shared_arena::make());
@@ -143,31 +130,16 @@ private:
       return;
     if (numeric(given.host))
       return done(std::vector{given});
-    auto waiting = std::make_shared<on_resolved>(std::move(done));
-    auto deadline = std::make_shared<asio::steady_timer>(io_, timeout);
-    auto number = names_.resolve(
-      given.host, [this, given, deadline, waiting](const result<host_addresses>& found) {
-        deadline->cancel();
-        auto answer = std::exchange(*waiting, nullptr);
-        if (!answer)
-          return;
-        if (!found.ok())
-          return answer(found.error());
-        std::vector<endpoint> addresses;
-        for (const auto& address : in_dialling_order(*found, addresses_of_name_max))
-          addresses.push_back({address.to_string(), given.port});
-        if (events_->resolved)
-          events_->resolved(given, addresses);
-        answer(std::move(addresses));
-      });
-    deadline->async_wait([this, given, timeout, number, waiting](const error_code& cancelled) {
-      if (cancelled || stopping_)
-        return;
-      names_.cancel(number);
-      if (auto answer = std::exchange(*waiting, nullptr))
-        answer(failure{ec::timeout, "the name '" + given.host + "' was not resolved within "
-                                      + std::to_string(timeout.count()) + " ms"});
-    });
+    names_.resolve(given.host, timeout,
+                   [this, given, done = std::move(done)](const result<host_addresses>& found) {
+                     if (!found.ok())
+                       return done(found.error());
+                     std::vector<endpoint> addresses;
+                     for (const auto& address : in_dialling_order(*found, addresses_of_name_max))
+                       addresses.push_back({address.to_string(), given.port});
+                     events_->resolved(given, addresses);
+                     done(std::move(addresses));
+                   });
   }
 
   /// One attempt to reach a peer: connect, upgrade, handshake; one deadline for all.
@@ -220,7 +192,7 @@ private:
       if (!done_)
         return;
       close_request_ = request_upgrade(
-        std::move(socket_), to_.given.value_or(to_.where).host, timeout_,
+        std::move(socket_), to_.given.value_or(to_.where).host,
         [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
           if (why.code != ec::none)
             return me->finish(std::move(why));
@@ -252,8 +224,7 @@ private:
       deadline_.cancel();
       session_.reset();
       if (!outcome.ok()) {
-        if (owner_->events_->dial_failed)
-          owner_->events_->dial_failed(outcome.error().code);
+        owner_->events_->dial_failed(outcome.error().code);
         owner_->report_refused(to_.where, true, outcome.error());
         auto why = outcome.error();
         why.detail = to_string(to_.where) + ": " + why.detail;
@@ -276,7 +247,7 @@ private:
   /// The caller's events, and those that the transport acts on itself.
   std::shared_ptr<const net_events> watched(net_events events) {
     events.ended_stuck = [this, tell = events.narrow_path](const std::string& host) {
-      if (narrow_.ended_stuck(host, std::chrono::steady_clock::now()) && tell)
+      if (narrow_.ended_stuck(host, std::chrono::steady_clock::now()))
         tell(host);
     };
     return std::make_shared<const net_events>(std::move(events));
@@ -325,14 +296,12 @@ private:
 
   void report_opened(const link& made) {
     narrow_.opened(made.host());
-    if (events_->opened)
-      events_->opened(made.outbound());
-    if (events_->linked)
-      events_->linked(made.claims());
+    events_->opened(made.outbound());
+    events_->linked(made.claims());
   }
 
   void report_refused(const endpoint& where, bool outbound, const failure& why) {
-    if (started_wrongly(why) && events_->disagreed)
+    if (started_wrongly(why))
       events_->disagreed(where, outbound, why);
   }
 
@@ -358,15 +327,15 @@ private:
     auto& work = hosts_.try_emplace(host, config_.handshake_work).first->second;
     if (gone || sessions_.size() >= config_.connections_max
         || hosts_.size() > config_.connections_max || !work.take(cost::handshake, now)) {
-      report_refusal(ec::rate_limited);
+      events_->refused(ec::rate_limited);
       return; // closes the socket
     }
     auto session = make_session(std::move(socket), std::move(peer.early));
     auto id = ++last_handshake_;
-    handshakes_.emplace(id, session);
-    if (auto victim = handshaking_.add(id, host))
-      if (auto oldest = handshakes_.at(*victim).lock())
+    handshaking_.add(id, host, [weak = std::weak_ptr{session}] {
+      if (auto oldest = weak.lock())
         oldest->abandon({ec::rate_limited, "too many handshakes at once"});
+    });
     session->run(handshake_setup(false, {}, began), config_.handshake_timeout,
                  [weak = weak_from_this(), from = unmapped(remote).to_string(),
                   id](result<std::shared_ptr<tcp_session>> outcome) {
@@ -374,9 +343,8 @@ private:
                    if (!me)
                      return;
                    me->handshaking_.remove(id);
-                   me->handshakes_.erase(id);
                    if (!outcome.ok()) {
-                     me->report_refusal(outcome.error().code);
+                     me->events_->refused(outcome.error().code);
                      me->report_refused({from, 0}, false, outcome.error());
                      return;
                    }
@@ -384,11 +352,6 @@ private:
                    if (me->accept_)
                      me->accept_(*outcome);
                  });
-  }
-
-  void report_refusal(ec why) {
-    if (events_->refused)
-      events_->refused(why);
   }
 
   tcp_transport_config config_;
@@ -405,7 +368,6 @@ private:
   name_resolver names_;
   on_link accept_;
   connection_slots handshaking_; // of peers that dialled us
-  std::map<connection_slots::number, std::weak_ptr<tcp_session>> handshakes_;
   connection_slots::number last_handshake_ = 0;
   std::map<std::string, work_bucket> hosts_; // for the handshakes of each
   std::vector<std::weak_ptr<tcp_session>> sessions_;

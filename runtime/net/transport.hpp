@@ -24,27 +24,33 @@ struct frame {
   bool background = false;
 };
 
-/// Called on the transport's thread (the I/O thread; the simulator's only thread). Must not block.
-struct link_events {
-  /// May be empty. Returns where to read the body that follows `header`, `bytes` bytes; null: the
-  /// transport allocates memory. on_frame (or on_close) follows, and the frame's body lies in that
-  /// memory. Frames without a body may be delivered before it.
-  std::function<std::shared_ptr<std::byte>(const std::string& header, std::size_t bytes)>
-    body_memory;
-  std::function<void(frame)> on_frame;
-  std::function<void(failure)> on_close; // exactly once, last, also after close()
-  /// May be empty, which means false. Whether the body that follows `header` may be delivered in
-  /// memory shared with the peer (on this host), with `sender_can_write` set. Otherwise it is first
-  /// copied into the memory that body_memory returns.
-  std::function<bool(const std::string& header, std::size_t bytes)> zero_copy_ok;
-  /// May be empty. A header of `bytes` bytes arrives, for which the link needs more than its usual
-  /// buffer. The result is released when the header has arrived. May hold the link: then the rest
-  /// is read later.
-  std::function<std::shared_ptr<void>(std::size_t bytes)> long_header;
-  /// May be empty. So many frames that are not messages were read: window updates, pieces of
-  /// bodies, returned memory. They take the I/O thread's time. Called once for all such frames of a
-  /// read; `header_bytes` are those of all of them. May hold the link. Simulated links have none.
-  std::function<void(std::size_t frames, std::size_t header_bytes)> on_overhead;
+/// Takes what a link delivers. Called on the transport's thread (the I/O thread; the simulator's
+/// only thread). Must not block.
+class link_listener {
+public:
+  virtual ~link_listener() = default;
+
+  /// Returns where to read the body that follows `header`, `bytes` bytes; null: the transport
+  /// allocates memory. on_frame (or on_close) follows, and the frame's body lies in that memory.
+  /// Frames without a body may be delivered before it.
+  virtual std::shared_ptr<std::byte> body_memory(const std::string& /*header*/,
+                                                 std::size_t /*bytes*/) {
+    return nullptr;
+  }
+  virtual void on_frame(frame f) = 0;
+  virtual void on_close(failure why) = 0; // exactly once, last, also after close()
+  /// Whether the body that follows `header` may be delivered in memory shared with the peer (on
+  /// this host), with `sender_can_write` set. Otherwise it is first copied into the memory that
+  /// body_memory returns.
+  virtual bool zero_copy_ok(const std::string& /*header*/, std::size_t /*bytes*/) { return false; }
+  /// A header of `bytes` bytes arrives, for which the link needs more than its usual buffer. The
+  /// result is released when the header has arrived. May hold the link: then the rest is read
+  /// later.
+  virtual std::shared_ptr<void> long_header(std::size_t /*bytes*/) { return nullptr; }
+  /// So many frames that are not messages were read: window updates, pieces of bodies, returned
+  /// memory. They take the I/O thread's time. Called once for all such frames of a read;
+  /// `header_bytes` are those of all of them. May hold the link. Simulated links have none.
+  virtual void on_overhead(std::size_t /*frames*/, std::size_t /*header_bytes*/) {}
 };
 
 /// What a link is and what it has carried so far.
@@ -55,6 +61,17 @@ struct link_facts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0; // through memory shared with a peer on this host, both ways
   bool shares_memory = false;
+  /// Grows whenever bytes arrive, also those of an incomplete frame: a sign of life. A link whose
+  /// frames arrive in one piece need not count them.
+  std::uint64_t reads = 0;
+  /// Body bytes that were passed to the network so far. Grows while the peer takes what we send,
+  /// and stops when it does not; always 0 where bodies need no time.
+  std::uint64_t body_bytes_written = 0;
+  /// An estimate of the memory that queued frames without bodies take: what was passed to `send`
+  /// and the network has not taken yet.
+  std::size_t unsent_bytes = 0;
+  /// The bytes of queued background bodies that the network has not begun to take.
+  std::size_t unsent_background_bytes = 0;
 };
 
 /// Two processes of one user on one host that share memory. Thread-safe.
@@ -79,7 +96,7 @@ public:
   [[nodiscard]] virtual bool outbound() const = 0;
 
   /// Begins to deliver frames. Called once.
-  virtual void start(link_events events) = 0;
+  virtual void start(std::shared_ptr<link_listener> listener) = 0;
 
   /// Queues `f`. False: closed, or over the queue's limit; the frame is dropped.
   /// Bulk frames wait for the peer's window (body bytes that it is ready to hold), so that memory
@@ -95,20 +112,6 @@ public:
 
   /// The address of the host at the other end, without port; empty: not known.
   [[nodiscard]] virtual std::string host() const { return {}; }
-
-  /// Grows whenever bytes arrive, also those of an incomplete frame: a sign of life. A link whose
-  /// frames arrive in one piece need not override it.
-  [[nodiscard]] virtual std::uint64_t reads() const { return 0; }
-
-  /// Body bytes that were passed to the network so far. Any thread. Grows while the peer takes what
-  /// we send, and stops when it does not; always 0 where bodies need no time.
-  [[nodiscard]] virtual std::uint64_t body_bytes_written() const { return 0; }
-
-  /// An estimate of the memory that queued frames without bodies take: what was passed to `send`
-  /// and the network has not taken yet. Any thread.
-  [[nodiscard]] virtual std::size_t unsent_bytes() const { return 0; }
-  /// The bytes of queued background bodies that the network has not begun to take. Any thread.
-  [[nodiscard]] virtual std::size_t unsent_background_bytes() const { return 0; }
 
   /// Any thread. A link that measures nothing need not override it.
   [[nodiscard]] virtual link_facts facts() const { return {}; }

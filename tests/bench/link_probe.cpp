@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "runtime/net/tcp_transport.hpp"
+#include "tests/support/link_events.hpp"
 
 namespace {
 
@@ -41,15 +42,14 @@ std::shared_ptr<net::transport> open(std::uint64_t seed, const std::string& cong
 int listen(const endpoint& where) {
   auto wire = open(1, "auto", {});
   auto bound = wire->listen({where}, [](const std::shared_ptr<net::link>& link) {
-    net::link_events events;
+    auto events = std::make_shared<net::link_events>();
     // The handler owns the link, so the link lives until it is closed.
-    events.on_frame = [link](net::frame f) {
+    events->frame_arrived = [link](net::frame f) {
       if (f.body.empty())
         link->send(std::move(f));
       else
         link->grant(f.body.size);
     };
-    events.on_close = [](const failure&) {};
     link->start(std::move(events));
   });
   if (!bound) {
@@ -98,15 +98,14 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
     std::cerr << "link_probe: " << link.error().detail << "\n";
     return 1;
   }
-  net::link_events handlers;
-  handlers.on_frame = [&](const net::frame& f) {
+  auto handlers = std::make_shared<net::link_events>();
+  handlers->frame_arrived = [&](const net::frame& f) {
     steady_time::rep sent = 0;
     std::memcpy(&sent, f.header.data(), sizeof sent);
     auto trip = now().time_since_epoch() - steady_time::duration{sent};
     std::lock_guard lock{mutex};
     trips.push_back(std::chrono::duration<double, std::milli>(trip).count());
   };
-  handlers.on_close = [](const failure&) {};
   (*link)->start(std::move(handlers));
 
   auto ping_for = [&](double how_long) {

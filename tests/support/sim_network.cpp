@@ -37,8 +37,8 @@ public:
   [[nodiscard]] peer_claims claims() const override { return claims_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
 
-  void start(link_events events) override {
-    events_ = std::move(events);
+  void start(std::shared_ptr<link_listener> listener) override {
+    listener_ = std::move(listener);
     started_ = true;
     auto early = std::exchange(early_, {});
     for (auto& f : early)
@@ -111,9 +111,9 @@ public:
   }
 
   void report_closed() {
-    auto events = std::exchange(events_, {});
-    if (events.on_close && net_.nodes_[own_]->alive)
-      events.on_close(*close_why_);
+    auto listener = std::exchange(listener_, nullptr);
+    if (listener && net_.nodes_[own_]->alive)
+      listener->on_close(*close_why_);
   }
 
   void deliver_kept() {
@@ -125,15 +125,14 @@ public:
     deliver_kept();
   }
   void hand_over(frame f) {
-    if (!net_.nodes_[own_]->alive || net_.nodes_[own_]->stopped || !events_.on_frame)
+    if (!net_.nodes_[own_]->alive || net_.nodes_[own_]->stopped || !listener_)
       return;
-    if (!f.body.empty() && events_.body_memory) {
-      if (auto memory = events_.body_memory(f.header, f.body.size)) {
+    if (!f.body.empty())
+      if (auto memory = listener_->body_memory(f.header, f.body.size)) {
         std::memcpy(memory.get(), f.body.data.get(), f.body.size);
         f.body.data = std::move(memory);
       }
-    }
-    events_.on_frame(std::move(f));
+    listener_->on_frame(std::move(f));
   }
 
   sim_network& net_;
@@ -143,7 +142,7 @@ public:
   peer_record remote_;
   peer_claims claims_;
   std::weak_ptr<sim_link> other_;
-  link_events events_;
+  std::shared_ptr<link_listener> listener_;
   bool started_ = false;
   bool closed_ = false;
   std::optional<failure> close_why_;
@@ -201,7 +200,7 @@ sim_network::~sim_network() {
   for (const auto& each : nodes_)
     for (const auto& weak : each->links)
       if (auto held = weak.lock())
-        held->events_ = {};
+        held->listener_ = nullptr;
 }
 
 sim_network::node_index sim_network::add_node(std::string run_id, peer_record record,

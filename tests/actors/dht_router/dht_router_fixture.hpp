@@ -75,7 +75,7 @@ public:
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
   [[nodiscard]] std::string host() const override { return host_; }
-  void start(net::link_events) override {}
+  void start(std::shared_ptr<net::link_listener>) override {}
   bool send(net::frame) override { return true; }
   void grant(std::size_t) override {}
   [[nodiscard]] bool idle() const override { return true; }

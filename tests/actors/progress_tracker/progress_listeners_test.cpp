@@ -194,7 +194,7 @@ public:
   link_from(std::uint64_t seed, std::string host) : remote_(test_peer(seed)), host_(host) {}
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
   [[nodiscard]] bool outbound() const override { return false; }
-  void start(net::link_events) override {}
+  void start(std::shared_ptr<net::link_listener>) override {}
   bool send(net::frame) override { return true; }
   void grant(std::size_t) override {}
   [[nodiscard]] std::string host() const override { return host_; }

@@ -188,11 +188,11 @@ TEST_F(PeerLink, PartsOfAnExpectedRoundDoNotTakeTheMemoryOfStrangers) {
   part.count = 1'000;
   part.weight = 1;
   auto body = wire_end->announce(wire::event{part}, 4'000);
-  EXPECT_EQ(ctx.strangers->body_bytes(), 4'000U) << "nobody has announced this round";
+  EXPECT_EQ(ctx.strangers->bodies.now(), 4'000U) << "nobody has announced this round";
   arrive(wire::event{part}, {std::move(body), 4'000});
   ctx.rounds->expect(plan);
   body = wire_end->announce(wire::event{part}, 4'000);
-  EXPECT_EQ(ctx.strangers->body_bytes(), 4'000U);
+  EXPECT_EQ(ctx.strangers->bodies.now(), 4'000U);
 }
 
 // A round keeps the parts that have arrived until the others arrive: if those waited for the memory
@@ -211,11 +211,11 @@ TEST_F(PeerLink, PartsThatWaitForTheMemoryOfStrangersAreReadWhenTheirRoundBegins
   begin_round(ctx, plan);
   EXPECT_FALSE(wire_end->held);
   arrive(wire::event{part}, {std::move(second), 12_MiB});
-  EXPECT_EQ(ctx.strangers->body_bytes(), 0U) << "the peer is a member now";
+  EXPECT_EQ(ctx.strangers->bodies.now(), 0U) << "the peer is a member now";
 }
 
 TEST_F(PeerLink, ALongHeaderThatWaitsForTheMemoryOfStrangersIsReadWhenItsPeerBecomesAMember) {
-  ASSERT_TRUE(ctx.strangers->take_body(net::stranger_budget::limits{}.body_bytes_max));
+  ASSERT_TRUE(ctx.strangers->bodies.take(net::stranger_budget::limits{}.body_bytes_max));
   auto header = wire_end->announce_header(200_KiB);
   EXPECT_TRUE(wire_end->held);
   auto plan = plan_for(3);
@@ -233,7 +233,7 @@ TEST_F(PeerLink, ALongHeaderThatWaitsForTheMemoryOfStrangersIsReadWhenItsPeerBec
 // Otherwise strangers that hold the memory for bodies would keep newcomers from downloading: to a
 // newcomer, every donor is a stranger.
 TEST_F(PeerLink, PiecesOfAStateThatWeAskedForAreReadHoweverFullTheStrangersMemory) {
-  ASSERT_TRUE(ctx.strangers->take_body(net::stranger_budget::limits{}.body_bytes_max));
+  ASSERT_TRUE(ctx.strangers->bodies.take(net::stranger_budget::limits{}.body_bytes_max));
   auto asked = ask_later<peer_answer>(link, call_over_link{wire::get_state_chunk{}, 3s});
   wire::answer answer{last_call_id(), wire::state_chunk{0}};
   auto body = wire_end->announce(answer, 256_KiB);
@@ -260,7 +260,7 @@ TEST_F(PeerLink, SoManyPiecesOfAStateAreNotReadAtOnce) {
   auto& donor = book(service_topic::state);
   donor.silent = true; // it would read them all before the first one is sent
   service_table services;
-  services.by_topic[static_cast<std::size_t>(service_topic::state)] = donor.service;
+  services.set({service_topic::state, donor.service});
   config.inbound_calls_max = 256;
   auto end = std::make_shared<scripted_link>(test_peer(8));
   spawn<peer_link>(ctx, config, end, std::uint64_t{43}, owner, services);

@@ -17,7 +17,9 @@ public:
 
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
   [[nodiscard]] bool outbound() const override { return true; }
-  void start(net::link_events events) override { events_ = std::move(events); }
+  void start(std::shared_ptr<net::link_listener> listener) override {
+    listener_ = std::move(listener);
+  }
   bool send(net::frame f) override {
     if (full)
       return false;
@@ -28,10 +30,14 @@ public:
     return true;
   }
   void grant(std::size_t bytes) override { granted += bytes; }
-  [[nodiscard]] std::uint64_t reads() const override { return read; }
-  [[nodiscard]] std::uint64_t body_bytes_written() const override { return written; }
-  [[nodiscard]] std::size_t unsent_bytes() const override { return unsent; }
-  [[nodiscard]] std::size_t unsent_background_bytes() const override { return unsent_bodies; }
+  [[nodiscard]] net::link_facts facts() const override {
+    net::link_facts out;
+    out.reads = read;
+    out.body_bytes_written = written;
+    out.unsent_bytes = unsent;
+    out.unsent_background_bytes = unsent_bodies;
+    return out;
+  }
   [[nodiscard]] bool idle() const override { return !busy; }
   void hold(bool on) override { held = on; }
   void close(failure why) override {
@@ -40,20 +46,20 @@ public:
   }
 
   void arrive(const wire::message& what, payload body = {}) {
-    events_.on_frame({wire::encode(what), std::move(body)});
+    listener_->on_frame({wire::encode(what), std::move(body)});
   }
   void arrive_raw(std::string header, payload body = {}) {
-    events_.on_frame({std::move(header), std::move(body)});
+    listener_->on_frame({std::move(header), std::move(body)});
   }
   std::shared_ptr<std::byte> announce(const wire::message& what, std::size_t bytes) {
-    return events_.body_memory(wire::encode(what), bytes);
+    return listener_->body_memory(wire::encode(what), bytes);
   }
-  std::shared_ptr<void> announce_header(std::size_t bytes) { return events_.long_header(bytes); }
+  std::shared_ptr<void> announce_header(std::size_t bytes) { return listener_->long_header(bytes); }
   /// So many frames arrive that are not messages.
-  void arrive_overhead(std::size_t frames) { events_.on_overhead(frames, 0); }
+  void arrive_overhead(std::size_t frames) { listener_->on_overhead(frames, 0); }
   void end(failure why) {
-    auto events = std::exchange(events_, {}); // they may own this object
-    events.on_close(std::move(why));
+    auto listener = std::exchange(listener_, nullptr); // it may own this object
+    listener->on_close(std::move(why));
   }
 
   /// All messages of one kind that were sent over the link.
@@ -79,7 +85,7 @@ public:
 
 private:
   peer_record remote_;
-  net::link_events events_;
+  std::shared_ptr<net::link_listener> listener_;
 };
 
 inline link_owner_actor::behavior_type
@@ -110,7 +116,7 @@ protected:
     service_table services;
     for (std::size_t topic = 0; topic < service_topics; ++topic) {
       books.push_back(std::make_shared<received_by_service>());
-      services.by_topic[topic] = spawn(recording_service, books.back());
+      services.set({static_cast<service_topic>(topic), spawn(recording_service, books.back())});
     }
     owner = spawn(recording_owner, downs);
     link = spawn<peer_link>(ctx, config, wire_end, std::uint64_t{42}, owner, services);

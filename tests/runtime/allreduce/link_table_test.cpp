@@ -10,7 +10,7 @@ class silent_link : public net::link {
 public:
   [[nodiscard]] const peer_record& remote() const override { return nobody_; }
   [[nodiscard]] bool outbound() const override { return false; }
-  void start(net::link_events) override {}
+  void start(std::shared_ptr<net::link_listener>) override {}
   bool send(net::frame) override { return true; }
   void grant(std::size_t) override {}
   [[nodiscard]] std::shared_ptr<const net::neighbourhood> neighbour() const override {

@@ -37,7 +37,7 @@ class counting_link : public net::link {
 public:
   [[nodiscard]] const peer_record& remote() const override { return nobody_; }
   [[nodiscard]] bool outbound() const override { return false; }
-  void start(net::link_events) override {}
+  void start(std::shared_ptr<net::link_listener>) override {}
   bool send(net::frame) override { return false; }
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] bool idle() const override { return true; }

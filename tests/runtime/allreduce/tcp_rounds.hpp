@@ -17,6 +17,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/net/tcp_transport.hpp"
+#include "tests/support/link_events.hpp"
 
 namespace waggle::testing {
 
@@ -210,8 +211,8 @@ private:
     auto announced = std::make_shared<std::optional<result<wire::message>>>();
     std::weak_ptr<net::link> weak = link;
     auto from = link->remote();
-    net::link_events events;
-    events.body_memory = [this, from, announced](const std::string& header, std::size_t bytes) {
+    auto events = std::make_shared<net::link_events>();
+    events->place = [this, from, announced](const std::string& header, std::size_t bytes) {
       announced->emplace(wire::decode(header, bytes));
       std::shared_ptr<std::byte> memory;
       if (**announced)
@@ -220,7 +221,7 @@ private:
             memory = rounds_.destination(from.id, *part, bytes);
       return memory;
     };
-    events.zero_copy_ok = [this](const std::string& header, std::size_t bytes) {
+    events->shares = [this](const std::string& header, std::size_t bytes) {
       auto m = wire::decode(header, bytes);
       if (!m)
         return false;
@@ -228,7 +229,7 @@ private:
       const auto* part = e ? std::get_if<wire::part>(e) : nullptr;
       return part != nullptr && rounds_.zero_copy_ok(*part);
     };
-    events.on_frame = [this, from, announced, weak](net::frame f) {
+    events->frame_arrived = [this, from, announced, weak](net::frame f) {
       auto message =
         *announced ? *std::exchange(*announced, std::nullopt) : wire::decode(f.header, f.body.size);
       ASSERT_TRUE(message) << to_string(message.error());
@@ -237,7 +238,7 @@ private:
       EXPECT_TRUE(
         rounds_.deliver({from, std::move(*event), std::move(f.body), weak.lock()}, now()));
     };
-    events.on_close = [this, from](const failure& why) {
+    events->closed = [this, from](const failure& why) {
       links_->erase(from.id);
       if (auto engine = book_.with([&] { return engine_; }))
         engine->on_lost(from.id, why.code);

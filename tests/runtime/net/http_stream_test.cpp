@@ -35,8 +35,7 @@ struct HttpStream : testing::Test {
     };
     settings.events = std::make_shared<net_events>();
     settings.answering = budget;
-    front = std::make_unique<http_front>(std::make_shared<const http_settings>(std::move(settings)),
-                                         connection_slots::limits{64, 64});
+    front = std::make_unique<http_front>(std::move(settings), connection_slots::limits{64, 64});
     auto bound = front->listen({{"127.0.0.1", 0}}, {});
     EXPECT_TRUE(bound.ok());
     where = bound->front();

@@ -60,7 +60,7 @@ TEST_F(LinkBudget, ABodyOfAStrangerWaitsUntilThereIsMemory) {
   auto first = link();
   auto second = link();
   auto body = first->body(80);
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
   auto waiting = second->body(30);
   ASSERT_NE(waiting, nullptr) << "where the bytes go that were read with the announcement";
   EXPECT_FALSE(first->held());
@@ -69,9 +69,9 @@ TEST_F(LinkBudget, ABodyOfAStrangerWaitsUntilThereIsMemory) {
   EXPECT_TRUE(second->held());
   body.reset();
   EXPECT_FALSE(second->held());
-  EXPECT_EQ(common->body_bytes(), 30U);
+  EXPECT_EQ(common->bodies.now(), 30U);
   waiting.reset();
-  EXPECT_EQ(common->body_bytes(), 0U);
+  EXPECT_EQ(common->bodies.now(), 0U);
 }
 
 TEST_F(LinkBudget, ABodyThatIsGivenUpWhileItWaitsReturnsNothing) {
@@ -81,7 +81,7 @@ TEST_F(LinkBudget, ABodyThatIsGivenUpWhileItWaitsReturnsNothing) {
   auto waiting = second->body(30);
   waiting.reset();
   EXPECT_FALSE(second->held());
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
 }
 
 TEST_F(LinkBudget, ABodyTakesNoMemoryBeforeItIsReadNorAfterwards) {
@@ -104,11 +104,11 @@ TEST_F(LinkBudget, AWelcomeBodyDoesNotCount) {
   auto strangers = link();
   auto first = members->body(500, [] { return true; });
   EXPECT_FALSE(members->held());
-  EXPECT_EQ(common->body_bytes(), 0U);
+  EXPECT_EQ(common->bodies.now(), 0U);
   auto second = strangers->body(80, [] { return false; });
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
   first.reset();
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
 }
 
 TEST_F(LinkBudget, ABodyThatWaitsIsReadOnceItIsWelcome) {
@@ -122,9 +122,9 @@ TEST_F(LinkBudget, ABodyThatWaitsIsReadOnceItIsWelcome) {
   welcome = true;
   second->retry(now);
   EXPECT_FALSE(second->held());
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
   waiting.reset();
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
 }
 
 TEST_F(LinkBudget, MemoryThatIsReturnedGoesToTheOneThatWaitsTheLongest) {
@@ -151,14 +151,14 @@ TEST_F(LinkBudget, AMembersBodiesNoLongerCount) {
   auto foreign = third->body(90);
   EXPECT_TRUE(second->held());
   begun = true;
-  common->ask_again();
+  common->offer(true);
   EXPECT_FALSE(second->held());
   EXPECT_TRUE(third->held());
   first->become_member();
   EXPECT_FALSE(third->held());
-  EXPECT_EQ(common->body_bytes(), 90U) << "the third one's";
+  EXPECT_EQ(common->bodies.now(), 90U) << "the third one's";
   kept.reset();
-  EXPECT_EQ(common->body_bytes(), 90U) << "not returned twice";
+  EXPECT_EQ(common->bodies.now(), 90U) << "not returned twice";
   auto next = first->body(90);
   EXPECT_FALSE(first->held());
 }
@@ -172,19 +172,19 @@ TEST_F(LinkBudget, ALinkThatBecomesAMembersIsReadAtOnce) {
   second->become_member();
   EXPECT_FALSE(second->held());
   waiting.reset();
-  EXPECT_EQ(common->body_bytes(), 80U);
+  EXPECT_EQ(common->bodies.now(), 80U);
 }
 
 TEST_F(LinkBudget, LongHeadersShareTheMemoryOfBodies) {
   auto first = link();
   auto second = link();
-  auto header = first->long_header(90);
+  auto header = first->room(90);
   auto body = second->body(30);
   EXPECT_TRUE(second->held());
   header.reset();
   EXPECT_FALSE(second->held());
-  EXPECT_EQ(common->body_bytes(), 30U);
-  auto next = first->long_header(90);
+  EXPECT_EQ(common->bodies.now(), 30U);
+  auto next = first->room(90);
   EXPECT_TRUE(first->held());
 }
 
@@ -282,9 +282,9 @@ TEST_F(LinkBudget, AnAnswerWithALongHeaderThatWasAskedForDoesNotWait) {
   auto first = link();
   auto second = link();
   auto body = first->body(100);
-  auto asked = second->long_header(50, [] { return true; });
+  auto asked = second->room(50, [] { return true; });
   EXPECT_FALSE(second->held());
-  auto unasked = second->long_header(50, [] { return false; });
+  auto unasked = second->room(50, [] { return false; });
   EXPECT_TRUE(second->held());
 }
 

@@ -86,9 +86,9 @@ struct NameResolver : testing::Test {
 
 TEST_F(NameResolver, ANameThatHangsDelaysNoOther) {
   name_resolver resolver{io, names.lookup()};
-  resolver.resolve("dead", note("dead"));
+  resolver.resolve("dead", 60s, note("dead"));
   ASSERT_TRUE(names.waits_for({"dead"}));
-  resolver.resolve("here", note("here"));
+  resolver.resolve("here", 60s, note("here"));
   run_until(1);
   EXPECT_THAT(outcomes, testing::ElementsAre("here: found"));
   names.let_go();
@@ -99,8 +99,8 @@ TEST_F(NameResolver, ANameThatHangsDelaysNoOther) {
 TEST_F(NameResolver, ASecondRequestForANameWaitsForTheSameLookup) {
   name_resolver resolver{io, names.lookup()};
   for (auto as : {"first", "second", "third"})
-    resolver.resolve("dead", note(as));
-  resolver.resolve("other", note("other"));
+    resolver.resolve("dead", 60s, note(as));
+  resolver.resolve("other", 60s, note("other"));
   ASSERT_TRUE(names.waits_for({"dead", "other"}));
   names.let_go();
   run_until(4);
@@ -108,33 +108,36 @@ TEST_F(NameResolver, ASecondRequestForANameWaitsForTheSameLookup) {
 
 TEST_F(NameResolver, TooManyNamesAtOnceAreRefusedAndKnownOnesAreNot) {
   name_resolver resolver{io, names.lookup(), 2};
-  resolver.resolve("one", note("one"));
-  resolver.resolve("two", note("two"));
-  resolver.resolve("here", note("here"));
-  resolver.resolve("one", note("one again"));
+  resolver.resolve("one", 60s, note("one"));
+  resolver.resolve("two", 60s, note("two"));
+  resolver.resolve("here", 60s, note("here"));
+  resolver.resolve("one", 60s, note("one again"));
   run_until(1);
   EXPECT_THAT(outcomes[0], HasSubstr("here: overloaded: the name 'here' has to wait: 2 others"));
   names.let_go();
   run_until(4);
-  resolver.resolve("here", note("here"));
+  resolver.resolve("here", 60s, note("here"));
   run_until(5);
   EXPECT_EQ(outcomes.back(), "here: found") << "there is room again";
 }
 
-TEST_F(NameResolver, ACancelledRequestIsNotCalled) {
+TEST_F(NameResolver, ARequestWhoseTimeIsUpFailsAndIsNotCalledAgain) {
   name_resolver resolver{io, names.lookup()};
-  auto number = resolver.resolve("dead", note("cancelled"));
-  resolver.resolve("dead", note("waits"));
-  resolver.cancel(number);
-  names.let_go();
+  resolver.resolve("dead", 1ms, note("impatient"));
+  resolver.resolve("dead", 60s, note("waits"));
   run_until(1);
-  EXPECT_THAT(outcomes[0], HasSubstr("waits: "));
+  EXPECT_EQ(outcomes[0], "impatient: timeout: the name 'dead' was not resolved within 1 ms");
+  names.let_go();
+  run_until(2);
+  EXPECT_THAT(outcomes[1], HasSubstr("waits: "));
+  io.poll();
+  EXPECT_EQ(outcomes.size(), 2U);
 }
 
 TEST_F(NameResolver, AfterItsEndNoCallbackIsCalled) {
   {
     name_resolver resolver{io, names.lookup()};
-    resolver.resolve("dead", note("dead"));
+    resolver.resolve("dead", 60s, note("dead"));
     ASSERT_TRUE(names.waits_for({"dead"}));
   }
   names.let_go();
@@ -147,7 +150,7 @@ TEST_F(NameResolver, WhatALookupThrowsIsAFailure) {
   name_resolver resolver{io, [](const std::string&) -> result<host_addresses> {
                            throw std::runtime_error{"out of memory"};
                          }};
-  resolver.resolve("any", note("any"));
+  resolver.resolve("any", 60s, note("any"));
   run_until(1);
   EXPECT_EQ(outcomes[0], "any: internal: out of memory");
 }

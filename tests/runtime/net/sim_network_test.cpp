@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/identity.hpp"
+#include "tests/support/link_events.hpp"
 
 namespace waggle::net {
 namespace {
@@ -25,12 +26,12 @@ struct sim_swarm {
     std::vector<ec> closed;
   };
   void adopt(std::size_t at, std::shared_ptr<link> l) {
-    link_events events;
-    events.on_frame = [this, at](frame f) {
+    auto events = std::make_shared<link_events>();
+    events->frame_arrived = [this, at](frame f) {
       seen[at].frames.push_back(f.header);
       seen[at].body_bytes += f.body.size;
     };
-    events.on_close = [this, at](failure why) { seen[at].closed.push_back(why.code); };
+    events->closed = [this, at](failure why) { seen[at].closed.push_back(why.code); };
     l->start(std::move(events));
     seen[at].links.push_back(std::move(l));
   }

@@ -17,6 +17,7 @@
 
 #include "runtime/net/framing.hpp"
 #include "runtime/net/tcp_transport.hpp"
+#include "tests/support/link_events.hpp"
 
 namespace waggle::net {
 
@@ -78,8 +79,8 @@ struct peer {
     return bound->front();
   }
   void adopt(std::shared_ptr<link> l) {
-    link_events events;
-    events.on_frame = [this, weak = std::weak_ptr<link>{l}](frame f) {
+    auto events = std::make_shared<link_events>();
+    events->frame_arrived = [this, weak = std::weak_ptr<link>{l}](frame f) {
       if (auto from = weak.lock(); from && granting)
         from->grant(f.body.size);
       seen.note([&] {
@@ -87,9 +88,9 @@ struct peer {
         frames.push_back(std::move(f));
       });
     };
-    events.on_close = [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); };
-    events.body_memory = body_memory;
-    events.on_overhead = [this](std::size_t count, std::size_t header_bytes) {
+    events->closed = [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); };
+    events->place = body_memory;
+    events->overhead = [this](std::size_t count, std::size_t header_bytes) {
       seen.note([&] {
         overhead_frames += count;
         overhead_bytes += header_bytes;
@@ -97,7 +98,7 @@ struct peer {
       if (overheard)
         overheard();
     };
-    events.zero_copy_ok = [this](const std::string&, std::size_t) { return zero_copy_ok.load(); };
+    events->shares = [this](const std::string&, std::size_t) { return zero_copy_ok.load(); };
     l->start(std::move(events));
     seen.note([&] { links.push_back(std::move(l)); });
   }

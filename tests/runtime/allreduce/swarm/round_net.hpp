@@ -65,7 +65,7 @@ public:
 
     [[nodiscard]] const peer_record& remote() const override { return nobody_; }
     [[nodiscard]] bool outbound() const override { return false; }
-    void start(net::link_events) override {}
+    void start(std::shared_ptr<net::link_listener>) override {}
     bool send(net::frame) override { return false; }
     void grant(std::size_t bytes) override;
     [[nodiscard]] bool idle() const override { return true; }
