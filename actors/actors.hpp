@@ -120,7 +120,6 @@ using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::reacts_to<set_open_group>,
   caf::replies_to<is_place_wanted>::with<bool>,
-  caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
 /// Computes what would hold up the thread that asks: sums of parts that are too large for the thread
@@ -143,15 +142,8 @@ using allreduce_round_actor = caf::typed_actor<
   // A member's last link is down: the messages under way on it are lost.
   caf::reacts_to<peer_disconnected>>;
 
-/// Averages a vector with the peers that it finds: matchmaking, then one all-reduce round, which a
-/// group_averager runs if there is one.
-using averager_actor = caf::typed_actor<
-  caf::replies_to<average_vector>::with<round_report>,
-  // Control of the current step. Ignored if they name another step.
-  caf::reacts_to<trigger_step>,
-  caf::reacts_to<cancel_step>,
-  caf::replies_to<get_step_stage>::with<step_stage>,
-  caf::replies_to<await_group>::with<step_stage>>::extend_with<link_listener_actor>;
+/// Averages a vector with the peers that it finds, in the groups of a group_averager.
+using averager_actor = caf::typed_actor<caf::replies_to<average_vector>::with<round_report>>;
 
 /// Is notified of changes to our group between rounds.
 using group_listener_actor = caf::typed_actor<
@@ -170,8 +162,14 @@ using group_averager_actor = service_actor::extend<
   caf::replies_to<find_members>::with<members_found>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
-/// The group_averager of an averager: goes on with the groups that matchmaking forms.
-using kept_group_actor = group_averager_actor::extend<caf::reacts_to<adopt_group>>;
+/// A group_averager that finds groups, too.
+using kept_group_actor = group_averager_actor::extend<
+  // Leaves its group and finds another one, which begins at once as an open group; if peers enter
+  // the one that was found (group_formed::open_group), enter_group has to follow. With `one_round`
+  // it is left after its round, and the members to be avoided are added. Values are checked before.
+  // Fails as the matchmaker does; quit_group and cancel_search end the search.
+  caf::replies_to<find_group>::with<group_formed>,
+  caf::reacts_to<cancel_search>>;
 
 /// Command: notify `listener` of changes to the group between rounds.
 struct listen_group {

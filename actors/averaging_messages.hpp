@@ -28,19 +28,16 @@ class two_round_coding; // runtime/codec/two_round_coding.hpp
 /// code and starts nothing; values that are not finite may also be found in the round of a group
 /// that was kept.
 struct average_vector {
-  /// Immutable from now on. Null if they come with the trigger, and for an auxiliary.
+  /// Immutable from now on. Null for an auxiliary.
   std::shared_ptr<const float_vector> values;
   double weight = 1; // ≥ 0, finite
-  epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
   /// Start at once with the members of the last round that are left, and those that have entered
-  /// since. Not with `gather`, because matchmaking exchanges the texts. Needs a group_averager.
+  /// since. Not with `gather`, because matchmaking exchanges the texts.
   bool reuse_group = false;
 
   std::uint64_t elements = 0; // the vector's length, if `values` is null
-  /// The vector's tensors, in order, for codecs that differ by tensor. Null: one tensor.
-  std::shared_ptr<const std::vector<tensor_info>> tensors;
   std::string gather; // sent to the whole group; at most gather_bytes_max
   /// The result is values + alpha (mean - values). Local: it may differ between peers.
   double alpha = 1;
@@ -48,38 +45,6 @@ struct average_vector {
   /// own rounding error is kept. Peers then differ by these errors; if all vectors are equal,
   /// nothing changes, whatever the codec. For parameters, which are averaged repeatedly.
   bool deltas = false;
-  bool allow_retries = true;
-  /// Once a group is found, wait for trigger_step before the all-reduce begins.
-  bool require_trigger = false;
-  std::uint64_t step = 0; // the caller's number for this step, used in the commands below
-};
-/// Command: the step may begin its all-reduce, with these values and this weight, if given. Ignored
-/// once the all-reduce has begun.
-struct trigger_step {
-  std::uint64_t step = 0;
-  std::shared_ptr<const float_vector> values;
-  std::optional<double> weight;
-};
-/// Command: give up the step, in any stage. It reports failed with ec::cancelled, and the group is
-/// notified at once.
-struct cancel_step {
-  std::uint64_t step = 0;
-};
-/// Query: the stage of the step. Answered with step_stage; `finished` also for unknown steps.
-struct get_step_stage {
-  std::uint64_t step = 0;
-};
-/// Query: how the step's search ends. Answered with step_stage once it is over: `awaiting_trigger`
-/// or `running_allreduce` if a group was found, `finished` if the step has ended, or is unknown.
-struct await_group {
-  std::uint64_t step = 0;
-};
-/// The stages of a step, in order; see averager.hpp.
-enum class step_stage : std::uint8_t {
-  looking_for_group = 0,
-  awaiting_trigger,
-  running_allreduce,
-  finished
 };
 
 /// Command to a round, from its listener: look for members that stall, and at the clock. One clock
@@ -101,7 +66,7 @@ struct group_message {
 // -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
 
 /// Command: describes the vectors that will be averaged. Sent before anything else, and again,
-/// outside of a group, only before adopt_group or enter_group.
+/// outside of a group, only before found_group or enter_group.
 struct describe_vector {
   std::uint64_t elements = 0;
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
@@ -110,12 +75,6 @@ struct describe_vector {
   /// What codecs have taken from this peer's vectors (get_residual); null: nothing.
   std::shared_ptr<const float_vector> residual = nullptr;
   digest history{}; // to which it belongs
-};
-/// Command: matchmaking has formed this group, whose members all do this. `plan` is that of its
-/// first round; its branch is zero, which no round changes.
-struct adopt_group {
-  round_plan plan;
-  partition_terms terms; // see group_formed
 };
 /// Query: found a group of one at this epoch of this branch, which others may enter. Answered with
 /// group_view.

@@ -181,6 +181,10 @@ struct find_group {
   std::uint32_t expected_peers = 0; // a leader begins with so many; 0: when full, or it expires
   std::vector<peer_id> avoided{};   // neither admitted nor asked; ascending
   bool open_groups = false;         // the answer may be a group that peers enter between rounds
+  bool one_round = false;           // see kept_group_actor
+  /// Bytes per second that this peer measured; finite, positive; none: unknown. Not used if the
+  /// configuration declares a bandwidth.
+  std::optional<double> bandwidth{};
 };
 struct group_formed {
   round_plan plan; // complete and verified; this peer is one of its members
@@ -203,11 +207,6 @@ struct set_open_group {
 };
 /// Query: whether a peer searches for whom that group has no place.
 struct is_place_wanted {};
-/// Command: this peer's measured bandwidth. Used from the next search on, unless the configuration
-/// declares a bandwidth.
-struct set_bandwidth {
-  std::optional<double> bytes_per_second; // finite, positive; none: unknown
-};
 
 // -- lifecycle ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 // as the leader, between rounds: applicants, new bandwidths ─► next_plan to all members
 
 // This file is long: it is one actor's messages about one group and its round, which change each
-// other's state; entering, admitting and coding have files of their own.
+// other's state; searching, entering, admitting and coding have files of their own.
 
 #include "actors/averaging/group_averager.hpp"
 
@@ -29,19 +29,23 @@ constexpr auto lead_is_kept_for = 300s;
 
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
                                matchmaking_config members, switchboard_actor switchboard,
-                               epoch_id end)
+                               epoch_id end, matchmaker_actor matchmaker)
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
     members_(std::move(members)), end_(end), switchboard_(std::move(switchboard)),
+    matchmaker_(std::move(matchmaker)),
     random_(ctx_.randomness("group-averager " + members_.prefix)),
-    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth),
+    announced_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
     faults_(ctx_, config_.kind) {
   end_on_exception(this, ctx_);
 }
 
 void group_averager::on_exit() {
   entry_.reset();
+  search_.reset();
   current_.reset();
   switchboard_ = nullptr;
+  matchmaker_ = nullptr;
   listener_ = nullptr;
   coder_ = nullptr;
   round_.end();
@@ -66,12 +70,11 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const inbound_call& msg) { return on_application(msg); },
     [this](const inbound_event& msg) { on_event(msg); },
     [this](const describe_vector& msg) { describe(msg); },
-    [this](const adopt_group& msg) { adopt(msg); },
+    [this](find_group& msg) { return find(msg); },
+    [this](cancel_search) { stop_search(); },
     [this](const found_group& msg) { return found(msg); },
     [this](enter_group& msg) { return enter(msg); },
-    [this](quit_group) {
-      quit_from({ec::cancelled, {}});
-    },
+    [this](quit_group) { on_quit(); },
     [this](get_residual) -> group_residual {
       auto kept = feedback_.residual();
       if (kept.empty())
@@ -81,7 +84,9 @@ group_averager::behavior_type group_averager::make_behavior() {
     [](const find_members&) { return members_found{}; },
     [this](average_in_group& msg) { return average(msg); },
     // A lost member stays in `gone_`: it has missed messages, and must enter again.
-    [](const peer_connected&) {},
+    [this](const peer_connected& msg) {
+      std::erase_if(lost_, [&](const auto& one) { return one.peer == msg.peer.id; });
+    },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const listen_group& msg) { listener_ = msg.listener; },
     [this](const round_finished& msg) { on_finished(msg); },
@@ -95,7 +100,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     },
     [this](forget_old) {
       round_.on_forget_old(*this);
-      faults_.show(group_size(), now());
+      faults_.show(one_round_ ? company_ : group_size(), now());
     },
     [this](check_rounds) { round_.on_check(*this); },
     [this](const entry_expired& msg) {
@@ -366,20 +371,15 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   auto& run = current_.emplace();
   run.branch = group_->branch();
   run.promise = make_response_promise<group_round>();
-  run.values = std::move(msg.values);
-  auto& step = run.step;
-  step.what.values = run.values;
-  step.what.weight = msg.weight;
-  step.what.epoch = msg.epoch;
-  step.what.deadline = msg.deadline;
-  step.what.deltas = msg.deltas;
-  step.began = now();
-  run.fills = std::move(msg.fills);
+  run.values = msg.values;
+  run.step.what = std::move(msg);
+  run.step.began = now();
   auto promise = run.promise;
+  auto call = run.step.what.call;
   if (coding_)
-    begin_coded(msg.call);
+    begin_coded(call);
   else
-    start_round(msg.call);
+    start_round(call);
   return promise;
 }
 
@@ -389,20 +389,25 @@ void group_averager::start_round(bool call) {
   const auto& plan = group_->next();
   run.replaced = false;
   step.plan = plan;
-  step.elements = plan.elements;
-  step.codecs = plan.codecs;
-  if (plan.members.size() == 1) // no other member to agree with
+  if (plan.members.size() == 1 && !one_round_) // no other member to agree with
     return on_committed(report_of_one(plan, step.what.weight, step.what.values));
   if (call)
     call_members();
   // A coding keeps the error of its codecs itself.
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
-  wanted.plan.min_contributors = fewest_contributors(plan);
-  faults_.begin_round(plan, true);
+  round_request wanted{plan, group_->position(), step.sent, step.what.weight, !one_round_};
+  if (!one_round_)
+    wanted.plan.min_contributors = fewest_contributors(plan);
+  faults_.begin_round(plan, !one_round_);
   wanted.slow = faults_.slow_in(plan);
-  wanted.fills = run.fills;
+  wanted.fills = step.what.fills;
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
+  for (const auto& how : std::exchange(lost_, {})) { // the round would wait for them
+    faults_.on_disconnected(how, now());
+    round_.report_lost(how);
+  }
+  if (one_round_)
+    return;
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       round_.report_lost({m.peer.id, {ec::peer_lost, "its connection broke"}});
@@ -434,7 +439,11 @@ void group_averager::on_finished(const round_finished& msg) {
     return deliver(std::move(report));
   }
   report.values = current_->step.result(report.values, report.weight_sum, *ctx_.vectors);
-  on_committed(std::move(report));
+  if (!one_round_)
+    return on_committed(std::move(report));
+  company_ = std::max<std::size_t>(report.participants.size(), 1);
+  group_->leave();
+  deliver(std::move(report));
 }
 
 void group_averager::on_committed(round_report report) {
@@ -506,6 +515,8 @@ void group_averager::on_disconnected(const peer_disconnected& msg) {
     group_->withdraw(msg.peer);
   if (group_ && group_->contains(msg.peer))
     gone_.insert(msg.peer);
+  if (one_round_ && !current_ && group_ && group_->contains(msg.peer))
+    lost_.push_back(msg);
   faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
   if (entry_ && entry_->search.asks(msg.peer))

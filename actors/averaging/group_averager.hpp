@@ -21,6 +21,12 @@
 
 namespace waggle {
 
+/// The group that matchmaking has formed.
+struct adopt_group {
+  round_plan plan;       // of its first round
+  partition_terms terms; // see group_formed
+};
+
 /// To itself: the deadline of this attempt to enter a group is over.
 struct entry_expired {
   std::uint64_t attempt = 0;
@@ -32,7 +38,8 @@ struct ask_again {
 };
 
 using group_averager_base =
-  wired_group_averager_actor::extend<caf::reacts_to<adopt_group>, caf::reacts_to<entry_expired>,
+  wired_group_averager_actor::extend<caf::replies_to<find_group>::with<group_formed>,
+                                     caf::reacts_to<cancel_search>, caf::reacts_to<entry_expired>,
                                      caf::reacts_to<ask_again>>::extend_with<round_listener_actor>::
     extend_with<round_owner::self_messages>::base;
 
@@ -45,20 +52,24 @@ using group_averager_base =
 /// An auxiliary needs no vector: without describe_vector it takes part in rounds without values,
 /// and adopts the group's terms from the plan that admits it. It cannot found a group.
 ///
-/// A group that matchmaking formed (adopt_group) has no history: see open_group::adopt.
+/// A group that matchmaking forms (find_group) has no history: see open_group::adopt. It may be for
+/// one round only; the members that are lost before it begins here are reported to it.
 ///
-/// | state    | transitions                                                                       |
-/// |----------|-----------------------------------------------------------------------------------|
-/// | outside  | found_group, adopt_group → member; enter_group → entering                         |
-/// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
-/// | member   | average_in_group → running; quit_group → outside                                  |
-/// | running  | the epoch's first of two rounds committed → running; its last one committed →     |
-/// |          | member (or outside, if decided without us); failed → outside                      |
+/// | state     | transitions                                                                      |
+/// |-----------|----------------------------------------------------------------------------------|
+/// | outside   | found_group → member; find_group → searching; enter_group → entering             |
+/// | searching | group_formed → member; failed, cancel_search, quit_group → outside               |
+/// | entering  | the leader's plan → member; all refused, lost, deadline, quit_group → outside    |
+/// | member    | average_in_group → running; quit_group → outside                                 |
+/// | running   | the epoch's first of two rounds committed → running; its last one committed →    |
+/// |           | member (or outside, if decided without us, or of one round); failed → outside    |
 class group_averager final : public group_averager_base {
 public:
   /// @param end the epoch with which the run ends; 0: not known.
+  /// @param matchmaker null: this peer finds no groups.
   group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
-                 matchmaking_config members, switchboard_actor switchboard, epoch_id end = {});
+                 matchmaking_config members, switchboard_actor switchboard, epoch_id end = {},
+                 matchmaker_actor matchmaker = {});
 
   const char* name() const override { return "group-averager"; }
   void on_exit() override;
@@ -80,7 +91,6 @@ private:
     bool keeps_majority = true;
     bool replaced = false; // the leader has sent another plan: begin again with that one
     std::shared_ptr<const float_vector> values; // to be averaged; null for an auxiliary
-    std::shared_ptr<filling> fills;             // average_in_group::fills
     std::optional<round_report> first;          // committed: the epoch's second round is next
   };
 
@@ -103,6 +113,13 @@ private:
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
   void on_call(const round_id& upcoming);
   void welcome_back(const round_plan& plan);
+
+  // -- finding groups (group_averager_search.cpp)
+  caf::result<group_formed> find(find_group& msg);
+  void on_formed(const group_formed& formed, std::uint64_t elements);
+  void stop_search();
+  void on_quit();
+  void decline(const round_plan& plan);
 
   void adopt(const adopt_group& msg);
   caf::result<group_view> found(const found_group& msg);
@@ -147,6 +164,7 @@ private:
   const matchmaking_config members_;
   const epoch_id end_;
   switchboard_actor switchboard_;
+  matchmaker_actor matchmaker_;
   group_listener_actor listener_;
 
   bool described_ = false;
@@ -157,6 +175,11 @@ private:
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
   std::optional<entry_attempt> entry_;
   std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
+  std::optional<caf::typed_response_promise<group_formed>> search_; // a search runs
+  std::uint64_t searches_ = 0;                                      // generation of `search_`
+  bool one_round_ = false;  // the group that was searched for last is for one round
+  std::size_t company_ = 1; // participants of the last such round; 1: the last search found none
+  std::vector<peer_disconnected> lost_; // members of such a group, before its round
   std::optional<running> current_;
   error_feedback feedback_;
   digest history_; // to which the residuals of feedback_ and coding_ belong
@@ -165,8 +188,9 @@ private:
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
   std::optional<peer_id> heir_;                       // the last member that asked for the lead
   steady_time keeps_lead_until_;
-  own_bandwidth bandwidth_;
-  std::set<peer_id> gone_; // members whose link was lost since they entered
+  own_bandwidth bandwidth_; // as the group's leader knows it
+  own_bandwidth announced_; // as matchmaking knows it
+  std::set<peer_id> gone_;  // members whose link was lost since they entered
   round_owner round_;
   fault_watch faults_;
   newcomer_hosts hosts_;

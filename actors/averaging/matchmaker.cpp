@@ -60,7 +60,6 @@ matchmaker::behavior_type matchmaker::make_behavior() {
       return open_leader_ && open_full_
              && !seekers_.wanting(open_schema_, key_->text(), clock().now()).empty();
     },
-    [this](const set_bandwidth& msg) { set_measured(msg); },
     [this](cancel_search) { cancel(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
@@ -113,7 +112,10 @@ void matchmaker::start(waiting wanted) {
   opts.alone_after = config_.alone_after;
   if (config_.extra)
     opts.retry = retry_of_extra;
-  auto bandwidth = config_.bandwidth ? config_.bandwidth : measured_;
+  auto bandwidth = config_.bandwidth;
+  if (const auto& measured = wanted.what.bandwidth; !bandwidth && measured)
+    if (std::isfinite(*measured) && *measured > 0)
+      bandwidth = measured;
   group_search::seeker me{ctx_.own_record(),
                           config_.mode == member_mode::client,
                           config_.extra,
@@ -383,15 +385,6 @@ void matchmaker::on_disconnected(const peer_id& peer) {
   connected_.erase(peer);
   if (current_)
     perform(current_->search.on_lost(peer, now()));
-}
-
-// -- settings ----------------------------------------------------------------------------------
-
-void matchmaker::set_measured(const set_bandwidth& msg) {
-  auto value = msg.bytes_per_second;
-  if (value && !(std::isfinite(*value) && *value > 0))
-    return ctx_.log->warn("matchmaking ignores a measured bandwidth of {}", *value);
-  measured_ = value;
 }
 
 } // namespace waggle

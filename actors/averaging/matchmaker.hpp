@@ -128,8 +128,6 @@ private:
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_id& peer);
 
-  void set_measured(const set_bandwidth& msg);
-
   const node_context ctx_;
   const member_mode mode_;    // that was configured
   matchmaking_config config_; // `mode` is the one of the last search
@@ -140,8 +138,7 @@ private:
   std::optional<group_key> key_; // of the next search; none: the configuration is invalid
   std::optional<waiting> next_;
   std::optional<running> current_;
-  std::optional<double> measured_; // our bandwidth, bytes per second
-  std::uint64_t searches_ = 0;     // number of `next_` or `current_`
+  std::uint64_t searches_ = 0; // number of `next_` or `current_`
   std::pair<std::uint64_t, peer_id>
     led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;

@@ -1,8 +1,9 @@
-// find_members ─► average_vector ─► averager ─► matchmaker ─► members_found
+// find_members ─► find_group ─► group_averager ─► matchmaker ─► members_found
 //   └ with `call`: call_round to the connected members ─► round_called to their listeners
-// average_in_group ─► trigger_step ─► averager ─► allreduce_round ─► group_round
-// extra auxiliary: find_members ─► average_vector, again and again; the run's next epoch ─► members_found
-// swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
+// average_in_group ─► the same of the group_averager ─► failed: find_group again, or ─► group_round
+// extra auxiliary: find_members ─► find_group and average_in_group, again and again;
+//   the run's next epoch ─► members_found
+// swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_search
 
 #include "actors/averaging/moshpit_averager.hpp"
 
@@ -16,8 +17,8 @@ namespace waggle {
 
 namespace {
 
-/// The averager keeps its deadline by itself; this is for an averager that has a bug.
-constexpr auto averager_grace = 5s;
+/// The group_averager keeps its deadlines by itself; this is for one that has a bug.
+constexpr auto answer_grace = 10s;
 /// Of an extra auxiliary, after a round that failed.
 constexpr auto pause_after_failure = 500ms;
 
@@ -25,15 +26,15 @@ constexpr auto pause_after_failure = 500ms;
 
 moshpit_averager::moshpit_averager(caf::actor_config& cfg, node_context ctx,
                                    averaging_config averaging, matchmaking_config members,
-                                   std::uint64_t tolerance, averager_actor averager)
+                                   std::uint64_t tolerance, kept_group_actor rounds)
   : moshpit_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
-    members_(std::move(members)), averager_(std::move(averager)), run_(ctx_.record.id, tolerance) {
+    members_(std::move(members)), rounds_(std::move(rounds)), run_(ctx_.record.id, tolerance) {
   end_on_exception(this, ctx_);
 }
 
 void moshpit_averager::on_exit() {
   current_.reset();
-  averager_ = nullptr;
+  rounds_ = nullptr;
   listener_ = nullptr;
 }
 
@@ -48,7 +49,7 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
     [this](const inbound_event& msg) { on_event(msg); },
     [this](const describe_vector& msg) { describe(msg); },
     [this](const found_group& msg) -> caf::result<group_view> {
-      if (!vector_)
+      if (!elements_)
         return to_caf(ec::not_ready, "the vector has not been described yet");
       quit_from();
       run_.enter(msg.branch, msg.epoch);
@@ -56,7 +57,7 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
     },
     [this](const enter_group& msg) { return enter(msg); },
     [this](quit_group) { quit_from(); },
-    [](get_residual) { return group_residual{}; }, // its averager has one, of no history
+    [](get_residual) { return group_residual{}; }, // its group_averager has one, of no history
     [this](const find_members& msg) { return find(msg); },
     [this](const average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) {
@@ -73,13 +74,21 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
       refresh();
     },
     [this](const search_over& msg) {
-      if (members_.extra)
-        return stop_searching(msg.step);
-      if (!current_ || current_->step != msg.step)
+      if (msg.step != steps_)
+        return;
+      if (members_.extra && stage_ == stage::searching)
+        send(rounds_, cancel_search{});
+      if (!is_current())
         return;
       end_search({ec::too_few,
                   fmt::format("no group was found within {:.3g} s", seconds_of(search_time()))});
       delayed_send(this, search_time(), msg); // a round that fails is followed by another search
+    },
+    [this](const step_expired& msg) {
+      if (msg.step != steps_ || stage_ != stage::found)
+        return;
+      send(rounds_, quit_group{});
+      end_step({ec::timeout, "the step was not triggered before its deadline"});
     },
     [this](look_for_groups) { reduce_for_next_group(); },
   };
@@ -94,7 +103,8 @@ void moshpit_averager::describe(const describe_vector& what) {
                     codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
     return quit(to_caf(ec::bad_config));
   }
-  vector_ = what;
+  elements_ = what.elements;
+  codecs_ = std::move(*codecs);
 }
 
 // -- the run as a group ---------------------------------------------------------------------------
@@ -111,7 +121,7 @@ group_view moshpit_averager::view() const {
 }
 
 caf::result<group_view> moshpit_averager::enter(const enter_group& msg) {
-  if (!vector_)
+  if (!elements_)
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from();
   auto epoch = run_.epoch_of(msg.branch);
@@ -126,14 +136,14 @@ void moshpit_averager::quit_from() {
   auto branch = was_member ? run_.branch() : digest{};
   run_.leave();
   reduced_.reset();
-  if (members_.extra && averager_busy_)
-    send(averager_, cancel_step{steps_});
+  if (stage_ != stage::over)
+    send(rounds_, quit_group{});
+  if (stage_ == stage::found)
+    stage_ = stage::over; // otherwise its answer follows
   if (!current_)
     return;
   auto run = std::move(*current_);
   current_.reset();
-  if (run.step != 0)
-    send(averager_, cancel_step{run.step});
   group_round ended;
   ended.report.why = {ec::cancelled, {}};
   ended.branch = branch;
@@ -183,7 +193,7 @@ void moshpit_averager::notify_if_called() {
 // -- rounds ---------------------------------------------------------------------------------------
 
 caf::result<members_found> moshpit_averager::find(const find_members& msg) {
-  if (!vector_ || !run_.is_member())
+  if (!elements_ || !run_.is_member())
     return to_caf(ec::not_ready, "this peer is in no group");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
@@ -205,46 +215,71 @@ caf::result<members_found> moshpit_averager::find(const find_members& msg) {
   return promise;
 }
 
-void moshpit_averager::begin_step() {
-  if (averager_busy_)
-    return; // see on_step_over
-  auto& run = *current_;
-  average_vector what;
-  what.elements = vector_->elements;
-  what.require_trigger = true;
-  what.epoch = run_.meeting();
-  what.deadline = run.what.deadline - std::chrono::duration_cast<milliseconds>(now() - run.began);
-  what.deltas = run.what.deltas;
-  what.tensors = vector_->tensors;
-  // With fewer peers than a full group, the group is complete once all are in it.
-  what.expected_peers = static_cast<std::uint32_t>(
-    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
-  what.step = run.step = ++steps_;
-  if (what.deadline <= 0ms) {
-    round_report late;
-    late.why = {ec::timeout, "the round before took too long"};
-    return deliver(std::move(late));
-  }
-  averager_busy_ = true;
-  auto patience = what.deadline + averager_grace;
-  request(averager_, patience, std::move(what))
-    .then([this, step = run.step](const round_report& report) { on_step_over(step, report); },
-          [this, step = run.step](const caf::error& why) {
-            round_report report;
-            report.why = from_caf(why);
-            on_step_over(step, std::move(report));
-          });
-  request(averager_, patience, await_group{run.step})
-    .then([this, step = run.step](step_stage stage) { on_search_over(step, stage); },
-          [](const caf::error&) { /* the step's end is reported, too */ });
-  delayed_send(this, search_time(), search_over{run.step});
+/// Of the next step.
+void moshpit_averager::begin_attempts(steady_time began, milliseconds deadline) {
+  ++steps_;
+  attempts_ = {began, deadline};
+  question_ = {};
+  question_.epoch = run_.meeting();
+  question_.codecs = codecs_;
+  question_.one_round = true;
 }
 
-void moshpit_averager::on_search_over(std::uint64_t step, step_stage stage) {
-  if (!current_ || current_->step != step || stage == step_stage::finished)
-    return; // on_step_over follows
-  if (auto search = std::exchange(current_->search, std::nullopt))
-    search->deliver(members_found{});
+void moshpit_averager::begin_step() {
+  if (stage_ != stage::over)
+    return; // see end_step
+  auto& run = *current_;
+  begin_attempts(run.began, run.what.deadline);
+  run.step = steps_;
+  // With fewer peers than a full group, the group is complete once all are in it.
+  question_.expected_peers = static_cast<std::uint32_t>(
+    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
+  auto left = attempts_.time_left(now());
+  if (left == 0ms)
+    return end_step({ec::timeout, "the round before took too long"});
+  search();
+  delayed_send(this, search_time(), search_over{run.step});
+  delayed_send(this, left, step_expired{run.step});
+}
+
+/// For the first time in a step, or again.
+void moshpit_averager::search() {
+  stage_ = stage::searching;
+  attempts_.search_began = now();
+  question_.deadline = attempts_.time_left(now());
+  request(rounds_, question_.deadline + answer_grace, question_)
+    .then(
+      [this](const group_formed&) {
+        attempts_.on_search_over(now());
+        on_found();
+      },
+      [this](const caf::error& why) {
+        attempts_.on_search_over(now());
+        end_step(from_caf(why));
+      });
+}
+
+void moshpit_averager::on_found() {
+  average_in_group nothing;
+  nothing.weight = 1;
+  if (members_.extra)
+    return start_round(nothing);
+  if (!is_current()) // we have left, and so has the group_averager
+    return end_step({ec::cancelled, {}});
+  auto& run = *current_;
+  run.gave_up = {};
+  if (!run.search)
+    return start_round(run.values);
+  stage_ = stage::found;
+  std::exchange(run.search, std::nullopt)->deliver(members_found{});
+}
+
+/// Ends the search of the current step. A round that has begun goes on.
+void moshpit_averager::end_search(failure why) {
+  if (stage_ != stage::searching || !is_current())
+    return;
+  current_->gave_up = std::move(why);
+  send(rounds_, cancel_search{});
 }
 
 caf::result<group_round> moshpit_averager::average(const average_in_group& msg) {
@@ -255,7 +290,7 @@ caf::result<group_round> moshpit_averager::average(const average_in_group& msg) 
     return to_caf(ec::overloaded, "one round at a time");
   if (msg.epoch != run.what.epoch)
     return to_caf(ec::epoch_mismatch, "the members were found for another epoch");
-  if (!msg.values || msg.values->size() != vector_->elements)
+  if (!msg.values || msg.values->size() != *elements_)
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
@@ -263,50 +298,65 @@ caf::result<group_round> moshpit_averager::average(const average_in_group& msg) 
   run.promise = promise;
   if (run.over) {
     deliver(std::move(*run.over));
-  } else if (run.step != 0) {
-    send(averager_, trigger_step{run.step, msg.values, msg.weight});
-  } else {
+  } else if (run.step == 0) {
     round_plan alone;
     alone.members.push_back({ctx_.own_record(), members_.mode});
     deliver(report_of_one(alone, msg.weight, msg.values));
+  } else if (!all_finite(*msg.values)) {
+    send(rounds_, quit_group{});
+    end_step({ec::non_finite, "the vector holds NaN or infinite values"});
+  } else {
+    run.values = msg;
+    start_round(msg);
   }
   return promise;
 }
 
-void moshpit_averager::on_step_over(std::uint64_t step, round_report report) {
-  averager_busy_ = false;
-  if (!current_)
-    return;
-  if (current_->step != step) { // the one that we left; the next one was waiting for its end
-    if (current_->search)
-      begin_step();
-    return;
-  }
-  if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
-    report.why = current_->gave_up;
-  deliver(std::move(report));
+void moshpit_averager::start_round(average_in_group what) {
+  stage_ = stage::averaging;
+  what.epoch = question_.epoch;
+  what.call = false;
+  what.deltas = current_ && current_->what.deltas;
+  what.fills = nullptr;
+  what.deadline = attempts_.time_left(now());
+  auto patience = what.deadline + answer_grace;
+  request(rounds_, patience, std::move(what))
+    .then([this](group_round& ended) { on_round(std::move(ended.report)); },
+          [this](const caf::error& why) {
+            round_report report;
+            report.why = from_caf(why);
+            on_round(std::move(report));
+          });
 }
 
-/// Ends the averager's search. A round that has begun goes on.
-void moshpit_averager::end_search(failure why) {
-  if (current_->step == 0 || std::exchange(current_->asked, true))
-    return;
-  auto step = current_->step;
-  request(averager_, averager_grace, get_step_stage{step})
-    .then(
-      [this, step, why](step_stage stage) {
-        if (!current_ || current_->step != step)
-          return;
-        current_->asked = false;
-        if (stage != step_stage::looking_for_group)
-          return;
-        current_->gave_up = why;
-        send(averager_, cancel_step{step});
-      },
-      [this, step](const caf::error&) { // the step ends by its deadline
-        if (current_ && current_->step == step)
-          current_->asked = false;
-      });
+void moshpit_averager::on_round(round_report report) {
+  if (report.outcome == round_outcome::failed)
+    ++attempts_.failures;
+  // An extra auxiliary's whole group looks for others.
+  if (!members_.extra && is_current() && attempts_.again(report, config_.retries_max, ctx_, now()))
+    return search();
+  end_step(std::move(report));
+}
+
+void moshpit_averager::end_step(failure why) {
+  round_report report;
+  report.why = std::move(why);
+  end_step(std::move(report));
+}
+
+void moshpit_averager::end_step(round_report report) {
+  stage_ = stage::over;
+  report.kind = config_.kind;
+  report.matchmaking_seconds = attempts_.matchmaking_seconds;
+  if (members_.extra)
+    return on_reduced(std::move(report));
+  if (is_current()) {
+    if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
+      report.why = current_->gave_up;
+    deliver(std::move(report));
+  } else if (current_ && current_->search) { // it was waiting for the end of the one that we left
+    begin_step();
+  }
 }
 
 void moshpit_averager::deliver(round_report report) {
@@ -350,43 +400,17 @@ void moshpit_averager::serve_run() {
 }
 
 void moshpit_averager::reduce_for_next_group() {
-  if (!current_ || averager_busy_ || run_.partners() == 0)
+  if (!current_ || stage_ != stage::over || run_.partners() == 0)
     return;
-  average_vector what;
-  what.elements = vector_->elements;
-  what.epoch = run_.meeting();
-  what.deadline = 2 * current_->what.deadline;
-  what.tensors = vector_->tensors;
-  what.allow_retries = false; // whoever tries again is looking for another group
-  what.step = ++steps_;
-  averager_busy_ = true;
+  begin_attempts(now(), 2 * current_->what.deadline);
+  reduces_for_ = run_.branch();
   delayed_send(this, current_->what.deadline, search_over{steps_}); // the rest is for the round
-  request(averager_, what.deadline + averager_grace, std::move(what))
-    .then([this,
-           branch = run_.branch()](round_report& report) { on_reduced(branch, std::move(report)); },
-          [this, branch = run_.branch()](const caf::error& why) {
-            round_report report;
-            report.why = from_caf(why);
-            on_reduced(branch, std::move(report));
-          });
+  search();
 }
 
-void moshpit_averager::stop_searching(std::uint64_t step) {
-  if (!averager_busy_ || step != steps_)
-    return;
-  request(averager_, averager_grace, get_step_stage{step})
-    .then(
-      [this, step](step_stage stage) {
-        if (stage == step_stage::looking_for_group)
-          send(averager_, cancel_step{step});
-      },
-      [](const caf::error&) { /* the step ends by its deadline */ });
-}
-
-void moshpit_averager::on_reduced(const digest& branch, round_report report) {
-  averager_busy_ = false;
+void moshpit_averager::on_reduced(round_report report) {
   bool failed = report.outcome == round_outcome::failed || !report.values;
-  if (!failed && run_.is_member() && run_.branch() == branch) {
+  if (!failed && run_.is_member() && run_.branch() == reduces_for_) {
     run_.on_round(report.contributors);
     reduced_ = std::move(report);
   }

@@ -1,6 +1,6 @@
 // start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
-//        ─► averaging (group_averager; matchmaker, group_averager and averager; or matchmaker,
-//           averager and moshpit_averager) ─► trainer or helper ─► donor
+//        ─► averaging (group_averager; or matchmaker, group_averager, and averager or
+//           moshpit_averager) ─► trainer or helper ─► donor
 //        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
 #include "actors/node/node.hpp"
@@ -148,7 +148,7 @@ void connect(const node_parts& p) {
   listens(p.addresses);
   listens(p.tracker);
   listens(p.matchmaker);
-  listens(p.averager);
+  listens(p.rounds);
   listens(p.group);
   listens(p.trainer);
   listens(p.helper);
@@ -187,7 +187,6 @@ void connect_averaging(const wired_switchboard_actor& links, const averaging_act
   caf::anon_send(links, serve{service_topic::averaging, made.group, made.prefix});
   caf::anon_send(links, listen_links{made.matchmaker});
   caf::anon_send(links, listen_links{made.group});
-  caf::anon_send(links, listen_links{made.averager});
 }
 
 std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
@@ -207,6 +206,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
     add(pair.matchmaker);
   }
   add(p.averager);
+  add(p.rounds);
   add(p.matchmaker);
   add(p.tracker);
   add(p.reports);
@@ -360,9 +360,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     averaging_actors out;
     out.prefix = parts.matchmaking.prefix;
     out.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, links, dht);
-    auto group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links);
+    auto group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links,
+                                              epoch_id{}, out.matchmaker);
     out.group = group;
-    out.averager = system.spawn<averager>(ctx, averaging(parts), links, out.matchmaker, group);
+    out.averager = system.spawn<averager>(ctx, averaging(parts), out.matchmaker, group);
     return out;
   };
   if (config.helping) {
@@ -379,11 +380,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     auto parts = *config.averaging;
     parts.matchmaking.extra = parts.averaging.auxiliary;
     p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker,
-                                        kept_group_actor{});
+    p.rounds = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard,
+                                            epoch_id{}, p.matchmaker);
     auto group =
       system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
-                                     config.training->training.epoch_difference_max, p.averager);
+                                     config.training->training.epoch_difference_max, p.rounds);
     // Before the trainer subscribes, whose questions follow from what it has seen.
     caf::anon_send(p.tracker, subscribe_progress{group});
     p.group = group;

@@ -130,6 +130,7 @@ struct node_parts {
   averager_actor averager;
   std::vector<averaging_actors> further; // first those of node_config::further_averaging, in order
   wired_group_averager_actor group;      // of the trainer, the helper or the averager
+  kept_group_actor rounds;               // of the group, where that is a moshpit_averager
   state_keeper_actor keeper;
   trainer_actor trainer;
   group_helper_actor helper;

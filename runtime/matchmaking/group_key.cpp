@@ -14,8 +14,6 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view separator = ".0b";
-
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
@@ -84,13 +82,6 @@ result<group_key> group_key::make(std::string prefix, std::string bits) {
     return bad("at most " + std::to_string(bits_max) + " group bits, not "
                + std::to_string(bits.size()));
   return group_key{std::move(prefix), std::move(bits)};
-}
-
-result<group_key> group_key::parse(std::string_view text) {
-  auto dot = text.find('.'); // a prefix has none
-  if (dot == std::string_view::npos || text.substr(dot, separator.size()) != separator)
-    return bad("a group key is a prefix, \".0b\" and bits");
-  return make(std::string{text.substr(0, dot)}, std::string{text.substr(dot + separator.size())});
 }
 
 void group_key::resize(std::size_t length, const std::function<unsigned()>& further) {

@@ -28,8 +28,6 @@ public:
   /// Fails with ec::bad_config and a sentence: an empty or long prefix, one with ".", other bits
   /// than 0 and 1.
   static result<group_key> make(std::string prefix, std::string bits);
-  /// The inverse of `text`.
-  static result<group_key> parse(std::string_view text);
 
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] const std::string& bits() const { return bits_; }

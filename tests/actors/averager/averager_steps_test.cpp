@@ -1,6 +1,4 @@
-// What controls a step of the averager: triggers, cancellation, deadlines.
-
-#include <limits>
+// What ends a step of the averager: peers that leave, failures, deadlines.
 
 #include "tests/actors/averager/averager_fixture.hpp"
 
@@ -8,127 +6,40 @@ namespace waggle {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::FloatEq;
-using ::testing::Pointwise;
 
-// -- control of a step ----------------------------------------------------------------------------
-
-TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) {
+TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoLeave) {
   for (int i = 0; i < 4; ++i)
     add();
   group_size = 4;
-  std::vector<pending_report> open;
-  for (std::size_t i = 0; i < 4; ++i) {
-    auto what = question({static_cast<float>(i)});
-    what.require_trigger = i == 1 || i == 2;
-    open.push_back(average(i, what));
-  }
-  settle();
-  EXPECT_EQ(stage(0), step_stage::running_allreduce);
-  EXPECT_EQ(stage(1), step_stage::awaiting_trigger);
-  EXPECT_EQ(stage(2), step_stage::awaiting_trigger);
-  EXPECT_EQ(stage(3), step_stage::running_allreduce);
-  tell(peers[1]->averager, trigger_step{1, nullptr, {}});
-  EXPECT_FALSE(open[0].answered());
-  // The values and the weight may come with the trigger.
-  tell(peers[2]->averager, trigger_step{1, vector({6}), 3.0});
-  tell(peers[2]->averager, trigger_step{1, nullptr, {}});
-  for (std::size_t i = 0; i < 4; ++i) {
-    ASSERT_TRUE(open[i].get()) << i;
-    EXPECT_THAT(*open[i].get()->values, ElementsAre(FloatEq((0 + 1 + 3 * 6 + 3) / 6.0F)));
-    EXPECT_EQ(stage(i), step_stage::finished);
-  }
-}
-
-TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) {
-  for (int i = 0; i < 4; ++i)
-    add();
-  group_size = 4;
-  std::vector<pending_report> open;
-  for (std::size_t i = 0; i < 4; ++i) {
-    auto what = question({static_cast<float>(i)});
-    what.require_trigger = true;
-    open.push_back(average(i, what));
-  }
+  std::vector<pending<group_formed>> found{find(0, 1), find(1, 1)};
+  std::vector<pending_report> open{average(2, question({2})), average(3, question({3}))};
   group_size = 2; // for the peers that search again
-  for (std::size_t i : {0, 1})
-    tell(peers[i]->averager, cancel_step{1});
   for (std::size_t i : {0, 1}) {
-    ASSERT_TRUE(open[i].get());
-    EXPECT_EQ(open[i].get()->why.code, ec::cancelled);
-    EXPECT_EQ(open[i].get()->values, nullptr);
+    EXPECT_TRUE(found[i].get().ok());
+    tell(peers[i]->group, quit_group{});
   }
-  for (std::size_t i : {2, 3})
-    tell(peers[i]->averager, trigger_step{1, nullptr, {}});
   pass(5s);
-  for (std::size_t i : {2, 3}) {
-    ASSERT_TRUE(open[i].get());
-    EXPECT_EQ(open[i].get()->contributors.size(), 2U);
-    EXPECT_THAT(*open[i].get()->values, ElementsAre(2.5F));
+  for (const auto& o : open) {
+    ASSERT_TRUE(o.get());
+    EXPECT_EQ(o.get()->contributors.size(), 2U);
+    EXPECT_THAT(*o.get()->values, ElementsAre(2.5F));
   }
-}
-
-TEST_F(Averager, ARunningStepCanBeCancelled) {
-  for (int i = 0; i < 3; ++i)
-    add();
-  group_size = 3;
-  peers[0]->deaf = true; // the parts that it needs do not arrive
-  std::vector<pending_report> open;
-  for (std::size_t i = 0; i < 3; ++i)
-    open.push_back(average(i, question({1, 2, 3})));
-  EXPECT_EQ(stage(1), step_stage::running_allreduce);
-  group_size = 2;
-  tell(peers[0]->averager, cancel_step{1});
-  ASSERT_TRUE(open[0].get());
-  EXPECT_EQ(open[0].get()->why.code, ec::cancelled);
-  settle();
-  for (std::size_t i : {1, 2}) {
-    ASSERT_TRUE(open[i].get()) << "the others need not wait for a timeout";
-    EXPECT_THAT(*open[i].get()->values, ElementsAre(1, 2, 3));
-  }
-}
-
-TEST_F(Averager, ASearchCanBeCancelled) {
-  add();
-  auto open = average(0, question({1}));
-  EXPECT_EQ(stage(0), step_stage::looking_for_group);
-  tell(peers[0]->averager, cancel_step{2});
-  EXPECT_FALSE(open.answered()) << "the number of another step";
-  tell(peers[0]->averager, cancel_step{1});
-  ASSERT_TRUE(open.get());
-  EXPECT_EQ(open.get()->why.code, ec::cancelled);
-  EXPECT_TRUE(searches.empty());
-  // And the next step is not delayed.
-  add();
-  auto reports = average_all({question({1}), question({3})});
-  EXPECT_THAT(*reports[0].values, ElementsAre(2));
-}
-
-TEST_F(Averager, AStepThatNobodyTriggersEndsAtItsDeadline) {
-  add();
-  add();
-  auto waits = question({1});
-  waits.require_trigger = true;
-  waits.deadline = 2s;
-  auto open = average(0, waits);
-  auto other = average(1, question({1}));
-  pass(2100ms);
-  ASSERT_TRUE(open.get());
-  EXPECT_EQ(open.get()->why.code, ec::timeout);
 }
 
 TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
-  add();
-  add();
   change_plan = [](round_plan& plan) { plan.min_contributors = 2; };
   for (bool retries : {true, false}) {
-    peers[0]->deaf = true;
+    averaging_config config;
+    if (!retries)
+      config.retries_max = 0;
+    auto first = peers.size();
+    add(config).deaf = true;
+    add(config);
     auto what = question({1});
-    what.allow_retries = retries;
     what.deadline = 20s;
     auto before = groups;
-    auto a = average(0, what);
-    auto b = average(1, what);
+    auto a = average(first, what);
+    auto b = average(first + 1, what);
     pass(30s);
     ASSERT_TRUE(a.get());
     EXPECT_EQ(a.get()->outcome, round_outcome::failed);

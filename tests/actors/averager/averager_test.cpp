@@ -215,10 +215,12 @@ TEST_F(Averager, EachTensorTravelsByItsOwnCodec) {
   config.codec = *parse_codec_choice("map:exact=none,half=float16,byte=uniform8");
   add(config);
   add(config);
-  auto tensors = std::make_shared<std::vector<tensor_info>>();
+  std::vector<tensor_info> tensors;
   for (const char* key : {"exact", "half", "byte"})
-    tensors->push_back({key, 5000, tensor_role::unspecified});
-  std::vector<average_vector> questions;
+    tensors.push_back({key, 5000, tensor_role::unspecified});
+  find_group search;
+  search.codecs = *plan_codecs(config.codec, tensors);
+  search.one_round = true;
   std::vector<std::vector<float>> inputs;
   for (std::uint64_t seed : {1, 2}) {
     random_source random{seed};
@@ -226,11 +228,14 @@ TEST_F(Averager, EachTensorTravelsByItsOwnCodec) {
     for (auto& v : values)
       v = static_cast<float>(random.unit() * 2 - 1);
     inputs.push_back(values);
-    questions.push_back(question(values));
-    questions.back().tensors = tensors;
   }
   change_plan = [](round_plan& plan) { plan.part_elements = 3000; };
-  auto reports = average_all(questions);
+  std::vector<pending<group_round>> rounds;
+  for (std::size_t i = 0; i < 2; ++i)
+    ask_later<group_formed>(peers[i]->group, search);
+  for (std::size_t i = 0; i < 2; ++i)
+    rounds.push_back(average_once(i, inputs[i]));
+  std::vector<round_report> reports{rounds[0].get()->report, rounds[1].get()->report};
   ASSERT_TRUE(reports[0].values);
   EXPECT_EQ(*reports[0].values, *reports[1].values) << "byte-equal, whatever the codec";
   double error[3] = {};
@@ -294,32 +299,16 @@ TEST_F(Averager, RefusesWhatCannotBeAveraged) {
   EXPECT_EQ(refusal(what), ec::wrong_shape);
   what = question({1, 2});
   what.values.reset();
-  EXPECT_EQ(refusal(what), ec::wrong_shape) << "no values, and no trigger that supplies them";
+  EXPECT_EQ(refusal(what), ec::wrong_shape) << "no values";
   what = question({1, 2});
   what.alpha = std::nan("");
   EXPECT_EQ(refusal(what), ec::bad_config);
   what = question({1, 2});
   what.gather.assign(gather_bytes_max + 1, 'x');
   EXPECT_EQ(refusal(what), ec::oversize);
-  what = question({1, 2});
-  what.tensors =
-    std::make_shared<std::vector<tensor_info>>(1, tensor_info{"a", 3, tensor_role::parameter});
-  EXPECT_EQ(refusal(what), ec::wrong_shape);
   auto busy = average(0, question({1}));
   EXPECT_EQ(refusal(question({1})), ec::overloaded);
   EXPECT_FALSE(busy.answered());
-}
-
-TEST_F(Averager, ValuesThatComeWithTheTriggerAreCheckedToo) {
-  add();
-  auto what = question({1, 2});
-  what.values.reset();
-  what.elements = 2;
-  what.require_trigger = true;
-  auto open = average(0, what);
-  tell(peers[0]->averager, trigger_step{1, vector({1, std::nanf("")}), {}});
-  ASSERT_TRUE(open.get());
-  EXPECT_EQ(open.get()->why.code, ec::non_finite);
 }
 
 } // namespace

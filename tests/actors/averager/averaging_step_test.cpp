@@ -1,4 +1,4 @@
-// One request to the averager, without actors.
+// Our vector in one round, without actors.
 
 #include "actors/averaging/averaging_step.hpp"
 
@@ -13,10 +13,9 @@ namespace {
 struct ErrorsOfAStep : ::testing::Test {
   ErrorsOfAStep() {
     plan.codecs = {{elements, codec_id::float16}};
-    step.elements = elements;
-    step.codecs = plan.codecs;
     step.plan = plan;
     step.what.values = std::make_shared<float_vector>(elements, 1.0F / 3);
+    step.what.weight = 1;
     step.begin_sending(&feedback, *vectors);
   }
   /// What the next round adds to its values.

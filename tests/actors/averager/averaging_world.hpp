@@ -7,20 +7,24 @@
 #include <vector>
 
 #include "actors/averaging/averager.hpp"
+#include "actors/averaging/group_averager.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/shares.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle::testing {
 
-/// Several averagers in one actor system. Their switchboards pass messages to each other; their
-/// matchmakers put searching peers into groups of `group_size`, in the order of the searches.
+/// Several averagers, with their group_averagers, in one actor system. Their switchboards pass
+/// messages to each other; their matchmakers put searching peers into groups of `group_size`, in
+/// the order of the searches.
 class averaging_world : public actor_test {
 protected:
   struct peer {
     node_context ctx;
     member_mode mode = member_mode::node;
     matchmaker_actor maker;
+    wired_group_averager_actor service; // the same actor as `group`
+    kept_group_actor group;
     averager_actor averager;
     bool deaf = false; // messages to it are lost
   };
@@ -43,7 +47,14 @@ protected:
       return matchmaker_of(self, index);
     });
     p.maker = maker;
-    p.averager = spawn<averager>(p.ctx, config, board, maker, kept_group_actor{});
+    matchmaking_config members;
+    members.prefix = "test";
+    members.mode = mode;
+    members.min_group_size = 1;
+    auto group = spawn<group_averager>(p.ctx, config, members, board, epoch_id{}, maker);
+    p.service = group;
+    p.group = group;
+    p.averager = spawn<averager>(p.ctx, config, maker, group);
     return p;
   }
 
@@ -54,17 +65,27 @@ protected:
     average_vector what;
     what.values = vector(std::move(values));
     what.weight = weight;
-    what.step = 1;
     return what;
   }
   void deliver(const peer& to, const inbound_event& event) {
-    testing::deliver(to.ctx, nullptr, event, sys.clock().now());
+    testing::deliver(to.ctx, to.service, event, sys.clock().now());
   }
   pending<round_report> average(std::size_t who, average_vector what) {
     return ask_later<round_report>(peers[who]->averager, std::move(what));
   }
-  step_stage stage(std::size_t who) {
-    return *ask<step_stage>(peers[who]->averager, get_step_stage{1});
+  /// Finds a group of one round for a vector of so many values.
+  pending<group_formed> find(std::size_t who, std::size_t elements) {
+    find_group question;
+    question.codecs = {{elements, codec_id::none}};
+    question.one_round = true;
+    return ask_later<group_formed>(peers[who]->group, std::move(question));
+  }
+  /// Averages in the group that was found.
+  pending<group_round> average_once(std::size_t who, std::vector<float> values, double weight = 1) {
+    average_in_group what;
+    what.values = vector(std::move(values));
+    what.weight = weight;
+    return ask_later<group_round>(peers[who]->group, std::move(what));
   }
 
   std::vector<std::unique_ptr<peer>> peers;
@@ -118,7 +139,6 @@ private:
       },
       [](const set_open_group&) {},
       [](is_place_wanted) { return false; },
-      [](const set_bandwidth&) {},
       [this, self, index](cancel_search) {
         for (const auto& s : searches)
           if (s.peer == index)

@@ -26,18 +26,21 @@ protected:
   std::size_t run_round(std::size_t n) {
     said = 0;
     heard_max = n;
-    std::vector<pending<round_report>> reports;
+    for (std::size_t i = 0; i < peer_count; ++i)
+      (void)find(i, 64);
+    std::vector<pending<group_round>> reports;
     for (std::size_t i = 0; i < peer_count; ++i) {
-      auto what = question(std::vector<float>(64, static_cast<float>(i)));
+      average_in_group what;
+      what.values = vector(std::vector<float>(64, static_cast<float>(i)));
+      what.weight = 1;
       what.deadline = 3s;
-      what.allow_retries = false;
       given.push_back(what.values);
-      reports.push_back(average(i, std::move(what)));
+      reports.push_back(ask_later<group_round>(peers[i]->group, std::move(what)));
     }
     pass(3s);
     std::size_t failed = 0;
     for (const auto& report : reports)
-      failed += report.get() && report.get()->outcome == round_outcome::failed ? 1 : 0;
+      failed += report.get() && report.get()->report.outcome == round_outcome::failed ? 1 : 0;
     return failed;
   }
 

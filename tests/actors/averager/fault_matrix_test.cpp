@@ -19,7 +19,7 @@ enum class trouble : std::uint8_t {
   slow_sending,  // sends nothing for 10 s after its first part to the last reducer
   fail_reducing, // lost after three results to a sender
   slow_reducing, // sends nothing to a sender for 10 s after three results to it
-  cancel,        // the caller cancels the step
+  cancel,        // leaves before it sends anything
 };
 
 constexpr std::array<const char*, 7> names{
@@ -72,7 +72,7 @@ protected:
   void vanish(std::size_t who) {
     gone[who] = true;
     strike();
-    caf::anon_send_exit(peers[who]->averager, caf::exit_reason::kill);
+    caf::anon_send_exit(peers[who]->group, caf::exit_reason::kill);
   }
 
   bool arrives(std::size_t from, const notify_peer& msg) {
@@ -127,24 +127,24 @@ protected:
 };
 
 TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
-  std::vector<pending<round_report>> reports;
-  std::vector<average_vector> questions;
-  for (std::size_t i = 0; i < peer_count; ++i) {
-    auto what = question(inputs[i]);
-    what.deadline = 5s;
-    what.allow_retries = false;
-    what.require_trigger = of(i) == trouble::fail_before || of(i) == trouble::cancel;
-    questions.push_back(what);
-  }
-  last_fault = sched.clock().now();
   for (std::size_t i = 0; i < peer_count; ++i)
-    reports.push_back(average(i, questions[i]));
+    (void)find(i, inputs[i].size());
+  last_fault = sched.clock().now();
+  std::vector<pending<group_round>> rounds(peer_count);
+  for (std::size_t i = 0; i < peer_count; ++i)
+    if (of(i) != trouble::fail_before && of(i) != trouble::cancel) {
+      average_in_group what;
+      what.values = vector(inputs[i]);
+      what.weight = 1;
+      what.deadline = 5s;
+      rounds[i] = ask_later<group_round>(peers[i]->group, std::move(what));
+    }
   for (std::size_t i = 0; i < 2; ++i) {
     if (of(i) != trouble::cancel)
       continue;
     pass(100ms);
     strike();
-    tell(peers[i]->averager, cancel_step{1});
+    tell(peers[i]->group, quit_group{});
   }
   auto bound = reducer_timeout + 1s;
   while (sched.clock().now() < last_fault + bound)
@@ -152,11 +152,11 @@ TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
   const round_report* first = nullptr;
   std::vector<round_report> ended;
   for (std::size_t i = 2; i < peer_count; ++i) {
-    ASSERT_TRUE(reports[i].answered())
+    ASSERT_TRUE(rounds[i].answered())
       << "peer " << i << " is not done " << bound.count() << " ms after the fault";
-    auto report = reports[i].get();
-    ASSERT_TRUE(report) << to_string(report.error());
-    ended.push_back(*report);
+    auto round = rounds[i].get();
+    ASSERT_TRUE(round) << to_string(round.error());
+    ended.push_back(round->report);
   }
   for (std::size_t i = 2; i < peer_count; ++i) {
     const auto& report = ended[i - 2];

@@ -295,22 +295,20 @@ TEST_F(KeptGroups, AlphaDeltasAndTextsAreThoseOfTheStep) {
   }
 }
 
-TEST_F(KeptGroups, AStepCanBeCancelled) {
+TEST_F(KeptGroups, AMemberThatQuitsDelaysNoOther) {
   std::vector<index> all{add(), add(), add()};
   for (auto who : all)
     drivers[who].what.expected_peers = 3;
   ASSERT_TRUE(steps(all, 2));
-  drivers[0].what.step = 5;
+  drivers[0].what.deadline = 5s;
   start_steps(0, 1);
   sim.run_for(100ms); // it waits for the others
-  caf::anon_send(sim[0].node.parts.averager, cancel_step{5});
-  ASSERT_TRUE(end_all({0}));
-  EXPECT_EQ(last(0).why.code, ec::cancelled);
+  caf::anon_send(sim[0].node.parts.group, quit_group{});
   auto began = sim.seconds();
-  for (auto who : {1, 2})
-    drivers[who].what.allow_retries = false;
   ASSERT_TRUE(steps({1, 2}, 1));
   EXPECT_LT(sim.seconds() - began, 4);
+  ASSERT_TRUE(end_all({0}));
+  EXPECT_EQ(last(0).outcome, round_outcome::failed);
 }
 
 } // namespace

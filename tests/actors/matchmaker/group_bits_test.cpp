@@ -178,9 +178,12 @@ class GroupBandwidth : public GroupBits {
 protected:
   /// A group of 4 in which peer 1 leads and the scripted followers announce these bandwidths.
   round_plan group_with(const peer& leader, const std::vector<std::optional<double>>& announced,
-                        const matchmaking_config& like) {
+                        const matchmaking_config& like,
+                        std::optional<double> measured = std::nullopt) {
     auto asked = question(start(3, like), like);
-    auto group = find(leader, search(10s, 1 + static_cast<std::uint32_t>(announced.size())));
+    auto what = search(10s, 1 + static_cast<std::uint32_t>(announced.size()));
+    what.bandwidth = measured;
+    auto group = find(leader, what);
     for (std::size_t i = 0; i < announced.size(); ++i) {
       asked.bandwidth = announced[i];
       EXPECT_EQ(join(leader, asked, 10 + i)->code, ec::none);
@@ -207,12 +210,10 @@ TEST_F(GroupBandwidth, WhoHasMoreReducesMore) {
   EXPECT_EQ(share_of(plan, 12), 0u);
 }
 
-TEST_F(GroupBandwidth, WhatWasMeasuredCountsFromTheNextSearchOn) {
+TEST_F(GroupBandwidth, WhatWasMeasuredCountsForItsSearch) {
   auto a = start(1);
-  tell(a.maker, set_bandwidth{1e6});
-  auto plan = group_with(a, {8e6, 8e6}, {});
+  auto plan = group_with(a, {8e6, 8e6}, {}, 1e6);
   EXPECT_LT(share_of(plan, 1), share_of(plan, 10));
-  tell(a.maker, set_bandwidth{std::nullopt});
   plan = group_with(a, {8e6, 8e6}, {});
   EXPECT_GE(share_of(plan, 1), 33u);
 }
@@ -221,16 +222,15 @@ TEST_F(GroupBandwidth, WhatIsDeclaredBeatsWhatIsMeasured) {
   matchmaking_config config;
   config.bandwidth = 0;
   auto a = start(1, config);
-  tell(a.maker, set_bandwidth{1e9});
-  EXPECT_EQ(share_of(group_with(a, {1e6, 1e6}, {}), 1), 0u);
+  EXPECT_EQ(share_of(group_with(a, {1e6, 1e6}, {}, 1e9), 1), 0u);
 }
 
 TEST_F(GroupBandwidth, WhatIsDeclaredIsNotTakenForNoise) {
   auto shares_apart = [this](const matchmaking_config& config, std::uint64_t seed) {
     auto a = start(seed, config);
-    if (!config.bandwidth)
-      tell(a.maker, set_bandwidth{6e6});
-    auto plan = group_with(a, {4.4e6, 4.0e6}, config); // declared, if `config` declares
+    // Declared, if `config` declares.
+    auto plan =
+      group_with(a, {4.4e6, 4.0e6}, config, config.bandwidth ? std::nullopt : std::optional{6e6});
     return static_cast<std::int64_t>(share_of(plan, 10))
            - static_cast<std::int64_t>(share_of(plan, 11));
   };
@@ -242,14 +242,18 @@ TEST_F(GroupBandwidth, WhatIsDeclaredIsNotTakenForNoise) {
 
 TEST_F(GroupBandwidth, NonsenseIsNotMeasured) {
   auto a = start(1);
-  tell(a.maker, set_bandwidth{1e6});
-  for (double nonsense : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
-                          std::numeric_limits<double>::infinity()})
-    tell(a.maker, set_bandwidth{nonsense});
   tell(a.maker, peer_connected{testing::test_peer(2)});
-  find(a, search());
-  ASSERT_FALSE(a.around->calls.empty());
-  EXPECT_EQ(std::get<wire::join_group>(a.around->calls[0].what).bandwidth, 1e6);
+  for (double measured : {1e6, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                          std::numeric_limits<double>::infinity()}) {
+    auto what = search();
+    what.bandwidth = measured;
+    find(a, what);
+    ASSERT_FALSE(a.around->calls.empty());
+    auto announced = std::get<wire::join_group>(a.around->calls.back().what).bandwidth;
+    EXPECT_EQ(announced, measured == 1e6 ? std::optional{1e6} : std::nullopt);
+    tell(a.maker, cancel_search{});
+    a.around->calls.clear();
+  }
 }
 
 TEST_F(GroupBandwidth, AGroupInWhichNobodyMayReduceFails) {

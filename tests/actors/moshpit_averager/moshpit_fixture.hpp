@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,22 +18,22 @@ namespace waggle::testing {
 inline const digest branch = sha256("branch");
 constexpr std::uint64_t values = 4;
 
-/// One moshpit_averager. The test plays its averager, its tracker and its caller.
+/// One moshpit_averager. The test plays its group_averager, its tracker and its caller.
 struct moshpit_fixture : actor_test {
   /// `extra`: matchmaking_config::extra.
   explicit moshpit_fixture(bool extra = false) {
     ctx = test_context(1, wall);
-    auto averager = spawn([this](averager_actor::stateful_pointer<averager_state> self) {
-      return averager_behavior(self);
+    auto rounds = spawn([this](kept_group_actor::stateful_pointer<rounds_state> self) {
+      return rounds_behavior(self);
     });
-    averager_ = averager;
+    rounds_ = rounds;
     matchmaking_config members;
     members.target_group_size = 8;
     members.min_matchmaking_time = 3s;
     members.extra = extra;
     if (extra)
       members.mode = member_mode::auxiliary;
-    actor = spawn<moshpit_averager>(ctx, averaging_config{}, members, 1, averager_);
+    actor = spawn<moshpit_averager>(ctx, averaging_config{}, members, 1, rounds_);
     auto listener =
       spawn([this](group_listener_actor::pointer) -> group_listener_actor::behavior_type {
         return {
@@ -44,46 +46,53 @@ struct moshpit_fixture : actor_test {
   }
   ~moshpit_fixture() override { end_actors(); }
 
-  struct averager_state {
-    static inline const char* name = "fake-averager";
-    caf::typed_response_promise<round_report> open;
-    std::optional<caf::typed_response_promise<step_stage>> search;
-    void end_search(step_stage how) {
-      if (auto asked = std::exchange(search, std::nullopt))
-        asked->deliver(how);
-    }
+  struct rounds_state {
+    static inline const char* name = "fake-group-averager";
+    std::optional<caf::typed_response_promise<group_formed>> search;
+    std::optional<caf::typed_response_promise<group_round>> round;
   };
-  averager_actor::behavior_type
-  averager_behavior(averager_actor::stateful_pointer<averager_state> self) {
+  kept_group_actor::behavior_type
+  rounds_behavior(kept_group_actor::stateful_pointer<rounds_state> self) {
     return {
-      [this, self](const average_vector& msg) -> caf::result<round_report> {
-        steps.push_back(msg);
+      [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+      [](const inbound_event&) {},
+      [](const describe_vector&) {},
+      [](const found_group&) { return group_view{}; },
+      [](const enter_group&) { return group_view{}; },
+      [this](quit_group) { ++quits; },
+      [](get_residual) { return group_residual{}; },
+      [](const find_members&) { return members_found{}; },
+      [this, self](const average_in_group& msg) -> caf::result<group_round> {
+        given.push_back(msg);
         running = true;
-        stage = step_stage::looking_for_group;
-        self->state.open = self->make_response_promise<round_report>();
-        return self->state.open;
+        return self->state.round.emplace(self->make_response_promise<group_round>());
       },
-      [this](const trigger_step& msg) { triggers.push_back(msg); },
-      [this](const cancel_step& msg) { cancelled.push_back(msg.step); },
-      [this](const get_step_stage&) { return stage; },
-      [self](const await_group&) -> caf::result<step_stage> {
-        self->state.search = self->make_response_promise<step_stage>();
-        return *self->state.search;
-      },
-      [self](const peer_connected&) { self->state.end_search(step_stage::awaiting_trigger); },
-      [this, self](const peer_disconnected&) { // the test ends the step
+      [this, self](const peer_connected&) { // the test finds a group
         running = false;
-        self->state.end_search(step_stage::finished);
-        self->state.open.deliver(next);
+        std::exchange(self->state.search, std::nullopt)->deliver(group_formed{});
       },
+      [this, self](const peer_disconnected&) { // the test ends the search, or the round
+        running = false;
+        if (auto search = std::exchange(self->state.search, std::nullopt))
+          search->deliver(to_caf(next.why));
+        else
+          std::exchange(self->state.round, std::nullopt)->deliver(group_round{next, true, {}, {}});
+      },
+      [this, self](const waggle::find_group& msg) -> caf::result<group_formed> {
+        searches.push_back(msg);
+        running = true;
+        return self->state.search.emplace(self->make_response_promise<group_formed>());
+      },
+      [this](cancel_search) { ++cancelled; },
     };
   }
+  /// Ends the search with the report's reason, or the round.
   void end_step(round_report report) {
     ASSERT_TRUE(running);
     next = std::move(report);
-    tell(averager_, peer_disconnected{});
+    tell(rounds_, peer_disconnected{});
   }
-  void find_group() { tell(averager_, peer_connected{}); }
+  void find_group() { tell(rounds_, peer_connected{}); }
   static round_report mean_of(std::uint32_t peers) {
     round_report report;
     report.outcome = round_outcome::complete;
@@ -143,15 +152,15 @@ struct moshpit_fixture : actor_test {
   }
 
   node_context ctx;
-  averager_actor averager_;
+  kept_group_actor rounds_;
   moshpit_averager_actor actor;
   std::vector<group_view> views;
   std::vector<epoch_id> calls;
-  std::vector<average_vector> steps; // received by the averager
-  std::vector<trigger_step> triggers;
-  std::vector<std::uint64_t> cancelled;
-  bool running = false;
-  step_stage stage = step_stage::looking_for_group;
+  std::vector<waggle::find_group> searches; // received by the group_averager, like the next ones
+  std::vector<average_in_group> given;
+  int cancelled = 0; // searches
+  int quits = 0;
+  bool running = false; // a search or a round
   round_report next;
 };
 
