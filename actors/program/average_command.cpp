@@ -117,8 +117,7 @@ int run_average(const run_options& options, const round_port_decorator& around) 
     return p.refuse(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
-  p.decorate_rounds(around);
-  auto peer = p.start(config);
+  auto peer = p.start(config, around);
   if (!peer)
     return p.refuse(peer.error().detail);
   p.print_start(config, *peer);

@@ -47,7 +47,7 @@ public:
       config.averaging = averaging_from(options_, "bench", "vector", {});
       if (!options_.reduce_threads) // the peers of one process share the cores
         config.averaging->averaging.part_workers = 0;
-      tcp_settings tcp;
+      net::tcp_transport_config tcp;
       tcp.shared_memory = options_.shared_memory;
       auto dependencies = machine_dependencies({}, identity::from_seed(config.seed), log_,
                                                config.run_id, {}, std::move(tcp));

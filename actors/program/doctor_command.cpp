@@ -4,8 +4,8 @@
 #include <fstream>
 #include <future>
 #include <iostream>
-#include <sstream>
 
+#include <spdlog/fmt/fmt.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -15,6 +15,7 @@
 #include "actors/links/switchboard.hpp"
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
+#include "actors/service/machine.hpp"
 #include "runtime/cli/findings.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/peer_address.hpp"
@@ -23,7 +24,6 @@
 #include "runtime/core/version.hpp"
 #include "runtime/net/http_client.hpp"
 #include "runtime/net/local_addresses.hpp"
-#include "runtime/net/tcp_transport.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -47,16 +47,11 @@ bool is_locked(const fs::path& file) {
   if (::stat(file.c_str(), &found) != 0)
     return false;
   // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:12345 0 EOF"
-  std::ostringstream wanted;
-  wanted << std::hex;
-  auto byte = [&](unsigned number) { wanted << (number < 16 ? "0" : "") << number << ":"; };
-  byte(major(found.st_dev));
-  byte(minor(found.st_dev));
-  wanted << std::dec << found.st_ino;
+  auto wanted =
+    fmt::format(" {:02x}:{:02x}:{} ", major(found.st_dev), minor(found.st_dev), found.st_ino);
   std::ifstream locks{"/proc/locks"};
   for (std::string line; std::getline(locks, line);)
-    if (line.find("FLOCK") != std::string::npos
-        && line.find(" " + wanted.str() + " ") != std::string::npos)
+    if (line.find("FLOCK") != std::string::npos && line.find(wanted) != std::string::npos)
       return true;
   return false;
 }
@@ -110,14 +105,11 @@ class report {
 public:
   explicit report(bool as_json) : as_json_(as_json) {}
 
-  void add(finding f) {
-    if (!as_json_)
-      std::cout << to_line(f) << std::endl; // at once: the next check may take seconds
-    all_.push_back(std::move(f));
-  }
   void add(std::optional<finding> f) {
+    if (f && !as_json_)
+      std::cout << to_line(*f) << std::endl; // at once: the next check may take seconds
     if (f)
-      add(std::move(*f));
+      all_.push_back(std::move(*f));
   }
   void add(std::vector<finding> more) {
     for (auto& f : more)
@@ -148,30 +140,28 @@ class probe {
 public:
   explicit probe(const run_options& options, std::shared_ptr<const run_agreement> agreement)
     : options_(options), limits_(net::clock_limits_for(options.report_expiration)) {
+    net::tcp_transport_config tcp;
+    tcp.shared_memory = false;
+    auto all =
+      machine_dependencies({}, identity::generate(), make_logger("error", "text", "doctor", ""),
+                           options.run_id, {}, std::move(tcp));
     ctx_.run_id = options.run_id;
-    ctx_.self = identity::generate();
+    ctx_.self = all.self;
     ctx_.record = {ctx_.self->id(), ctx_.self->key(), {}, true};
-    ctx_.wall = std::make_shared<system_wall_clock>();
-    ctx_.verifier = make_plain_verifier();
-    ctx_.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(),
-                                                     "doctor", short_name(ctx_.self->id()));
-    ctx_.log = make_logger("error", "text", "doctor", "");
+    ctx_.wall = all.wall;
+    ctx_.verifier = all.verifier;
+    ctx_.metrics =
+      std::make_shared<metric_families>(all.registry, "doctor", short_name(ctx_.self->id()));
+    ctx_.log = all.log;
     ctx_.links = std::make_shared<link_table>();
     ctx_.rounds = make_round_registry(ctx_.links, ctx_.strangers);
-    net::tcp_transport_config tcp;
-    tcp.run_id = options.run_id;
-    tcp.self = ctx_.self;
-    tcp.verifier = ctx_.verifier;
-    tcp.record = ctx_.record;
-    tcp.agreement = std::move(agreement);
-    tcp.clock = ctx_.wall;
-    tcp.clocks = limits_;
-    tcp.shared_memory = false;
-    tcp.events.clock_compared = [this](const peer_id& peer, swarm_clock::duration offset) {
+    net::net_events events;
+    events.clock_compared = [this](const peer_id& peer, swarm_clock::duration offset) {
       std::lock_guard guard{mutex_};
       offsets_[peer] = offset;
     };
-    transport_ = net::make_tcp_transport(std::move(tcp));
+    transport_ =
+      all.make_transport({ctx_.record, std::move(agreement), {}, events, ctx_.wall, limits_});
     board_ = system_.spawn<switchboard>(ctx_, switchboard_config{}, transport_);
   }
   ~probe() {
@@ -356,30 +346,24 @@ int examine_this_machine(const run_options& options) {
 int examine_swarm(const run_options& options, const endpoint& where) {
   auto peers = net::http_get(where, "/api/v1/peers", page_timeout);
   auto document = peers ? parse_document(peers->body) : std::nullopt;
-  if (!document || !document->is_object() || !document->contains("peers")
-      || !(*document)["peers"].is_array()) {
+  auto all = field(document.value_or(nullptr), "peers");
+  if (!all.is_array()) {
     std::cerr << "waggle: no peer answers at " << to_string(where)
               << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
     return exit_failed;
   }
   std::vector<asked_member> members;
-  for (const auto& each : (*document)["peers"]) {
+  for (const auto& each : all) {
     if (!each.is_object() || members.size() >= members_asked_max)
       continue;
     auto& member = members.emplace_back();
     member.id = text_in(each, "id");
-    auto addresses = each.find("addresses");
-    for (const auto& address : addresses != each.end() && addresses->is_array()
-                                 ? *addresses
-                                 : nlohmann::ordered_json::array())
-      if (member.addresses.size() >= addresses_max)
-        break;
-      else if (auto parsed = address.is_string() ? parse_endpoint(address.get<std::string>())
-                                                 : result<endpoint>{failure{ec::malformed, {}}})
+    for (const auto& address : field(each, "addresses")) {
+      auto parsed = parse_endpoint(address.is_string() ? address.get<std::string>() : "");
+      if (parsed && member.addresses.size() < addresses_max)
         member.addresses.push_back(*parsed);
-    auto self = each.find("self");
-    bool is_asked = self != each.end() && self->is_boolean() && self->get<bool>();
-    if (is_asked && member.addresses.empty())
+    }
+    if (field(each, "self") == true && member.addresses.empty())
       member.addresses.push_back(where);
   }
   if (auto targets = net::http_get(where, "/sd", page_timeout))

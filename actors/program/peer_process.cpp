@@ -11,12 +11,9 @@
 #include "actors/program/node_options.hpp"
 #include "runtime/cli/command_line.hpp"
 #include "runtime/cli/join_line.hpp"
-#include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
-#include "runtime/cli/peer_address.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
-#include "runtime/core/folder_lock.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
@@ -25,160 +22,60 @@
 
 namespace waggle {
 
-namespace {
-
-namespace fs = std::filesystem;
-
-} // namespace
-
-struct peer_process::impl {
-  run_options options;
-  fs::path data_dir;
-  std::unique_ptr<folder_lock> lock;
-  std::shared_ptr<const identity> self;
-  std::shared_ptr<spdlog::logger> log;
-  environment around;
-  own_system_config config;
-  std::unique_ptr<caf::actor_system> own_system; // null: the caller's is used
-  round_port_decorator port_decorator;
-  std::shared_ptr<join_watch> watch;
-  std::unique_ptr<peer_address> address;          // null: not started, or it could not be written
-  milliseconds shutdown_limit{0};                 // of the peer that was started
-  std::shared_ptr<const run_agreement> agreement; // the peer's own; null: none
-  bool knows_run = false;                         // it has none, and has logged the run's
-  std::vector<endpoint> joined_at;                // the addresses that were in its join line
-
-  /// Logs what `waggle status` shows, whatever the level of the log.
-  void log_state(const status_board& board) const {
-    auto page = [&](const char* path) {
-      return parse_document(board.answer({"GET", path}).body)
-        .value_or(nlohmann::ordered_json::object());
-    };
-    std::istringstream lines{status_text(page("/api/v1/status"), page("/api/v1/peers")["peers"])};
-    auto level = std::max(log->level(), spdlog::level::info);
-    log->log(level, "the state of this peer, which SIGQUIT asks for:");
-    for (std::string line; std::getline(lines, line);)
-      if (!line.empty())
-        log->log(level, "  {}", line);
-  }
-
-  /// Warns of a peer that is not ready for long. The first failures are logged where they happen.
-  void log_late(wait_log& waits, const std::string& why_not_ready) const {
-    auto what = why_not_ready.empty() ? std::string{} : "the run (" + why_not_ready + ")";
-    if (auto line = waits.look(what, std::chrono::steady_clock::now()); line && line->late)
-      log_wait(*log, line);
-  }
-
-  void switch_debug(const char* signal) const {
-    bool on = log->level() != spdlog::level::debug;
-    auto chosen = spdlog::level::from_str(options.log_level);
-    log->set_level(on ? spdlog::level::debug
-                      : std::max(chosen, spdlog::level::info)); // of --log-level debug: info
-    log->log(log->level(), "received {}: debug lines are {}", signal, on ? "on" : "off");
-  }
-
-  /// Logs the join line again after the network has changed.
-  void log_new_addresses(const started_node& peer) {
-    auto own = peer.ctx.own_record().addresses;
-    auto before = std::exchange(joined_at, own);
-    if (!own.empty() && !before.empty() && own != before && agreement)
-      log->info("join with: {}", join_line(options.run_id, agreement.get(), own, peer.bound));
-  }
-
-  /// Logs the join line of a run whose options a peer without an agreement has learned.
-  void log_join_line(const started_node& peer, const run_agreement& agreement) {
-    auto own = peer.ctx.own_record().addresses;
-    if (own.empty())
-      return; // other peers cannot join through a client
-    auto line = join_line(options.run_id, &agreement, own, peer.bound);
-    if (std::exchange(knows_run, true))
-      log->warn("peers of this run were started with different options; the others have: {}", line);
-    else
-      log->info("the run's options are known; join with: {}", line);
-  }
-};
-
-peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
-peer_process::~peer_process() = default;
-
 result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& options,
                                                             environment around) {
-  auto parts = std::make_unique<impl>();
-  parts->options = options;
+  std::unique_ptr<peer_process> parts{new peer_process{options}};
   bool chosen = options.given.count("data-dir") > 0;
   // Several peers may be started with the default folder: each takes one of its own.
-  for (int i = 1; !parts->lock && i <= (chosen ? 1 : default_folders_max); ++i) {
-    parts->data_dir = default_folder(options.data_dir, i);
-    auto lock = folder_lock::take(parts->data_dir);
+  for (int i = 1; !parts->lock_ && i <= (chosen ? 1 : default_folders_max); ++i) {
+    parts->data_dir_ = default_folder(options.data_dir, i);
+    auto lock = folder_lock::take(parts->data_dir_);
     if (!lock)
       return lock.error();
-    parts->lock = std::move(*lock);
+    parts->lock_ = std::move(*lock);
   }
-  if (!parts->lock)
+  if (!parts->lock_)
     return failure{ec::bad_config, "another peer uses --data-dir " + options.data_dir.string()
                                      + ": give this one its own"};
-  auto key = identity::load_or_create(options.identity.value_or(parts->data_dir / "identity.pem"));
+  auto key = identity::load_or_create(options.identity.value_or(parts->data_dir_ / "identity.pem"));
   if (!key)
     return failure{ec::bad_config, key.error().detail};
-  parts->self = *key;
+  parts->self_ = *key;
   auto leftovers =
-    remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity", "address"});
-  parts->log = logger_to(around.log, options.log_level);
-  if (!parts->log)
-    parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()),
-                             options.run_id);
+    remove_leftovers(*make_system_disk(), parts->data_dir_, {"known_peers", "identity", "address"});
+  parts->log_ = logger_to(around.log, options.log_level);
+  if (!parts->log_)
+    parts->log_ = make_logger(options.log_level, options.log_format, short_name(parts->self_->id()),
+                              options.run_id);
   for (const auto& name : leftovers)
-    parts->log->info("removed {}, which was left half written", (parts->data_dir / name).string());
-  if (auto warning = writable_by_others(parts->data_dir))
-    parts->log->warn("{}", *warning);
+    parts->log_->info("removed {}, which was left half written",
+                      (parts->data_dir_ / name).string());
+  if (auto warning = writable_by_others(parts->data_dir_))
+    parts->log_->warn("{}", *warning);
   if (around.system == nullptr) {
-    parts->own_system = std::make_unique<caf::actor_system>(parts->config);
-    around.system = parts->own_system.get();
+    parts->own_system_ = std::make_unique<caf::actor_system>(parts->config_);
+    around.system = parts->own_system_.get();
   }
-  parts->around = std::move(around);
-  return std::unique_ptr<peer_process>{new peer_process{std::move(parts)}};
+  parts->around_ = std::move(around);
+  return parts;
 }
 
 node_config peer_process::base_config() const {
-  return node_config_from(impl_->options, impl_->data_dir);
+  return node_config_from(options_, data_dir_);
 }
 
-const identity& peer_process::self() const {
-  return *impl_->self;
-}
-const fs::path& peer_process::data_dir() const {
-  return impl_->data_dir;
-}
-caf::actor_system& peer_process::system() {
-  return *impl_->around.system;
-}
-bool peer_process::owns_system() const {
-  return impl_->own_system != nullptr;
-}
-spdlog::logger& peer_process::log() {
-  return *impl_->log;
-}
-
-void peer_process::decorate_rounds(round_port_decorator port_decorator) {
-  impl_->port_decorator = std::move(port_decorator);
-}
-
-void peer_process::set_options(const run_options& options) {
-  impl_->options = options;
-}
-
-result<started_node> peer_process::start(const node_config& config) {
-  auto& p = *impl_;
-  p.watch = std::make_shared<join_watch>(config.initial_peers);
-  p.agreement = config.agreement;
-  p.shutdown_limit = waggle::shutdown_limit(config);
-  tcp_settings tcp;
-  tcp.shared_memory = p.options.shared_memory;
-  tcp.congestion = p.options.congestion;
-  for (const auto* own : {&p.options.listen, &p.options.announce})
+result<started_node> peer_process::start(const node_config& config,
+                                         round_port_decorator port_decorator) {
+  watch_ = std::make_shared<join_watch>(config.initial_peers);
+  agreement_ = config.agreement;
+  shutdown_limit_ = waggle::shutdown_limit(config);
+  net::tcp_transport_config tcp;
+  tcp.shared_memory = options_.shared_memory;
+  tcp.congestion = options_.congestion;
+  for (const auto* own : {&options_.listen, &options_.announce})
     for (const auto& where : *own)
       tcp.http_hosts.insert(net::host_name(where.host));
-  tcp.watch = [watch = p.watch](net::net_events& events) {
+  auto watch_events = [watch = watch_](net::net_events& events) {
     events.linked = [watch](const net::peer_claims& claims) { watch->linked(claims.agreement); };
     events.disagreed = [watch, tell = std::move(events.disagreed)](
                          const endpoint& where, bool outbound, const failure& why) {
@@ -191,16 +88,16 @@ result<started_node> peer_process::start(const node_config& config) {
       tell(given, addresses);
     };
   };
-  auto dependencies =
-    machine_dependencies(p.around, p.self, p.log, config.run_id, p.data_dir, std::move(tcp));
-  dependencies.port_decorator = p.port_decorator;
-  auto started = start_node(*p.around.system, config, dependencies);
+  auto dependencies = machine_dependencies(around_, self_, log_, config.run_id, data_dir_,
+                                           std::move(tcp), watch_events);
+  dependencies.port_decorator = std::move(port_decorator);
+  auto started = start_node(*around_.system, config, dependencies);
   if (!started)
     return started;
-  if (auto address = peer_address::write(p.data_dir, started->bound))
-    p.address = std::move(*address);
+  if (auto address = peer_address::write(data_dir_, started->bound))
+    address_ = std::move(*address);
   else
-    p.log->warn("`waggle status` does not find this peer by itself: {}", address.error().detail);
+    log_->warn("`waggle status` does not find this peer by itself: {}", address.error().detail);
   return started;
 }
 
@@ -217,9 +114,9 @@ void peer_process::print_start(const node_config& config, const started_node& pe
 }
 
 void peer_process::print(const std::string& lines) const {
-  if (impl_->options.log_format == "json") {
-    const spdlog::details::log_msg line{impl_->log->name(), spdlog::level::info, lines};
-    for (const auto& sink : impl_->log->sinks()) { // no error, though --log-level be error
+  if (options_.log_format == "json") {
+    const spdlog::details::log_msg line{log_->name(), spdlog::level::info, lines};
+    for (const auto& sink : log_->sinks()) { // no error, though --log-level be error
       sink->log(line);
       sink->flush();
     }
@@ -230,24 +127,64 @@ void peer_process::print(const std::string& lines) const {
 }
 
 int peer_process::refuse(const std::string& sentence) const {
-  if (impl_->options.log_format != "json")
+  if (options_.log_format != "json")
     return bad_usage(sentence);
-  impl_->log->error("{}", sentence);
-  impl_->log->flush();
+  log_->error("{}", sentence);
+  log_->flush();
   return exit_bad_usage;
 }
 
-milliseconds peer_process::shutdown_limit() const {
-  return impl_->shutdown_limit;
+/// Logs what `waggle status` shows, whatever the level of the log.
+void peer_process::log_state(const status_board& board) const {
+  auto page = [&](const char* path) {
+    return parse_document(board.answer({"GET", path}).body)
+      .value_or(nlohmann::ordered_json::object());
+  };
+  std::istringstream lines{status_text(page("/api/v1/status"), page("/api/v1/peers")["peers"])};
+  auto level = std::max(log_->level(), spdlog::level::info);
+  log_->log(level, "the state of this peer, which SIGQUIT asks for:");
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty())
+      log_->log(level, "  {}", line);
 }
 
-std::optional<failure> peer_process::refused_by_all() const {
-  return impl_->watch ? impl_->watch->refused_by_all() : std::nullopt;
+/// Warns of a peer that is not ready for long. The first failures are logged where they happen.
+void peer_process::log_late(wait_log& waits, const std::string& why_not_ready) const {
+  auto what = why_not_ready.empty() ? std::string{} : "the run (" + why_not_ready + ")";
+  if (auto line = waits.look(what, std::chrono::steady_clock::now()); line && line->late)
+    log_wait(*log_, line);
+}
+
+void peer_process::switch_debug(const char* signal) const {
+  bool on = log_->level() != spdlog::level::debug;
+  auto chosen = spdlog::level::from_str(options_.log_level);
+  log_->set_level(on ? spdlog::level::debug
+                     : std::max(chosen, spdlog::level::info)); // of --log-level debug: info
+  log_->log(log_->level(), "received {}: debug lines are {}", signal, on ? "on" : "off");
+}
+
+/// Logs the join line again after the network has changed.
+void peer_process::log_new_addresses(const started_node& peer) {
+  auto own = peer.ctx.own_record().addresses;
+  auto before = std::exchange(joined_at_, own);
+  if (!own.empty() && !before.empty() && own != before && agreement_)
+    log_->info("join with: {}", join_line(options_.run_id, agreement_.get(), own, peer.bound));
+}
+
+/// Logs the join line of a run whose options a peer without an agreement has learned.
+void peer_process::log_join_line(const started_node& peer, const run_agreement& agreement) {
+  auto own = peer.ctx.own_record().addresses;
+  if (own.empty())
+    return; // other peers cannot join through a client
+  auto line = join_line(options_.run_id, &agreement, own, peer.bound);
+  if (std::exchange(knows_run_, true))
+    log_->warn("peers of this run were started with different options; the others have: {}", line);
+  else
+    log_->info("the run's options are known; join with: {}", line);
 }
 
 int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished,
                                  training_status* last) {
-  auto& p = *impl_;
   auto ended = std::make_shared<std::atomic<bool>>(false);
   auto bad_end = std::make_shared<std::atomic<bool>>(false);
   caf::actor_cast<caf::actor>(peer.node)->attach_functor([ended, bad_end](const caf::error& why) {
@@ -262,10 +199,10 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   net::clock_jumps jumps;
   while (!*ended) {
     if (auto by = jumps.look(std::chrono::steady_clock::now(), system_wall_clock{}.now()))
-      p.log->warn("this machine's clock has moved by {:+.0f} s at once: it was set, or the machine "
-                  "slept. This peer goes on with the time as it was, until peers' clocks agree "
-                  "with this one; set it right before the next start",
-                  seconds_of(*by));
+      log_->warn("this machine's clock has moved by {:+.0f} s at once: it was set, or the machine "
+                 "slept. This peer goes on with the time as it was, until peers' clocks agree "
+                 "with this one; set it right before the next start",
+                 seconds_of(*by));
     if (auto signal = wait_for_signal(100ms)) {
       auto asked = request_of(*signal);
       if (asked == signal_request::leave) {
@@ -273,40 +210,39 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
         break;
       }
       if (asked == signal_request::show_state)
-        p.log_state(*peer.board);
+        log_state(*peer.board);
       else
-        p.switch_debug(name_of_signal(*signal));
+        switch_debug(name_of_signal(*signal));
     }
     if (!peer.parts.trainer) // which says itself what it waits for
-      p.log_late(waits, peer.board->why_not_ready());
-    refused = p.watch->refused_by_all();
+      log_late(waits, peer.board->why_not_ready());
+    refused = watch_->refused_by_all();
     if (refused) {
       why = "all its initial peers refused it";
       break;
     }
-    p.log_new_addresses(peer);
-    if (auto news = p.watch->take_news(); news && !p.agreement)
-      p.log_join_line(peer, *news);
+    log_new_addresses(peer);
+    if (auto news = watch_->take_news(); news && !agreement_)
+      log_join_line(peer, *news);
     if (finished && finished()) {
       why = "its work is done";
       break;
     }
-    if (p.options.duration > 0ms
-        && std::chrono::steady_clock::now() - began >= p.options.duration) {
+    if (options_.duration > 0ms && std::chrono::steady_clock::now() - began >= options_.duration) {
       why = "--duration passed";
       break;
     }
   }
   if (!*ended) {
-    caf::scoped_actor self{*p.around.system};
-    self->request(peer.node, p.shutdown_limit, shut_down{why})
+    caf::scoped_actor self{*around_.system};
+    self->request(peer.node, shutdown_limit_, shut_down{why})
       .receive(
         [last](const training_status& status) { // all actors have ended
           if (last != nullptr)
             *last = status;
         },
         [&](const caf::error& error) {
-          p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
+          log_->error("this peer did not stop in time: {}", to_string(from_caf(error)));
           *bad_end = true;
         });
   }

@@ -6,7 +6,10 @@
 
 #include "actors/node/node.hpp"
 #include "actors/service/machine.hpp"
+#include "runtime/cli/join_watch.hpp"
+#include "runtime/cli/peer_address.hpp"
 #include "runtime/config/run_options.hpp"
+#include "runtime/core/folder_lock.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
@@ -18,27 +21,24 @@ public:
   /// operator. `around`: what the peer shares with the process, if it is not all of it.
   static result<std::unique_ptr<peer_process>> prepare(const run_options& options,
                                                        environment around = {});
-  ~peer_process();
   peer_process(const peer_process&) = delete;
   peer_process& operator=(const peer_process&) = delete;
 
   /// The configuration that all commands share. The caller adds averaging and training.
   [[nodiscard]] node_config base_config() const;
-  [[nodiscard]] const identity& self() const;
-  [[nodiscard]] const std::filesystem::path& data_dir() const;
-  [[nodiscard]] caf::actor_system& system();
+  [[nodiscard]] const identity& self() const { return *self_; }
+  [[nodiscard]] const std::filesystem::path& data_dir() const { return data_dir_; }
+  [[nodiscard]] caf::actor_system& system() { return *around_.system; }
   /// Whether no other peer uses the actor system.
-  [[nodiscard]] bool owns_system() const;
-  [[nodiscard]] spdlog::logger& log();
-
-  /// Applies `port_decorator` to every round of the peer that is started next.
-  void decorate_rounds(round_port_decorator port_decorator);
+  [[nodiscard]] bool owns_system() const { return own_system_ != nullptr; }
+  [[nodiscard]] spdlog::logger& log() { return *log_; }
 
   /// Takes other options for the peer that is started next; its identity, data folder and log stay.
-  void set_options(const run_options& options);
+  void set_options(const run_options& options) { options_ = options; }
 
-  /// Binds and starts the peer.
-  [[nodiscard]] result<started_node> start(const node_config& config);
+  /// Binds and starts the peer. Applies `port_decorator` to its rounds, unless it is empty.
+  [[nodiscard]] result<started_node> start(const node_config& config,
+                                           round_port_decorator port_decorator = {});
   /// Prints the start-up block. Its last line is a command with which other peers can join; it is
   /// omitted if the peer is not `joinable`.
   void print_start(const node_config& config, const started_node& peer, bool joinable = true) const;
@@ -49,10 +49,12 @@ public:
   [[nodiscard]] int refuse(const std::string& sentence) const;
 
   /// How long the peer that was started may take to stop (`shut_down`).
-  [[nodiscard]] milliseconds shutdown_limit() const;
+  [[nodiscard]] milliseconds shutdown_limit() const { return shutdown_limit_; }
 
   /// The reason, if all initial peers refused the options of the peer that was started.
-  [[nodiscard]] std::optional<failure> refused_by_all() const;
+  [[nodiscard]] std::optional<failure> refused_by_all() const {
+    return watch_ ? watch_->refused_by_all() : std::nullopt;
+  }
 
   /// Waits for a signal, --duration, `finished` to return true, the peer to end by itself, or all
   /// its initial peers to refuse its options. Then ends the peer in order. Returns the process's
@@ -61,9 +63,27 @@ public:
                      training_status* last = nullptr);
 
 private:
-  struct impl;
-  explicit peer_process(std::unique_ptr<impl> parts);
-  std::unique_ptr<impl> impl_;
+  explicit peer_process(const run_options& options) : options_(options) {}
+  void log_state(const status_board& board) const;
+  void log_late(wait_log& waits, const std::string& why_not_ready) const;
+  void switch_debug(const char* signal) const;
+  void log_new_addresses(const started_node& peer);
+  void log_join_line(const started_node& peer, const run_agreement& agreement);
+
+  run_options options_;
+  std::filesystem::path data_dir_;
+  std::unique_ptr<folder_lock> lock_;
+  std::shared_ptr<const identity> self_;
+  std::shared_ptr<spdlog::logger> log_;
+  environment around_;
+  own_system_config config_;
+  std::unique_ptr<caf::actor_system> own_system_; // null: the caller's is used
+  std::shared_ptr<join_watch> watch_;
+  std::unique_ptr<peer_address> address_;          // null: not started, or it could not be written
+  milliseconds shutdown_limit_{0};                 // of the peer that was started
+  std::shared_ptr<const run_agreement> agreement_; // the peer's own; null: none
+  bool knows_run_ = false;                         // it has none, and has logged the run's
+  std::vector<endpoint> joined_at_;                // the addresses that were in its join line
 };
 
 } // namespace waggle

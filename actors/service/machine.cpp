@@ -6,7 +6,6 @@
 #include <spdlog/sinks/base_sink.h>
 
 #include "runtime/core/huge_pages.hpp"
-#include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
 
@@ -62,37 +61,32 @@ vector_memory(const std::shared_ptr<net::shared_arena>& arena) {
 node_dependencies machine_dependencies(const environment& around,
                                        std::shared_ptr<const identity> self,
                                        std::shared_ptr<spdlog::logger> log, std::string run_id,
-                                       const std::filesystem::path& folder, tcp_settings tcp) {
+                                       const std::filesystem::path& folder,
+                                       net::tcp_transport_config tcp,
+                                       std::function<void(net::net_events&)> watch) {
   node_dependencies out;
-  out.self = std::move(self);
+  out.self = tcp.self = std::move(self);
   out.wall = around.clock ? around.clock : std::make_shared<system_wall_clock>();
-  out.verifier = make_caching_verifier(4096);
+  out.verifier = tcp.verifier = make_caching_verifier(4096);
   out.registry = around.registry ? around.registry : std::make_shared<prometheus::Registry>();
   out.log = std::move(log);
-  auto arena = tcp.shared_memory ? net::shared_arena::make() : nullptr;
-  out.memory = vector_memory(arena);
+  tcp.arena = tcp.shared_memory ? net::shared_arena::make() : nullptr;
+  out.memory = vector_memory(tcp.arena);
   if (!folder.empty()) {
     out.files = make_system_disk();
     out.make_store = [files = out.files, folder] { return files->make_store(folder); };
   }
-  out.make_transport = [run_id = std::move(run_id), self = out.self, verifier = out.verifier, arena,
-                        settings = std::move(tcp)](transport_request request) {
-    net::tcp_transport_config config;
-    config.run_id = run_id;
-    config.self = self;
-    config.verifier = verifier;
+  tcp.run_id = std::move(run_id);
+  out.make_transport = [tcp = std::move(tcp), watch = std::move(watch)](transport_request request) {
+    auto config = tcp;
     config.record = std::move(request.record);
     config.http = std::move(request.http);
     config.events = std::move(request.events);
     config.agreement = std::move(request.agreement);
     config.clock = std::move(request.clock);
     config.clocks = request.clocks;
-    if (settings.watch)
-      settings.watch(config.events);
-    config.http_hosts = settings.http_hosts;
-    config.shared_memory = settings.shared_memory;
-    config.arena = arena;
-    config.congestion = settings.congestion;
+    if (watch)
+      watch(config.events);
     return net::make_tcp_transport(std::move(config));
   };
   return out;

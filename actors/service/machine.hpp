@@ -6,23 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "actors/node/node.hpp"
 #include "actors/service/environment.hpp"
-#include "runtime/net/shared_arena.hpp"
+#include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
-
-/// How a peer is connected, besides what node_config says.
-struct tcp_settings {
-  bool shared_memory = true;
-  std::string congestion = "auto";
-  std::set<std::string> http_hosts{}; // tcp_transport_config
-  /// Adds to what the transport's events do; empty: nothing.
-  std::function<void(net::net_events&)> watch{};
-};
 
 /// An actor system for one peer. It sleeps when idle; CAF's default wakes up 500 times a second.
 struct own_system_config : caf::actor_system_config {
@@ -38,10 +28,13 @@ std::shared_ptr<std::pmr::memory_resource>
 vector_memory(const std::shared_ptr<net::shared_arena>& arena);
 
 /// What a peer depends on. `folder`: for copies of states and known peers; empty: it stores
-/// nothing.
+/// nothing. `tcp`: how it is connected, besides what node_config says. `watch` adds to what the
+/// transport's events do; empty: nothing.
 node_dependencies machine_dependencies(const environment& around,
                                        std::shared_ptr<const identity> self,
                                        std::shared_ptr<spdlog::logger> log, std::string run_id,
-                                       const std::filesystem::path& folder, tcp_settings tcp);
+                                       const std::filesystem::path& folder,
+                                       net::tcp_transport_config tcp,
+                                       std::function<void(net::net_events&)> watch = {});
 
 } // namespace waggle

@@ -18,18 +18,11 @@ failure bad(std::string why) {
 }
 
 status set_addresses(const node_options& from, node_config& to) {
-  auto read = [](const std::string& text, const char* name) -> result<endpoint> {
-    auto found = parse_endpoint(text);
-    if (!found)
-      return bad(std::string{"node_options::"} + name + ": " + found.error().detail);
-    return found;
-  };
-  auto read_all = [&read](const auto& texts, const char* name,
-                          std::vector<endpoint>& into) -> status {
+  auto read_all = [](const auto& texts, const char* name, std::vector<endpoint>& into) -> status {
     for (const auto& text : texts) {
-      auto where = read(text, name);
+      auto where = parse_endpoint(text);
       if (!where)
-        return where.error();
+        return bad(std::string{"node_options::"} + name + ": " + where.error().detail);
       into.push_back(*where);
     }
     return done{};
@@ -154,7 +147,7 @@ result<node> node::start(const node_options& options) {
     made->system = made->own_system.get();
   }
   auto log = logger_to(options.around.log, options.log_level);
-  tcp_settings tcp;
+  net::tcp_transport_config tcp;
   for (const auto& where : config->listen)
     tcp.http_hosts.insert(net::host_name(where.host));
   auto started =

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "actors/guard.hpp"
+#include "actors/service/running_node.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -84,22 +85,18 @@ caf::result<state_snapshot> state_publisher::snapshot(const get_state_snapshot& 
 
 /// The value: the version and our addresses, separated by blanks.
 void state_publisher::announce(const published& what) {
-  record entry;
-  entry.kind = record_kind::owned;
-  entry.name = key_of(what.name);
-  entry.value = std::to_string(what.made.epoch.value());
+  auto value = std::to_string(what.made.epoch.value());
   for (const auto& where : ctx_.own_record().addresses)
-    entry.value += " " + to_string(where);
-  auto now = ctx_.wall->now();
-  entry.expiration = now + lifetime;
-  entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(now));
-  sign_record(ctx_.run_id, *ctx_.self, entry);
-  request(dht_, store_timeout + 1s, store_record{std::move(entry), store_timeout})
+    value += " " + to_string(where);
+  auto failed = [this, name = what.name](const failure& why) {
+    ctx_.log->warn("no peer was told that this one has the state {}: {}", name, to_string(why));
+  };
+  auto entry = application_record(ctx_, key_of(what.name), {}, value, lifetime, ctx_.self.get());
+  if (!entry)
+    return failed(entry.error());
+  request(dht_, store_timeout + 1s, store_record{std::move(*entry), store_timeout})
     .then([](const store_report&) { /* stored again soon */ },
-          [this, name = what.name](const caf::error& why) {
-            ctx_.log->warn("no peer was told that this one has the state {}: {}", name,
-                           to_string(from_caf(why)));
-          });
+          [failed](const caf::error& why) { failed(from_caf(why)); });
 }
 
 std::vector<peer_record> state_publisher::donors_in(const found_records& found,

@@ -12,7 +12,6 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/version.hpp"
-#include "runtime/watch/comparable_passes.hpp"
 #include "runtime/watch/round_event.hpp"
 
 namespace waggle {
@@ -82,7 +81,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
       if (changed)
         refresh();
     },
-    [this](const round_ended& msg) { count(msg.report); },
+    [this](const round_ended& msg) { watch_round(msg.report); },
     [this](const state_download_ended& msg) {
       watch::state_moved moved{false,       std::nullopt, msg.bytes,
                                msg.seconds, std::nullopt, msg.ok ? "complete" : to_string(msg.why)};
@@ -114,27 +113,17 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
   };
 }
 
-void metrics_exporter::count(const round_report& report) {
-  switch (report.outcome) {
-    case round_outcome::complete:
-      ++picture_.rounds_complete;
-      break;
-    case round_outcome::shrunk:
-      ++picture_.rounds_shrunk;
-      break;
-    case round_outcome::failed:
-      ++picture_.rounds_failed;
-      break;
-  }
-  watch_round(report);
-}
-
 void metrics_exporter::watch_round(const round_report& report) {
+  ++(report.outcome == round_outcome::complete ? picture_.rounds_complete
+     : report.outcome == round_outcome::shrunk ? picture_.rounds_shrunk
+                                               : picture_.rounds_failed);
   for (const auto& fault : report.faults)
     ctx_.note(watch::member_lost{fault.peer, report.round, std::string{to_string(fault.reason)}});
   auto spent = watch::phases_of(report);
-  ctx_.metrics->count_round_phases(spent.search, spent.contributions, spent.results,
-                                   spent.agreement);
+  ctx_.metrics->count_round_phase("search", spent.search);
+  ctx_.metrics->count_round_phase("contributions", spent.contributions);
+  ctx_.metrics->count_round_phase("results", spent.results);
+  ctx_.metrics->count_round_phase("agreement", spent.agreement);
   if (report.round.is_zero())
     return;
   auto now = clock().now();

@@ -34,7 +34,6 @@ protected:
 private:
   void begin(bool trains);
   void refresh();
-  void count(const round_report& report);
   void watch_round(const round_report& report);
   void on_connected(const peer_record& peer);
   void watch_links();

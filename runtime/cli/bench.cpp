@@ -34,15 +34,13 @@ command bench_command(std::vector<bench_entry> benchmarks) {
     return bad_usage(name.empty() ? "waggle bench needs the name of a benchmark: " + names
                                   : "there is no benchmark '" + name + "'; there is: " + names);
   };
-  return {"bench",
-          "Measure this build on this machine.",
-          details,
-          {"training", "averaging", "average", "swarm", "output", "bench"},
-          {{"NAME", "What to measure: " + names + "."}},
-          run,
-          false,
-          {},
-          {{"strategy", "all"}}};
+  return {.name = "bench",
+          .summary = "Measure this build on this machine.",
+          .details = details,
+          .groups = {"training", "averaging", "average", "swarm", "output", "bench"},
+          .arguments = {{"NAME", "What to measure: " + names + "."}},
+          .run = run,
+          .special_values = {{"strategy", "all"}}};
 }
 
 bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(process_cpu_seconds()) {}

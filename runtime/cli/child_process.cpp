@@ -1,14 +1,18 @@
 #include "runtime/cli/child_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/cli/command_line.hpp"
 #include "runtime/config/options.hpp"
 
 namespace waggle {
@@ -17,6 +21,13 @@ std::string how_it_ended(int status) {
   if (WIFSIGNALED(status))
     return "by signal " + std::to_string(WTERMSIG(status));
   return "with exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+std::string content_of(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
 }
 
 result<child_process> child_process::start(const std::vector<std::string>& arguments,
@@ -51,16 +62,17 @@ result<child_process> child_process::start(const std::vector<std::string>& argum
   ::close(out);
   if (pid < 0)
     return failure{ec::io_error, std::string{"cannot start a process: "} + std::strerror(errno)};
-  return child_process{pid};
+  return child_process{pid, log};
 }
 
 child_process::child_process(child_process&& other) noexcept
-  : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+  : pid_(std::exchange(other.pid_, -1)), log_(std::move(other.log_)), status_(other.status_) {}
 
 child_process& child_process::operator=(child_process&& other) noexcept {
   if (this != &other) {
     reap();
     pid_ = std::exchange(other.pid_, -1);
+    log_ = std::move(other.log_);
     status_ = other.status_;
   }
   return *this;
@@ -80,6 +92,22 @@ std::optional<int> child_process::ended() {
   if (pid_ > 0 && !status_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
     status_ = status;
   return status_;
+}
+
+std::string child_process::end_of_log() const {
+  constexpr std::size_t length = 2000;
+  auto text = content_of(log_);
+  return text.substr(text.size() - std::min(text.size(), length));
+}
+
+failure child_process::ended_early() {
+  auto how = *ended();
+  auto text = content_of(log_);
+  constexpr std::string_view prefix = "waggle: ";
+  if (WIFEXITED(how) && WEXITSTATUS(how) == exit_bad_usage && text.starts_with(prefix))
+    return {ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
+  return {ec::internal,
+          "a process ended " + how_it_ended(how) + "; its log says:\n" + end_of_log()};
 }
 
 void child_process::reap() {

@@ -22,11 +22,11 @@ struct positional {
 
 /// One command of the program.
 struct command {
-  std::string name;                // "train"
-  std::string summary;             // one line
-  std::string details;             // examples, what it prints
-  std::vector<std::string> groups; // which groups of the option table it takes
-  std::vector<positional> arguments;
+  std::string name;                  // "train"
+  std::string summary;               // one line
+  std::string details;               // examples, what it prints
+  std::vector<std::string> groups{}; // which groups of the option table it takes
+  std::vector<positional> arguments{};
   std::function<int(const run_options&)> run;
   bool json_to_output = false; // --json takes no file; the answer goes to standard output
   /// Groups of which the command takes the options that must be equal on all peers of a run.

@@ -55,7 +55,7 @@ status stop(local_swarm& swarm) {
   if (auto ended = swarm.stop(stop_timeout, 0ms); !ended)
     return ended;
   for (auto& peer : swarm.peers())
-    if (!WIFEXITED(*peer.process.ended()))
+    if (!WIFEXITED(*peer.ended()))
       return peer.ended_early();
   return done{};
 }
@@ -134,13 +134,12 @@ private:
 
   /// Runs the commands at the same time. They write their result to the file that is the last word.
   result<std::vector<json>> run_all(const std::vector<words>& commands, double limit) {
-    std::vector<logged_process> all;
+    std::vector<child_process> all;
     for (const auto& c : commands) {
-      auto log = fs::path{c.back()}.replace_extension(".log");
-      auto made = child_process::start(c, log);
+      auto made = child_process::start(c, fs::path{c.back()}.replace_extension(".log"));
       if (!made)
         return made.error();
-      all.push_back({std::move(*made), log});
+      all.push_back(std::move(*made));
     }
     auto until = seconds_now() + limit;
     std::size_t over = 0;
@@ -151,7 +150,7 @@ private:
         return failure{ec::timeout, "a process took longer than " + std::to_string(limit) + " s"};
       over = 0;
       for (auto& one : all)
-        if (auto status = one.process.ended()) {
+        if (auto status = one.ended()) {
           if (!WIFEXITED(*status) || WEXITSTATUS(*status) != exit_clean)
             return one.ended_early();
           ++over;
@@ -265,7 +264,7 @@ private:
         return failure{ec::timeout, "the peers did not reach the last epoch in time"};
       done = true;
       for (std::size_t i = 0; i < peers.size(); ++i) {
-        if (peers[i].process.ended())
+        if (peers[i].ended())
           return peers[i].ended_early();
         auto answer = net::http_get(peers[i].where, "/metrics", question_timeout);
         if (!answer) { // a busy machine; asked again
@@ -275,7 +274,7 @@ private:
         auto read = reading_of(answer->body, seconds_now());
         auto& run = runs[i];
         run.samples = read.samples;
-        run.peak_bytes = peak_of(peers[i].process.pid());
+        run.peak_bytes = peak_of(peers[i].pid());
         if (read.epoch >= last_epoch)
           continue;
         done = false;

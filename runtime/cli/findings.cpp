@@ -280,10 +280,10 @@ std::vector<asked_member> lost_members(const std::string& targets, std::size_t m
   if (!all || !all->is_array())
     return out;
   for (const auto& each : *all) {
-    const auto labels = each.is_object() ? each.value("labels", json::object()) : json::object();
+    const auto labels = field(each, "labels");
     if (text_in(labels, "role") != "lost" || text_in(labels, "run").empty())
       continue;
-    const auto where = each.value("targets", json::array());
+    const auto where = field(each, "targets");
     if (!where.is_array() || where.empty() || !where.front().is_string() || out.size() >= max)
       continue;
     if (auto parsed = parse_endpoint(where.front().get<std::string>()))
@@ -296,9 +296,7 @@ namespace {
 
 /// Whether this is the status of the peer that was lost.
 bool is_of(const json& status, const asked_member& lost) {
-  if (!status.is_object() || status.value("run_tag", json{}) != lost.lost_from)
-    return false;
-  return text_in(status, "peer").starts_with(lost.id);
+  return field(status, "run_tag") == lost.lost_from && text_in(status, "peer").starts_with(lost.id);
 }
 
 } // namespace

@@ -40,20 +40,18 @@ int run_health(const run_options& options) {
 } // namespace
 
 command health_command() {
-  return {"health",
-          "Asks a peer whether it is alive: exit code 0, or 1.",
-          "  waggle health                       the peer of this folder (.waggle)\n"
-          "  waggle health --data-dir /data/a    the peer of that folder\n"
-          "  waggle health 127.0.0.1:7700\n"
-          "For the health checks of containers. A living peer need not be ready to average; the "
-          "output says so.\n",
-          {},
-          {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.", false}},
-          run_health,
-          false,
-          {},
-          {},
-          {"data-dir"}};
+  return {.name = "health",
+          .summary = "Asks a peer whether it is alive: exit code 0, or 1.",
+          .details =
+            "  waggle health                       the peer of this folder (.waggle)\n"
+            "  waggle health --data-dir /data/a    the peer of that folder\n"
+            "  waggle health 127.0.0.1:7700\n"
+            "For the health checks of containers. A living peer need not be ready to average; the "
+            "output says so.\n",
+          .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
+                         false}},
+          .run = run_health,
+          .single_options = {"data-dir"}};
 }
 
 } // namespace waggle

@@ -20,16 +20,11 @@ int run_id(const run_options& options) {
 } // namespace
 
 command id_command() {
-  return {"id",
-          "Shows this peer's id; makes its key if there is none.",
-          "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
-          {},
-          {},
-          run_id,
-          false,
-          {},
-          {},
-          {"data-dir", "identity"}};
+  return {.name = "id",
+          .summary = "Shows this peer's id; makes its key if there is none.",
+          .details = "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
+          .run = run_id,
+          .single_options = {"data-dir", "identity"}};
 }
 
 } // namespace waggle

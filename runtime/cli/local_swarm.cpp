@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 
-#include <sys/wait.h>
-
-#include "runtime/cli/command_line.hpp"
 #include "runtime/cli/signals.hpp"
 
 namespace waggle {
@@ -39,55 +34,32 @@ bool read_start(const std::string& log, local_peer& peer) {
 
 } // namespace
 
-std::string content_of(const std::filesystem::path& file) {
-  std::ifstream in{file};
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
-
-std::string logged_process::end_of_log() const {
-  constexpr std::size_t length = 2000;
-  auto text = content_of(log);
-  return text.substr(text.size() - std::min(text.size(), length));
-}
-
-failure logged_process::ended_early() {
-  auto how = *process.ended();
-  auto text = content_of(log);
-  constexpr std::string_view prefix = "waggle: ";
-  if (WIFEXITED(how) && WEXITSTATUS(how) == exit_bad_usage && text.starts_with(prefix))
-    return {ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
-  return {ec::internal,
-          "a process ended " + how_it_ended(how) + "; its log says:\n" + end_of_log()};
-}
-
 status local_swarm::start(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log) {
   auto process = child_process::start(arguments, log);
   if (!process)
     return process.error();
-  peers_.push_back({{std::move(*process), log}, {}, {}});
+  peers_.push_back({std::move(*process), {}, {}});
   return await_start(peers_.back());
 }
 
 status local_swarm::await_start(local_peer& peer) {
   for (auto until = clock::now() + start_timeout; clock::now() < until;) {
-    bool ended = peer.process.ended().has_value(); // before the log is read, so that it is complete
-    if (read_start(content_of(peer.log), peer))
+    bool ended = peer.ended().has_value(); // before the log is read, so that it is complete
+    if (read_start(content_of(peer.log()), peer))
       return done{};
     if (ended)
       return peer.ended_early();
     if (told_to_end(20ms))
       return told();
   }
-  return failure{ec::timeout, "a peer did not start within a minute; see " + peer.log.string()};
+  return failure{ec::timeout, "a peer did not start within a minute; see " + peer.log().string()};
 }
 
 status local_swarm::stop(milliseconds patience, milliseconds hurried) {
   for (auto& peer : peers_)
-    peer.process.signal(SIGTERM);
-  auto over = [](local_peer& peer) { return peer.process.ended().has_value(); };
+    peer.signal(SIGTERM);
+  auto over = [](local_peer& peer) { return peer.ended().has_value(); };
   status how = failure{ec::timeout, "a peer did not end within " + std::to_string(patience.count())
                                       + " ms after SIGTERM"};
   auto until = clock::now() + patience;
@@ -99,7 +71,7 @@ status local_swarm::stop(milliseconds patience, milliseconds hurried) {
     if (clock::now() < until)
       continue;
     for (auto& peer : peers_)
-      peer.process.signal(SIGKILL);
+      peer.signal(SIGKILL);
     return how;
   }
   return done{};

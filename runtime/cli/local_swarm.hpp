@@ -11,20 +11,8 @@
 
 namespace waggle {
 
-/// A `waggle` command that runs in a process of its own, with both outputs in `log`.
-struct logged_process {
-  child_process process;
-  std::filesystem::path log;
-
-  /// ec::bad_config with the command's sentence if it refused its options; otherwise ec::internal
-  /// with the end of its log. REQUIRES: the process has ended.
-  [[nodiscard]] failure ended_early();
-  /// The last 2,000 bytes at most.
-  [[nodiscard]] std::string end_of_log() const;
-};
-std::string content_of(const std::filesystem::path& file);
-
-struct local_peer : logged_process {
+/// A `waggle train` that runs in a process of its own.
+struct local_peer : child_process {
   endpoint where;
   /// The command by which others join: "waggle train …".
   std::string join_line;

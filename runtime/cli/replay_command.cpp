@@ -110,22 +110,21 @@ int run_replay(const run_options& options) {
 } // namespace
 
 command replay_command() {
-  command out{
-    "replay",
-    "Prints or shows what happened in a run, from the event logs of its peers: waggle replay DIR…",
-    "  waggle replay /tmp/peer1 /tmp/peer2\n"
-    "  waggle replay /tmp/peer* --listen 127.0.0.1:0    the page of the peers, to a browser\n"
-    "DIR: the --data-dir of a peer, or one of its logs. The peers' clocks are corrected by\n"
-    "the rounds that they share. With --json: the lines as they were written, in order.\n",
-    {"output"},
-    {{"DIR", "The folder of a peer, or an event log; there may be several."}},
-    run_replay,
-    true,
-    {},
-    {},
-    {"listen"}};
-  out.more_arguments = true;
-  return out;
+  return {
+    .name = "replay",
+    .summary = "Prints or shows what happened in a run, from the event logs of its peers: waggle "
+               "replay DIR…",
+    .details =
+      "  waggle replay /tmp/peer1 /tmp/peer2\n"
+      "  waggle replay /tmp/peer* --listen 127.0.0.1:0    the page of the peers, to a browser\n"
+      "DIR: the --data-dir of a peer, or one of its logs. The peers' clocks are corrected by\n"
+      "the rounds that they share. With --json: the lines as they were written, in order.\n",
+    .groups = {"output"},
+    .arguments = {{"DIR", "The folder of a peer, or an event log; there may be several."}},
+    .run = run_replay,
+    .json_to_output = true,
+    .single_options = {"listen"},
+    .more_arguments = true};
 }
 
 } // namespace waggle

@@ -20,38 +20,36 @@ int run_status(const run_options& options) {
               << to_string(peers.error()) << "\n";
     return exit_failed;
   }
-  auto document = parse_document(status->body);
-  auto others = parse_document(peers->body);
-  if (status->status != 200 || peers->status != 200 || !document || !document->is_object()
-      || !others || !others->is_object() || !others->contains("peers")
-      || !(*others)["peers"].is_array()) {
+  auto document = parse_document(status->body).value_or(nullptr);
+  auto others = field(parse_document(peers->body).value_or(nullptr), "peers");
+  if (status->status != 200 || peers->status != 200 || !document.is_object()
+      || !others.is_array()) {
     std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
     return exit_failed;
   }
   if (options.json) {
-    (*document)["peer_list"] = (*others)["peers"];
-    std::cout << document->dump(2, ' ', true) << "\n";
+    document["peer_list"] = others;
+    std::cout << document.dump(2, ' ', true) << "\n";
     return exit_clean;
   }
-  std::cout << status_text(*document, (*others)["peers"]);
+  std::cout << status_text(document, others);
   return exit_clean;
 }
 
 } // namespace
 
 command status_command() {
-  return {"status",
-          "Shows the status of a peer: waggle status [HOST:PORT].",
-          "  waggle status                    the peer of this folder (.waggle)\n"
-          "  waggle status 127.0.0.1:7700\n"
-          "With --json: one JSON object on standard output.\n",
-          {"output"},
-          {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.", false}},
-          run_status,
-          true,
-          {},
-          {},
-          {"data-dir"}};
+  return {.name = "status",
+          .summary = "Shows the status of a peer: waggle status [HOST:PORT].",
+          .details = "  waggle status                    the peer of this folder (.waggle)\n"
+                     "  waggle status 127.0.0.1:7700\n"
+                     "With --json: one JSON object on standard output.\n",
+          .groups = {"output"},
+          .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
+                         false}},
+          .run = run_status,
+          .json_to_output = true,
+          .single_options = {"data-dir"}};
 }
 
 } // namespace waggle

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/text_table.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
@@ -34,39 +33,31 @@ std::string text_of(const std::string& text, std::size_t length_max) {
   return is_id(text) ? text.substr(0, short_id_length) : printable(text, length_max);
 }
 
-/// The unit of a number, by the name of its field.
-enum class quantity { plain, loss, bytes, bytes_per_second, samples_per_second, seconds };
+/// How a number is shown, by the end of its field's name, which says its unit.
+struct quantity {
+  std::string_view ending;
+  std::string (*text)(double);
+};
+constexpr quantity quantities[]{
+  {"samples_per_second", [](double x) { return readable_number(x) + " samples/s"; }},
+  {"bandwidth", [](double x) { return readable_bytes(x) + "/s"; }},
+  {"bytes_per_second", [](double x) { return readable_bytes(x) + "/s"; }},
+  {"bytes", readable_bytes},
+  {"seconds", readable_duration},
+  {"loss", readable_loss}};
 
-quantity quantity_of(const std::string& name) {
-  if (name.ends_with("samples_per_second"))
-    return quantity::samples_per_second;
-  if (name.ends_with("bandwidth") || name.ends_with("bytes_per_second"))
-    return quantity::bytes_per_second;
-  if (name.ends_with("bytes"))
-    return quantity::bytes;
-  if (name.ends_with("seconds"))
-    return quantity::seconds;
-  return name.ends_with("loss") ? quantity::loss : quantity::plain;
+/// Null: it has no unit.
+const quantity* quantity_of(std::string_view name) {
+  auto known = std::ranges::find_if(
+    quantities, [&](const quantity& one) { return name.ends_with(one.ending); });
+  return known != std::end(quantities) ? known : nullptr;
 }
 
-std::string number_of(const json& value, quantity what) {
-  auto real = value.get<double>();
-  switch (what) {
-    case quantity::loss:
-      return readable_loss(real);
-    case quantity::bytes:
-      return readable_bytes(real);
-    case quantity::bytes_per_second:
-      return readable_bytes(real) + "/s";
-    case quantity::samples_per_second:
-      return readable_number(real) + " samples/s";
-    case quantity::seconds:
-      return readable_duration(real);
-    case quantity::plain:
-      break;
-  }
+std::string number_of(const json& value, const std::string& name) {
+  if (const auto* what = quantity_of(name))
+    return what->text(value.get<double>());
   return value.is_number_unsigned() ? readable_count(value.get<std::uint64_t>())
-                                    : readable_number(real);
+                                    : readable_number(value.get<double>());
 }
 
 /// "samples_toward_epoch" → "samples toward epoch"
@@ -82,7 +73,7 @@ std::string value_of(const json& value, const std::string& name, std::size_t dep
   if (value.is_boolean())
     return value.get<bool>() ? "yes" : "no";
   if (value.is_number())
-    return number_of(value, quantity_of(name));
+    return number_of(value, name);
   if (value.is_string())
     return text_of(value.get_ref<const std::string&>(), name == "notice" ? notice_max : text_max);
   if (value.empty())
@@ -100,15 +91,10 @@ std::string value_of(const json& value, const std::string& name, std::size_t dep
     }
     if (value.is_object())
       all += spaced(key) + " ";
-    bool own_unit = value.is_object() && quantity_of(key) != quantity::plain;
+    bool own_unit = value.is_object() && quantity_of(key) != nullptr;
     all += value_of(item, own_unit ? key : name, depth + 1);
   }
   return all.size() > 2 * text_max ? printable(all, 2 * text_max) : all;
-}
-
-/// Null if there is none.
-json field(const json& object, const char* name) {
-  return object.is_object() && object.contains(name) ? object[name] : json(nullptr);
 }
 
 std::string label_of(const std::string& name) {

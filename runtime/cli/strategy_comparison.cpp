@@ -8,9 +8,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "runtime/cli/text_table.hpp"
+#include "runtime/config/options.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
-#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -41,25 +41,12 @@ std::vector<variant> variants_of(const strategy_row& row) {
 }
 
 /// The strategy of this row with the variant's options.
-strategy_settings settings_of(const variant& options) {
-  strategy_settings how;
-  for (const auto& [option, value] : options) {
-    how.delay_gradients = how.delay_gradients || option == "delay-grad-averaging";
-    how.delay_state = how.delay_state && option != "delay-state-averaging";
-  }
-  return how;
-}
-
-strategy_case::age age_of(const lane_overlap& overlap) {
-  switch (overlap.ends) {
-    case lane_overlap::until::own_steps:
-      return strategy_case::age::none;
-    case lane_overlap::until::next_boundary:
-      return strategy_case::age::one_epoch;
-    case lane_overlap::until::it_arrives:
-      return strategy_case::age::one_round;
-  }
-  return strategy_case::age::none;
+strategy_settings settings_of(const strategy_row& row, const variant& options) {
+  run_options with;
+  with.strategy = row.name;
+  for (const auto& [option, value] : options)
+    WAGGLE_CHECK(find_option(option)->set(with, value).ok(), option);
+  return strategy_settings_of(with);
 }
 
 /// The sum of all series of a metric of which a label begins with `label`.
@@ -100,7 +87,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
   std::vector<strategy_case> rows;
   for (const auto& row : strategy_table())
     for (const auto& variant : variants_of(row)) {
-      auto made = row.make(settings_of(variant));
+      auto made = row.make(settings_of(row, variant));
       strategy_case c;
       c.name = row.name;
       bool skips = row.on_boundary != nullptr;
@@ -124,7 +111,7 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
       c.epochs = each_pass_ends_one ? epochs * period : skips ? rounds_of(daso) : epochs;
       c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(c.epochs)});
       c.steps_each_pass = made.steps_locally() || each_pass_ends_one;
-      c.merged = age_of(made.averages.overlap);
+      c.merged = made.averages.overlap.ends;
       rows.push_back(std::move(c));
     }
   return rows;
@@ -178,16 +165,9 @@ strategy_result result_of(const strategy_case& row, const std::vector<peer_run>&
   }
   out.share = loop.samples_per_second > 0 ? out.samples_per_second / loop.samples_per_second : 0;
   out.sent_per_thousand = samples > 0 ? sent / samples * 1000 : 0;
-  switch (row.merged) {
-    case strategy_case::age::none:
-      break;
-    case strategy_case::age::one_epoch:
-      out.staleness = 1;
-      break;
-    case strategy_case::age::one_round:
-      out.staleness = merged_after;
-      break;
-  }
+  out.staleness = row.merged == lane_overlap::until::own_steps       ? 0
+                  : row.merged == lane_overlap::until::next_boundary ? 1
+                                                                     : merged_after;
   return out;
 }
 

@@ -9,18 +9,16 @@
 
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
 /// One row of the comparison of `waggle bench train --strategy all`.
 struct strategy_case {
-  /// How old what is merged is: see strategy_result::staleness.
-  enum class age : std::uint8_t { none, one_epoch, one_round };
-
   std::string name;                   // as on the command line: "local-updates"
   std::vector<std::string> arguments; // of `waggle train`
   bool steps_each_pass = false;       // otherwise once per epoch
-  age merged = age::none;
+  lane_overlap::until merged = lane_overlap::until::own_steps;
   std::uint64_t epochs = 0;
 };
 

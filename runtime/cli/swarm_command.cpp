@@ -57,8 +57,7 @@ class swarm {
 public:
   explicit swarm(const run_options& options) : options_(options) {
     summary_.strategy = options.strategy;
-    const auto* row = find_strategy(options.strategy);
-    summary_.exact = row == nullptr || !row->averages_parameters;
+    summary_.exact = !strategy_of(options).averages_parameters;
   }
 
   int run() {
@@ -170,7 +169,7 @@ private:
     for (auto& m : members_) {
       if (m.seen.killed)
         continue;
-      if (auto status = m.peer->process.ended()) {
+      if (auto status = m.peer->ended()) {
         if (!WIFSIGNALED(*status) || WTERMSIG(*status) != SIGKILL)
           return failure{ec::internal, "peer " + name_of(m) + " ended unexpectedly; its log says:\n"
                                          + m.peer->end_of_log()};
@@ -195,7 +194,7 @@ private:
       // The first peer, through which all others joined, to show that no peer is special.
       auto& victim = *std::ranges::find_if(members_, alive);
       say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
-      victim.peer->process.signal(SIGKILL);
+      victim.peer->signal(SIGKILL);
       victim.seen.killed = true;
       ++summary_.kills;
     }

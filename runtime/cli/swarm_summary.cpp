@@ -1,12 +1,12 @@
 #include "runtime/cli/swarm_summary.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-
-#include <nlohmann/json.hpp>
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/swarm_table.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
@@ -20,49 +20,46 @@ constexpr std::size_t text_max = 64;
 } // namespace
 
 std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
-  auto doc = nlohmann::json::parse(json, nullptr, false);
-  if (!doc.is_object() || !doc.contains("peer") || !doc["peer"].is_string())
+  auto parsed = parse_document(json);
+  if (!parsed || !field(*parsed, "peer").is_string())
     return std::nullopt;
   // The document is untrusted: any field may be missing or of another type.
-  auto at = [](const nlohmann::json& object, const char* name) {
-    return object.is_object() && object.contains(name) ? object[name] : nlohmann::json{};
-  };
-  auto whole = [](const nlohmann::json& v) {
-    if (v.is_number_unsigned())
-      return v.get<std::uint64_t>();
-    auto real = v.is_number() ? v.get<double>() : 0.0;
+  const auto& doc = *parsed;
+  auto whole = [](const json_value& object, const char* name) {
+    auto found = field(object, name);
+    if (found.is_number_unsigned())
+      return found.get<std::uint64_t>();
+    auto real = number_in(object, name).value_or(0);
     return real > 0 && real < 1e18 ? static_cast<std::uint64_t>(real) : std::uint64_t{0};
   };
-  auto real = [](const nlohmann::json& v) {
-    return v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN();
-  };
-  auto text = [](const nlohmann::json& v) {
-    return v.is_string() ? printable(v.get<std::string>(), text_max) : std::string{};
-  };
+  auto real = [&](const char* name) { return number_in(doc, name).value_or(std::nan("")); };
+  auto text = [&](const char* name) { return printable(text_in(doc, name), text_max); };
+  const auto samples = field(doc, "samples"), rounds = field(doc, "rounds");
+  const auto bytes = field(doc, "bytes"), passes = field(doc, "passes");
   peer_snapshot s;
-  s.id = text(at(doc, "peer"));
-  s.phase = text(at(doc, "phase"));
-  s.epoch = whole(at(doc, "epoch"));
-  s.samples_toward_epoch = whole(at(doc, "samples_toward_epoch"));
-  s.loss = real(at(doc, "loss"));
-  s.first_loss = real(at(doc, "first_loss"));
-  s.eval_loss = real(at(doc, "eval_loss"));
-  s.eval_accuracy = real(at(doc, "eval_accuracy"));
-  s.used = whole(at(at(doc, "samples"), "used"));
-  s.dropped = whole(at(at(doc, "samples"), "dropped"));
+  s.id = text("peer");
+  s.phase = text("phase");
+  s.epoch = whole(doc, "epoch");
+  s.samples_toward_epoch = whole(doc, "samples_toward_epoch");
+  s.loss = real("loss");
+  s.first_loss = real("first_loss");
+  s.eval_loss = real("eval_loss");
+  s.eval_accuracy = real("eval_accuracy");
+  s.used = whole(samples, "used");
+  s.dropped = whole(samples, "dropped");
   constexpr std::size_t passes_max = 1'000;
-  if (auto passes = at(doc, "passes"); passes.is_array() && passes.size() <= passes_max)
+  if (passes.is_array() && passes.size() <= passes_max)
     for (const auto& each : passes)
-      s.passes.push_back({whole(at(each, "pass")), whole(at(each, "once")),
-                          whole(at(each, "twice")), whole(at(each, "never"))});
-  s.complete = whole(at(at(doc, "rounds"), "complete"));
-  s.shrunk = whole(at(at(doc, "rounds"), "shrunk"));
-  s.failed = whole(at(at(doc, "rounds"), "failed"));
-  s.last_outcome = text(at(doc, "last_outcome"));
-  s.parameters = text(at(doc, "parameters"));
-  s.bytes_received = whole(at(at(doc, "bytes"), "in"));
-  s.bytes_sent = whole(at(at(doc, "bytes"), "out"));
-  s.bytes_shared = whole(at(at(doc, "bytes"), "shared"));
+      s.passes.push_back(
+        {whole(each, "pass"), whole(each, "once"), whole(each, "twice"), whole(each, "never")});
+  s.complete = whole(rounds, "complete");
+  s.shrunk = whole(rounds, "shrunk");
+  s.failed = whole(rounds, "failed");
+  s.last_outcome = text("last_outcome");
+  s.parameters = text("parameters");
+  s.bytes_received = whole(bytes, "in");
+  s.bytes_sent = whole(bytes, "out");
+  s.bytes_shared = whole(bytes, "shared");
   return s;
 }
 
@@ -136,10 +133,10 @@ std::vector<std::string> swarm_summary::differences(std::uint64_t epochs) const 
 std::string swarm_summary::json() const {
   json_value doc;
   doc["peers"] = json_value::array();
-  json_value rounds = {{"complete", 0}, {"shrunk", 0}, {"failed", 0}};
   std::uint64_t used = 0;
   std::uint64_t dropped = 0;
-  const peer_snapshot* most = nullptr;
+  const peer_snapshot none;
+  const auto* most = &none;
   for (const auto& p : peers) {
     const auto& s = p.last;
     doc["peers"].push_back(
@@ -156,14 +153,12 @@ std::string swarm_summary::json() const {
        {"joined_late", p.joined_late}});
     used += s.used;
     dropped += s.dropped;
-    if (most == nullptr
-        || s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
+    if (s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
       most = &s;
   }
   // Members count the same rounds, so the numbers of the peer with the most rounds are reported.
-  if (most != nullptr)
-    rounds = {{"complete", most->complete}, {"shrunk", most->shrunk}, {"failed", most->failed}};
-  doc["rounds"] = rounds;
+  doc["rounds"] = {
+    {"complete", most->complete}, {"shrunk", most->shrunk}, {"failed", most->failed}};
   doc["samples"] = {{"used", used}, {"dropped", dropped}};
   doc["passes"] = json_value::array();
   for (const auto& each : passes())

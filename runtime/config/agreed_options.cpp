@@ -16,8 +16,9 @@ run_options defaults_with(const std::string& strategy) {
   return alone ? std::move(*alone) : run_options{};
 }
 
-status add_options(run_agreement& to, const run_options& options,
-                   const std::vector<std::string>& groups) {
+/// `first`: the fields before those of the options.
+result<run_agreement> agreement_of(const run_options& options, std::vector<agreed_field> first,
+                                   const std::vector<std::string>& groups) {
   const run_options defaults;
   const auto of_strategy = defaults_with(options.strategy);
   for (const auto& spec : option_table()) {
@@ -29,32 +30,26 @@ status add_options(run_agreement& to, const run_options& options,
       auto given = options.given.find(spec.name);
       field.option = given != options.given.end() ? given->second : field.value;
     }
-    if (auto added = to.add(std::move(field)); !added)
-      return added;
+    first.push_back(std::move(field));
   }
-  return done{};
+  run_agreement all;
+  for (auto& field : first)
+    if (auto added = all.add(std::move(field)); !added)
+      return added.error();
+  return all;
 }
 
 } // namespace
 
 result<run_agreement> training_agreement(const run_options& options, std::uint32_t protocol) {
-  run_agreement all;
-  if (auto added = all.add({"protocol", std::to_string(protocol), {}}); !added)
-    return added.error();
-  if (auto added = add_options(all, options, {"training", "averaging"}); !added)
-    return added.error();
-  return all;
+  return agreement_of(options, {{"protocol", std::to_string(protocol), {}}},
+                      {"training", "averaging"});
 }
 
 result<run_agreement> averaging_agreement(const run_options& options, std::uint32_t protocol) {
-  run_agreement all;
-  for (auto field :
-       {agreed_field{"protocol", std::to_string(protocol), {}}, {"strategy", "average", {}}})
-    if (auto added = all.add(std::move(field)); !added)
-      return added.error();
-  if (auto added = add_options(all, options, {"averaging", "average"}); !added)
-    return added.error();
-  return all;
+  return agreement_of(options,
+                      {{"protocol", std::to_string(protocol), {}}, {"strategy", "average", {}}},
+                      {"averaging", "average"});
 }
 
 bool sets_agreed(const run_options& options) {

@@ -60,6 +60,12 @@ std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
   return constant_scale(*number);
 }
 
+const strategy_row& strategy_of(const run_options& o) {
+  const auto* row = find_strategy(o.strategy);
+  WAGGLE_CHECK(row != nullptr, o.strategy);
+  return *row;
+}
+
 strategy_settings strategy_settings_of(const run_options& o) {
   strategy_settings how;
   if (auto numbers = strategy_numbers(o.strategy))
@@ -73,10 +79,10 @@ strategy_settings strategy_settings_of(const run_options& o) {
   how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
   how.average_gradients = o.average_gradients;
   auto names = o.average_opt_statistics;
-  if (const auto* row = find_strategy(o.strategy); names == "auto" && row != nullptr)
-    names = optimizer_of(o).amsgrad && !row->averaged_statistics.empty()
+  if (const auto& row = strategy_of(o); names == "auto")
+    names = optimizer_of(o).amsgrad && !row.averaged_statistics.empty()
               ? "max_exp_avg_sq" // the step divides by its root, not by that of exp_avg_sq
-              : row->averaged_statistics;
+              : row.averaged_statistics;
   if (names == "none")
     return how;
   std::istringstream list{names};
@@ -114,43 +120,41 @@ std::vector<std::string> statistics_of(const run_options& o,
 
 /// Options that the strategy does not use, but that were set, would be ignored silently.
 status check_strategy(const run_options& o) {
-  const auto* row = find_strategy(o.strategy);
-  if (row == nullptr)
-    return done{};
+  const auto& row = strategy_of(o);
   auto is_set = [&o](const char* name) {
     const auto* spec = find_option(name);
     return o.given.contains(name) && spec->get(o) != spec->default_text;
   };
   auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
   // Its peers share an anchor, and step by themselves between two outer steps.
-  bool anchored = row->steps_each_pass() && !row->averages_parameters;
+  bool anchored = row.steps_each_pass() && !row.averages_parameters;
   auto on_time_grid = [](const strategy_row& r) {
     return r.counts_steps && r.steps_each_pass() && r.on_boundary == nullptr;
   };
   auto by_period = [](const strategy_row& r) { return r.counts_steps && r.averages_parameters; };
   auto tolerates = [](const strategy_row& r) { return r.steps_each_pass(); };
   bool overlaps =
-    std::ranges::any_of(row->numbers, [](const named_number& n) { return n.name == "overlap"; });
+    std::ranges::any_of(row.numbers, [](const named_number& n) { return n.name == "overlap"; });
   if (anchored && o.delay_grad_averaging)
     return bad(
       "--delay-grad-averaging belongs to --strategy collaborative: to compute on while the "
       "progress of --strategy "
-      + std::string{row->name} + " is averaged, "
-      + (overlaps ? "write " + std::string{row->name} + ":overlap=N"
+      + std::string{row.name} + " is averaged, "
+      + (overlaps ? "write " + std::string{row.name} + ":overlap=N"
                   : "it needs no option: between warm-up and cool-down it does; leave it out"));
-  if (row->averages_parameters && o.delay_grad_averaging)
+  if (row.averages_parameters && o.delay_grad_averaging)
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
                + " averages no gradients; its rounds never delay training, unless "
                  "--delay-state-averaging is false; leave it out, or use --strategy collaborative");
-  if (row->steps_each_pass() && o.delay_optimizer_step)
+  if (row.steps_each_pass() && o.delay_optimizer_step)
     return bad(
       "--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
       + ", each pass needs the step before it; leave it out, or use --strategy collaborative");
-  if (row->averages_parameters && o.low_rank > 0)
+  if (row.averages_parameters && o.low_rank > 0)
     return bad("--low-rank belongs to --strategy collaborative: " + o.strategy
                + " averages parameters, of which factors would be too inexact; use --codec, which "
                  "shortens them");
-  if (auto schedule = schedule_of(o); row->steps_each_pass() && schedule && schedule->plateau())
+  if (auto schedule = schedule_of(o); row.steps_each_pass() && schedule && schedule->plateau())
     return bad("--schedule plateau belongs to --strategy collaborative: the peers of --strategy "
                + o.strategy
                + " step by themselves, without a loss of the swarm that would give all the same "
@@ -162,53 +166,53 @@ status check_strategy(const run_options& o) {
   if (o.low_rank == 0 && is_set("min-compression-ratio"))
     return bad("--min-compression-ratio needs --low-rank: it selects the matrices that --low-rank "
                "shortens; set --low-rank, or leave it out");
-  if (row->steps_each_pass() && o.reuse_grad_buffers)
+  if (row.steps_each_pass() && o.reuse_grad_buffers)
     return bad(
       "--reuse-grad-buffers belongs to --strategy collaborative: with " + o.strategy
       + " the optimizer steps with the gradient of each pass, so there is no second one to "
         "save; leave it out");
   for (const char* name : {"delay-state-averaging", "average-opt-statistics"})
-    if (!row->averages_parameters && is_set(name))
+    if (!row.averages_parameters && is_set(name))
       return bad(
         "--" + std::string{name} + " belongs to " + those(&strategy_row::averages_parameters)
         + (anchored
-             ? ": with " + std::string{row->name}
+             ? ": with " + std::string{row.name}
                  + ", peers average their progress, and keep the statistics of their own "
                    "steps; leave it out"
              : ": with collaborative, all peers hold equal parameters and statistics anyway; "
                "leave it out"));
-  if (!row->steps_each_pass() && is_set("max-epoch-difference"))
+  if (!row.steps_each_pass() && is_set("max-epoch-difference"))
     return bad("--max-epoch-difference belongs to " + those(tolerates)
                + ": with collaborative, all peers hold equal parameters and statistics anyway; "
                  "leave it out");
-  if (!row->averages_parameters && o.average_gradients)
+  if (!row.averages_parameters && o.average_gradients)
     return bad("--average-gradients belongs to " + those(&strategy_row::averages_parameters)
                + ": --strategy " + o.strategy + " averages "
                + (anchored ? "progress, which is the sum of a peer's gradients; leave it out"
                            : "the gradient, and nothing else, anyway; leave it out"));
   auto instead =
     anchored ? "has numbers behind its name that say when peers average; use "
-                 + std::string{row->name} + ":" + std::string{row->numbers.front().name} + "=N"
-    : by_period(*row) ? std::string{"averages every --averaging-steps-period; set that instead"}
-    : row->counts_steps
+                 + std::string{row.name} + ":" + std::string{row.numbers.front().name} + "=N"
+    : by_period(row) ? std::string{"averages every --averaging-steps-period; set that instead"}
+    : row.counts_steps
       ? std::string{"averages after each pass; set --micro-batch instead"}
       : std::string{"averages every --target-batch-size samples; set that instead"};
-  if (is_set("averaging-time-period") && !on_time_grid(*row))
+  if (is_set("averaging-time-period") && !on_time_grid(row))
     return bad("--averaging-time-period belongs to " + those(on_time_grid) + ": " + o.strategy + " "
                + instead);
-  if (is_set("averaging-steps-period") && !by_period(*row))
+  if (is_set("averaging-steps-period") && !by_period(row))
     return bad("--averaging-steps-period belongs to " + those(by_period) + ": " + o.strategy + " "
                + instead);
-  if (is_set("total-steps-in-epoch") && !by_period(*row))
+  if (is_set("total-steps-in-epoch") && !by_period(row))
     return bad(
       "--total-steps-in-epoch belongs to " + those(by_period) + ": the epochs of " + o.strategy
-      + (anchored            ? " end with its averages; leave it out"
-         : row->counts_steps ? " have one pass of each peer; leave it out"
-                             : " have --target-batch-size samples; set that, or use one of these "
-                               "strategies"));
-  if (is_set("average-state-every") && (row->counts_steps || !row->averages_parameters))
+      + (anchored           ? " end with its averages; leave it out"
+         : row.counts_steps ? " have one pass of each peer; leave it out"
+                            : " have --target-batch-size samples; set that, or use one of these "
+                              "strategies"));
+  if (is_set("average-state-every") && (row.counts_steps || !row.averages_parameters))
     return bad("--average-state-every belongs to --strategy local-updates: "
-               + (row->counts_steps
+               + (row.counts_steps
                     ? o.strategy + " " + instead
                     : "with collaborative, all peers hold equal parameters after each update; "
                       "leave it out"));
@@ -221,7 +225,7 @@ status check_strategy(const run_options& o) {
     return bad("--average-state-every " + std::to_string(o.average_state_every)
                + " times --target-batch-size " + std::to_string(o.target_batch_size)
                + " are too many samples from one average to the next: lower one of them");
-  if (!row->averages_parameters && o.groups == "moshpit")
+  if (!row.averages_parameters && o.groups == "moshpit")
     return bad("--groups moshpit belongs to " + those(&strategy_row::averages_parameters)
                + ": the peers of --strategy " + o.strategy
                + (anchored ? " share one anchor" : " apply one mean gradient")
@@ -231,7 +235,7 @@ status check_strategy(const run_options& o) {
     return bad("--groups moshpit needs --max-epoch-difference 1 or more: groups end their rounds "
                "one after another, so peers are an epoch apart for a while; raise it, or leave it "
                "out");
-  if (row->counts_steps && is_set("target-batch-size"))
+  if (row.counts_steps && is_set("target-batch-size"))
     return bad("--target-batch-size belongs to the other strategies: " + o.strategy + " "
                + instead);
   return check_optimizer_of_strategy(o);
@@ -246,10 +250,8 @@ std::string pass_of(const run_options& o) {
 /// A run that begins with more passes than an epoch holds: some of its peers would contribute
 /// nothing to it.
 status check_first_epoch(const run_options& o) {
-  const auto* strategy = find_strategy(o.strategy);
-  bool counts_samples = strategy == nullptr || !strategy->counts_steps;
   auto needed = o.min_peers * samples_per_pass(o);
-  if (!counts_samples || o.auxiliary || needed <= samples_per_round(o))
+  if (strategy_of(o).counts_steps || o.auxiliary || needed <= samples_per_round(o))
     return done{};
   return bad("--target-batch-size " + std::to_string(o.target_batch_size)
              + " does not hold one pass of " + pass_of(o) + " of each of the --min-peers "
@@ -281,13 +283,11 @@ status check_passes(const run_options& o) {
 } // namespace
 
 status check_optimizer_of_strategy(const run_options& o) {
-  const auto* row = find_strategy(o.strategy);
-  if (row == nullptr)
-    return done{};
-  if (!row->optimizer.empty() && o.optimizer != row->optimizer)
-    return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row->optimizer}
-               + ": use it, or --strategy "
-               + (row->counts_steps ? "decentralized" : "local-updates") + ", which is for any");
+  const auto& row = strategy_of(o);
+  if (!row.optimizer.empty() && o.optimizer != row.optimizer)
+    return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row.optimizer}
+               + ": use it, or --strategy " + (row.counts_steps ? "decentralized" : "local-updates")
+               + ", which is for any");
   auto kept = statistics_of(o);
   auto averaged = strategy_settings_of(o).statistics;
   for (auto name = averaged.begin(); name != averaged.end(); ++name)
@@ -303,8 +303,7 @@ status check_optimizer_of_strategy(const run_options& o) {
 }
 
 std::string unaveraged_squares(const run_options& o) {
-  const auto* row = find_strategy(o.strategy);
-  if (row == nullptr || !row->averages_parameters || o.average_opt_statistics != "auto"
+  if (!strategy_of(o).averages_parameters || o.average_opt_statistics != "auto"
       || !strategy_settings_of(o).statistics.empty())
     return {};
   auto squares = statistics_of(o, state_tensor::kind::square);
@@ -349,8 +348,7 @@ status check_combinations(const run_options& o) {
   if (o.faulty_max == 0 && o.check_sums > 0 && o.check_sums != run_options{}.check_sums)
     return bad("--check-sums needs --faulty-max: without Byzantine members, no reducer lies; set "
                "--faulty-max N, or leave --check-sums out");
-  const auto* strategy = find_strategy(o.strategy);
-  if (samples_per_pass(o) > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
+  if (samples_per_pass(o) > o.target_batch_size && !strategy_of(o).counts_steps)
     return bad(pass_of(o) + " is larger than --target-batch-size "
                + std::to_string(o.target_batch_size)
                + ": one pass would end more than one epoch; lower the first, or raise the second");

@@ -41,13 +41,13 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
-  const auto* strategy = find_strategy(options.strategy);
-  if (strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
-    options.optimizer = strategy->optimizer;
-  if (strategy != nullptr && !strategy->codec.empty() && !options.given.contains("codec"))
-    options.codec = strategy->codec;
-  if (strategy != nullptr && strategy->rate > 0 && !options.given.contains("lr"))
-    options.lr = strategy->rate;
+  const auto& strategy = strategy_of(options);
+  if (!strategy.optimizer.empty() && !options.given.contains("optimizer"))
+    options.optimizer = strategy.optimizer;
+  if (!strategy.codec.empty() && !options.given.contains("codec"))
+    options.codec = strategy.codec;
+  if (strategy.rate > 0 && !options.given.contains("lr"))
+    options.lr = strategy.rate;
   if (!options.devices.empty() && !options.given.contains("replicas"))
     options.replicas = static_cast<std::uint64_t>(1 + std::ranges::count(options.devices, ','));
   // One file serves all peers of a run: an auxiliary does not use what it says of passes and of
@@ -64,8 +64,7 @@ result<run_options> resolve(const settings& file, const settings& environment,
     options.error_feedback = false;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default, and neither must one that waits for --min-peers.
-  bool has_target = strategy == nullptr || !strategy->counts_steps;
-  if (!options.given.contains("micro-batch") && has_target)
+  if (!options.given.contains("micro-batch") && !strategy.counts_steps)
     options.micro_batch =
       std::min(options.micro_batch,
                std::max<std::uint64_t>(

@@ -93,6 +93,9 @@ struct loss_scale_rule;
 /// Of the loss; nothing: it is not scaled.
 std::optional<loss_scale_rule> loss_scale_of(const run_options& options);
 
+struct strategy_row;
+/// Of --strategy, which accepts no other names. REQUIRES: the option was checked.
+const strategy_row& strategy_of(const run_options& options);
 struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.
 strategy_settings strategy_settings_of(const run_options& options);

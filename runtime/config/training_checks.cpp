@@ -9,8 +9,7 @@ namespace {
 
 /// What needs the whole gradient, or hides the round in another way.
 status check_buckets(const run_options& o) {
-  const auto* strategy = find_strategy(o.strategy);
-  if (strategy == nullptr || !strategy->make(strategy_settings_of(o)).averages.in_buckets)
+  if (!strategy_of(o).make(strategy_settings_of(o)).averages.in_buckets)
     return done{};
   const std::tuple<bool, std::string, const char*> others[]{
     {o.low_rank > 0, "--low-rank", "factors are computed of whole gradients"},
@@ -51,8 +50,7 @@ status check_training_options(const run_options& o) {
                  + "; leave it out, or use --groups moshpit with a --strategy that averages "
                    "parameters");
   }
-  const auto* strategy = find_strategy(o.strategy);
-  if (o.alpha != 1 && strategy != nullptr && !strategy->averages_parameters)
+  if (o.alpha != 1 && !strategy_of(o).averages_parameters)
     return bad("--alpha belongs to strategies that average parameters: the peers of --strategy "
                + o.strategy + " all apply the same mean gradient; leave it out");
   if (o.alpha <= 0 || o.alpha > 1)

@@ -133,8 +133,8 @@ public:
   class visit {
   public:
     explicit visit(metric_registry& where) : where_(where.enter() ? &where : nullptr) {}
-    visit(visit&& other) noexcept : where_(std::exchange(other.where_, nullptr)) {}
-    visit& operator=(visit&&) = delete;
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
     ~visit() {
       if (where_ != nullptr)
         where_->inside_.fetch_sub(1, std::memory_order_release);
@@ -142,7 +142,7 @@ public:
     explicit operator bool() const { return where_ != nullptr; }
 
   private:
-    metric_registry* where_;
+    metric_registry* const where_;
   };
 
   /// Adds a series. REQUIRES: `mutex()` is held, and the peer's series have not been removed.
@@ -178,36 +178,6 @@ private:
   std::vector<std::function<void()>> removals_; // of all series
 };
 
-/// A series, for the duration of one statement: it cannot be removed meanwhile. Does nothing if the
-/// peer's series have been removed.
-template <class Metric>
-class live_series {
-public:
-  live_series(metric_registry::visit visit, Metric* series)
-    : visit_(std::move(visit)), series_(series) {}
-
-  void Set(double value) const {
-    if (series_ != nullptr)
-      series_->Set(value);
-  }
-  void SetToCurrentTime() const {
-    if (series_ != nullptr)
-      series_->SetToCurrentTime();
-  }
-  void Increment(double by = 1) const {
-    if (series_ != nullptr)
-      series_->Increment(by);
-  }
-  void Observe(double value) const {
-    if (series_ != nullptr)
-      series_->Observe(value);
-  }
-
-private:
-  metric_registry::visit visit_;
-  Metric* series_;
-};
-
 /// A metric with labels, each of a type like `label` whose values are numbers. So its series stand
 /// in a table, and to count takes a few atomic operations (of a histogram, a mutex of its own).
 /// Only the first use of a series that was not exported from the start locks. Thread-safe.
@@ -228,21 +198,36 @@ public:
     }
   }
 
-  /// The series with these values.
-  live_series<Metric> at(Labels... values) {
-    std::size_t place = 0;
-    ((place = place * Labels::size + values.number()), ...);
+  /// Counts (one, unless `value` says more), sets or observes in the series of these labels. Does
+  /// nothing if the peer's series have been removed.
+  void operator()(Labels... labels, double value) {
     metric_registry::visit visit{where_};
-    Metric* series = nullptr;
-    if (visit) {
-      series = series_[place].load(std::memory_order_acquire);
-      if (series == nullptr)
-        series = make(place);
-    }
-    return {std::move(visit), series};
+    if (!visit)
+      return;
+    auto& series = at(labels...);
+    if constexpr (std::is_same_v<Metric, prometheus::Counter>)
+      series.Increment(value);
+    else if constexpr (std::is_same_v<Metric, prometheus::Gauge>)
+      series.Set(value);
+    else
+      series.Observe(value);
+  }
+  void operator()(Labels... labels) requires std::is_same_v<Metric, prometheus::Counter> {
+    (*this)(labels..., 1);
+  }
+  /// Exports the series before anything is counted.
+  void show(Labels... labels) {
+    if (metric_registry::visit visit{where_})
+      at(labels...);
   }
 
 private:
+  Metric& at(Labels... labels) {
+    std::size_t place = 0;
+    ((place = place * Labels::size + labels.number()), ...);
+    auto* made = series_[place].load(std::memory_order_acquire);
+    return made != nullptr ? *made : *make(place);
+  }
   /// The number of each label's value; that of the last label changes from place to place. (One
   /// element more than labels, because there may be none.)
   static std::array<std::size_t, sizeof...(Labels) + 1> numbers_at(std::size_t place) {

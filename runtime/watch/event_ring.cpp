@@ -4,12 +4,6 @@
 
 namespace waggle {
 
-void event_ring::keep(std::deque<entry>& in, const entry& what, std::size_t count_max) {
-  in.push_back(what);
-  if (in.size() > count_max)
-    in.pop_front();
-}
-
 void event_ring::note(const watch::event& what, const peer_id& writer, swarm_time now) {
   push(watch::kind_of(what), watch::fields_of(what, writer, now));
   std::lock_guard guard{listening_};
@@ -32,14 +26,11 @@ void event_ring::push(watch::event_kind kind, std::string_view fields) {
     bytes_ -= ring_.front().text->size();
     ring_.pop_front();
   }
-  switch (kind) {
-    case watch::event_kind::round:
-      return keep(rounds_, made, rounds_kept);
-    case watch::event_kind::epoch:
-      return keep(epochs_, made, others_kept / 2);
-    case watch::event_kind::other:
-      return keep(others_, made, others_kept);
-  }
+  constexpr std::size_t kept[]{rounds_kept, others_kept / 2, others_kept}; // by kind
+  auto& its = newest_[static_cast<std::size_t>(kind)];
+  its.push_back(std::move(made));
+  if (its.size() > kept[static_cast<std::size_t>(kind)])
+    its.pop_front();
 }
 
 event_ring::batch event_ring::after(number seen, std::size_t bytes) const {
@@ -72,11 +63,11 @@ event_ring::recent event_ring::newest() const {
   std::lock_guard guard{mutex_};
   recent out;
   out.last = last_;
-  for (const auto& each : rounds_)
+  const auto& [rounds, epochs, others] = newest_;
+  for (const auto& each : rounds)
     out.rounds.push_back(each.text);
   std::vector<entry> merged;
-  std::merge(epochs_.begin(), epochs_.end(), others_.begin(), others_.end(),
-             std::back_inserter(merged),
+  std::merge(epochs.begin(), epochs.end(), others.begin(), others.end(), std::back_inserter(merged),
              [](const entry& a, const entry& b) { return a.at < b.at; });
   for (const auto& each : merged)
     out.others.push_back(each.text);

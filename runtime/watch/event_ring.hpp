@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -62,18 +63,15 @@ private:
     number at;
     line text;
   };
-  static void keep(std::deque<entry>& in, const entry& what, std::size_t count_max);
 
   const std::string start_;
   const std::size_t bytes_max_;
-  mutable std::mutex mutex_; // guards everything up to others_
+  mutable std::mutex mutex_; // guards everything up to newest_
   std::deque<entry> ring_;
   std::size_t bytes_ = 0;
   number last_ = 0;
-  std::deque<entry> rounds_;
-  std::deque<entry> epochs_;
-  std::deque<entry> others_;
-  std::mutex listening_; // guards listeners_
+  std::array<std::deque<entry>, 3> newest_; // by kind
+  std::mutex listening_;                    // guards listeners_
   std::vector<listener> listeners_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/watch/events.hpp"
 
 #include <cmath>
+#include <concepts>
 
 #include <nlohmann/json.hpp>
 
@@ -10,85 +11,144 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-template <class... Handlers>
-struct overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-template <class... Handlers>
-overloaded(Handlers...) -> overloaded<Handlers...>;
-
-void put(json& out, const char* key, std::string text) {
-  if (text.empty())
-    return;
-  if (text.size() > text_bytes_max) {
-    text.resize(text_bytes_max);
-    text += "…";
+struct field {
+  field(const char* name, std::string text) : key(name) {
+    if (text.size() > text_bytes_max) {
+      text.resize(text_bytes_max);
+      text += "…";
+    }
+    if (!text.empty())
+      value = std::move(text);
   }
-  out[key] = std::move(text);
+  field(const char* name, double number) : key(name) {
+    if (std::isfinite(number))
+      value = number;
+  }
+  field(const char* name, std::integral auto number) : key(name), value(number) {}
+  field(const char* name, const peer_id& peer) : key(name), value(to_string(peer)) {}
+  template <class T>
+  field(const char* name, const std::optional<T>& known) : key(name) {
+    if (known)
+      *this = field{name, *known};
+  }
+
+  const char* key;
+  json value; // null: the line does not have it
+};
+
+void add(json& to, std::initializer_list<field> all) {
+  for (const auto& each : all)
+    if (!each.value.is_null())
+      to[each.key] = each.value;
 }
-void put(json& out, const char* key, double value) {
-  if (std::isfinite(value))
-    out[key] = value;
-}
-void put(json& out, const char* key, std::uint64_t value) {
-  out[key] = value;
-}
-template <class T>
-void put(json& out, const char* key, const std::optional<T>& value) {
-  if (value)
-    put(out, key, *value);
-}
+
 /// Microseconds are enough: three digits after the point.
-void put_ms(json& out, const char* key, double value) {
-  put(out, key, std::round(value * 1000) / 1000);
+double ms(double value) {
+  return std::round(value * 1000) / 1000;
 }
-void put_ms(json& out, const char* key, const std::optional<double>& value) {
-  if (value)
-    put_ms(out, key, *value);
+std::optional<double> ms(const std::optional<double>& value) {
+  return value ? std::optional{ms(*value)} : value;
 }
 
 json member(const round_member& m) {
   json out;
-  out["peer"] = to_string(m.peer);
-  if (m.self)
-    out["self"] = true;
-  out["contributed"] = m.contributed;
-  out["reduces"] = m.reduces;
-  put(out, "samples", m.samples);
-  put_ms(out, "first_ms", m.first_ms);
-  put_ms(out, "last_ms", m.last_ms);
-  put_ms(out, "result_first_ms", m.result_first_ms);
-  put_ms(out, "result_last_ms", m.result_last_ms);
-  put(out, "bytes_in", m.bytes_in);
-  put(out, "bytes_out", m.bytes_out);
-  put_ms(out, "rtt_ms", m.rtt_ms);
+  add(out, {{"peer", m.peer},
+            {"self", m.self ? std::optional{true} : std::nullopt},
+            {"contributed", m.contributed},
+            {"reduces", m.reduces},
+            {"samples", m.samples},
+            {"first_ms", ms(m.first_ms)},
+            {"last_ms", ms(m.last_ms)},
+            {"result_first_ms", ms(m.result_first_ms)},
+            {"result_last_ms", ms(m.result_last_ms)},
+            {"bytes_in", m.bytes_in},
+            {"bytes_out", m.bytes_out},
+            {"rtt_ms", ms(m.rtt_ms)}});
   return out;
 }
 
 const char* name_of(remark::what type) {
-  switch (type) {
-    case remark::what::disbelieved:
-      return "disbelieved";
-    case remark::what::history:
-      return "history";
-    case remark::what::split:
-      return "split";
-    case remark::what::notice:
-      return "notice";
-    case remark::what::clock:
-      return "clock";
-    case remark::what::restart:
-      return "restart";
-  }
-  return "notice";
+  constexpr const char* names[]{"disbelieved", "history", "split", "notice", "clock", "restart"};
+  return names[static_cast<std::size_t>(type)];
 }
 
-void put_about(json& out, const peer_id& other, const round_id& round, const std::string& reason) {
-  out["other"] = to_string(other);
-  if (!round.is_zero())
-    out["round"] = to_string(round);
-  put(out, "reason", reason);
-}
+/// The line of an event of each type.
+struct writer_of_lines {
+  peer_id writer;
+  swarm_time now;
+
+  [[nodiscard]] json line(std::string_view type, std::initializer_list<field> fields) const {
+    json out{{"t", unix_ms(now)}, {"type", type}, {"peer", to_string(writer)}};
+    add(out, fields);
+    return out;
+  }
+  json operator()(const started& e) const {
+    return line(e.type,
+                {{"version", e.version}, {"run", e.run}, {"role", e.role}, {"epoch", e.epoch}});
+  }
+  json operator()(const stopping& e) const { return line(e.type, {{"reason", e.reason}}); }
+  json operator()(const phase_changed& e) const {
+    return line(e.type, {{"from", e.from}, {"to", e.to}, {"reason", e.reason}});
+  }
+  json operator()(const epochs_ended& e) const {
+    return line(e.type, {{"epoch", e.epoch},
+                         {"epochs", e.epochs},
+                         {"samples", e.samples},
+                         {"loss", e.loss},
+                         {"duration_s", e.duration_s}});
+  }
+  json operator()(const round_ended& e) const {
+    auto out = line(e.type, {{"round", to_string(e.round)},
+                             {"kind", e.kind},
+                             {"epoch", e.epoch},
+                             {"outcome", e.outcome},
+                             {"reason", e.reason},
+                             {"began", e.began},
+                             {"duration_ms", ms(e.duration_ms)},
+                             {"search_ms", ms(e.search_ms)},
+                             {"agreement_ms", ms(e.agreement_ms)},
+                             {"recovery_ms", ms(e.recovery_ms)}});
+    auto& members = out["members"] = json::array();
+    for (const auto& m : e.members)
+      members.push_back(member(m));
+    return out;
+  }
+  json operator()(const peer_joined& e) const {
+    return line(e.type,
+                {{"other", e.other}, {"address", e.address}, {"role", e.role}, {"link", e.link}});
+  }
+  json operator()(const peer_left& e) const {
+    return line(e.type, {{"other", e.other}, {"reason", e.reason}, {"after_s", e.after_s}});
+  }
+  json operator()(const state_moved& e) const {
+    return line(e.sent ? "state_sent" : "state_received", {{"other", e.other},
+                                                           {"bytes", e.bytes},
+                                                           {"duration_s", e.duration_s},
+                                                           {"epoch", e.epoch},
+                                                           {"outcome", e.outcome}});
+  }
+  json operator()(const checkpoint& e) const {
+    return line(e.type, {{"epoch", e.epoch},
+                         {"bytes", e.bytes},
+                         {"duration_s", e.duration_s},
+                         {"outcome", e.outcome}});
+  }
+  json operator()(const remark& e) const {
+    return line(name_of(e.type), {{e.type == remark::what::restart ? "actor" : "text", e.text},
+                                  {e.type == remark::what::clock ? "ms" : "number", e.number}});
+  }
+  json operator()(const refused& e) const {
+    return line(e.type, {{"count", e.count}, {"reason", e.reason}});
+  }
+  json operator()(const slow& e) const {
+    return line(e.type,
+                {{"other", e.other}, {"cause", e.cause}, {"text", e.text}, {"number", e.number}});
+  }
+  json operator()(const auto& e) const { // member_lost, excluded
+    auto round = e.round.is_zero() ? std::string{} : to_string(e.round);
+    return line(e.type, {{"other", e.other}, {"round", round}, {"reason", e.reason}});
+  }
+};
 
 } // namespace
 
@@ -103,103 +163,7 @@ std::int64_t unix_ms(swarm_time t) {
 }
 
 std::string fields_of(const event& what, const peer_id& writer, swarm_time now) {
-  json out;
-  auto begin = [&](std::string_view type) {
-    out["t"] = unix_ms(now);
-    out["type"] = type;
-    out["peer"] = to_string(writer);
-  };
-  std::visit(overloaded{[&](const started& e) {
-                          begin(e.type);
-                          put(out, "version", e.version);
-                          put(out, "run", e.run);
-                          put(out, "role", e.role);
-                          put(out, "epoch", e.epoch);
-                        },
-                        [&](const stopping& e) {
-                          begin(e.type);
-                          put(out, "reason", e.reason);
-                        },
-                        [&](const phase_changed& e) {
-                          begin(e.type);
-                          put(out, "from", e.from);
-                          put(out, "to", e.to);
-                          put(out, "reason", e.reason);
-                        },
-                        [&](const epochs_ended& e) {
-                          begin(e.type);
-                          put(out, "epoch", e.epoch);
-                          put(out, "epochs", e.epochs);
-                          put(out, "samples", e.samples);
-                          put(out, "loss", e.loss);
-                          put(out, "duration_s", e.duration_s);
-                        },
-                        [&](const round_ended& e) {
-                          begin(e.type);
-                          out["round"] = to_string(e.round);
-                          put(out, "kind", e.kind);
-                          put(out, "epoch", e.epoch);
-                          put(out, "outcome", e.outcome);
-                          put(out, "reason", e.reason);
-                          out["began"] = e.began;
-                          put_ms(out, "duration_ms", e.duration_ms);
-                          put_ms(out, "search_ms", e.search_ms);
-                          put_ms(out, "agreement_ms", e.agreement_ms);
-                          put_ms(out, "recovery_ms", e.recovery_ms);
-                          auto& members = out["members"] = json::array();
-                          for (const auto& m : e.members)
-                            members.push_back(member(m));
-                        },
-                        [&](const peer_joined& e) {
-                          begin(e.type);
-                          out["other"] = to_string(e.other);
-                          put(out, "address", e.address);
-                          put(out, "role", e.role);
-                          put(out, "link", e.link);
-                        },
-                        [&](const peer_left& e) {
-                          begin(e.type);
-                          put_about(out, e.other, {}, e.reason);
-                          put(out, "after_s", e.after_s);
-                        },
-                        [&](const state_moved& e) {
-                          begin(e.sent ? "state_sent" : "state_received");
-                          if (e.other)
-                            out["other"] = to_string(*e.other);
-                          put(out, "bytes", e.bytes);
-                          put(out, "duration_s", e.duration_s);
-                          put(out, "epoch", e.epoch);
-                          put(out, "outcome", e.outcome);
-                        },
-                        [&](const checkpoint& e) {
-                          begin(e.type);
-                          put(out, "epoch", e.epoch);
-                          put(out, "bytes", e.bytes);
-                          put(out, "duration_s", e.duration_s);
-                          put(out, "outcome", e.outcome);
-                        },
-                        [&](const remark& e) {
-                          begin(name_of(e.type));
-                          put(out, e.type == remark::what::restart ? "actor" : "text", e.text);
-                          put(out, e.type == remark::what::clock ? "ms" : "number", e.number);
-                        },
-                        [&](const refused& e) {
-                          begin(e.type);
-                          put(out, "count", e.count);
-                          put(out, "reason", e.reason);
-                        },
-                        [&](const slow& e) {
-                          begin(e.type);
-                          out["other"] = to_string(e.other);
-                          put(out, "cause", e.cause);
-                          put(out, "text", e.text);
-                          put(out, "number", e.number);
-                        },
-                        [&](const auto& e) { // member_lost, excluded
-                          begin(e.type);
-                          put_about(out, e.other, e.round, e.reason);
-                        }},
-             what);
+  auto out = std::visit(writer_of_lines{writer, now}, what);
   // Invalid UTF-8, also of a text that was cut, becomes U+FFFD.
   auto text = out.dump(-1, ' ', false, json::error_handler_t::replace);
   return text.substr(1, text.size() - 2);

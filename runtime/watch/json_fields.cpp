@@ -18,6 +18,11 @@ std::optional<json> parse_document(std::string_view text, int nesting_max) {
   return document;
 }
 
+json field(const json& object, const char* name) {
+  auto found = object.find(name);
+  return found != object.end() ? *found : json(nullptr);
+}
+
 std::string text_in(const json& object, const char* field) {
   auto found = object.find(field);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string{};

@@ -14,6 +14,9 @@ namespace waggle {
 /// it recurses once per level.
 std::optional<nlohmann::ordered_json> parse_document(std::string_view text, int nesting_max = 32);
 
+/// Null: there is no such field.
+nlohmann::ordered_json field(const nlohmann::ordered_json& object, const char* name);
+
 /// Empty: there is no such text.
 std::string text_in(const nlohmann::ordered_json& object, const char* field);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <set>
 
 namespace waggle {
@@ -102,12 +103,13 @@ double median_of(const std::vector<excess>& all, double excess::*field) {
   return median(std::move(values));
 }
 
-/// The median pass of the others; 0: nobody says.
-double other_passes(const std::map<peer_id, double>& pass_seconds, const peer_id& but) {
+/// The median of what the other peers say; 0: nobody does.
+template <class Report, class Get = std::identity>
+double usual_of(const std::map<peer_id, Report>& all, const peer_id& but, Get get = {}) {
   std::vector<double> values;
-  for (const auto& [peer, seconds] : pass_seconds)
+  for (const auto& [peer, report] : all)
     if (peer != but)
-      values.push_back(seconds);
+      values.push_back(std::invoke(get, report));
   return median(std::move(values));
 }
 
@@ -129,7 +131,7 @@ judged verdict_on_passes(const peer_id& peer, double seconds, double usual, doub
 std::optional<judged> judge_passes(const peer_id& peer,
                                    const std::map<peer_id, double>& pass_seconds) {
   auto known = pass_seconds.find(peer);
-  auto usual = other_passes(pass_seconds, peer);
+  auto usual = usual_of(pass_seconds, peer);
   if (known == pass_seconds.end() || usual <= 0 || known->second < much_slower_min * usual
       || 1000 * (known->second - usual) < slow_ms_min)
     return std::nullopt;
@@ -206,7 +208,7 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
     return found(slow_cause::far, trip,
                  "the round trip to it takes " + duration_text(trip) + ", and rounds wait for it");
   auto known = pass_seconds.find(peer);
-  auto usual = other_passes(pass_seconds, peer);
+  auto usual = usual_of(pass_seconds, peer);
   bool slower =
     known != pass_seconds.end() && usual > 0 && known->second >= slower_passes_min * usual;
   // What fits into one part has no first and last one: then both it and the sums are late.
@@ -230,21 +232,23 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
 } // namespace
 
 std::string_view to_string(slow_cause x) {
-  switch (x) {
-    case slow_cause::passes:
-      return "passes";
-    case slow_cause::starts_late:
-      return "starts late";
-    case slow_cause::sends_slowly:
-      return "sends slowly";
-    case slow_cause::reduces_slowly:
-      return "reduces slowly";
-    case slow_cause::far:
-      return "far";
-    case slow_cause::pauses:
-      return "pauses";
+  constexpr std::string_view names[]{"passes",         "starts late", "sends slowly",
+                                     "reduces slowly", "far",         "pauses"};
+  return names[static_cast<std::size_t>(x)];
+}
+
+std::map<peer_id, double> comparable_passes(const std::map<peer_id, reported_pass>& of,
+                                            bool by_samples) {
+  std::map<peer_id, double> out;
+  for (const auto& [peer, pass] : of) {
+    auto usual = usual_of(of, peer, &reported_pass::seconds);
+    auto rate = usual_of(of, peer, &reported_pass::samples_per_second);
+    bool comparable = by_samples && usual > 0 && pass.samples_per_second > 0;
+    out[peer] = comparable ? std::clamp(usual * rate / pass.samples_per_second,
+                                        std::min(usual, pass.seconds), pass.seconds)
+                           : pass.seconds;
   }
-  return "unknown";
+  return out;
 }
 
 void round_window::add(watch::round_ended round, steady_time now) {

@@ -18,16 +18,11 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 18> types{
-  "start",       "stop",        "phase",    "epoch",      "round",          "peer_joined",
-  "peer_left",   "member_lost", "excluded", "state_sent", "state_received", "checkpoint",
-  "disbelieved", "history",     "split",    "notice",     "refused",        "clock"};
-constexpr std::array<std::string_view, 2> further_types{"restart", "slow"};
-
-bool is_known(std::string_view type) {
-  return std::find(types.begin(), types.end(), type) != types.end()
-         || std::find(further_types.begin(), further_types.end(), type) != further_types.end();
-}
+constexpr std::array<std::string_view, 20> types{
+  "start",          "stop",       "phase",       "epoch",    "round",
+  "peer_joined",    "peer_left",  "member_lost", "excluded", "state_sent",
+  "state_received", "checkpoint", "disbelieved", "history",  "split",
+  "notice",         "refused",    "clock",       "restart",  "slow"};
 
 std::optional<json> parsed(std::string_view line) {
   constexpr int depth_max = 8;
@@ -87,12 +82,6 @@ std::string joined(std::initializer_list<std::string> parts) {
   return out;
 }
 
-/// Whether this member of a round wrote the event.
-bool is_own(const json& member) {
-  auto self = member.find("self");
-  return self != member.end() && self->is_boolean() && self->get<bool>();
-}
-
 std::string round_text(const json& in) {
   auto out =
     short_of(in, "round") + " (" + text_in(in, "kind") + ") of epoch " + amount(in, "epoch", "")
@@ -105,7 +94,7 @@ std::string round_text(const json& in) {
   double when = -1;
   for (const auto& m : *members)
     if (auto at = m.is_object() ? number_in(m, "last_ms") : std::nullopt;
-        at && *at > when && !is_own(m)) {
+        at && *at > when && field(m, "self") != true) {
       when = *at;
       last = short_of(m, "peer");
     }
@@ -126,8 +115,8 @@ result<logged_event> parse_event(std::string_view line) {
   auto writer = peer_id::parse(text_in(*value, "peer"));
   auto t = number_in(*value, "t");
   auto seq = value->find("seq");
-  if (!is_known(out.type) || !writer || !t || !is_time(*t) || seq == value->end()
-      || !seq->is_number_unsigned())
+  if (std::ranges::find(types, out.type) == types.end() || !writer || !t || !is_time(*t)
+      || seq == value->end() || !seq->is_number_unsigned())
     return failure{ec::malformed, "no event of this version"};
   out.writer = *writer;
   out.t = static_cast<std::int64_t>(*t);

@@ -55,7 +55,7 @@ TEST(StrategyComparison, HasARowForEachStrategyAndItsVariantsAndEachIsAccepted) 
     }
     auto delayed =
       chosen->averages_parameters ? options->delay_state_averaging : options->delay_grad_averaging;
-    EXPECT_EQ(row.merged != strategy_case::age::none, delayed) << row.name;
+    EXPECT_EQ(row.merged != lane_overlap::until::own_steps, delayed) << row.name;
   }
   EXPECT_EQ(strategies.size(), strategy_table().size());
   EXPECT_EQ(rows->size(), 18U);
@@ -116,7 +116,7 @@ peer_run ran(double more) {
 }
 
 TEST(StrategyComparison, ComparesPeersWithThePlainLoop) {
-  strategy_case row{"collaborative", {}, false, strategy_case::age::none, 12};
+  strategy_case row{"collaborative", {}, false, lane_overlap::until::own_steps, 12};
   loop_reading loop{200, 100e6};
   auto r = result_of(row, {ran(0), ran(160)}, loop, 0);
   EXPECT_EQ(r.name, "collaborative");
@@ -132,21 +132,21 @@ TEST(StrategyComparison, ComparesPeersWithThePlainLoop) {
 
 TEST(StrategyComparison, StalenessIsAnEpochOrTheShareOfARoundInOne) {
   loop_reading loop{200, 100e6};
-  strategy_case delayed{"d", {}, false, strategy_case::age::one_epoch, 12};
+  strategy_case delayed{"d", {}, false, lane_overlap::until::next_boundary, 12};
   EXPECT_EQ(result_of(delayed, {ran(0)}, loop, 0).staleness, 1);
-  strategy_case local{"l", {}, true, strategy_case::age::one_round, 12};
+  strategy_case local{"l", {}, true, lane_overlap::until::it_arrives, 12};
   EXPECT_DOUBLE_EQ(result_of(local, {ran(0)}, loop, 0).staleness, 0.1 / 0.5);
 }
 
 TEST(StrategyComparison, APauseBetweenPassesThatWasAskedForIsNoStall) {
-  strategy_case row{"collaborative", {}, false, strategy_case::age::none, 12};
+  strategy_case row{"collaborative", {}, false, lane_overlap::until::own_steps, 12};
   // Of five seconds it computes 3, and pauses 80 times.
   EXPECT_DOUBLE_EQ(result_of(row, {ran(0)}, {200, 0}, 0.01).stall_seconds, (5 - 3 - 0.8) / 10);
   EXPECT_DOUBLE_EQ(result_of(row, {ran(0)}, {200, 0}, 0.05).stall_seconds, 0);
 }
 
 TEST(StrategyComparison, PrintsAndWritesEachRow) {
-  strategy_case row{"collaborative", {}, false, strategy_case::age::none, 12};
+  strategy_case row{"collaborative", {}, false, lane_overlap::until::own_steps, 12};
   auto r = result_of(row, {ran(0)}, {200, 100e6}, 0);
   auto lines = comparison_table({r});
   ASSERT_EQ(lines.size(), 2U);

@@ -1,6 +1,6 @@
-#include "runtime/watch/comparable_passes.hpp"
-
 #include <gtest/gtest.h>
+
+#include "runtime/watch/slow_peers.hpp"
 
 namespace waggle {
 namespace {

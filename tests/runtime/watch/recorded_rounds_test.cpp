@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/watch/comparable_passes.hpp"
 #include "runtime/watch/slow_peers.hpp"
 
 namespace waggle {
