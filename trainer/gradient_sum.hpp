@@ -13,7 +13,6 @@
 #include <torch/torch.h>
 
 #include "runtime/training/learner.hpp"
-#include "runtime/training/resumable_learner.hpp"
 #include "trainer/host_staging.hpp"
 
 namespace waggle {
@@ -59,7 +58,7 @@ public:
   virtual torch::Tensor take_mean() = 0;
   /// The pass that is about to begin ends so far in the data: see `position`.
   void will_draw(std::uint64_t until) { next_position_ = until; }
-  /// A copy of the sum, which stays; and what continues it: see resumable_learner. REQUIRES: no
+  /// A copy of the sum, which stays; and what continues it: see learner. REQUIRES: no
   /// pass runs.
   [[nodiscard]] partial_gradient copy();
   status load(const partial_gradient& partial);

@@ -58,8 +58,7 @@ step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
 
 step_outcome optimizer::step(std::uint64_t samples, double loss) {
   ++passes_; // also if the gradient is refused, which then is in the .grad that adds up
-  if (auto usable = session_->check_samples(samples); !usable)
-    throw std::invalid_argument{usable.error().detail};
+  session_->check_samples(samples);
   state_->check_unchanged(trained_);
   if (session_->was_over())
     return last_ = step_outcome::finished;
@@ -72,11 +71,8 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
     pass.overflow =
       pass.scale > loss_scaler::scale_min && session_->loss_scale()->on_overflow(pass.scale);
   }
-  auto before = port_->samples().outdated;
-  last_ = port_->offer(
-    *state_, gradient, pass, [this] { return session_->over(); }, passes_);
-  session_->count_outdated(port_->samples().outdated - before);
-  return last_;
+  return last_ = session_->offer(
+           gradient, pass, [this] { return session_->over(); }, passes_);
 }
 
 torch::Tensor optimizer::scaled(const torch::Tensor& loss) {

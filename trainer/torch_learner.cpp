@@ -9,11 +9,9 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
-#include "runtime/training/resumable_learner.hpp"
-#include "runtime/training/scaled_loss.hpp"
 #include "runtime/training/state_schema.hpp"
-#include "runtime/training/value_change.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
@@ -29,7 +27,7 @@ namespace waggle {
 
 namespace {
 
-class torch_learner final : public learner, public resumable_learner {
+class torch_learner final : public learner {
 public:
   /// `models`: one for each replica.
   torch_learner(const learner_config& config, const std::vector<torch::Device>& devices,
@@ -165,7 +163,7 @@ public:
     keep_buffers();
   }
 
-  [[nodiscard]] resumable_learner* resumable() override { return this; }
+  [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
   [[nodiscard]] std::string taken_position() const override {
     return text_of(sum_->taken_position());

@@ -13,6 +13,7 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/begun_from.hpp"
@@ -207,7 +208,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
     for (auto name : pieces_of(o.devices, ','))
       c.devices.emplace_back(name);
   c.offload_optimizer = o.offload_optimizer || o.delay_optimizer_step;
-  c.format = find_precision(o.precision)->format;
+  c.format = find_named(precision_table, o.precision)->format;
   c.loss_scale = loss_scale_of(o);
   c.reuse_gradient_buffers = o.reuse_grad_buffers;
   c.threads = static_cast<int>(o.threads);

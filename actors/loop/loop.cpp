@@ -144,18 +144,14 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
     throw std::invalid_argument{"the gradient has " + std::to_string(gradient.size())
                                 + " values, and the parameters have "
                                 + std::to_string(m.port->tensors().parameter_count())};
-  if (auto usable = m.session->check_samples(samples); !usable)
-    throw std::invalid_argument{usable.error().detail};
+  m.session->check_samples(samples);
   if (m.session->was_over())
     return step_outcome::finished;
   micro_step pass{loss, samples};
   pass.finite = !std::isinf(loss);
   m.model.offer(gradient);
-  auto before = m.port->samples().outdated;
   const offered_tensor all{gradient.data(), gradient.size()};
-  auto outcome = m.port->offer(m.model, {&all, 1}, pass, [&m] { return m.session->over(); });
-  m.session->count_outdated(m.port->samples().outdated - before);
-  return outcome;
+  return m.session->offer({&all, 1}, pass, [&m] { return m.session->over(); });
 }
 
 void loop::keep(std::string bytes) {

@@ -1,17 +1,14 @@
 #include "actors/loop/swarm_session.hpp"
 
-#include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include <spdlog/logger.h>
 
 #include "actors/caf_error.hpp"
 #include "actors/program/training_parts.hpp"
-#include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
-#include "runtime/core/nearest.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
@@ -25,77 +22,14 @@ constexpr auto look_every = 20ms;
 constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
 constexpr auto copy_time = 5s;     // beyond a node's limit: this thread copies the state first
 constexpr auto release_timeout = 5s;
-constexpr std::string_view averaged_statistics = "average-opt-statistics"; // an option
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// The names of the options of `waggle train`.
-const std::vector<std::string>& names_of_options() {
-  static const auto names = [] {
-    auto groups = train_entry({}).groups;
-    std::vector<std::string> found;
-    for (const auto& option : option_table())
-      if (std::find(groups.begin(), groups.end(), option.group) != groups.end())
-        found.push_back(option.name);
-    return found;
-  }();
-  return names;
-}
-
-/// `passes`: of shards; 0: there are none.
-result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes) {
-  settings flags;
-  auto set = [&flags](const std::string& name, std::string value, const std::string& from) {
-    flags[name] = {std::move(value), from};
-  };
-  for (const auto& [name, value] : o.more) {
-    const auto& elsewhere = options_not_for_loops();
-    if (auto other = elsewhere.find(name); other != elsewhere.end())
-      return bad("swarm_options::more: " + name + " is " + other->second);
-    const auto& known = names_of_options();
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      return bad("swarm_options::more: waggle train has no option " + name + "; the nearest is "
-                 + nearest(name, known));
-    if (o.learning_rate == rate_owner::optimizer
-        && (name == "lr" || name == "schedule" || name == "warmup-epochs"
-            || name == "total-steps-in-epoch"))
-      return bad("swarm_options::more: " + name
-                 + " needs learning_rate = rate_owner::run; now the optimizer owns the rate");
-    // The optimizer, and so the names of its statistics, is known to `start` only.
-    set(name, name == averaged_statistics ? "none" : value, "swarm_options::more: " + name);
-  }
-  std::string peers;
-  for (const auto& where : o.initial_peers)
-    peers += (peers.empty() ? "" : ",") + where;
-  set("run-id", o.run, "swarm_options::run");
-  if (!peers.empty())
-    set("initial-peers", peers, "swarm_options::initial_peers");
-  set("listen", o.listen, "swarm_options::listen");
-  if (!o.announce.empty())
-    set("announce", o.announce, "swarm_options::announce");
-  if (!o.data_dir.empty())
-    set("data-dir", o.data_dir.string(), "swarm_options::data_dir");
-  set("log-level", o.log_level, "swarm_options::log_level");
-  set("strategy", o.strategy, "swarm_options::strategy");
-  set("target-batch-size", std::to_string(o.target_batch_size), "swarm_options::target_batch_size");
-  if (passes > 0)
-    set("passes", std::to_string(passes), "waggle::shards");
-  set("epochs", std::to_string(o.max_epochs), "swarm_options::max_epochs");
-  set("join-timeout", std::to_string(o.join_timeout.count()) + "ms", "swarm_options::join_timeout");
-  set("start-alone", o.start_alone ? "true" : "false", "swarm_options::start_alone");
-  set("resume", o.resume ? "true" : "false", "swarm_options::resume");
-  auto look_up = [](const char* name) { return std::getenv(name); };
-  return resolve({}, from_environment({"initial-peers"}, look_up), flags);
-}
-
 /// Describes a model of which only the parameters and buffers are known.
 std::string describe(const state_table& table) {
-  std::vector<state_tensor> tensors;
-  for (const auto& tensor : table.tensors())
-    if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer)
-      tensors.push_back(tensor);
+  auto tensors = table.tensors_of({state_tensor::kind::parameter, state_tensor::kind::buffer});
   auto count = tensors.size();
   auto hash = schema_of(state_table{std::move(tensors)}, {}, {});
   return std::to_string(count) + " tensors of "
@@ -187,24 +121,23 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   return all;
 }
 
-/// What a round copies of a loop that steps with each pass; otherwise null.
-result<std::shared_ptr<const averaged_tensors>>
-swarm_session::averaged_by_strategy(const state_table& tensors) {
-  if (auto given = given_.more.find(std::string{averaged_statistics}); given != given_.more.end()) {
+/// Whether the optimizer keeps what a round averages of a loop that steps with each pass.
+status swarm_session::check_statistics(const state_table& tensors) {
+  if (auto given = given_.more.find(averaged_statistics); given != given_.more.end()) {
     if (auto set = find_option(averaged_statistics)->set(options_, given->second); !set)
       return bad("swarm_options::more: " + given->first + ": '" + given->second + "' "
                  + set.error().detail);
     options_.given[given->first] = given->second;
   }
   if (auto fits = check_optimizer_of_strategy(options_); !fits)
-    return fits.error();
-  const auto* strategy = find_strategy(options_.strategy); // the option accepts no other names
-  if (!strategy->steps_each_pass())
-    return std::shared_ptr<const averaged_tensors>{};
-  auto averaged = strategy->make(strategy_settings_of(options_)).averages;
+    return fits;
+  if (!strategy().steps_each_pass())
+    return done{};
+  auto averaged = strategy().make(strategy_settings_of(options_)).averages;
   averaged.what = lane_content::parameters; // of which progress is a difference
   averaged.gradients = false; // with_averaged_gradients keeps them, and not the loop's learner
-  return averaged_tensors::of(tensors, averaged);
+  auto found = averaged_tensors::of(tensors, averaged);
+  return found ? status{done{}} : found.error();
 }
 
 status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
@@ -221,9 +154,8 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   o.model = given_.model;
   if (given_.learning_rate == rate_owner::optimizer)
     o.lr = learning_rate;
-  auto averaged = averaged_by_strategy(port->tensors());
-  if (!averaged)
-    return averaged.error();
+  if (auto kept = check_statistics(port->tensors()); !kept)
+    return kept;
   auto agreed = agreement(*port);
   if (!agreed)
     return agreed.error();
@@ -236,8 +168,8 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
       return added;
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
-  auto make = [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
-    return make_loop_learner(port, which);
+  auto make = [port, local = strategy().steps_each_pass()]() -> result<std::unique_ptr<learner>> {
+    return make_loop_learner(port, local);
   };
   port->use_draws(draws_);
   add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir(), {}, draws_);
@@ -257,31 +189,45 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   return done{};
 }
 
+const strategy_row& swarm_session::strategy() const {
+  return *find_strategy(options_.strategy); // the option accepts no other names
+}
+
 gradient_use swarm_session::use_of_gradients() const {
   return options_.reuse_grad_buffers ? gradient_use::in_place : gradient_use::summed;
 }
 
 /// As `waggle train` checks --micro-batch.
-status swarm_session::check_samples(std::uint64_t samples) const {
+void swarm_session::check_samples(std::uint64_t samples) const {
+  auto bad = [](const std::string& why) { throw std::invalid_argument{why}; };
   if (samples == 0)
-    return bad("the gradient must be over at least one sample");
+    bad("the gradient must be over at least one sample");
   if (auto ahead = draws_ && !over_ ? draws_->ahead() : samples; samples > ahead)
-    return bad("the gradient is over " + std::to_string(samples)
-               + " samples, and of those that the shards handed out, " + std::to_string(ahead)
-               + " were in no step: pass the number of samples of the batch");
+    bad("the gradient is over " + std::to_string(samples)
+        + " samples, and of those that the shards handed out, " + std::to_string(ahead)
+        + " were in no step: pass the number of samples of the batch");
   if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
-    return bad("the gradient is over " + std::to_string(samples)
-               + " samples, and the one before it over " + std::to_string(each)
-               + ": with swarm_options::more: reuse-grad-buffers, both have equally many, "
-                 "because autograd adds them up without a weight");
-  const auto* strategy = find_strategy(given_.strategy);
-  if (samples > given_.target_batch_size && strategy != nullptr && !strategy->counts_steps)
-    return bad("the gradient is over " + std::to_string(samples)
-               + " samples, more than swarm_options::target_batch_size, "
-               + std::to_string(given_.target_batch_size)
-               + ": one step would end more than one epoch; use a smaller batch or a larger target "
-                 "on all peers");
-  return done{};
+    bad("the gradient is over " + std::to_string(samples) + " samples, and the one before it over "
+        + std::to_string(each)
+        + ": with swarm_options::more: reuse-grad-buffers, both have equally many, "
+          "because autograd adds them up without a weight");
+  if (samples > given_.target_batch_size && !strategy().counts_steps)
+    bad("the gradient is over " + std::to_string(samples)
+        + " samples, more than swarm_options::target_batch_size, "
+        + std::to_string(given_.target_batch_size)
+        + ": one step would end more than one epoch; use a smaller batch or a larger target "
+          "on all peers");
+}
+
+step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,
+                                  const loop_port::is_over& over, std::uint64_t passes) {
+  auto before = port_->samples().outdated;
+  auto outcome = port_->offer(*model_, gradient, pass, over, passes);
+  if (auto outdated = static_cast<double>(port_->samples().outdated - before); outdated > 0) {
+    node_->ctx.metrics->count_samples("dropped", outdated);
+    node_->ctx.metrics->count_discarded("behind", outdated);
+  }
+  return outcome;
 }
 
 std::optional<training_status> swarm_session::ask() const {
@@ -436,13 +382,6 @@ status swarm_session::wait_until_ready(std::chrono::milliseconds timeout) const 
 swarm_status swarm_session::status_now() const {
   auto s = ask();
   return s ? summary(*s) : status_seen();
-}
-
-void swarm_session::count_outdated(std::uint64_t samples) const {
-  if (!node_ || samples == 0)
-    return;
-  node_->ctx.metrics->count_samples("dropped", static_cast<double>(samples));
-  node_->ctx.metrics->count_discarded("behind", static_cast<double>(samples));
 }
 
 } // namespace waggle

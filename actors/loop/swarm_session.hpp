@@ -14,8 +14,8 @@
 #include "actors/loop/swarm.hpp"
 #include "actors/program/peer_process.hpp"
 #include "runtime/progress/unanswered.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/loop_learner.hpp"
-#include "runtime/training/scaled_loss.hpp"
 #include "runtime/training/state_schema.hpp"
 
 namespace waggle {
@@ -23,6 +23,10 @@ namespace waggle {
 /// The options of `waggle train` that swarm_options::more refuses, each with the rest of a sentence
 /// that begins with "OPTION is" and says what to do instead.
 const std::map<std::string, std::string>& options_not_for_loops();
+/// An option that needs the optimizer: run_options_of leaves it out.
+constexpr const char* averaged_statistics = "average-opt-statistics";
+/// The options of a peer with these. `passes`: of shards; 0: there are none. Fails with a sentence.
+result<run_options> run_options_of(const swarm_options& options, std::uint64_t passes);
 
 /// The peer of one loop, from `join` until it leaves the run. Used by the loop's thread only.
 ///
@@ -69,8 +73,11 @@ public:
   status start(std::shared_ptr<loop_port> port, loop_model& model,
                const optimizer_identity& optimizer, double learning_rate,
                const std::string& rate_ratios);
-  /// Whether a gradient may be over so many samples. Fails with a sentence.
-  [[nodiscard]] status check_samples(std::uint64_t samples) const;
+  /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
+  void check_samples(std::uint64_t samples) const;
+  /// loop_port::offer to the running peer. Counts samples that were out of date in the metrics.
+  step_outcome offer(std::span<const offered_tensor> gradient, const micro_step& pass,
+                     const loop_port::is_over& over, std::uint64_t passes = 1);
   [[nodiscard]] bool started() const { return port_ != nullptr; }
   /// The address that this peer listens on, from `start` on; nothing before, and for a client.
   [[nodiscard]] std::optional<endpoint> address() const { return address_; }
@@ -101,8 +108,6 @@ public:
   [[nodiscard]] swarm_status status_seen() const {
     return summary(last_.value_or(training_status{}));
   }
-  /// Counts samples in the metrics that were dropped before the trainer received them.
-  void count_outdated(std::uint64_t samples) const;
 
   static constexpr std::chrono::milliseconds drain_time{5'000};
   /// So many times swarm_options::join_timeout without an answer, and the loop ends.
@@ -112,7 +117,8 @@ private:
   swarm_session() = default;
 
   [[nodiscard]] result<run_agreement> agreement(const loop_port& port) const;
-  result<std::shared_ptr<const averaged_tensors>> averaged_by_strategy(const state_table& tensors);
+  status check_statistics(const state_table& tensors);
+  [[nodiscard]] const strategy_row& strategy() const;
   [[nodiscard]] std::optional<training_status> ask() const;
   [[nodiscard]] swarm_status summary(const training_status& s) const;
   void serve(loop_model& model, std::chrono::milliseconds limit, const std::function<bool()>& done);

@@ -3,10 +3,7 @@
 #include "actors/program/node_options.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/check.hpp"
-#include "runtime/training/averaged_gradients.hpp"
-#include "runtime/training/clipping.hpp"
-#include "runtime/training/ledger_learner.hpp"
-#include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/schedule.hpp"
 #include "runtime/training/strategy.hpp"
 

@@ -154,9 +154,8 @@ caf::result<model_ready> model_worker::prepare() {
                   "this model has one copy of its parameters: --delay-optimizer-step needs two");
   WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
                "passes would change the buffers while updates do");
-  resumes_ = shared_->resumable();
-  if (resumes_ != nullptr)
-    position_ = resumes_->position();
+  if (shared_->resumes())
+    position_ = shared_->position();
   auto kept = std::make_shared<own_progress>();
   resume(*kept);
   if (evaluation_)
@@ -212,22 +211,22 @@ void model_worker::resume_own(const checkpoint_store::search& found, own_progres
   if (!own.own.empty())
     if (auto loaded = shared_->load_own_state(own.own); !loaded)
       anew("the scale of the loss", loaded.error());
-  if (resumes_ != nullptr && !own.position.empty())
-    if (auto loaded = resumes_->load_position(own.position); !loaded)
+  if (shared_->resumes() && !own.position.empty())
+    if (auto loaded = shared_->load_position(own.position); !loaded)
       anew("this peer's data", loaded.error());
-  if (resumes_ != nullptr)
-    position_ = resumes_->position();
+  if (shared_->resumes())
+    position_ = shared_->position();
   kept = own;
   kept.partial = {}; // the model takes it
   if (!own.pending && !own.partial.sum)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
-  if (resumes_ == nullptr)
+  if (!shared_->resumes())
     fits = failure{ec::malformed, "this model cannot resume it"};
   else if (own.pending && own.pending->size() != shared_->gradient_count())
     fits = failure{ec::malformed, "its contribution has another length than the model's"};
   else if (own.partial.sum)
-    fits = resumes_->load_gradient(own.partial);
+    fits = shared_->load_gradient(own.partial);
   if (!fits) {
     kept.pending = nullptr;
     kept.pending_samples = own.samples();
@@ -246,8 +245,8 @@ void model_worker::pass(const run_pass& msg) {
     msg.in_buckets ? shared_->accumulate_in_buckets(soon_over(began)) : shared_->accumulate();
   if (msg.rate && step.finite && step.why.code == ec::none)
     model_->step_locally(*msg.rate);
-  if (msg.rate && resumes_ != nullptr)
-    position_ = resumes_->position();
+  if (msg.rate && shared_->resumes())
+    position_ = shared_->position();
   auto seconds = seconds_of(clock().now() - began);
   smooth(pass_seconds_, seconds);
   ctx_.metrics->observe_step("forward_backward", seconds);
@@ -326,8 +325,8 @@ void model_worker::load(const load_image& msg) {
   image_loaded outcome;
   if (auto loaded = model_->load_from(*msg.image, {msg.branch, msg.epoch_max}); !loaded)
     outcome.why = loaded.error();
-  else if (resumes_ != nullptr)
-    position_ = resumes_->position(); // no earlier sample will enter this state
+  else if (shared_->resumes())
+    position_ = shared_->position(); // no earlier sample will enter this state
   last_.reset();
   outcome.epoch = model_->epoch();
   outcome.past = model_->past();
@@ -367,9 +366,9 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     own.stopped = true;
   }
   own.position = position_;
-  if (own.stopped && resumes_ != nullptr) {
-    own.position = resumes_->position();
-    own.partial = resumes_->copy_gradient();
+  if (own.stopped && shared_->resumes()) {
+    own.position = shared_->position();
+    own.partial = shared_->copy_gradient();
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

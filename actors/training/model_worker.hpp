@@ -102,10 +102,9 @@ private:
   bool evaluating_ = false;
   steady_time evaluated_at_; // when the last evaluation ended
   std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
-  resumable_learner* resumes_ = nullptr; // the half of the learner that can resume; null: none
-  double pass_seconds_ = 0;              // smoothed
-  std::string position_;                 // of the data, after the samples in the model's state
-  std::optional<state_snapshot> last_;   // of the current epoch
+  double pass_seconds_ = 0;            // smoothed
+  std::string position_;               // of the data, after the samples in the model's state
+  std::optional<state_snapshot> last_; // of the current epoch
   struct waiting_snapshot {
     epoch_id epoch;
     history past;

@@ -5,7 +5,6 @@
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/log_about.hpp"
-#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -268,8 +267,8 @@ void trainer::checkpoint_if_due() {
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
   stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumable() != nullptr
-                && model_->resumable()->keeps_gradient();
+                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumes()
+                && model_->keeps_gradient();
   const auto* given = flight_.given();
   if (stop_.keeps && awaits_merge() && given != nullptr)
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,

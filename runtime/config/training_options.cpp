@@ -254,9 +254,9 @@ void add_training_options(std::vector<option_spec>& table) {
      {"devices", "LIST", "Devices of the replicas, in turn, instead of --device: cuda:0,cuda:1.",
       bound(&o::devices, device_names)},
      {"precision", "FORMAT",
-      "Number format of the products in a pass: " + listed_with_notes(precision_table())
+      "Number format of the products in a pass: " + listed_with_notes(precision_table)
         + "; parameters and gradients stay float32.",
-      one_of(&o::precision, names_in(precision_table()))},
+      one_of(&o::precision, names_in(precision_table))},
      {"loss-scale", "SCALE",
       "Multiply the loss by this before the backward pass, and divide the gradient again: dynamic "
       "(65536, less after an overflow), a power of two, or off; auto: dynamic with float16.",

@@ -1,5 +1,3 @@
-#include "runtime/training/averaged_gradients.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -7,18 +5,12 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 
 namespace waggle {
 
 namespace {
-
-std::vector<state_tensor> gradients_of(const state_table& all) {
-  std::vector<state_tensor> own;
-  for (std::size_t i = 0; i < all.size() && all[i].what == state_tensor::kind::parameter; ++i)
-    own.push_back({"gradient/" + all[i].name, all[i].shape, state_tensor::kind::gradient});
-  return own;
-}
 
 /// Its gradients are behind all tensors of the learner below, in the order of the parameters.
 /// `values_` is locked before that learner's: a copy has the parameters and the gradient of the
@@ -26,7 +18,7 @@ std::vector<state_tensor> gradients_of(const state_table& all) {
 class gradient_averaging_learner final : public learner_layer {
 public:
   explicit gradient_averaging_learner(std::unique_ptr<learner> below)
-    : learner_layer(std::move(below), gradients_of(below->tensors()),
+    : learner_layer(std::move(below), gradients_of(this, below->tensors()),
                     "waggle averaged gradients 1"),
       of_below_(this->below().tensors().size()), gradient_(vectors().take(parameter_count())) {
     forget();
@@ -67,28 +59,29 @@ public:
     auto values = values_in(which.first(tensors));
     std::lock_guard lock{values_};
     auto changes = below().copy_tensors(which.first(tensors), out.first(values));
-    out = out.subspan(values);
-    for (auto i : which.subspan(tensors)) {
-      auto from = values_of(i);
-      std::copy(from.begin(), from.end(), out.begin());
-      out = out.subspan(from.size());
-    }
+    copy_tensors_of(*this, this->tensors(), which.subspan(tensors), out.subspan(values));
     return changes;
   }
 
-protected:
-  [[nodiscard]] std::span<const float> values_of_own(std::size_t own) const override {
-    return gradient().subspan(static_cast<std::size_t>(tensors().offset(own)),
-                              static_cast<std::size_t>(tensors()[own].elements()));
-  }
-  /// A state is being loaded: the gradient in it is that of the peer that wrote it, and the
-  /// parameters are not those of our last step.
-  void write_own(std::size_t /*own*/, std::span<const float> /*values*/) override {
-    std::lock_guard lock{values_};
-    forget();
-  }
-
 private:
+  static std::vector<own_tensor> gradients_of(gradient_averaging_learner* self,
+                                              const state_table& all) {
+    std::vector<own_tensor> own;
+    for (auto i : all.indices_of({state_tensor::kind::parameter}))
+      own.push_back({{"gradient/" + all[i].name, all[i].shape, state_tensor::kind::gradient},
+                     [self, i]() -> std::span<const float> {
+                       return self->gradient().subspan(
+                         static_cast<std::size_t>(self->tensors().offset(i)),
+                         static_cast<std::size_t>(self->tensors()[i].elements()));
+                     },
+                     // The gradient in a state is that of the peer that wrote it, and the
+                     // parameters are not those of our last step.
+                     [self](std::span<const float> /*values*/) {
+                       std::lock_guard lock{self->values_};
+                       self->forget();
+                     }});
+    return own;
+  }
   [[nodiscard]] std::span<float> gradient() const {
     return std::span{*gradient_}.first(parameter_count());
   }

@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "runtime/training/learner.hpp"
-#include "runtime/training/value_change.hpp"
+#include "runtime/core/named.hpp"
+#include "runtime/training/tensor_store.hpp"
 
 namespace waggle {
 
@@ -18,20 +18,12 @@ std::string statistic_of(const state_tensor& tensor) {
   return tensor.name.substr(0, tensor.name.find('/'));
 }
 
-bool is_statistic(const state_tensor& tensor) {
-  return tensor.what == kind::statistic || tensor.what == kind::square;
-}
-
 failure not_kept(const std::string& name, const state_table& state) {
   std::set<std::string> kept;
-  for (const auto& tensor : state.tensors())
-    if (is_statistic(tensor))
-      kept.insert(statistic_of(tensor));
-  std::string names;
-  for (const auto& k : kept)
-    names += (names.empty() ? "" : ", ") + k;
-  return {ec::bad_config, "the optimizer keeps no statistic '" + name
-                            + "': " + (kept.empty() ? "it keeps none" : "it keeps " + names)};
+  for (const auto& tensor : state.tensors_of({kind::statistic, kind::square}))
+    kept.insert(statistic_of(tensor));
+  return {ec::bad_config, "the optimizer keeps no statistic '" + name + "': it keeps "
+                            + (kept.empty() ? "none" : joined({kept.begin(), kept.end()}, ", "))};
 }
 
 } // namespace
@@ -39,27 +31,22 @@ failure not_kept(const std::string& name, const state_table& state) {
 result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state_table& state,
                                                                      const lane& averages) {
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
-  auto add = [&](std::size_t i, tensor_role role) { out->add(state, i, role); };
   bool gradient = averages.what != lane_content::parameters; // progress is one, of many steps
-  for (std::size_t i = 0; i < state.size(); ++i)
-    if (state[i].what == kind::parameter)
-      add(i, gradient ? tensor_role::gradient : tensor_role::parameter);
+  out->add_all(state, kind::parameter, gradient ? tensor_role::gradient : tensor_role::parameter);
   for (const auto& name : averages.statistics) {
     auto before = out->indices_.size();
-    for (std::size_t i = 0; i < state.size(); ++i)
-      if (is_statistic(state[i]) && statistic_of(state[i]) == name)
-        add(i, tensor_role::optimizer);
+    for (auto i : state.indices_of({kind::statistic, kind::square}))
+      if (statistic_of(state[i]) == name)
+        out->add(state, i, tensor_role::optimizer);
     if (out->indices_.size() == before)
       return not_kept(name, state);
   }
-  out->add_buffers(state);
-  for (std::size_t i = 0; gradient && i < state.size(); ++i)
-    if (state[i].what == kind::metric)
-      add(i, tensor_role::metric);
+  out->add_all(state, kind::buffer, tensor_role::buffer);
+  if (gradient)
+    out->add_all(state, kind::metric, tensor_role::metric);
   auto before = out->tensor_values_;
-  for (std::size_t i = 0; averages.gradients && i < state.size(); ++i)
-    if (state[i].what == kind::gradient)
-      add(i, tensor_role::gradient);
+  if (averages.gradients)
+    out->add_all(state, kind::gradient, tensor_role::gradient);
   out->last_gradient_ = out->tensor_values_ - before;
   if (averages.gradients && out->last_gradient_ == 0)
     return failure{ec::bad_config, "the model does not keep the gradient of its last step, which "
@@ -72,7 +59,7 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
 
 std::shared_ptr<const averaged_tensors> averaged_tensors::buffers_of(const state_table& state) {
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
-  out->add_buffers(state);
+  out->add_all(state, kind::buffer, tensor_role::buffer);
   return out;
 }
 
@@ -83,10 +70,10 @@ void averaged_tensors::add(const state_table& state, std::size_t i, tensor_role 
   infos_->push_back({state[i].name, state[i].elements(), role});
 }
 
-void averaged_tensors::add_buffers(const state_table& state) {
-  for (std::size_t i = 0; i < state.size(); ++i)
-    if (state[i].what == kind::buffer)
-      add(state, i, tensor_role::buffer);
+void averaged_tensors::add_all(const state_table& state, state_tensor::kind what,
+                               tensor_role role) {
+  for (auto i : state.indices_of({what}))
+    add(state, i, role);
 }
 
 void averaged_tensors::add_change(std::span<float> values, std::span<const float> mean,

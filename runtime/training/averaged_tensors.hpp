@@ -49,7 +49,7 @@ private:
   averaged_tensors() = default;
 
   void add(const state_table& state, std::size_t i, tensor_role role);
-  void add_buffers(const state_table& state);
+  void add_all(const state_table& state, state_tensor::kind what, tensor_role role);
 
   std::vector<std::size_t> indices_;
   std::size_t tensor_values_ = 0;

@@ -17,26 +17,16 @@ namespace {
 
 using kind = state_tensor::kind;
 
-std::vector<state_tensor> of_kind(const state_table& table, kind what) {
-  std::vector<state_tensor> all;
-  for (const auto& tensor : table.tensors())
-    if (tensor.what == what)
-      all.push_back(tensor);
-  return all;
-}
-
 status load(learner& model, byte_span image) {
   auto from = weights_in(image);
   if (!from)
     return from.error();
   const auto& ours = model.tensors();
   for (auto what : {kind::parameter, kind::buffer})
-    if (of_kind(from->table, what) != of_kind(ours, what))
+    if (from->table.tensors_of({what}) != ours.tensors_of({what}))
       return failure{ec::bad_config, how_tables_differ(from->table, ours)};
   float_vector values;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].what != kind::parameter && ours[i].what != kind::buffer)
-      continue;
+  for (auto i : ours.indices_of({kind::parameter, kind::buffer})) {
     const auto& bytes = find_named(from->tensors, ours[i].name)->values;
     values.resize(static_cast<std::size_t>(ours[i].elements()));
     std::memcpy(values.data(), bytes.data(), bytes.size());

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view stem = "checkpoint-";
 constexpr std::string_view suffix = ".wgl";
 constexpr std::uint64_t own_bytes_max = // without vectors
-  4_KiB + 2 * resumable_learner::position_bytes_max;
+  4_KiB + 2 * position_bytes_max;
 
 constexpr std::string_view own_suffix = ".own";
 

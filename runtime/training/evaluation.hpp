@@ -48,15 +48,9 @@ struct evaluation_plan {
 inline float_vector weights_of(const learner& from) {
   const auto& table = from.tensors();
   float_vector out(static_cast<std::size_t>(table.parameter_count() + table.buffer_count()));
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].what != state_tensor::kind::parameter
-        && table[i].what != state_tensor::kind::buffer)
-      continue;
-    auto length = static_cast<std::size_t>(table[i].elements());
-    from.read_tensor(i, std::span{out}.subspan(at, length));
-    at += length;
-  }
+  copy_tensors_of(from, table,
+                  table.indices_of({state_tensor::kind::parameter, state_tensor::kind::buffer}),
+                  out);
   return out;
 }
 

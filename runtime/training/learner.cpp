@@ -5,7 +5,6 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/value_change.hpp"
 
 namespace waggle {
 
@@ -33,10 +32,7 @@ private:
 } // namespace
 
 void learner::merge_buffers(std::span<const float> mean, std::span<const float> contributed) {
-  merge_buffers_in(
-    tensors(), [this](std::size_t i, std::span<float> to) { read_tensor(i, to); },
-    [this](std::size_t i, std::span<const float> from) { write_tensor(i, from); }, mean,
-    contributed);
+  merge_buffers_of(*this, tensors(), mean, contributed);
 }
 
 void learner::step_locally(double /*lr*/) {
@@ -46,24 +42,14 @@ void learner::step_locally(double /*lr*/) {
 void learner::add_change(std::span<const std::size_t> which, std::span<const float> mean,
                          std::span<const float> snapshot) {
   std::lock_guard lock{values_};
-  float_vector values;
-  change_tensors(tensors(), which, mean, snapshot, [&](std::size_t i, auto change) {
-    values.resize(static_cast<std::size_t>(tensors()[i].elements()));
-    read_tensor(i, values);
-    change(values);
-    write_tensor(i, values);
-  });
+  change_tensors_of(*this, tensors(), which, mean, snapshot);
   ++changes_;
 }
 
 std::optional<std::uint64_t> learner::copy_tensors(std::span<const std::size_t> which,
                                                    std::span<float> out) const {
   std::lock_guard lock{values_};
-  for (auto i : which) {
-    auto length = static_cast<std::size_t>(tensors()[i].elements());
-    read_tensor(i, out.first(length));
-    out = out.subspan(length);
-  }
+  copy_tensors_of(*this, tensors(), which, out);
   return changes_;
 }
 

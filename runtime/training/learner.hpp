@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,13 +21,14 @@
 #include "runtime/training/decided_round.hpp"
 #include "runtime/training/learner_factory.hpp"
 #include "runtime/training/micro_step.hpp"
+#include "runtime/training/partial_gradient.hpp"
 #include "runtime/training/plateau.hpp"
 #include "runtime/training/sample_ledger.hpp"
 #include "runtime/training/state_table.hpp"
+#include "runtime/training/tensor_store.hpp"
 
 namespace waggle {
 
-class resumable_learner; // resumable_learner.hpp
 class shared_parameters; // shared_parameters.hpp
 
 /// Interface between the trainer and the computation: LibTorch in trainer/, a user's own loop, a
@@ -41,10 +40,8 @@ class shared_parameters; // shared_parameters.hpp
 ///
 /// A learner that steps locally, and whose tensors can be copied during passes, can also average
 /// its tensors.
-class learner {
+class learner : public tensor_store {
 public:
-  virtual ~learner() = default;
-
   /// The pool for temporary vectors; the vectors of rounds (gradient_count values) come from it,
   /// too. Called at most once, before everything else.
   virtual void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) {}
@@ -90,15 +87,11 @@ public:
   virtual void take_metrics(std::span<const float> /*means*/, epoch_id /*epoch*/) {}
   /// The epoch has ended, and its update, if it had one, was applied.
   virtual void end_epoch(const decided_round& /*by*/) {}
-  /// The state of the schedule, if it is part of the learner's (plateau_learner.hpp).
+  /// The state of the schedule, if it is part of the learner's (layers.hpp).
   [[nodiscard]] virtual std::optional<plateau_report> plateau_state() const { return std::nullopt; }
-  /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
-  virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
-  /// The same values without a copy, valid until the next step. Empty if they are not contiguous in
-  /// host memory; use `read_tensor` then.
+  /// What `read_tensor` copies, without a copy, valid until the next step. Empty if the values are
+  /// not contiguous in host memory; use `read_tensor` then.
   [[nodiscard]] virtual std::span<const float> values_of(std::size_t /*which*/) const { return {}; }
-  /// Replaces the values of the tensor.
-  virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
   /// The number of optimizer steps that the statistics have accumulated.
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
@@ -109,10 +102,29 @@ public:
   /// Continues from what `own_state` returned. Fails with ec::malformed; nothing changes then.
   virtual status load_own_state(std::string_view /*own*/) { return done{}; }
 
-  /// What it can keep of an unfinished epoch over a restart; null: nothing.
-  [[nodiscard]] virtual resumable_learner* resumable() { return nullptr; }
+  // -- over a restart: the position in its data, and the gradient of an unfinished epoch, which are
+  // no part of the run's state. The computing thread, while no pass runs
+
+  /// Continues with the pass after `position`. Fails with ec::malformed, and changes nothing, if it
+  /// is of other data or another seed.
+  virtual status load_position(std::string_view /*position*/) { return done{}; }
+  /// A copy of the accumulated gradient, which stays.
+  [[nodiscard]] virtual partial_gradient copy_gradient() const { return {}; }
+  /// Continues to accumulate from here, bit for bit. Fails with ec::malformed, and changes nothing,
+  /// if it does not fit this learner. REQUIRES: nothing was accumulated.
+  virtual status load_gradient(const partial_gradient& /*partial*/) { return done{}; }
 
   // -- any thread ---------------------------------------------------------------------------------
+
+  /// Whether it can resume at all: otherwise it has no position, and copies and loads nothing.
+  [[nodiscard]] virtual bool resumes() const { return false; }
+  /// Whether `copy_gradient` has the gradient.
+  [[nodiscard]] virtual bool keeps_gradient() const { return true; }
+  /// The position in the data after the last pass that has ended; at most position_bytes_max bytes.
+  [[nodiscard]] virtual std::string position() const { return {}; }
+  /// The same at the moment when the gradient was last taken or dropped: after all samples in it,
+  /// and before those of a pass that was running.
+  [[nodiscard]] virtual std::string taken_position() const { return {}; }
 
   /// Whether its optimizer can step with each micro-batch: see strategy::steps_locally.
   [[nodiscard]] virtual bool steps_locally() const { return false; }
@@ -126,7 +138,7 @@ public:
   [[nodiscard]] virtual bool copies_during_passes() const {
     return steps_locally() && tensors().buffer_count() == 0;
   }
-  /// Which samples of the data have entered an update, if the state says so (ledger_learner.hpp).
+  /// Which samples of the data have entered an update, if the state says so (layers.hpp).
   [[nodiscard]] virtual std::optional<sample_ledger> ledger() const { return std::nullopt; }
   /// Whether a pass has samples to draw; otherwise it must not begin before the epoch has ended.
   [[nodiscard]] virtual bool has_samples() const { return true; }
@@ -203,54 +215,5 @@ protected:
   mutable std::mutex values_; // held while tensors change, in `step_locally` and `apply`
   std::uint64_t changes_ = 0; // that the tensors contain; guarded by values_
 };
-
-/// x + mean − snapshot: what was learned since the snapshot remains (INV-5). Exactly the mean if
-/// nothing was. A square stays at least the smaller one of x and the mean: it may have decayed
-/// below the change, and the optimizer divides by its root. It does not follow a mean below 0, to
-/// which a lossy codec can round small squares.
-inline float changed(float x, float mean, float snapshot, bool square) {
-  if (square && mean < 0)
-    return x;
-  auto y = x == snapshot ? mean : x + (mean - snapshot);
-  return square ? std::max(y, std::min(x, mean)) : y;
-}
-
-/// The point at the share `alpha` (0 to 1) of the way from `x` to the mean; exactly `x` if they are
-/// equal.
-inline float moved_towards(float x, float mean, double alpha) {
-  auto from = static_cast<double>(x);
-  return static_cast<float>(from + alpha * (static_cast<double>(mean) - from));
-}
-
-/// The gradient of a peer's last step, after a round has averaged it. If there was no step since
-/// the snapshot, it is the mean, so a round that begins before the next step does not correct the
-/// same difference again. Otherwise it stays: the change belongs to the gradient before it.
-inline void change_gradient(std::span<float> gradient, std::span<const float> mean,
-                            std::span<const float> snapshot) {
-  if (snapshot.empty() || std::equal(gradient.begin(), gradient.end(), snapshot.begin()))
-    std::copy(mean.begin(), mean.end(), gradient.begin());
-}
-
-/// learner::merge_buffers, for tensors that `read` (index, span to fill) and `write` (index, span)
-/// access.
-template <class Read, class Write>
-void merge_buffers_in(const state_table& table, Read read, Write write, std::span<const float> mean,
-                      std::span<const float> contributed) {
-  float_vector values;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].what != state_tensor::kind::buffer)
-      continue;
-    values.resize(static_cast<std::size_t>(table[i].elements()));
-    read(i, std::span{values});
-    for (auto& x : values) {
-      x = contributed.empty() || !std::isfinite(x)
-            ? mean[at]
-            : changed(x, mean[at], contributed[at], table[i].never_negative());
-      ++at;
-    }
-    write(i, std::span<const float>{values});
-  }
-}
 
 } // namespace waggle

@@ -6,19 +6,24 @@
 
 namespace waggle {
 
-learner_layer::learner_layer(std::unique_ptr<learner>&& below, std::vector<state_tensor> own,
+own_tensor kept_tensor(state_tensor what, std::function<std::span<float>()> values) {
+  return {std::move(what), values, [values](std::span<const float> from) {
+            std::copy(from.begin(), from.end(), values().begin());
+          }};
+}
+
+learner_layer::learner_layer(std::unique_ptr<learner>&& below, std::vector<own_tensor> own,
                              std::string mark)
-  : below_(std::move(below)), mark_(std::move(mark)) {
-  if (own.empty())
-    return;
+  : below_(std::move(below)), own_(std::move(own)), mark_(std::move(mark)) {
   auto all = below_->tensors().tensors();
   for (std::size_t i = 0; i < all.size(); ++i)
-    places_.push_back({false, i});
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    auto next = std::find_if(all.begin(), all.end(),
-                             [&](const state_tensor& t) { return t.group() > own[i].group(); });
-    places_.insert(places_.begin() + (next - all.begin()), {true, i});
-    all.insert(next, own[i]);
+    places_.push_back({nullptr, i});
+  for (const auto& tensor : own_) {
+    auto next = std::find_if(all.begin(), all.end(), [&](const state_tensor& t) {
+      return t.group() > tensor.what.group();
+    });
+    places_.insert(places_.begin() + (next - all.begin()), {&tensor});
+    all.insert(next, tensor.what);
   }
   tensors_ = state_table{std::move(all)};
 }
@@ -53,40 +58,32 @@ void learner_layer::step_locally(double lr) {
 }
 
 void learner_layer::read_tensor(std::size_t which, std::span<float> out) const {
-  if (places_.empty())
-    return below_->read_tensor(which, out);
   auto at = places_[which];
-  return at.own ? read_own(at.index, out) : below_->read_tensor(at.index, out);
-}
-
-void learner_layer::read_own(std::size_t own, std::span<float> out) const {
-  auto from = values_of_own(own);
+  if (at.own == nullptr)
+    return below_->read_tensor(at.below, out);
+  auto from = at.own->values();
   std::copy(from.begin(), from.end(), out.begin());
 }
 
 std::span<const float> learner_layer::values_of(std::size_t which) const {
-  if (places_.empty())
-    return below_->values_of(which);
   auto at = places_[which];
-  return at.own ? values_of_own(at.index) : below_->values_of(at.index);
+  return at.own != nullptr ? at.own->values() : below_->values_of(at.below);
 }
 
 void learner_layer::write_tensor(std::size_t which, std::span<const float> values) {
-  if (places_.empty())
-    return below_->write_tensor(which, values);
   auto at = places_[which];
-  return at.own ? write_own(at.index, values) : below_->write_tensor(at.index, values);
+  return at.own != nullptr ? at.own->write(values) : below_->write_tensor(at.below, values);
 }
 
 status learner_layer::check_values(const byte_source& from, std::uint64_t at) const {
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    if (!places_[i].own || places_[i].index >= checked_own())
+    if (places_[i].own == nullptr || !places_[i].own->check)
       continue;
     std::vector<float> values(static_cast<std::size_t>(tensors_[i].elements()));
     auto begin = at + tensors_.header_bytes() + tensors_.offset(i) * sizeof(float);
     if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
       return read;
-    if (auto good = check_own(places_[i].index, values); !good)
+    if (auto good = places_[i].own->check(values); !good)
       return good;
   }
   return below_->check_values(from, at);

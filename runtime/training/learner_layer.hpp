@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,36 @@
 
 namespace waggle {
 
+/// A tensor that a layer adds to the state. Called on the computing thread.
+struct own_tensor {
+  state_tensor what;
+  /// The values, valid until the next call.
+  std::function<std::span<const float>()> values;
+  /// A state is being loaded. REQUIRES: `check` has succeeded.
+  std::function<void(std::span<const float>)> write;
+  /// learner::check_values, of a small tensor; null: all values are good.
+  std::function<status(std::span<const float>)> check{};
+};
+
+/// One whose values are a member of the layer, as long as it lives.
+own_tensor kept_tensor(state_tensor what, std::function<std::span<float>()> values);
+
+/// One that stands for something else: `encode` returns its values, and `become` gets what `decode`
+/// makes of those that are loaded, unless that is a failure.
+template <class Encode, class Decode, class Become>
+own_tensor coded_tensor(state_tensor what, Encode encode, Decode decode, Become become) {
+  return {std::move(what),
+          [encode, coded = decltype(encode()){}]() mutable {
+            coded = encode();
+            return std::span<const float>{coded};
+          },
+          [=](std::span<const float> values) { become(*decode(values)); },
+          [=](std::span<const float> values) -> status {
+            auto decoded = decode(values);
+            return decoded ? status{done{}} : decoded.error();
+          }};
+}
+
 /// A learner on top of another one, to which it passes on what it does not change: the base of
 /// those that add a step to each update, or tensors to the state.
 class learner_layer : public learner {
@@ -16,7 +47,7 @@ public:
   /// `own`: tensors that are added to the state, each behind the others of its group
   /// (state_tensor::group). Its schema then begins with `mark`. `below` is a reference, so that it
   /// can be asked for its tensors in the same call.
-  explicit learner_layer(std::unique_ptr<learner>&& below, std::vector<state_tensor> own = {},
+  explicit learner_layer(std::unique_ptr<learner>&& below, std::vector<own_tensor> own = {},
                          std::string mark = {});
 
   [[nodiscard]] learner& below() const { return *below_; }
@@ -50,9 +81,19 @@ public:
   void set_optimizer_steps(std::uint64_t steps) override { below_->set_optimizer_steps(steps); }
   [[nodiscard]] std::string own_state() const override { return below_->own_state(); }
   status load_own_state(std::string_view own) override { return below_->load_own_state(own); }
-  [[nodiscard]] resumable_learner* resumable() override { return below_->resumable(); }
+  status load_position(std::string_view position) override {
+    return below_->load_position(position);
+  }
+  [[nodiscard]] partial_gradient copy_gradient() const override { return below_->copy_gradient(); }
+  status load_gradient(const partial_gradient& partial) override {
+    return below_->load_gradient(partial);
+  }
   status check_values(const byte_source& from, std::uint64_t at) const override;
 
+  [[nodiscard]] bool resumes() const override { return below_->resumes(); }
+  [[nodiscard]] bool keeps_gradient() const override { return below_->keeps_gradient(); }
+  [[nodiscard]] std::string position() const override { return below_->position(); }
+  [[nodiscard]] std::string taken_position() const override { return below_->taken_position(); }
   [[nodiscard]] bool steps_locally() const override { return below_->steps_locally(); }
   std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
                                             std::span<float> out) const override {
@@ -69,9 +110,7 @@ public:
   [[nodiscard]] bool passes_beside_updates() const override {
     return below_->passes_beside_updates();
   }
-  [[nodiscard]] const state_table& tensors() const override {
-    return places_.empty() ? below_->tensors() : tensors_;
-  }
+  [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override;
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
     return below_->take_mean_vector(vectors, room);
@@ -97,33 +136,18 @@ protected:
   /// local step where it is.
   [[nodiscard]] virtual bool needs_gradient() const { return false; }
 
-  // -- own tensors, by their number in the constructor's list
-
-  virtual void read_own(std::size_t own, std::span<float> out) const;
-  /// REQUIRES: check_own succeeded for values of the first `checked_own()`.
-  virtual void write_own(std::size_t /*own*/, std::span<const float> /*values*/) {}
-  /// learner::check_values, of the first own tensors, which are small.
-  [[nodiscard]] virtual std::size_t checked_own() const { return 0; }
-  [[nodiscard]] virtual status check_own(std::size_t /*own*/,
-                                         std::span<const float> /*values*/) const {
-    return done{};
-  }
-  /// learner::values_of.
-  [[nodiscard]] virtual std::span<const float> values_of_own(std::size_t /*own*/) const {
-    return {};
-  }
-
   [[nodiscard]] vector_pool& vectors() const { return *vectors_; }
 
 private:
   struct place {
-    bool own = false;
-    std::size_t index = 0; // among the own tensors, or those of the learner below
+    const own_tensor* own; // null: one of the learner below
+    std::size_t below = 0; // its index there
   };
 
   const std::unique_ptr<learner> below_;
+  const std::vector<own_tensor> own_;
   const std::string mark_;
-  std::vector<place> places_; // of each tensor; none: those of the learner below
+  std::vector<place> places_; // of each tensor
   state_table tensors_;
   std::shared_ptr<vector_pool> vectors_ = vector_pool::make(1);
 };

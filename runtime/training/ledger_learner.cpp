@@ -1,10 +1,9 @@
-#include "runtime/training/ledger_learner.hpp"
-
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
-#include <vector>
 
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 
 namespace waggle {
@@ -13,20 +12,20 @@ namespace {
 
 constexpr auto claim_count = sample_ledger::ranges;
 
-/// The numbers of the own tensors.
-enum own_tensor : std::size_t { own_ledger, own_claims };
-
-std::vector<state_tensor> own_tensors() {
-  return {{"data/ledger", {sample_ledger::value_count}, state_tensor::kind::statistic},
-          {"data/claims", {claim_count}, state_tensor::kind::metric}};
-}
-
 class ledger_learner final : public learner_layer {
 public:
   ledger_learner(std::unique_ptr<learner> below, std::shared_ptr<sample_draws> draws)
-    : learner_layer(std::move(below), own_tensors(),
-                    "waggle ledger 2/" + std::to_string(draws->ledger().samples())),
-      draws_(std::move(draws)), claims_(claim_count) {}
+    : learner_layer(
+      std::move(below),
+      {coded_tensor(
+         {"data/ledger", {sample_ledger::value_count}, state_tensor::kind::statistic},
+         [draws] { return draws->ledger().encode(); },
+         [draws](auto values) { return sample_ledger::decode(draws->ledger().samples(), values); },
+         [this](const sample_ledger& loaded) { follow(loaded); }),
+       kept_tensor({"data/claims", {claim_count}, state_tensor::kind::metric},
+                   [this] { return std::span{claims_}; })},
+      "waggle ledger 2/" + std::to_string(draws->ledger().samples())),
+      draws_(std::move(draws)) {}
 
   /// The learner's own vectors are shorter than those of the rounds, so the pool is not for them.
   void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) override {}
@@ -72,7 +71,7 @@ public:
   [[nodiscard]] bool has_samples() const override { return draws_->has_samples(); }
   /// Local steps would use samples that no round decides about.
   [[nodiscard]] bool steps_locally() const override { return false; }
-  [[nodiscard]] resumable_learner* resumable() override { return nullptr; }
+  [[nodiscard]] bool resumes() const override { return false; }
 
   void take_metrics(std::span<const float> means, epoch_id epoch) override {
     auto others = means.size() - claim_count;
@@ -90,27 +89,7 @@ public:
     below().end_epoch(by);
   }
 
-protected:
-  void read_own(std::size_t own, std::span<float> out) const override {
-    auto values = own == own_claims ? claims_ : draws_->ledger().encode();
-    std::copy(values.begin(), values.end(), out.begin());
-  }
-  [[nodiscard]] std::size_t checked_own() const override { return 1; }
-  [[nodiscard]] status check_own(std::size_t /*own*/,
-                                 std::span<const float> values) const override {
-    auto decoded = sample_ledger::decode(samples(), values);
-    return decoded ? status{done{}} : decoded.error();
-  }
-  void write_own(std::size_t own, std::span<const float> values) override {
-    if (own == own_claims)
-      std::copy(values.begin(), values.end(), claims_.begin());
-    else
-      follow(*sample_ledger::decode(samples(), values));
-  }
-
 private:
-  [[nodiscard]] std::uint64_t samples() const { return draws_->ledger().samples(); }
-
   void follow(const sample_ledger& now) {
     if (!draws_->follow(now))
       lost_ += drop_gradient();
@@ -119,8 +98,8 @@ private:
   const std::shared_ptr<sample_draws> draws_;
   std::atomic<std::uint64_t> lost_{0}; // dropped here, and not reported
   // -- the computing thread
-  std::vector<float> claims_; // the mean of the last update
-  bool claimed_ = false;      // since the last epoch ended
+  std::array<float, claim_count> claims_{}; // the mean of the last update
+  bool claimed_ = false;                    // since the last epoch ended
 };
 
 } // namespace

@@ -9,15 +9,15 @@
 #include <utility>
 
 #include "runtime/core/check.hpp"
-#include "runtime/training/value_change.hpp"
 
 namespace waggle {
 
 namespace {
 
-class port_learner : public learner, public resumable_learner {
+class port_learner final : public learner {
 public:
-  explicit port_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
+  port_learner(std::shared_ptr<loop_port> port, bool steps_locally)
+    : port_(std::move(port)), steps_locally_(steps_locally) {}
 
   void use_shared(std::shared_ptr<const shared_parameters> shared) override {
     port_->use_shared(std::move(shared));
@@ -28,12 +28,7 @@ public:
     call(effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
-    call(effect::merged, [&](loop_model& m) {
-      merge_buffers_in(
-        tensors(), [&m](std::size_t i, std::span<float> to) { m.read_tensor(i, to); },
-        [&m](std::size_t i, std::span<const float> from) { m.write_tensor(i, from); }, mean,
-        contributed);
-    });
+    call(effect::merged, [&](loop_model& m) { merge_buffers_of(m, tensors(), mean, contributed); });
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     call(effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
@@ -66,8 +61,8 @@ public:
     return port_->gradients().use() == gradient_use::in_place;
   }
 
-  // -- resumable_learner: the position is what the loop keeps
-  [[nodiscard]] resumable_learner* resumable() override { return this; }
+  // -- over a restart: the position is what the loop keeps
+  [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] bool keeps_gradient() const override { return !adds_in_place(); }
   [[nodiscard]] std::string position() const override { return port_->gradients().position(); }
   [[nodiscard]] std::string taken_position() const override {
@@ -84,24 +79,8 @@ public:
     return port_->gradients().load(partial);
   }
 
-protected:
-  using effect = loop_port::effect;
-
-  void call(effect what, const std::function<void(loop_model&)>& work) const {
-    port_->call(what, work);
-  }
-
-  std::shared_ptr<loop_port> port_;
-};
-
-/// Steps with each gradient of the loop.
-class local_loop_learner final : public port_learner {
-public:
-  local_loop_learner(std::shared_ptr<loop_port> port,
-                     std::shared_ptr<const averaged_tensors> averaged)
-    : port_learner(std::move(port)), averaged_(std::move(averaged)) {}
-
-  [[nodiscard]] bool steps_locally() const override { return true; }
+  // -- strategies that step with each gradient of the loop
+  [[nodiscard]] bool steps_locally() const override { return steps_locally_; }
   void step_locally(double lr) override {
     if (drop_gradient() == 0) // the loop has ended
       return;
@@ -109,49 +88,33 @@ public:
   }
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,
                   std::span<const float> snapshot) override {
-    require_averaged(which);
-    float_vector values;
     call(effect::merged, [&](loop_model& m) {
-      change_tensors(tensors(), which, mean, snapshot, [&](std::size_t i, auto change) {
-        values.resize(elements(i));
-        m.read_tensor(i, values);
-        change(values);
-        m.write_tensor(i, values);
-      });
+      change_tensors_of(m, tensors(), which, mean, snapshot);
       ++changes_;
     });
   }
   std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
                                             std::span<float> out) const override {
-    require_averaged(which);
     std::uint64_t changes = 0;
     bool copied = port_->read_now([&](const loop_model& m) {
-      read(m, out);
+      copy_tensors_of(m, tensors(), which, out);
       changes = changes_; // which are made on the same thread
     });
     return copied ? std::optional{changes} : std::nullopt;
   }
-  [[nodiscard]] bool copies_during_passes() const override { return port_->has_master(); }
+  [[nodiscard]] bool copies_during_passes() const override {
+    return steps_locally_ && port_->has_master();
+  }
 
 private:
-  [[nodiscard]] std::size_t elements(std::size_t which) const {
-    return static_cast<std::size_t>(tensors()[which].elements());
+  using effect = loop_port::effect;
+
+  void call(effect what, const std::function<void(loop_model&)>& work) const {
+    port_->call(what, work);
   }
 
-  void require_averaged(std::span<const std::size_t> which) const {
-    auto known = averaged_->indices();
-    WAGGLE_CHECK(std::equal(which.begin(), which.end(), known.begin(), known.end()),
-                 "other tensors are averaged than were copied");
-  }
-
-  void read(const loop_model& m, std::span<float> out) const {
-    for (auto i : averaged_->indices()) {
-      m.read_tensor(i, out.first(elements(i)));
-      out = out.subspan(elements(i));
-    }
-  }
-
-  const std::shared_ptr<const averaged_tensors> averaged_;
+  const std::shared_ptr<loop_port> port_;
+  const bool steps_locally_;
 };
 
 } // namespace
@@ -469,41 +432,34 @@ void loop_port::change_master(effect what, const std::function<void(loop_model&)
 
 void loop_port::call(effect what, const std::function<void(loop_model&)>& work) {
   if (master_)
-    return change_master(what, work);
+    change_master(what, work);
+  else if (!run(what, work, [this] { return closed_; }))
+    throw loop_closed{};
+}
+
+bool loop_port::read_now(const std::function<void(const loop_model&)>& work) {
+  if (!master_)
+    return run(
+      effect::none, [&work](loop_model& m) { work(m); }, [this] { return closed_ || !present_; });
+  std::lock_guard changing{changing_};
+  work(*master_);
+  return true;
+}
+
+/// On the loop's thread. Returns whether it was carried out: not if `gone` was true before it
+/// began.
+bool loop_port::run(effect what, const std::function<void(loop_model&)>& work,
+                    const std::function<bool()>& gone) {
   task own{what, &work, false, {}};
   guard lock{mutex_};
-  worker_.wait(lock, [&] { return task_ == nullptr || closed_; });
-  if (closed_)
-    throw loop_closed{};
+  worker_.wait(lock, [&] { return task_ == nullptr || gone(); });
+  if (gone())
+    return false;
   task_ = &own;
   loop_.notify_one();
   // A task that was started refers to this frame, so this waits for its end even if the port is
   // closed.
-  worker_.wait(lock, [&] { return own.done || (closed_ && task_ == &own); });
-  if (!own.done) {
-    task_ = nullptr;
-    throw loop_closed{};
-  }
-  if (own.failed)
-    throw std::runtime_error{*own.failed};
-}
-
-bool loop_port::read_now(const std::function<void(const loop_model&)>& work) {
-  if (master_) {
-    std::lock_guard changing{changing_};
-    work(*master_);
-    return true;
-  }
-  std::function<void(loop_model&)> reads = [&work](loop_model& m) { work(m); };
-  task own{effect::none, &reads, false, {}};
-  guard lock{mutex_};
-  auto is_away = [this] { return !present_ || closed_; };
-  worker_.wait(lock, [&] { return task_ == nullptr || is_away(); });
-  if (is_away())
-    return false;
-  task_ = &own;
-  loop_.notify_one();
-  worker_.wait(lock, [&] { return own.done || (is_away() && task_ == &own); });
+  worker_.wait(lock, [&] { return own.done || (gone() && task_ == &own); });
   if (!own.done) {
     task_ = nullptr;
     worker_.notify_all(); // a call may have waited for its turn
@@ -514,13 +470,10 @@ bool loop_port::read_now(const std::function<void(const loop_model&)>& work) {
   return true;
 }
 
-std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
-                                           std::shared_ptr<const averaged_tensors> averaged) {
-  if (averaged) {
+std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port, bool steps_locally) {
+  if (steps_locally)
     port->gradients().lend();
-    return std::make_unique<local_loop_learner>(std::move(port), std::move(averaged));
-  }
-  return std::make_unique<port_learner>(std::move(port));
+  return std::make_unique<port_learner>(std::move(port), steps_locally);
 }
 
 } // namespace waggle

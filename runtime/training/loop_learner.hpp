@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/offered_gradients.hpp"
 #include "runtime/training/sample_draws.hpp"
@@ -32,17 +31,13 @@ enum class update_place : std::uint8_t {
 /// The model of a user's training loop: parameters, optimizer and the optimizer's statistics.
 /// Called with the tensors of the table that its loop_port was constructed with, on the loop's
 /// thread only; a master copy that a loop_port has, on the worker's thread.
-class loop_model {
+class loop_model : public tensor_store {
 public:
-  virtual ~loop_model() = default;
-
   /// One optimizer step with `gradient` (all parameters' values). `lr`: the rate of the run's
   /// schedule; the loop's optimizer may use a rate of its own.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// The same with the gradient that the loop has just offered, where the loop left it.
   virtual void step(double lr) = 0;
-  virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
-  virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
   /// Makes the module's parameters those of the master copy, if the loop_port has one.
@@ -119,7 +114,7 @@ public:
   /// Waits, as `offer` does, until there are samples to draw. Returns false if the run is over.
   /// REQUIRES: there are draws.
   [[nodiscard]] bool await_samples(loop_model& model, const is_over& over);
-  static constexpr std::size_t kept_bytes_max = resumable_learner::position_bytes_max;
+  static constexpr std::size_t kept_bytes_max = position_bytes_max;
   /// What of the loop's own the samples of the next `offer` lead to. It is kept over a restart,
   /// when these samples are. Throws std::length_error beyond kept_bytes_max, and with draws, of
   /// which no gradient is kept, std::invalid_argument.
@@ -205,6 +200,8 @@ private:
   [[nodiscard]] bool pass_may_begin() const { return pass_wanted_ && !loading_; }
   void refresh(guard& lock, loop_model& model);
   void change_master(effect what, const std::function<void(loop_model&)>& work);
+  [[nodiscard]] bool run(effect what, const std::function<void(loop_model&)>& work,
+                         const std::function<bool()>& gone);
   void count(effect what);
   void carry_out(guard& lock, loop_model& model);
 
@@ -237,11 +234,10 @@ private:
   std::atomic<std::uint64_t> epoch_{0};
 };
 
-/// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with
-/// local steps what its lane averages; the result then steps locally. A round copies these
-/// tensors on the loop's thread, between two passes, so it never reads a tensor while the loop may
-/// use it.
+/// The learner that the worker uses, on top of `port`. `steps_locally`: with each gradient of the
+/// loop. A round then copies tensors on the loop's thread, between two passes, so it never reads a
+/// tensor while the loop may use it.
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
-                                           std::shared_ptr<const averaged_tensors> averaged = {});
+                                           bool steps_locally = false);
 
 } // namespace waggle

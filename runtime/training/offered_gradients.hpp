@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/training/resumable_learner.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/training/partial_gradient.hpp"
 
 namespace waggle {
 
@@ -72,7 +73,7 @@ public:
   /// With `in_place`: whether the last sum that was taken was not finite. Asked once.
   [[nodiscard]] bool was_not_finite();
 
-  // -- over a restart: see resumable_learner
+  // -- over a restart: see learner
 
   /// The position after the next gradient that is added or passed over.
   void keep(std::string position);

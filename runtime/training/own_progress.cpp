@@ -41,9 +41,8 @@ digest name_of_state(byte_span header) {
 }
 
 std::string head_of(const own_progress& p, const digest& state) {
-  WAGGLE_CHECK(p.own.size() <= learner::own_bytes_max
-                 && p.position.size() <= resumable_learner::position_bytes_max
-                 && p.pending_position.size() <= resumable_learner::position_bytes_max,
+  WAGGLE_CHECK(p.own.size() <= learner::own_bytes_max && p.position.size() <= position_bytes_max
+                 && p.pending_position.size() <= position_bytes_max,
                std::to_string(p.own.size()));
   byte_writer fields;
   fields.put(static_cast<std::uint8_t>(p.stopped ? 1 : 0));
@@ -93,12 +92,11 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   p.local_passes = in.get<std::uint64_t>();
   p.uncounted_steps = in.get<std::uint64_t>();
   auto residual_values = in.get<std::uint64_t>();
-  bool plausible = stopped <= 1 && own <= learner::own_bytes_max
-                   && position <= resumable_learner::position_bytes_max
-                   && pending_position <= resumable_learner::position_bytes_max
-                   && p.partial.samples <= samples_max && p.partial.passes <= p.partial.samples
-                   && p.pending_samples <= samples_max && std::isfinite(p.partial.scale)
-                   && p.partial.scale > 0 && (p.partial.samples == 0 || partial_values > 0)
+  bool plausible = stopped <= 1 && own <= learner::own_bytes_max && position <= position_bytes_max
+                   && pending_position <= position_bytes_max && p.partial.samples <= samples_max
+                   && p.partial.passes <= p.partial.samples && p.pending_samples <= samples_max
+                   && std::isfinite(p.partial.scale) && p.partial.scale > 0
+                   && (p.partial.samples == 0 || partial_values > 0)
                    && (p.pending_samples == 0) == (pending_values == 0)
                    && p.local_samples <= samples_max && p.local_passes <= samples_max
                    && p.uncounted_steps <= samples_max;

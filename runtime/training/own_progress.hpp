@@ -9,7 +9,7 @@
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/partial_gradient.hpp"
 
 namespace waggle {
 
@@ -20,9 +20,8 @@ namespace waggle {
 /// the samples of the unfinished epoch are not lost. Without a stop, the position is the one after
 /// the samples in the state, so later samples are drawn again.
 struct own_progress {
-  std::string own; // learner::own_state(); at most learner::own_bytes_max bytes
-  std::string
-    position; // resumable_learner::position(); at most resumable_learner::position_bytes_max
+  std::string own;          // learner::own_state(); at most learner::own_bytes_max bytes
+  std::string position;     // learner::position(); at most position_bytes_max bytes
   bool stopped = false;     // the peer stopped by itself
   partial_gradient partial; // toward the next boundary; parameters of its own, of no samples
   /// The contribution to a round that was not over (learner::gradient_count values), which ends the
@@ -39,8 +38,7 @@ struct own_progress {
   std::shared_ptr<const float_vector> residual;
 
   [[nodiscard]] bool empty() const {
-    return own.empty() && position.empty() && !stopped && !partial.sum && !pending
-           && !residual;
+    return own.empty() && position.empty() && !stopped && !partial.sum && !pending && !residual;
   }
   [[nodiscard]] std::uint64_t samples() const { return partial.samples + pending_samples; }
 };

@@ -1,5 +1,3 @@
-#include "runtime/training/plateau_learner.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,8 +6,8 @@
 #include <vector>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
-#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
@@ -82,20 +80,27 @@ private:
   std::optional<double> last_;
 };
 
-/// The numbers of the own tensors.
-enum own_tensor : std::size_t { own_schedule, own_loss };
-
-std::vector<state_tensor> own_tensors() {
-  return {{"schedule/plateau", {plateau::value_count}, state_tensor::kind::statistic},
-          {"schedule/loss", {}, state_tensor::kind::metric}};
-}
-
 /// With one below that can resume, the losses of the accumulated gradient are kept with it, behind
 /// its sum.
-class plateau_learner final : public learner_layer, public resumable_learner {
+class plateau_learner final : public learner_layer {
 public:
   plateau_learner(std::unique_ptr<learner> below, const plateau_rule& rule)
-    : learner_layer(std::move(below), own_tensors(), "waggle plateau 1"), schedule_(rule) {
+    : learner_layer(std::move(below),
+                    {coded_tensor(
+                       {"schedule/plateau", {plateau::value_count}, state_tensor::kind::statistic},
+                       [this] { return schedule_.encode(); },
+                       [rule](auto values) { return plateau::decode(rule, values); },
+                       [this](const plateau& loaded) {
+                         schedule_ = loaded;
+                         report_ = {};
+                         losses_.forget(); // they are of other parameters
+                       }),
+                     kept_tensor({"schedule/loss", {}, state_tensor::kind::metric},
+                                 [this] {
+                                   return std::span{&loss_, 1};
+                                 })},
+                    "waggle plateau 1"),
+      schedule_(rule) {
     WAGGLE_CHECK(this->below().tensors().metric_count() == 0, "two learners with metrics");
   }
 
@@ -142,17 +147,8 @@ public:
     return report;
   }
 
-  [[nodiscard]] resumable_learner* resumable() override {
-    return below().resumable() != nullptr ? this : nullptr;
-  }
-  [[nodiscard]] bool keeps_gradient() const override { return resumed().keeps_gradient(); }
-  [[nodiscard]] std::string position() const override { return resumed().position(); }
-  [[nodiscard]] std::string taken_position() const override { return resumed().taken_position(); }
-  status load_position(std::string_view position) override {
-    return resumed().load_position(position);
-  }
   [[nodiscard]] partial_gradient copy_gradient() const override {
-    auto partial = resumed().copy_gradient();
+    auto partial = below().copy_gradient();
     if (!partial.sum)
       return partial;
     auto sum = std::make_shared<float_vector>(partial.sum->size() + values_of_losses);
@@ -173,7 +169,7 @@ public:
     std::memcpy(&losses, partial.sum->data() + length, sizeof losses);
     if (!std::isfinite(losses.loss))
       return failure{ec::malformed, "impossible losses"};
-    if (auto loaded = resumed().load_gradient(own); !loaded)
+    if (auto loaded = below().load_gradient(own); !loaded)
       return loaded;
     // Of samples whose gradient was dropped while their pass ended: no loss is known.
     if (losses.samples <= partial.samples)
@@ -188,33 +184,9 @@ protected:
       next.lr = schedule_.rate();
     report_.rate_before = next.lr;
   }
-  void read_own(std::size_t own, std::span<float> out) const override {
-    auto values = schedule_.encode();
-    if (own == own_loss)
-      out.front() = loss_;
-    else
-      std::copy(values.begin(), values.end(), out.begin());
-  }
-  [[nodiscard]] std::size_t checked_own() const override { return 1; }
-  [[nodiscard]] status check_own(std::size_t /*own*/,
-                                 std::span<const float> values) const override {
-    auto decoded = plateau::decode(schedule_.rule(), values);
-    return decoded ? status{done{}} : decoded.error();
-  }
-  void write_own(std::size_t own, std::span<const float> values) override {
-    if (own == own_loss) {
-      loss_ = values.front();
-      return;
-    }
-    schedule_ = *plateau::decode(schedule_.rule(), values);
-    report_ = {};
-    losses_.forget(); // they are of other parameters
-  }
 
 private:
   static constexpr std::size_t values_of_losses = sizeof(loss_mean::sums) / sizeof(float);
-
-  [[nodiscard]] resumable_learner& resumed() const { return *below().resumable(); }
 
   loss_mean losses_;
   // -- the computing thread

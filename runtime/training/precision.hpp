@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace waggle {
@@ -16,8 +15,10 @@ struct precision_row {
   std::string_view note; // half a sentence; may be empty
 };
 
-std::span<const precision_row> precision_table();
-/// Null if there is no format with this name.
-const precision_row* find_precision(std::string_view name);
+constexpr precision_row precision_table[] = {
+  {"float32", precision::float32, ""},
+  {"bfloat16", precision::bfloat16, "needs no scale"},
+  {"float16", precision::float16, "GPUs only, with --loss-scale"},
+};
 
 } // namespace waggle

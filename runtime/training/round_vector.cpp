@@ -5,7 +5,6 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/training/offered_gradients.hpp"
-#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
@@ -84,8 +83,8 @@ std::optional<std::uint64_t> round_vector::take(contribution& into) {
   into.fills = taken.fills;
   into.samples = taken.samples;
   into.weight = static_cast<double>(taken.samples);
-  if (auto* resumes = model_->resumable())
-    into.position = resumes->taken_position();
+  if (model_->resumes())
+    into.position = model_->taken_position();
   return dropped;
 }
 

@@ -37,10 +37,9 @@ result<checkpoint_weights> weights_in(byte_span image) {
   if (auto good = table->check(state->learner, state->schema); !good)
     return good.error();
   checkpoint_weights out{state->epoch, std::move(*table), {}};
-  for (std::size_t i = 0; i < out.table.size(); ++i)
-    if (const auto& t = out.table[i];
-        t.what == state_tensor::kind::parameter || t.what == state_tensor::kind::buffer)
-      out.tensors.push_back({t.name, t.shape, out.table.values_in(state->learner, i)});
+  for (auto i : out.table.indices_of({state_tensor::kind::parameter, state_tensor::kind::buffer}))
+    out.tensors.push_back(
+      {out.table[i].name, out.table[i].shape, out.table.values_in(state->learner, i)});
   return out;
 }
 

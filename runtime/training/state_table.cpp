@@ -98,6 +98,23 @@ state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move
   rows_ = rows.take();
 }
 
+std::vector<std::size_t>
+state_table::indices_of(std::initializer_list<state_tensor::kind> kinds) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (std::find(kinds.begin(), kinds.end(), tensors_[i].what) != kinds.end())
+      found.push_back(i);
+  return found;
+}
+
+std::vector<state_tensor>
+state_table::tensors_of(std::initializer_list<state_tensor::kind> kinds) const {
+  std::vector<state_tensor> found;
+  for (auto i : indices_of(kinds))
+    found.push_back(tensors_[i]);
+  return found;
+}
+
 std::size_t state_table::header_bytes() const {
   return aligned(fixed_bytes + rows_.size());
 }
@@ -247,15 +264,8 @@ result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
 std::string how_tables_differ(const state_table& theirs, const state_table& ours) {
   std::string cure;
   std::string what;
-  auto tensors = [](const state_table& table, state_tensor::kind of) {
-    std::vector<state_tensor> found;
-    for (const auto& t : table.tensors())
-      if (t.what == of)
-        found.push_back(t);
-    return found;
-  };
-  auto there = tensors(theirs, state_tensor::kind::parameter);
-  auto here = tensors(ours, state_tensor::kind::parameter);
+  auto there = theirs.tensors_of({state_tensor::kind::parameter});
+  auto here = ours.tensors_of({state_tensor::kind::parameter});
   auto blocks_there = blocks_of(theirs);
   auto blocks_here = blocks_of(ours);
   if (there != here) {
@@ -264,8 +274,8 @@ std::string how_tables_differ(const state_table& theirs, const state_table& ours
     what = "it is of a model with other parameters (" + shown(a, there.end()) + " there, "
            + shown(b, here.end()) + " here)";
     cure = "the --model, --layers, --width, --heads and --context";
-  } else if (tensors(theirs, state_tensor::kind::outer)
-             != tensors(ours, state_tensor::kind::outer)) {
+  } else if (theirs.tensors_of({state_tensor::kind::outer})
+             != ours.tensors_of({state_tensor::kind::outer})) {
     return "it is of another --strategy; to use it, start this peer with the one with which it was "
            "written, or begin a new run from its parameters with --from";
   } else if (blocks_there != blocks_here) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct state_tensor {
     square,    // a statistic that is never negative: the optimizer takes its root
     buffer,    // changed by passes instead of updates, as the running mean of a normalization
     metric,    // the last mean of a value that passes report beside the gradient, as the loss
-    gradient,  // of this peer's last step (averaged_gradients.hpp)
-    outer      // kept by an outer optimizer for a parameter (strategies/diloco.hpp)
+    gradient,  // of this peer's last step (layers.hpp)
+    outer      // kept by an outer optimizer for a parameter (anchored_learner.hpp)
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -66,6 +67,11 @@ public:
   [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; } // values, as above
   [[nodiscard]] std::uint64_t metric_count() const { return metrics_; }
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
+  /// The indices of the tensors of these kinds, in order; and these tensors.
+  [[nodiscard]] std::vector<std::size_t>
+  indices_of(std::initializer_list<state_tensor::kind> kinds) const;
+  [[nodiscard]] std::vector<state_tensor>
+  tensors_of(std::initializer_list<state_tensor::kind> kinds) const;
 
   // -- the image ----------------------------------------------------------------------------------
 

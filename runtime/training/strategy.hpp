@@ -90,7 +90,7 @@ struct lane {
   /// Parameters only: the rounds also count the steps of all peers (step_count.hpp).
   bool counts_steps = false;
   /// Parameters only: the gradient of each peer's last step is averaged with them, and the change
-  /// is added to the gradient of its next step (averaged_gradients.hpp).
+  /// is added to the gradient of its next step (layers.hpp).
   bool gradients = false;
   /// Gradients only: a round may begin while the pass still computes what it averages.
   bool in_buckets = false;
@@ -117,21 +117,6 @@ struct strategy {
 
   friend bool operator==(const strategy&, const strategy&) = default;
 };
-
-/// Gradients are averaged every `target_batch` samples of the swarm; all peers wait for the mean
-/// (the default of hivemind's Optimizer).
-strategy collaborative(std::uint64_t target_batch);
-
-/// The same, but training continues while a round runs: its mean is used for the optimizer step at
-/// the next boundary (`delay_grad_averaging`).
-strategy delayed_gradients(std::uint64_t target_batch);
-
-/// The optimizer steps locally; parameters, and these statistics of the optimizer, are averaged
-/// when `due`. `delayed`: training continues meanwhile, and the change is added when the mean
-/// arrives
-/// (`use_local_updates` with `delay_state_averaging`); otherwise the round blocks.
-strategy local_updates(lane_clock due, std::vector<std::string> statistics = {},
-                       bool delayed = true);
 
 /// The options from which a strategy is made; each strategy uses its own.
 struct strategy_settings {

@@ -6,7 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "runtime/training/strategies/diloco.hpp"
+#include "runtime/training/strategies/anchored_learner.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace {
@@ -29,7 +29,7 @@ void outer_step(benchmark::State& state) {
   auto make = []() -> result<std::unique_ptr<learner>> {
     return testing::make_toy_learner({.parameters = values, .micro_batch = 1});
   };
-  auto made = with_anchor(make, {})();
+  auto made = anchored(make, "diloco", outer_rule{})();
   if (!made)
     return state.SkipWithError("no learner");
   auto& model = **made;

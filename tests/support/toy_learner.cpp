@@ -7,8 +7,6 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/resumable_learner.hpp"
-#include "runtime/training/value_change.hpp"
 
 namespace waggle::testing {
 
@@ -81,7 +79,7 @@ private:
   bool dropped_ = false; // since the running pass began
 };
 
-class toy_learner final : public learner, public resumable_learner {
+class toy_learner final : public learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), squares_(o.parameters),
@@ -244,7 +242,7 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
-  [[nodiscard]] resumable_learner* resumable() override { return this; }
+  [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] std::string position() const override { return std::to_string(drawn_); }
   [[nodiscard]] std::string taken_position() const override { return std::to_string(taken_); }
   status load_position(std::string_view position) override {

@@ -2,7 +2,7 @@
 // only dials, an auxiliary that only reduces.
 
 #include "runtime/codec/half.hpp"
-#include "runtime/training/averaged_gradients.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "tests/swarm/training_swarm.hpp"
 

@@ -2,8 +2,7 @@
 
 // The strategies and their options, as modes of the peers of a simulated swarm.
 
-#include "runtime/training/averaged_gradients.hpp"
-#include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/swarm/training_swarm.hpp"
 

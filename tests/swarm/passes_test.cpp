@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "runtime/core/check.hpp"
-#include "runtime/training/ledger_learner.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/sample_draws.hpp"
 #include "tests/swarm/training_swarm.hpp"
 

@@ -1,7 +1,7 @@
 // Swarms whose learning rate depends on the loss of all peers: it must be the same on each of them,
 // whoever joins, dies or catches up.
 
-#include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "tests/swarm/training_swarm.hpp"
 

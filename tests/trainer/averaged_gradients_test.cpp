@@ -1,12 +1,11 @@
 // Averaged gradients against plain loops of LibTorch.
 
-#include "runtime/training/averaged_gradients.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
 #include "tests/trainer/byte_model.hpp"
 #include "trainer/torch_learner.hpp"

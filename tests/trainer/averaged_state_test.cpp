@@ -7,6 +7,7 @@
 #include "runtime/training/learner.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
+#include "tests/support/strategies.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle::testing {

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/training/ledger_learner.hpp"
-#include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/layers.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "trainer/held_out_evaluator.hpp"
@@ -137,15 +136,13 @@ TEST(ImageTraining, ALearnerContinuesInTheImagesWhereItWas) {
   auto second = make_torch_learner(config);
   ASSERT_TRUE(first);
   ASSERT_TRUE(second);
-  auto* resumes = (*first)->resumable();
-  auto* resumed = (*second)->resumable();
-  ASSERT_NE(resumes, nullptr);
+  ASSERT_TRUE((*first)->resumes());
   (*first)->accumulate();
   auto loss = (*first)->accumulate().loss;
-  ASSERT_TRUE(resumed->load_position([&] {
+  ASSERT_TRUE((*second)->load_position([&] {
     auto third = make_torch_learner(config);
     (*third)->accumulate();
-    return dynamic_cast<resumable_learner&>(**third).position();
+    return (*third)->position();
   }()));
   EXPECT_EQ((*second)->accumulate().loss, loss);
 }

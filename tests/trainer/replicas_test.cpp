@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/learner.hpp"
-#include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
@@ -62,7 +61,7 @@ TEST(Replicas, GiveTheBytesOfOneThatMakesTheirPassesOneAfterAnother) {
         EXPECT_EQ(mean, mean_gradient_of(*single));
         several->apply(mean, 1e-2);
         single->apply(mean, 1e-2);
-        EXPECT_EQ(several->resumable()->taken_position(), single->resumable()->taken_position());
+        EXPECT_EQ(several->taken_position(), single->taken_position());
       }
       EXPECT_EQ(testing::save_state(*several), testing::save_state(*single));
     }

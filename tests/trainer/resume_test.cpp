@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "runtime/training/resumable_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
 #include "trainer/torch_learner.hpp"
@@ -56,9 +55,9 @@ protected:
 
   /// What `model` leaves is all that its successor has.
   static std::unique_ptr<learner> successor(learner& model) {
-    auto* left = model.resumable();
+    auto* left = &model;
     auto made = make(99);
-    auto* resumes = made->resumable();
+    auto* resumes = made.get();
     EXPECT_TRUE(testing::load_state(*made, testing::save_state(model)));
     EXPECT_TRUE(made->load_own_state(model.own_state()));
     EXPECT_TRUE(resumes->load_position(left->position()));
@@ -82,14 +81,14 @@ TEST_P(ResumedTorchLearner, ContinuesBitForBitAfterEachPass) {
     train(*second, stop, passes);
     ASSERT_EQ(testing::save_state(*second), testing::save_state(*whole))
       << "ended after " << stop << " passes";
-    EXPECT_EQ(second->resumable()->position(), whole->resumable()->position());
+    EXPECT_EQ(second->position(), whole->position());
   }
 }
 
 TEST_P(ResumedTorchLearner, APositionInOtherDataIsRefusedAndChangesNothing) {
   auto model = make(1);
   train(*model, 0, 1);
-  auto* resumes = model->resumable();
+  auto* resumes = model.get();
   auto before = resumes->position();
   auto other = before;
   other.front() = static_cast<char>(other.front() + 1); // of the fingerprint of the data
@@ -102,10 +101,10 @@ TEST_P(ResumedTorchLearner, AGradientOfAnotherKindIsRefusedAndChangesNothing) {
   auto model = make(1);
   auto expected = make(1);
   train(*model, 0, 1);
-  auto* resumes = model->resumable();
+  auto* resumes = model.get();
   auto partial = resumes->copy_gradient();
   auto fresh = make(1);
-  auto* loads = fresh->resumable();
+  auto* loads = fresh.get();
   auto shorter = partial;
   shorter.sum = std::make_shared<float_vector>(partial.sum->size() - 1);
   EXPECT_FALSE(loads->load_gradient(shorter));

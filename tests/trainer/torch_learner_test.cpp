@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "runtime/training/layers.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"

@@ -283,8 +283,7 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
                                 const std::optional<py::list>& addresses, std::uint64_t passes) {
   require_optimizer();
-  if (auto usable = session_->check_samples(samples); !usable)
-    throw std::invalid_argument{usable.error().detail};
+  session_->check_samples(samples);
   if (session_->was_over())
     return step_outcome::finished;
   point_to(addresses);
@@ -292,11 +291,8 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   py::gil_scoped_release free;
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = std::isfinite(loss.value_or(0));
-  auto before = port_->samples().outdated;
-  auto outcome = port_->offer(
-    *model_, offered_, pass, [this] { return look(); }, passes);
-  session_->count_outdated(port_->samples().outdated - before);
-  return outcome;
+  return session_->offer(
+    offered_, pass, [this] { return look(); }, passes);
 }
 
 /// While the loop's thread waits. Returns whether the run is over.

@@ -46,26 +46,24 @@ struct outer_rule {
 /// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
 ///   gradient that is dropped makes θ the anchor.
 ///
-/// A strategy without momentum may derive from it and add tensors of its own: `shared`, which all
-/// peers of an epoch hold equally, and a metric at the end, the mean loss of the samples in the
-/// progress.
+/// A strategy without momentum may derive from it and add tensors of its own: those that all peers
+/// of an epoch hold equally, and a metric at the end, the mean loss of the samples in the progress.
 ///
 /// Vectors have the values of `moved_`: the parameters, and behind them, where they are of no use,
 /// zeros for the buffers.
-class anchored_learner : public learner_layer, public resumable_learner {
+class anchored_learner : public learner_layer {
 public:
   anchored_learner(std::unique_ptr<learner> below, const outer_rule& rule,
-                   std::vector<state_tensor> shared = {})
-    : learner_layer(std::move(below), own_tensors(below->tensors(), rule, shared),
+                   std::vector<own_tensor> added = {})
+    : learner_layer(std::move(below), own_tensors(this, below->tensors(), rule, std::move(added)),
                     rule.momentum != 0 ? "waggle anchor with momentum 1" : "waggle anchor 1"),
       rule_(rule), moved_(moved_tensors(this->below().tensors())),
-      parameters_(count_of(tensors(), kind::parameter)),
+      parameters_(tensors().indices_of({kind::parameter}).size()),
       anchor_(std::make_shared<shared_parameters>(parameter_count(), moved_->tensor_value_count()
                                                                        - parameter_count())),
       momentum_(rule.momentum != 0 ? parameter_count() : 0),
       progress_(parameter_count(), moved_->tensor_value_count() - parameter_count(),
-                !shared.empty()) {
-    WAGGLE_CHECK(shared.empty() || momentum_.empty(), "own tensors of two kinds");
+                tensors().metric_count() > 0) {
     anchor_->change([this](float_vector& anchor) { copy_theta(anchor); });
     this->below().use_shared(anchor_);
   }
@@ -89,7 +87,7 @@ public:
     }
     auto samples = below().accumulated_samples();
     below().step_locally(lr);
-    progress_.add(samples, loss_of_pass_ * static_cast<double>(samples), position_below());
+    progress_.add(samples, loss_of_pass_ * static_cast<double>(samples), below().position());
     merges_in_copy_ = merges_;
   }
 
@@ -167,23 +165,17 @@ public:
   }
   std::uint64_t drop_gradient() override {
     std::lock_guard lock{mutex_};
-    return progress_.drop(position_below());
+    return progress_.drop(below().position());
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return progress_.samples(); }
   [[nodiscard]] bool copies_during_passes() const override { return false; } // of its own tensors
   [[nodiscard]] bool waits_for_pass() const override { return !below().copies_during_passes(); }
 
-  // -- resumable_learner
-  [[nodiscard]] resumable_learner* resumable() override {
-    return below().resumable() != nullptr ? this : nullptr;
-  }
-  [[nodiscard]] std::string position() const override { return position_below(); }
+  // -- over a restart
+
   [[nodiscard]] std::string taken_position() const override {
     std::lock_guard lock{mutex_};
     return progress_.taken_position();
-  }
-  status load_position(std::string_view position) override {
-    return below().resumable()->load_position(position);
   }
   [[nodiscard]] partial_gradient copy_gradient() const override {
     std::lock_guard lock{mutex_};
@@ -194,7 +186,7 @@ public:
 
   status load_gradient(const partial_gradient& partial) override {
     std::lock_guard lock{mutex_};
-    auto theta = progress_.load(partial, position_below());
+    auto theta = progress_.load(partial, below().position());
     if (!theta)
       return theta.error();
     write_theta(*theta);
@@ -202,31 +194,25 @@ public:
     return done{};
   }
 
-protected:
-  // -- own tensors: the outer momentum of each parameter, or `shared` and then the metric, which
-  // the derived learner reads and writes
-
-  [[nodiscard]] std::span<const float> values_of_own(std::size_t own) const override {
-    return momentum_.empty() ? std::span<const float>{} : part_of(momentum_, own);
-  }
-  void write_own(std::size_t own, std::span<const float> values) override {
-    std::lock_guard lock{mutex_};
-    moves_ = true;
-    std::copy(values.begin(), values.end(), part_of(momentum_, own).begin());
-  }
-
 private:
   using kind = state_tensor::kind;
 
-  static std::vector<state_tensor> own_tensors(const state_table& below, const outer_rule& rule,
-                                               const std::vector<state_tensor>& shared) {
-    std::vector<state_tensor> own;
-    for (const auto& p : below.tensors())
-      if (rule.momentum != 0 && p.what == kind::parameter)
-        own.push_back({"outer/momentum/" + p.name, p.shape, kind::outer});
-    own.insert(own.end(), shared.begin(), shared.end());
-    if (!shared.empty())
-      own.push_back({"schedule/loss", {}, kind::metric});
+  /// The outer momentum of each parameter, or those that were added.
+  static std::vector<own_tensor> own_tensors(anchored_learner* self, const state_table& below,
+                                             const outer_rule& rule, std::vector<own_tensor> own) {
+    if (rule.momentum == 0)
+      return own;
+    WAGGLE_CHECK(own.empty(), "own tensors of two kinds");
+    for (auto i : below.indices_of({kind::parameter}))
+      own.push_back(
+        {{"outer/momentum/" + below[i].name, below[i].shape, kind::outer},
+         [self, i]() -> std::span<const float> { return self->part_of(self->momentum_, i); },
+         [self, i](std::span<const float> values) {
+           std::lock_guard lock{self->mutex_};
+           self->moves_ = true;
+           auto to = self->part_of(self->momentum_, i);
+           std::copy(values.begin(), values.end(), to.begin());
+         }});
     return own;
   }
 
@@ -237,12 +223,6 @@ private:
     auto found = averaged_tensors::of(below, parameters);
     WAGGLE_CHECK(found.ok(), "parameters can always be averaged");
     return *found;
-  }
-
-  static std::size_t count_of(const state_table& table, kind what) {
-    return static_cast<std::size_t>(
-      std::count_if(table.tensors().begin(), table.tensors().end(),
-                    [what](const state_tensor& t) { return t.what == what; }));
   }
 
   /// The values of parameter `which` in a vector of all parameters.
@@ -265,10 +245,6 @@ private:
   void write_theta(std::span<const float> values) {
     for (std::size_t i = 0; i < parameters_; ++i)
       below().write_tensor(i, part_of(values, i));
-  }
-  [[nodiscard]] std::string position_below() const {
-    auto* resumes = below().resumable();
-    return resumes != nullptr ? resumes->position() : std::string{};
   }
   /// The outer step. Returns the parameters to which the old anchor, or what of θ is in the mean,
   /// belongs: θ moves by the difference.
@@ -311,9 +287,7 @@ private:
   void reset_statistics() {
     float_vector values;
     const auto& table = below().tensors();
-    for (std::size_t i = parameters_; i < table.size(); ++i) {
-      if (table[i].what != kind::statistic && table[i].what != kind::square)
-        continue;
+    for (auto i : table.indices_of({kind::statistic, kind::square})) {
       values.resize(static_cast<std::size_t>(table[i].elements()));
       below().read_tensor(i, values);
       if (std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
@@ -338,5 +312,13 @@ private:
   std::uint64_t merges_in_copy_ = 0;
   double loss_of_pass_ = 0; // the computing thread's
 };
+
+/// Makes learners of this kind from those of `make`, which step locally. Fails with ec::bad_config
+/// if they cannot.
+template <class Anchored = anchored_learner, class Rule>
+learner_factory anchored(learner_factory make, const std::string& strategy, const Rule& rule) {
+  return layered<Anchored>(
+    std::move(make), "this model cannot step locally, as --strategy " + strategy + " does", rule);
+}
 
 } // namespace waggle

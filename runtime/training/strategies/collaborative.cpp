@@ -2,25 +2,17 @@
 
 namespace waggle {
 
-strategy collaborative(std::uint64_t target_batch) {
-  lane gradients;
-  gradients.what = lane_content::gradient;
-  gradients.due = {lane_clock::unit::swarm_samples, target_batch};
-  return {gradients};
-}
-
-strategy delayed_gradients(std::uint64_t target_batch) {
-  auto result = collaborative(target_batch);
-  result.averages.overlap.ends = lane_overlap::until::next_boundary;
-  return result;
-}
-
 namespace {
 
+/// All peers wait for the mean (the default of hivemind's Optimizer), or train on while a round
+/// runs, and use its mean at the next boundary (`delay_grad_averaging`).
 strategy make(const strategy_settings& s) {
-  auto made = s.delay_gradients ? delayed_gradients(s.target_batch) : collaborative(s.target_batch);
-  made.averages.coding = s.coding;
-  return made;
+  lane gradients;
+  gradients.due = {lane_clock::unit::swarm_samples, s.target_batch};
+  if (s.delay_gradients)
+    gradients.overlap.ends = lane_overlap::until::next_boundary;
+  gradients.coding = s.coding;
+  return {gradients};
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/strategies/anchored_learner.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
-#include "runtime/training/strategies/diloco.hpp"
 #include "runtime/training/strategies/strategies.hpp"
 
 namespace waggle {
@@ -32,12 +32,23 @@ public:
   daso_learner(std::unique_ptr<learner> below, const daso_rule& rule)
     : anchored_learner(
       std::move(below), plain_mean,
-      {{"schedule/daso", {daso_schedule::value_count}, state_tensor::kind::outer}}),
-      rule_(rule), schedule_(rule) {}
+      {coded_tensor(
+         {"schedule/daso", {daso_schedule::value_count}, state_tensor::kind::outer},
+         [this] { return schedule_.encode(); },
+         [rule](auto values) { return daso_schedule::decode(rule, values); },
+         [this](const daso_schedule& loaded) {
+           std::lock_guard lock{deciding_};
+           schedule_ = loaded;
+         }),
+       kept_tensor({"schedule/loss", {}, state_tensor::kind::metric},
+                   [this] {
+                     return std::span{&loss_, 1};
+                   })}),
+      schedule_(rule) {}
 
   void take_metrics(std::span<const float> means, epoch_id /*epoch*/) override {
-    std::lock_guard lock{deciding_};
     loss_ = means.back();
+    std::lock_guard lock{deciding_};
     schedule_.end_round(loss_);
   }
   [[nodiscard]] std::vector<float> strategy_state() const override {
@@ -49,36 +60,10 @@ public:
     return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
   }
 
-protected:
-  void read_own(std::size_t own, std::span<float> out) const override {
-    std::lock_guard lock{deciding_};
-    auto values = schedule_.encode();
-    if (own == own_loss)
-      out.front() = loss_;
-    else
-      std::copy(values.begin(), values.end(), out.begin());
-  }
-  [[nodiscard]] std::size_t checked_own() const override { return 1; }
-  [[nodiscard]] status check_own(std::size_t /*own*/,
-                                 std::span<const float> values) const override {
-    auto decoded = daso_schedule::decode(rule_, values);
-    return decoded ? status{done{}} : decoded.error();
-  }
-  void write_own(std::size_t own, std::span<const float> values) override {
-    std::lock_guard lock{deciding_};
-    if (own == own_loss)
-      loss_ = values.front();
-    else
-      schedule_ = *daso_schedule::decode(rule_, values);
-  }
-
 private:
-  enum own_tensor : std::size_t { own_schedule, own_loss };
-
-  const daso_rule rule_;
-  mutable std::mutex deciding_; // guards what follows; a step may hold the other one for long
-  daso_schedule schedule_;
-  float loss_ = 0; // of the last round
+  mutable std::mutex deciding_; // not the other one, which a step may hold for long
+  daso_schedule schedule_;      // changed by the computing thread alone, which holds deciding_
+  float loss_ = 0;              // of the last round; the computing thread's
 };
 
 /// The lane of the round after those in `schedule`, of which one may be in flight.

@@ -11,14 +11,13 @@ constexpr named_number numbers[] = {{"buckets", named_number::form::whole, 0, 1,
 /// in the last 200 ms of the pass, and what is sent by the end of the pass is saved. The bytes are
 /// the same; all peers agree on it like on other numbers, because a round then lasts for so long.
 strategy make(const strategy_settings& s) {
-  auto made = collaborative(1);
-  auto& gradients = made.averages;
-  gradients.due.counts = lane_clock::unit::each_member;
+  lane gradients;
+  gradients.due = {lane_clock::unit::each_member, 1};
   if (s.delay_gradients)
     gradients.overlap.ends = lane_overlap::until::next_boundary;
   gradients.coding = s.coding;
   gradients.in_buckets = strategies::data_parallel.number(s, "buckets") != 0;
-  return made;
+  return {gradients};
 }
 
 } // namespace

@@ -1,5 +1,4 @@
-#include "runtime/training/strategies/diloco.hpp"
-
+#include "runtime/training/strategies/anchored_learner.hpp"
 #include "runtime/training/strategies/strategies.hpp"
 
 namespace waggle {
@@ -33,7 +32,7 @@ strategy make(const strategy_settings& s) {
 }
 
 learner_factory learners(learner_factory make, const strategy_settings& s) {
-  return with_anchor(std::move(make), rule_of(s));
+  return anchored(std::move(make), "diloco", rule_of(s));
 }
 
 status check(const strategy_settings& s) {
@@ -52,10 +51,6 @@ constexpr named_number numbers[] = {
   {"overlap", form::whole, 0, 0x1p30, 0.0},       {"alpha", form::real, 0, 0.9999, 0.0}};
 
 } // namespace
-
-learner_factory with_anchor(learner_factory make, const outer_rule& rule) {
-  return anchored<anchored_learner>(std::move(make), "diloco", rule);
-}
 
 const strategy_row strategies::diloco{
   .name = "diloco",

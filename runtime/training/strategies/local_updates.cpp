@@ -2,23 +2,20 @@
 
 namespace waggle {
 
-strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool delayed) {
+namespace {
+
+/// A round blocks, or training goes on meanwhile, and the change is added when the mean arrives
+/// (`use_local_updates` with `delay_state_averaging`).
+strategy averaging_parameters(lane_clock due, const strategy_settings& s) {
   lane parameters;
   parameters.what = lane_content::parameters;
-  parameters.statistics = std::move(statistics);
+  parameters.statistics = s.statistics;
+  parameters.gradients = s.average_gradients;
   parameters.due = due;
-  if (delayed)
+  if (s.delay_state)
     parameters.overlap.ends = lane_overlap::until::it_arrives;
   parameters.merge.how = lane_merge::rule::add_change;
   return {parameters};
-}
-
-namespace {
-
-strategy averaging_parameters(lane_clock due, const strategy_settings& s) {
-  auto made = local_updates(due, s.statistics, s.delay_state);
-  made.averages.gradients = s.average_gradients;
-  return made;
 }
 
 strategy make_by_samples(const strategy_settings& s) {

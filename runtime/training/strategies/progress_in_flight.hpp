@@ -13,7 +13,8 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
-#include "runtime/training/resumable_learner.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/training/partial_gradient.hpp"
 
 namespace waggle {
 
@@ -44,7 +45,7 @@ public:
   [[nodiscard]] std::uint64_t samples() const { return samples_; }
   [[nodiscard]] bool is_dropped() const { return dropped_; }
   [[nodiscard]] bool may_depart() const { return samples_ > 0 && !dropped_ && !flying_; }
-  /// That of the data when samples were last taken or dropped (resumable_learner).
+  /// That of the data when samples were last taken or dropped (learner).
   [[nodiscard]] const std::string& taken_position() const { return taken_position_; }
 
   /// A step with so many samples, the sum of their losses, and the position behind them.

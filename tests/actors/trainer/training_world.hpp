@@ -18,10 +18,8 @@
 #include "actors/training/model_worker.hpp"
 #include "actors/training/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/averaged_gradients.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
-#include "runtime/training/plateau_learner.hpp"
-#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/actors/trainer/slow_worker.hpp"
 #include "tests/support/actor_test.hpp"
@@ -51,9 +49,7 @@ public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe, bool resumes)
     : learner_layer(make_toy_learner(options)), probe_(std::move(probe)), resumes_(resumes) {}
 
-  [[nodiscard]] resumable_learner* resumable() override {
-    return resumes_ ? below().resumable() : nullptr;
-  }
+  [[nodiscard]] bool resumes() const override { return resumes_; }
   micro_step accumulate() override {
     ++probe_->micro_steps;
     if (!probe_->fakes.empty()) {

@@ -1,5 +1,3 @@
-#include "runtime/training/averaged_gradients.hpp"
-
 #include <atomic>
 #include <cmath>
 #include <thread>
@@ -8,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/clipping.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"

@@ -10,15 +10,18 @@
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/training/pending_changes.hpp"
-#include "runtime/training/value_change.hpp"
+#include "runtime/training/tensor_store.hpp"
+#include "tests/support/strategies.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
 namespace {
 
 using kind = state_tensor::kind;
+using testing::collaborative;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::local_updates;
 
 const state_table adam{std::vector<state_tensor>{
   {"a", {2}, kind::parameter},

@@ -1,11 +1,10 @@
-#include "runtime/training/clipping.hpp"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "runtime/training/layers.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"

@@ -10,7 +10,6 @@
 
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/plateau.hpp"
-#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"
 #include "runtime/training/strategy.hpp"
 #include "tests/support/states.hpp"

@@ -1,5 +1,3 @@
-#include "runtime/training/strategies/diloco.hpp"
-
 #include <cmath>
 #include <limits>
 
@@ -8,7 +6,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner_layer.hpp"
-#include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/strategies/anchored_learner.hpp"
 #include "runtime/training/strategy.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/toy_learner.hpp"
@@ -22,8 +20,9 @@ using testing::toy_options;
 constexpr double rate = 0.05; // of the inner optimizer
 
 std::unique_ptr<learner> anchored(const outer_rule& rule, const toy_options& toy = {}) {
-  auto made = with_anchor(
-    [toy]() -> result<std::unique_ptr<learner>> { return {make_toy_learner(toy)}; }, rule)();
+  auto made = waggle::anchored(
+    [toy]() -> result<std::unique_ptr<learner>> { return {make_toy_learner(toy)}; }, "diloco",
+    rule)();
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
 }
@@ -271,7 +270,7 @@ TEST_F(AnchoredLearner, ARoundThatWasUnderWayAtAStopCanBeTakenBackAfterIt) {
   pass(*first);
   auto second = anchored({});
   ASSERT_TRUE(testing::load_state(*second, testing::save_state(*first)).ok());
-  ASSERT_TRUE(second->resumable()->load_gradient(first->resumable()->copy_gradient()).ok());
+  ASSERT_TRUE(second->load_gradient(first->copy_gradient()).ok());
   EXPECT_EQ(second->accumulated_samples(), 4U);
   EXPECT_EQ(second->take_back(), 4U);
   EXPECT_EQ(second->accumulated_samples(), 8U);
@@ -342,8 +341,8 @@ TEST_P(StoppedAnchoredLearner, ContinuesBitForBitAfterAnyPass) {
     passes_of(*first, 0, stop);
     auto second = anchored(rule);
     ASSERT_TRUE(testing::load_state(*second, testing::save_state(*first)).ok());
-    auto& left = *first->resumable();
-    auto& resumes = *second->resumable();
+    auto& left = *first;
+    auto& resumes = *second;
     ASSERT_TRUE(resumes.load_position(left.position()).ok());
     if (auto partial = left.copy_gradient(); partial.sum) {
       ASSERT_TRUE(resumes.load_gradient(partial).ok());
@@ -357,11 +356,11 @@ TEST_P(StoppedAnchoredLearner, ContinuesBitForBitAfterAnyPass) {
 INSTANTIATE_TEST_SUITE_P(Shares, StoppedAnchoredLearner, ::testing::Values(0.0, 0.5));
 
 TEST_F(AnchoredLearner, ALearnerThatCannotStepLocallyIsRefused) {
-  auto made = with_anchor(
+  auto made = waggle::anchored(
     []() -> result<std::unique_ptr<learner>> {
       return failure{ec::bad_config, "no model"};
     },
-    {})();
+    "diloco", outer_rule{})();
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().detail, "no model");
 }

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/strategies.hpp"
 
 namespace waggle {
 namespace {
+
+using testing::collaborative;
 
 peer_id id_of(std::uint8_t n) {
   peer_id id;

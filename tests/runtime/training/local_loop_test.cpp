@@ -8,18 +8,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/training/averaged_gradients.hpp"
-#include "runtime/training/clipping.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loop_learner.hpp"
-#include "runtime/training/strategies/diloco.hpp"
+#include "runtime/training/strategies/anchored_learner.hpp"
 #include "tests/support/offered.hpp"
+#include "tests/support/strategies.hpp"
 
 namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::local_updates;
 
 /// Gradient descent on two values, with a buffer of one value.
 class descent final : public loop_model {
@@ -71,10 +72,10 @@ protected:
   void worker(std::function<void(learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] {
       learner_factory make = [this]() -> result<std::unique_ptr<learner>> {
-        return make_loop_learner(port, averaged);
+        return make_loop_learner(port, averaged != nullptr);
       };
       if (with_an_anchor)
-        make = with_anchor(make, {});
+        make = anchored(make, "diloco", outer_rule{});
       auto made = with_averaged_gradients(clipped(make, norm_max), average_gradients)();
       learns = std::move(*made);
       body(local());

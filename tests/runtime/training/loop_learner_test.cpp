@@ -320,7 +320,7 @@ TEST_F(LoopLearner, AnEmptyPassRepeatsTheLastLossAndCountsNothing) {
 
 // The position is what the loop keeps with each gradient.
 TEST_F(LoopLearner, WhatItKeepsBelongsToTheGradientsThatAreTaken) {
-  auto& resumes = *learns->resumable();
+  auto& resumes = *learns;
   EXPECT_EQ(port->kept(), "");
   ASSERT_TRUE(resumes.load_position("at 0"));
   EXPECT_EQ(port->kept(), "at 0");

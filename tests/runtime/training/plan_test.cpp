@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/strategies.hpp"
+
 namespace waggle {
 namespace {
+
+using testing::collaborative;
+using testing::delayed_gradients;
+using testing::local_updates;
 
 constexpr next_actions wait{};
 constexpr next_actions pass{.pass = true};
@@ -32,7 +38,7 @@ void put_under_way(situation& now, bool over = false) {
   now.last_epoch = now.epochs_done;
 }
 
-class Collaborative : public testing::Test {
+class Collaborative : public ::testing::Test {
 protected:
   const strategy table = collaborative(target);
   situation now = quiet();
@@ -177,7 +183,7 @@ TEST(DelayedGradients, SettlesItsLastRoundBeforeItFinishes) { // INV-2
   EXPECT_EQ(plan_next(table.averages, now), merge);
 }
 
-class DataParallel : public testing::Test {
+class DataParallel : public ::testing::Test {
 protected:
   const strategy table = find_strategy("data-parallel")->make({});
   situation now = quiet();
@@ -200,7 +206,7 @@ TEST_F(DataParallel, JoinsARoundThatDoesNotWaitForIt) {
   EXPECT_EQ(made(), begin);
 }
 
-class OverlappedDiloco : public testing::Test {
+class OverlappedDiloco : public ::testing::Test {
 protected:
   const strategy table = find_strategy("diloco")->make({.numbers = {10, 0.7, 0.9, 1, 4}});
   situation now = quiet();
@@ -228,7 +234,7 @@ TEST_F(OverlappedDiloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
   EXPECT_EQ(at(12, 2), merge_begin_and_pass);
 }
 
-class ParametersAtBoundaries : public testing::Test {
+class ParametersAtBoundaries : public ::testing::Test {
 protected:
   strategy table = local_updates({lane_clock::unit::first_peer, 4, 500});
   situation now = quiet();

@@ -1,5 +1,3 @@
-#include "runtime/training/plateau_learner.hpp"
-
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -8,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/clipping.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "runtime/training/trained_model.hpp"
@@ -201,10 +199,10 @@ TEST_F(PlateauLearner, AnUnfinishedEpochWithLossesOfDroppedSamplesIsLoadedWithou
   };
   model->accumulate();
   model->accumulate();
-  auto partial = model->resumable()->copy_gradient();
+  auto partial = model->copy_gradient();
   EXPECT_EQ(partial.samples, 4U) << "of the second pass";
   auto next = make();
-  ASSERT_TRUE(next->resumable()->load_gradient(partial)) << "with the losses of 8 samples";
+  ASSERT_TRUE(next->load_gradient(partial)) << "with the losses of 8 samples";
   EXPECT_EQ(next->accumulated_samples(), 4U);
   EXPECT_EQ(loss_in(*next), plateau::unknown_loss);
 }

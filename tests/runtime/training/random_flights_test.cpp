@@ -2,9 +2,14 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/training/flight.hpp"
+#include "tests/support/strategies.hpp"
 
 namespace waggle {
 namespace {
+
+using testing::collaborative;
+using testing::delayed_gradients;
+using testing::local_updates;
 
 /// One peer under random events, that does what `plan_next` says.
 class random_peer {
@@ -107,10 +112,10 @@ TEST(RandomFlights, LoseAndDoubleNoSample) { // INV-2
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       SCOPED_TRACE(seed);
       random_peer peer{table, seed};
-      for (int i = 0; i < 3000 && !peer.finished() && !testing::Test::HasFailure(); ++i)
+      for (int i = 0; i < 3000 && !peer.finished() && !::testing::Test::HasFailure(); ++i)
         peer.event();
       EXPECT_TRUE(peer.finished());
-      if (testing::Test::HasFailure())
+      if (::testing::Test::HasFailure())
         return;
     }
 }

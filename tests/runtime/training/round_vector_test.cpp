@@ -5,13 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/strategies.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
 namespace {
 
+using testing::collaborative;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::local_updates;
 using testing::make_toy_learner;
 
 const peer_id own{std::array<std::byte, peer_id::size>{std::byte{1}}};

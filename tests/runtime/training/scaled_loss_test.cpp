@@ -1,8 +1,6 @@
-#include "runtime/training/scaled_loss.hpp"
-
 #include <gtest/gtest.h>
 
-#include "runtime/training/clipping.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
 #include "tests/support/toy_learner.hpp"
 

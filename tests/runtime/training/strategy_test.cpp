@@ -8,12 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/runtime/training/lock_step.hpp"
+#include "tests/support/strategies.hpp"
 
 namespace waggle {
 namespace {
 
 using ::testing::AllOf;
+using testing::collaborative;
+using testing::delayed_gradients;
 using ::testing::HasSubstr;
+using testing::local_updates;
 
 /// The run that a recorded trajectory belongs to.
 struct recorded {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/averaged_gradients.hpp"
+#include "runtime/training/layers.hpp"
 #include "runtime/training/step_count.hpp"
 #include "runtime/training/strategy.hpp"
 #include "tests/support/mean_gradient.hpp"
