@@ -2,16 +2,18 @@
 
 // Shared by plain.cpp and swarm.cpp: a model, its data, and the command line.
 
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <torch/torch.h>
+
+#include "runtime/data/sample_data.hpp"
 
 namespace example {
 
@@ -36,72 +38,23 @@ private:
 };
 TORCH_MODULE_IMPL(next_byte, next_byte_impl);
 
-/// xoshiro256** (Blackman and Vigna), seeded by splitmix64.
-class randomness {
-public:
-  explicit randomness(std::uint64_t seed) {
-    for (auto& word : state_) {
-      auto z = seed += 0x9e3779b97f4a7c15U;
-      z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-      z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-      word = z ^ (z >> 31U);
-    }
-  }
-  std::uint64_t below(std::uint64_t bound) {
-    auto incomplete = (0 - bound) % bound;
-    auto x = next();
-    while (x < incomplete)
-      x = next();
-    return x % bound;
-  }
-
-private:
-  std::uint64_t next() {
-    auto out = std::rotl(state_[1] * 5, 7) * 9;
-    auto t = state_[1] << 17U;
-    state_[2] ^= state_[0];
-    state_[3] ^= state_[1];
-    state_[1] ^= state_[2];
-    state_[0] ^= state_[3];
-    state_[2] ^= t;
-    state_[3] = std::rotl(state_[3], 45);
-    return out;
-  }
-  std::array<std::uint64_t, 4> state_{};
-};
-
-/// The training data of `waggle train --data synthetic`: 1 MiB from a Markov chain over 64 letters,
-/// in which each letter is followed by one of four letters. `seed` determines the windows, not the
+/// The training data of `waggle train --data synthetic`. `seed` determines the windows, not the
 /// text.
 class synthetic_text {
 public:
-  explicit synthetic_text(std::uint64_t seed) : text_(1U << 20U), windows_(seed) {
-    randomness random{20'260'101};
-    std::array<std::array<std::uint8_t, 4>, 64> followers{};
-    for (auto& row : followers)
-      for (auto& letter : row)
-        letter = static_cast<std::uint8_t>(random.below(64));
-    std::uint8_t now = 0;
-    for (auto& letter : text_) {
-      now = followers[now][random.below(4)];
-      letter = 32 + now;
-    }
-  }
+  explicit synthetic_text(std::uint64_t seed)
+    : windows_(waggle::make_synthetic_text(), context + 1, waggle::random_source{seed}) {}
   /// int64 [count, context + 1].
   torch::Tensor next(std::int64_t count) {
-    auto out = torch::empty({count, context + 1}, torch::kInt64);
-    auto* to = out.data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < count; ++i) {
-      auto from = windows_.below(text_.size() - context);
-      for (std::int64_t j = 0; j <= context; ++j)
-        *to++ = text_[from + static_cast<std::size_t>(j)];
-    }
-    return out;
+    auto out = torch::empty({count, context + 1}, torch::kUInt8);
+    for (std::int64_t i = 0; i < count; ++i)
+      (void)windows_.read_next(
+        std::as_writable_bytes(std::span{out[i].data_ptr<std::uint8_t>(), context + 1}));
+    return out.to(torch::kInt64);
   }
 
 private:
-  std::vector<std::uint8_t> text_;
-  randomness windows_;
+  waggle::window_sampler windows_;
 };
 
 struct arguments {
@@ -122,33 +75,27 @@ struct arguments {
 /// Throws std::runtime_error for unknown options.
 inline arguments read(int argc, char** argv) {
   arguments a;
+  const std::map<std::string, std::function<void(const std::string&)>> options{
+    {"--steps", [&](const auto& value) { a.steps = std::stoll(value); }},
+    {"--batch", [&](const auto& value) { a.batch = std::stoll(value); }},
+    {"--seed", [&](const auto& value) { a.seed = std::stoull(value); }},
+    {"--run", [&](const auto& value) { a.run = value; }},
+    {"--peer", [&](const auto& value) { a.peers.push_back(value); }},
+    {"--data-dir", [&](const auto& value) { a.data_dir = value; }},
+    {"--strategy", [&](const auto& value) { a.strategy = value; }},
+    {"--target", [&](const auto& value) { a.target = std::stoull(value); }},
+    {"--epochs", [&](const auto& value) { a.epochs = std::stoull(value); }},
+    {"--more", [&](const auto& value) {
+       auto equals = value.find('=');
+       a.more[value.substr(0, equals)] = value.substr(equals + 1);
+     }}};
   for (int i = 1; i < argc; i += 2) {
-    std::string name = argv[i];
+    auto option = options.find(argv[i]);
+    if (option == options.end())
+      throw std::runtime_error{std::string{"there is no option "} + argv[i]};
     if (i + 1 == argc)
-      throw std::runtime_error{name + " needs a value"};
-    std::string value = argv[i + 1];
-    if (name == "--steps")
-      a.steps = std::stoll(value);
-    else if (name == "--batch")
-      a.batch = std::stoll(value);
-    else if (name == "--seed")
-      a.seed = std::stoull(value);
-    else if (name == "--run")
-      a.run = value;
-    else if (name == "--peer")
-      a.peers.push_back(value);
-    else if (name == "--data-dir")
-      a.data_dir = value;
-    else if (name == "--strategy")
-      a.strategy = value;
-    else if (name == "--target")
-      a.target = std::stoull(value);
-    else if (name == "--epochs")
-      a.epochs = std::stoull(value);
-    else if (auto equals = value.find('='); name == "--more" && equals != std::string::npos)
-      a.more[value.substr(0, equals)] = value.substr(equals + 1);
-    else
-      throw std::runtime_error{"there is no option " + name};
+      throw std::runtime_error{option->first + " needs a value"};
+    option->second(argv[i + 1]);
   }
   return a;
 }

@@ -1,4 +1,4 @@
-// A training loop that uses only LibTorch. swarm.cpp is the same loop as a peer of a run.
+// A training loop of LibTorch alone. swarm.cpp is the same loop as a peer of a run.
 
 #include "examples/bytes.hpp"
 

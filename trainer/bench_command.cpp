@@ -1,25 +1,24 @@
-// Measures whether a peer is as fast as a plain training loop. Runs one peer of its own run, with
-// all that a peer does (DHT, progress, metrics, checkpoints), and the plain loop alternately in one
-// process.
+// `waggle bench train`, `loop` and `loss`.
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/bench.hpp"
 #include "runtime/cli/compare_strategies.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
+#include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/strategy.hpp"
-#include "trainer/loop_bench.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
+#include "trainer/training_model.hpp"
 
 namespace waggle {
 
@@ -28,29 +27,28 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
+// -- train: whether a peer is as fast as a plain training loop. Runs one peer of its own run, with
+// all that a peer does (DHT, progress, metrics, checkpoints), and the plain loop alternately in one
+// process.
+
 /// Number of pairs of runs. The speed of a machine drifts by 10 % within a minute, so many short
 /// pairs are better than a few long ones: both runs of a short pair have the same speed.
 constexpr int iterations = 15;
 
-/// The times of the first optimizer step (the warm-up) and of the last one. Written by the
-/// trainer's thread before it sets `done`, read by other threads afterwards.
-struct stopwatch {
+/// The time from the first optimizer step (the warm-up) to the last one. Written by the trainer's
+/// thread before it sets `done`, read by other threads afterwards.
+struct step_timer {
   std::uint64_t steps = 0; // after the warm-up
   std::uint64_t seen = 0;
-  std::chrono::steady_clock::time_point began;
-  std::chrono::steady_clock::time_point ended;
-  double cpu_began = 0;
-  double cpu_ended = 0;
+  bench_stopwatch since_first;
+  bench_timing taken;
   std::atomic<bool> done{false};
 
   void mark() {
-    if (seen == 0) {
-      began = std::chrono::steady_clock::now();
-      cpu_began = process_cpu_seconds();
-    }
+    if (seen == 0)
+      since_first = {};
     if (seen == steps) {
-      ended = std::chrono::steady_clock::now();
-      cpu_ended = process_cpu_seconds();
+      taken = since_first.elapsed();
       done = true;
     }
     ++seen;
@@ -60,35 +58,34 @@ struct stopwatch {
 /// Times the optimizer steps of the learner below.
 class timed_learner final : public learner_layer {
 public:
-  timed_learner(std::unique_ptr<learner> below, std::shared_ptr<stopwatch> watch)
-    : learner_layer(std::move(below)), watch_(std::move(watch)) {}
+  timed_learner(std::unique_ptr<learner> below, std::shared_ptr<step_timer> timer)
+    : learner_layer(std::move(below)), timer_(std::move(timer)) {}
 
 protected:
-  void after_update() override { watch_->mark(); }
+  void after_update() override { timer_->mark(); }
 
 private:
-  const std::shared_ptr<stopwatch> watch_;
+  const std::shared_ptr<step_timer> timer_;
 };
 
 /// One run of one peer, from its start to its regular end.
 result<bench_timing> run_peer(peer_process& process, const run_options& options,
                               const fs::path& folder, std::uint64_t steps) {
-  auto watch = std::make_shared<stopwatch>();
-  watch->steps = steps;
+  auto timer = std::make_shared<step_timer>();
+  timer->steps = steps;
   auto config = process.base_config();
   add_training(config, options, process.self().id(), folder);
-  config.training->make_learner = layered<timed_learner>(config.training->make_learner, "", watch);
+  config.training->make_learner = layered<timed_learner>(config.training->make_learner, "", timer);
   auto peer = process.start(config);
   if (!peer)
     return peer.error();
   process.print_start(config, *peer, false);
-  auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });
+  auto exit_code = process.run_until_done(*peer, [&] { return timer->done.load(); });
   if (exit_code != exit_clean)
     return failure{ec::internal, "the peer failed before its steps were done: see above"};
-  if (!watch->done)
+  if (!timer->done)
     return failure{ec::cancelled, "interrupted before the steps of the peer were done"};
-  return bench_timing{std::chrono::duration<double>(watch->ended - watch->began).count(),
-                      watch->cpu_ended - watch->cpu_began};
+  return timer->taken;
 }
 
 json train_summary(const std::vector<bench_timing>& runs, std::uint64_t micro_steps) {
@@ -178,9 +175,9 @@ int bench_train(run_options options) {
       std::fprintf(stderr, "waggle: %s\n", peer.error().detail.c_str());
       return exit_failed;
     }
-    plain.push_back({loop->seconds, loop->cpu_seconds});
+    plain.push_back(loop->timing);
     swarm.push_back(*peer);
-    ratios.push_back(loop->seconds / peer->seconds);
+    ratios.push_back(loop->timing.seconds / peer->seconds);
   }
 
   auto micro_steps = steps * passes;
@@ -209,6 +206,115 @@ int bench_train(run_options options) {
   report["checkpoints"] = options.resume;
   print(report);
   return (*output)->write(report);
+}
+
+// -- loop: the plain loop alone
+// --------------------------------------------------------------------
+
+/// Of this process, resident.
+double peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+int bench_loop(const run_options& options) {
+  auto config = learner_from(options, {});
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
+  auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
+  auto steps = (options.steps + passes - 1) / passes;
+  auto loop =
+    run_plain_loop(config, options.target_batch_size, options.lr, steps, options.step_interval);
+  if (!loop)
+    return bad_usage(loop.error().detail);
+  auto samples = static_cast<double>(loop->micro_steps * options.micro_batch);
+  json report{{"name", "loop"},
+              {"samples_per_second", samples / loop->timing.seconds},
+              {"samples", samples},
+              {"seconds", loop->timing.seconds},
+              {"cpu_seconds", loop->timing.cpu_seconds},
+              {"peak_bytes", peak_bytes()}};
+  std::printf("%.0f samples in %.3f s: %.1f samples/s, %.1f MB resident at most\n", samples,
+              loop->timing.seconds, samples / loop->timing.seconds, peak_bytes() / 1e6);
+  return (*output)->write(report);
+}
+
+// -- loss: of a checkpoint
+// -------------------------------------------------------------------------
+
+result<std::string> image_at(const fs::path& where) {
+  auto files = make_system_disk();
+  std::error_code error;
+  if (!fs::is_directory(where, error))
+    return files->read(where, checkpoint_store::image_bytes_max);
+  auto folder = fs::is_directory(where / "checkpoints", error) ? where / "checkpoints" : where;
+  auto last = checkpoint_store{files, folder}.read_last();
+  return last ? result<std::string>{std::move(last->image)} : last.error();
+}
+
+/// The loss of a checkpoint's parameters, without an update: of a file, or of the newest one in a
+/// folder or a peer's --data-dir. The windows, `batches` times micro_batch, are drawn from the data
+/// with a fixed seed: all models with the same context are compared on the same ones. (They were
+/// not kept from training. Use a text that no peer trains on to measure that.)
+result<json> loss_of_checkpoint(const learner_config& config, const fs::path& where,
+                                std::uint64_t batches) {
+  constexpr std::uint64_t windows_seed = 0x68656c646f7574; // any, but always the same
+  auto bad = [&](const failure& why) {
+    return failure{ec::bad_config, "--checkpoint " + where.string() + ": " + to_string(why)};
+  };
+  auto in = open_inputs(config);
+  if (!in)
+    return in.error();
+  const auto& device = in->devices.front();
+  const auto& shape = in->data->shape();
+  auto made = make_training_model(config, shape);
+  if (!made)
+    return made.error();
+  auto& model = **made;
+  auto image = image_at(where);
+  if (!image)
+    return bad(image.error());
+  auto weights = weights_in(as_byte_span(*image));
+  if (!weights)
+    return bad(weights.error());
+  auto tensors = model.parameters();
+  for (auto& buffer : model.buffers())
+    tensors.push_back(std::move(buffer));
+  if (auto loaded = load_weights(tensors, weights->tensors, config.model); !loaded)
+    return bad(loaded.error());
+  model.to(device);
+  model.train(false);
+  set_threads(config.threads);
+  window_sampler sampler{in->data, window_of(shape, static_cast<std::size_t>(config.context)),
+                         random_source{windows_seed}};
+  double sum = 0;
+  for (std::uint64_t i = 0; i < batches; ++i) {
+    auto samples = next_batch(sampler, config.micro_batch, device);
+    if (!samples)
+      return samples.error();
+    sum += model.measure(*samples).loss;
+  }
+  return json{{"name", "loss"},
+              {"loss", sum / static_cast<double>(batches)},
+              {"windows", batches * static_cast<std::uint64_t>(config.micro_batch)},
+              {"epoch", weights->epoch.value()}};
+}
+
+int bench_loss(const run_options& options) {
+  if (!options.checkpoint)
+    return bad_usage("waggle bench loss needs --checkpoint: a file, or the --data-dir of a peer");
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
+  auto report = loss_of_checkpoint(learner_from(options, {}), *options.checkpoint, options.steps);
+  if (!report)
+    return bad_usage(report.error().detail);
+  std::printf("loss %.4f of the checkpoint of epoch %llu, over %llu windows\n",
+              report->at("loss").get<double>(), report->at("epoch").get<unsigned long long>(),
+              report->at("windows").get<unsigned long long>());
+  return (*output)->write(*report);
 }
 
 } // namespace

@@ -3,8 +3,10 @@
 #include <charconv>
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include "runtime/data/tokens.hpp"
+#include "trainer/autocast.hpp"
 #include "trainer/host_staging.hpp"
 
 namespace waggle {
@@ -33,17 +35,6 @@ result<torch::Device> device_of(const std::string& name) {
   return failure{ec::bad_config, "--device " + name + " is not auto, cpu, cuda or cuda:N"};
 }
 
-result<std::vector<torch::Device>> devices_of(const learner_config& config) {
-  std::vector<torch::Device> all;
-  for (const auto& name : config.devices.empty() ? std::vector{config.device} : config.devices) {
-    auto device = device_of(name);
-    if (!device)
-      return device.error();
-    all.push_back(*device);
-  }
-  return all;
-}
-
 result<std::shared_ptr<const sample_data>> open_data(const learner_config& config, data_role role) {
   data_request request;
   request.role = role;
@@ -52,6 +43,40 @@ result<std::shared_ptr<const sample_data>> open_data(const learner_config& confi
   request.token_bytes = config.token_bytes;
   request.classes = config.classes;
   return open_data_set(request);
+}
+
+/// What is measured on other data must be like what is trained on, which has this shape.
+static status check_eval_data(const learner_config& config, const sample_shape& shape) {
+  if (config.eval_data.empty())
+    return done{};
+  auto data = open_data(config, data_role::evaluation);
+  if (!data)
+    return data.error();
+  if ((*data)->shape() != shape)
+    return failure{ec::bad_config, "--eval-data " + config.eval_data + " has "
+                                     + description_of((*data)->shape()) + ", and --data "
+                                     + config.data + " " + description_of(shape)
+                                     + ": give a part of the same set"};
+  return done{};
+}
+
+result<learner_inputs> open_inputs(const learner_config& config) {
+  learner_inputs in;
+  for (const auto& name : config.devices.empty() ? std::vector{config.device} : config.devices) {
+    auto device = device_of(name);
+    if (!device)
+      return device.error();
+    if (auto computes = check_precision(config.format, *device); !computes)
+      return computes.error();
+    in.devices.push_back(*device);
+  }
+  auto data = open_data(config);
+  if (!data)
+    return data.error();
+  if (auto fits = check_eval_data(config, (*data)->shape()); !fits)
+    return fits.error();
+  in.data = *data;
+  return in;
 }
 
 result<std::uint64_t> count_samples(const learner_config& config) {
@@ -66,6 +91,18 @@ result<std::uint64_t> count_samples(const learner_config& config) {
                      + " samples, and --data " + config.data + " has " + std::to_string(count)
                      + ": leave it out, or raise --context"};
   return count;
+}
+
+std::string description_of(const sample_shape& shape) {
+  switch (shape.what) {
+    case sample_shape::kind::images:
+      return fmt::format("images of {} × {} × {}", shape.channels, shape.rows, shape.columns);
+    case sample_shape::kind::tokens:
+      return "tokens";
+    case sample_shape::kind::bytes:
+      break;
+  }
+  return "text";
 }
 
 void set_threads(int threads) {

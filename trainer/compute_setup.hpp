@@ -18,13 +18,21 @@ namespace waggle {
 /// device.
 result<torch::Device> device_of(const std::string& name);
 
-/// The devices of the replicas, in turn; at least one.
-result<std::vector<torch::Device>> devices_of(const learner_config& config);
-
 /// Opens the data set that --data selects, or --eval-data. It has at least one sample. Fails with
 /// ec::bad_config.
 result<std::shared_ptr<const sample_data>> open_data(const learner_config& config,
                                                      data_role role = data_role::training);
+
+/// "images of 1 × 28 × 28", "text", "tokens".
+std::string description_of(const sample_shape& shape);
+
+struct learner_inputs {
+  std::vector<torch::Device> devices; // of the replicas, in turn; at least one
+  std::shared_ptr<const sample_data> data;
+};
+/// All that a learner needs besides its model. Checks --precision and --eval-data, too. Fails with
+/// ec::bad_config and a sentence.
+result<learner_inputs> open_inputs(const learner_config& config);
 
 /// Some samples, on a device. Text and tokens: inputs int64 [batch, context], targets, the values
 /// one place further, [batch, context]. Images: inputs float32 [batch, channels, rows, columns]

@@ -1,5 +1,3 @@
-#include "trainer/export_command.hpp"
-
 #include <iostream>
 #include <sstream>
 
@@ -10,6 +8,7 @@
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/safetensors.hpp"
 #include "trainer/script_model.hpp"
+#include "trainer/train_command.hpp"
 
 namespace waggle {
 

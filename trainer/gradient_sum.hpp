@@ -19,12 +19,26 @@ namespace waggle {
 
 /// Accumulates the gradients of an epoch's passes, and returns their mean over all samples. Owns
 /// the .grad of the parameters: views of one flat float32 vector on their device, in the order of
-/// the parameters.
+/// the parameters. It does so in one of two ways.
+///
+/// Beside the .grad: the sum can be taken in the middle of a pass, and a pass whose gradient is not
+/// finite costs nothing but itself. The gradient of the last pass stays in the .grad until the next
+/// pass overwrites it. The second vector exists only while an epoch has more than one pass. It is
+/// taken from the pool of the rounds and becomes the outgoing vector of the round. So two vectors
+/// of the pool are in use at a time (this one and a result), and each is always used for the same
+/// purpose: peers on this machine map the memory that they have read from.
+///
+/// In place (hivemind's reuse_grad_buffers): autograd adds up in the .grad, the only vector, which
+/// saves one, and the time to add two. In host memory it becomes the outgoing vector of the round;
+/// the next pass takes another one from the pool. The sum can be dropped at any time, and is
+/// dropped if a pass is not finite, but REQUIRES to take it: no pass is running. All passes have
+/// equally many samples. The scale of the loss stays the same until the sum is empty.
 ///
 /// Only the computing thread may call the methods of the first group.
 class gradient_sum {
 public:
-  virtual ~gradient_sum() = default;
+  /// The parameters' .grad are replaced. REQUIRES: they are on one device.
+  gradient_sum(std::vector<torch::Tensor> parameters, bool in_place);
 
   /// Where vectors in host memory come from; without a pool, from the heap.
   void use_vectors(std::shared_ptr<vector_pool> vectors) { vectors_ = std::move(vectors); }
@@ -33,17 +47,17 @@ public:
 
   /// Prepares the parameters' .grad for the next backward pass. Returns the number by which its
   /// loss must be multiplied: `scale`, or that of the gradients with which it is added up.
-  virtual double begin_pass(double scale) = 0;
+  double begin_pass(double scale);
 
   /// Instead of a backward pass: adds this gradient, of the loss times what begin_pass returned.
   void add(const torch::Tensor& gradient);
 
   /// The pass that runs is over `samples` samples, and its loss is finite. From now on its gradient
   /// counts, and can be taken as a vector of the pool that is filled by `computed`. Returns whether
-  /// that is possible: not beside earlier passes.
-  virtual bool offer(std::uint64_t /*samples*/) { return false; }
+  /// that is possible: not beside earlier passes, and not in place.
+  bool offer(std::uint64_t samples);
   /// The .grad of this parameter has its gradient of the pass that runs.
-  virtual void computed(std::size_t /*parameter*/) {}
+  void computed(std::size_t parameter);
 
   struct outcome {
     bool finite = false;    // loss and gradient
@@ -52,10 +66,10 @@ public:
   };
   /// The backward pass over `samples` samples has ended; its loss was multiplied by what begin_pass
   /// returned. Adds the gradient, unless it or the loss is not finite.
-  virtual outcome end_pass(std::uint64_t samples, bool finite_loss) = 0;
+  outcome end_pass(std::uint64_t samples, bool finite_loss);
   /// Takes the mean, on the device of the parameters. It is valid until the next pass begins.
   /// Undefined if there are no samples.
-  virtual torch::Tensor take_mean() = 0;
+  torch::Tensor take_mean();
   /// The pass that is about to begin ends so far in the data: see `position`.
   void will_draw(std::uint64_t until) { next_position_ = until; }
   /// A copy of the sum, which stays; and what continues it: see learner. REQUIRES: no
@@ -71,7 +85,7 @@ public:
   /// samples.
   std::uint64_t take_mean(std::span<float> out);
   /// The same without a copy. Nothing if the sum is not in a vector of the pool.
-  virtual std::optional<learner::mean_gradient> take_vector();
+  std::optional<learner::mean_gradient> take_vector();
   /// Empties the sum, returns the number of its samples.
   std::uint64_t drop();
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
@@ -80,131 +94,68 @@ public:
   [[nodiscard]] std::uint64_t position() const;
   [[nodiscard]] std::uint64_t taken_position() const;
 
-protected:
-  /// `in_place`: the sum counts passes and has the scale of the loss.
-  gradient_sum(std::vector<torch::Tensor> parameters, bool in_place);
-
-  /// A vector as long as all parameters, of unspecified values: from the pool, if there is one and
-  /// the parameters are in host memory.
+private:
+  /// As long as all parameters, of unspecified values.
   struct vector {
     torch::Tensor values;
-    std::shared_ptr<float_vector> memory; // null: of LibTorch
+    std::shared_ptr<float_vector> memory; // of the pool; null: of LibTorch
   };
-  [[nodiscard]] vector new_vector() const;
-  [[nodiscard]] torch::Tensor new_tensor() const;
-  /// Makes the .grad views of `gradient`.
-  void bind(const torch::Tensor& gradient);
-  [[nodiscard]] const torch::Tensor& bound() const { return bound_; }
-
   /// Where in the vector the values of a parameter begin, and how many these are.
   struct range {
     std::int64_t begin = 0;
     std::int64_t count = 0;
   };
-  [[nodiscard]] const std::vector<range>& ranges() const { return ranges_; }
-
-  // -- REQUIRE: the lock is held
-
-  /// Makes sum_ the sum of all passes. REQUIRES: it is defined.
-  virtual void complete_sum() {}
-  /// Writes the sum of all passes to host memory. REQUIRES: there was at least one pass.
-  virtual void write_sum(torch::Tensor to) = 0;
-  /// By which the sum is divided for the mean.
-  [[nodiscard]] virtual double divisor() const = 0;
-  /// sum_ was loaded, or all passes were taken or dropped.
-  virtual void on_load() {}
-  virtual void on_empty() {}
-  std::uint64_t empty();
-
-  /// Moves sums between the device and host memory. Marked whenever a sum has changed, so that a
-  /// sum is taken without waiting for the pass that runs.
-  [[nodiscard]] host_staging& staging() { return staging_; }
-  mutable std::mutex mutex_;
-  // -- guarded by mutex_
-  vector sum_;                       // of earlier passes, or of all
-  double scale_ = 1;                 // of the loss, in the sum
-  std::uint64_t passes_ = 0;         // in the sum, with `in_place`
-  bool in_pass_ = false;             // one runs that changes sum_
-  bool dropped_ = false;             // since it began
-  std::uint64_t position_ = 0;       // of the pass that ended last
-  std::uint64_t taken_position_ = 0; // of the sum that was taken or dropped last
-  std::uint64_t next_position_ = 0;  // the computing thread's
-  std::atomic<std::uint64_t> samples_{0};
-
-private:
-  std::vector<torch::Tensor> parameters_;
-  std::vector<range> ranges_; // of the parameters
-  const bool in_place_;
-  std::int64_t size_ = 0;
-  torch::Device device_;
-  host_staging staging_;
-  std::shared_ptr<vector_pool> vectors_; // null: use the heap
-  torch::Tensor bound_;                  // of which the .grad are views
-};
-
-/// Two vectors: the sum can be taken in the middle of a pass, and a pass whose gradient is not
-/// finite costs nothing but itself.
-///
-/// The gradient of the last pass stays in the .grad until the next pass overwrites it. The second
-/// vector exists only while an epoch has more than one pass. It is taken from the pool of the
-/// rounds and becomes the outgoing vector of the round. So two vectors of the pool are in use at a
-/// time (this one and a result), and each is always used for the same purpose: peers on this
-/// machine map the memory that they have read from.
-class separate_sum final : public gradient_sum {
-public:
-  /// The parameters' .grad are replaced. REQUIRES: they are on one device.
-  explicit separate_sum(std::vector<torch::Tensor> parameters);
-
-  double begin_pass(double scale) override;
-  bool offer(std::uint64_t samples) override;
-  void computed(std::size_t parameter) override;
-  outcome end_pass(std::uint64_t samples, bool finite_loss) override;
-  using gradient_sum::take_mean;
-  torch::Tensor take_mean() override;
-  std::optional<learner::mean_gradient> take_vector() override;
-
-private:
   /// The gradient of the pass that runs, as the round gets it.
   struct early_gradient {
     learner::mean_gradient mean;
     bool gone = false; // taken or dropped; guarded by mutex_
   };
 
+  /// From the pool, if there is one and the parameters are in host memory.
+  [[nodiscard]] vector new_vector() const;
+  /// Makes the .grad views of `gradient`.
+  void bind(const torch::Tensor& gradient);
   void write_early(std::size_t parameter);
-  void complete_sum() override;
-  void write_sum(torch::Tensor to) override;
-  [[nodiscard]] double divisor() const override { return static_cast<double>(samples_); }
-  void on_empty() override;
 
-  double pass_scale_ = 1;
+  // -- REQUIRE: the lock is held
+
+  /// Makes sum_ the sum of all passes. REQUIRES: it is defined.
+  void complete_sum();
+  /// Writes the sum of all passes to host memory. REQUIRES: there was at least one pass.
+  void write_sum(torch::Tensor to);
+  /// By which the sum is divided for the mean.
+  [[nodiscard]] double divisor() const;
+  std::uint64_t empty();
+
+  const std::vector<torch::Tensor> parameters_;
+  const bool in_place_;
+  const torch::Device device_;
+  std::vector<range> ranges_; // of the parameters
+  std::int64_t size_ = 0;
+  /// Moves sums between the device and host memory. Marked whenever a sum has changed, so that a
+  /// sum is taken without waiting for the pass that runs.
+  host_staging staging_;
+  std::shared_ptr<vector_pool> vectors_; // null: use the heap
+
+  // -- the computing thread's
+  double pass_scale_ = 1;               // beside the .grad
   std::vector<bool> computed_;          // of the parameters, in the pass that runs
   bool repeats_ = false;                // some are computed in several pieces
-  std::optional<early_gradient> early_; // set by the computing thread, with the lock
-  // -- guarded by mutex_, as bound() while last_pass_ > 0; sum_ is Σ b·∇ without the last pass
-  std::uint64_t last_pass_ = 0; // samples in bound(); 0: ignore it
-};
+  std::optional<early_gradient> early_; // set with the lock
+  std::uint64_t next_position_ = 0;
 
-/// One vector, the .grad, to which autograd adds (hivemind's reuse_grad_buffers): saves a vector,
-/// and the time to add two. In host memory the vector itself becomes the outgoing vector of the
-/// round; the next pass takes another one from the pool.
-///
-/// The sum can be dropped at any time, and is dropped if a pass is not finite, but REQUIRES to take
-/// it: no pass is running. All passes have equally many samples. The scale of the loss stays the
-/// same until the sum is empty.
-class in_place_sum final : public gradient_sum {
-public:
-  /// The parameters' .grad are replaced. REQUIRES: they are on one device.
-  explicit in_place_sum(std::vector<torch::Tensor> parameters);
-
-  double begin_pass(double scale) override;
-  outcome end_pass(std::uint64_t samples, bool finite_loss) override;
-  using gradient_sum::take_mean;
-  torch::Tensor take_mean() override;
-
-private:
-  void write_sum(torch::Tensor to) override;
-  [[nodiscard]] double divisor() const override { return static_cast<double>(passes_) * scale_; }
-  void on_load() override { bind(sum_.values); }
+  mutable std::mutex mutex_;
+  // -- guarded by mutex_
+  torch::Tensor bound_;              // of which the .grad are views; read while last_pass_ > 0
+  vector sum_;                       // beside the .grad: Σ b·∇ without the last pass; or bound_
+  std::uint64_t last_pass_ = 0;      // samples in bound_; 0: ignore it, or it is sum_
+  double scale_ = 1;                 // of the loss, in the sum
+  std::uint64_t passes_ = 0;         // in the sum, in place
+  bool in_pass_ = false;             // one runs that changes sum_
+  bool dropped_ = false;             // since it began
+  std::uint64_t position_ = 0;       // of the pass that ended last
+  std::uint64_t taken_position_ = 0; // of the sum that was taken or dropped last
+  std::atomic<std::uint64_t> samples_{0};
 };
 
 } // namespace waggle

@@ -1,5 +1,3 @@
-#include "trainer/held_out_evaluator.hpp"
-
 #include <algorithm>
 
 #include "trainer/training_model.hpp"
@@ -63,20 +61,6 @@ private:
 };
 
 } // namespace
-
-status check_eval_data(const learner_config& config, const sample_shape& shape) {
-  if (config.eval_data.empty())
-    return done{};
-  auto data = open_data(config, data_role::evaluation);
-  if (!data)
-    return data.error();
-  if ((*data)->shape() != shape)
-    return failure{ec::bad_config, "--eval-data " + config.eval_data + " has "
-                                     + description_of((*data)->shape()) + ", and --data "
-                                     + config.data + " " + description_of(shape)
-                                     + ": give a part of the same set"};
-  return done{};
-}
 
 result<std::unique_ptr<evaluator>> make_evaluator(const learner_config& config) {
   auto device = device_of(config.device);

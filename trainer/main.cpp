@@ -4,7 +4,6 @@
 
 #include "actors/program/commands.hpp"
 #include "runtime/cli/signals.hpp"
-#include "trainer/export_command.hpp"
 #include "trainer/train_command.hpp"
 
 namespace {

@@ -1,10 +1,8 @@
 #include "trainer/plain_loop.hpp"
 
-#include <chrono>
 #include <functional>
 #include <thread>
 
-#include "runtime/cli/bench.hpp"
 #include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
@@ -43,41 +41,35 @@ std::function<void()> stepper(const optimizer_identity& numbers, double lr,
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps, milliseconds step_interval) {
-  if (auto usable = check_learner_config(config); !usable)
-    return usable.error();
-  auto device = device_of(config.device);
-  if (!device)
-    return device.error();
-  auto data = open_data(config);
-  if (!data)
-    return data.error();
+  auto in = open_inputs(config);
+  if (!in)
+    return in.error();
+  const auto& device = in->devices.front();
   set_threads(config.threads);
-  const auto& shape = (*data)->shape();
-  window_sampler sampler{*data, window_of(shape, static_cast<std::size_t>(config.context)),
+  const auto& shape = in->data->shape();
+  window_sampler sampler{in->data, window_of(shape, static_cast<std::size_t>(config.context)),
                          random_source{config.data_seed}};
   auto made = make_training_model(config, shape);
   if (!made)
     return made.error();
   auto& model = **made;
-  model.to(*device);
+  model.to(device);
   std::vector<torch::Tensor> parameters;
   for (const auto& item : model.parameters())
     parameters.push_back(item.second);
   auto step_optimizer = stepper(config.optimizer, lr, parameters);
   auto passes = micro_steps_of(target_batch, config.micro_batch);
 
-  using clock = std::chrono::steady_clock;
-  loop_report report{steps, steps * passes, 0, 0, 0};
-  auto began = clock::now();
-  auto cpu_began = process_cpu_seconds();
+  loop_report report{steps, steps * passes, {}, 0};
+  bench_stopwatch watch;
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
-      auto samples = next_batch(sampler, config.micro_batch, *device);
+      auto samples = next_batch(sampler, config.micro_batch, device);
       if (!samples)
         return samples.error();
       {
-        autocast scope{config.format, *device};
+        autocast scope{config.format, device};
         loss = model.loss(*samples);
       }
       (loss / static_cast<double>(passes)).backward();
@@ -88,13 +80,10 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
       if (p.grad().defined())
         p.mutable_grad().zero_();
     report.last_loss = loss.item<double>();
-    if (step == 0) {
-      began = clock::now();
-      cpu_began = process_cpu_seconds();
-    }
+    if (step == 0)
+      watch = {};
   }
-  report.seconds = std::chrono::duration<double>(clock::now() - began).count();
-  report.cpu_seconds = process_cpu_seconds() - cpu_began;
+  report.timing = watch.elapsed();
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "runtime/cli/bench.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
 #include "trainer/torch_learner.hpp"
@@ -12,9 +13,8 @@ namespace waggle {
 struct loop_report {
   std::uint64_t optimizer_steps = 0;
   std::uint64_t micro_steps = 0;
-  double seconds = 0;
-  double cpu_seconds = 0; // of all threads of the process
-  double last_loss = 0;   // of the last micro-step, in nats
+  bench_timing timing;
+  double last_loss = 0; // of the last micro-step, in nats
 };
 
 /// A training loop that uses LibTorch only: the same model, data and samples as a learner with this

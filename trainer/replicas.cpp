@@ -34,62 +34,20 @@ torch::Tensor flatten(training_model& model, torch::Tensor parameters,
 replica::replica(const learner_config& config, torch::Device device,
                  std::shared_ptr<training_model> model, torch::Tensor parameters)
   : format_(config.format), device_(device), first_(std::move(parameters)),
-    model_(std::move(model)) {
+    model_(std::move(model)),
+    thread_(1, /*numa_node_id=*/-1, [threads = config.threads] { set_threads(threads); }) {
   torch::NoGradGuard guard;
   model_->to(device_);
   parameters_ = device_ == first_.device() ? first_ : torch::empty_like(first_, device_);
   gradient_ = torch::empty_like(parameters_);
   flatten(*model_, parameters_, gradient_);
-  thread_ = std::thread{[this, threads = config.threads] { run(threads); }};
-}
-
-replica::~replica() {
-  {
-    std::lock_guard lock{mutex_};
-    stops_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
 }
 
 void replica::begin(batch samples, double scale) {
-  {
-    std::lock_guard lock{mutex_};
-    task_ = [this, samples = std::move(samples), scale] { return compute(samples, scale); };
-  }
-  changed_.notify_all();
-}
-
-replica::pass replica::end() {
-  std::unique_lock lock{mutex_};
-  changed_.wait(lock, [this] { return task_ == nullptr; });
-  if (auto thrown = std::exchange(thrown_, nullptr))
-    std::rethrow_exception(thrown);
-  return done_;
-}
-
-void replica::run(int threads) {
-  set_threads(threads);
-  std::unique_lock lock{mutex_};
-  for (;;) {
-    changed_.wait(lock, [this] { return stops_ || task_ != nullptr; });
-    if (stops_)
-      return;
-    auto task = task_;
-    lock.unlock();
-    pass made;
-    std::exception_ptr thrown;
-    try {
-      made = task();
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-    lock.lock();
-    done_ = std::move(made);
-    thrown_ = thrown;
-    task_ = nullptr;
-    changed_.notify_all();
-  }
+  auto task = std::make_shared<std::packaged_task<pass()>>(
+    [this, samples = std::move(samples), scale] { return compute(samples, scale); });
+  running_ = task->get_future();
+  thread_.run([task] { (*task)(); });
 }
 
 replica::pass replica::compute(const batch& samples, double scale) {

@@ -2,15 +2,10 @@
 
 // Internal to trainer/: includes LibTorch.
 
-#include <condition_variable>
-#include <cstdint>
-#include <exception>
-#include <functional>
+#include <future>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
 
+#include <c10/core/thread_pool.h>
 #include <torch/torch.h>
 
 #include "trainer/torch_learner.hpp"
@@ -30,10 +25,6 @@ public:
   /// copy.
   replica(const learner_config& config, torch::Device device, std::shared_ptr<training_model> model,
           torch::Tensor parameters);
-  /// Waits for a pass that runs.
-  ~replica();
-  replica(const replica&) = delete;
-  replica& operator=(const replica&) = delete;
 
   [[nodiscard]] const torch::Device& device() const { return device_; }
 
@@ -46,10 +37,9 @@ public:
     bool finite = false;      // loss and gradient
   };
   /// Waits for the pass. Throws what it has thrown.
-  pass end();
+  pass end() { return running_.get(); }
 
 private:
-  void run(int threads);
   pass compute(const batch& samples, double scale);
 
   const precision format_;
@@ -59,14 +49,8 @@ private:
   torch::Tensor parameters_; // first_ itself, on its device
   torch::Tensor gradient_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // -- guarded by mutex_
-  std::function<pass()> task_; // none: it has been done
-  pass done_;
-  std::exception_ptr thrown_;
-  bool stops_ = false;
-  std::thread thread_; // last: uses all of the above
+  std::future<pass> running_;
+  c10::ThreadPool thread_; // of one; last: uses all of the above, and ends with a pass that runs
 };
 
 /// Makes the parameters, and the .grad if there is a `gradient`, of a model views of flat tensors.

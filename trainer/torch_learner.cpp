@@ -17,7 +17,6 @@
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
-#include "trainer/held_out_evaluator.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/replicas.hpp"
@@ -42,10 +41,7 @@ public:
     parameters_.emplace(flatten(*model_, {}, {}), config_.offload_optimizer);
     for (const auto& item : model_->parameters())
       trained_.push_back(item.second);
-    if (config_.reuse_gradient_buffers)
-      sum_ = std::make_unique<in_place_sum>(trained_);
-    else
-      sum_ = std::make_unique<separate_sum>(trained_);
+    sum_ = std::make_unique<gradient_sum>(trained_, config_.reuse_gradient_buffers);
     tensors_ = name_tensors();
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
@@ -384,32 +380,17 @@ model_shape shape_of(const learner_config& c) {
 }
 
 status check_learner_config(const learner_config& config) {
-  auto devices = devices_of(config);
-  if (!devices)
-    return devices.error();
-  for (const auto& device : *devices)
-    if (auto computes = check_precision(config.format, device); !computes)
-      return computes;
-  auto data = open_data(config);
-  if (!data)
-    return data.error();
-  if (auto fits = check_training_model(config, (*data)->shape()); !fits)
-    return fits;
-  return check_eval_data(config, (*data)->shape());
+  auto in = open_inputs(config);
+  return in ? check_training_model(config, in->data->shape()) : in.error();
 }
 
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
-  if (auto usable = check_learner_config(config); !usable)
-    return usable.error();
-  auto devices = devices_of(config);
-  if (!devices)
-    return devices.error();
-  auto data = open_data(config);
-  if (!data)
-    return data.error();
+  auto in = open_inputs(config);
+  if (!in)
+    return in.error();
   if (config.draws) {
-    auto window = window_of((*data)->shape(), static_cast<std::size_t>(config.context));
-    if (window_grid{**data, window}.count() != config.draws->ledger().samples())
+    auto window = window_of(in->data->shape(), static_cast<std::size_t>(config.context));
+    if (window_grid{*in->data, window}.count() != config.draws->ledger().samples())
       return failure{ec::bad_config,
                      "--data " + config.data
                        + " has another number of samples than when they were counted"};
@@ -418,7 +399,7 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
   try {
     std::vector<std::shared_ptr<training_model>> models;
     for (std::int64_t i = 0; i < config.replicas; ++i) {
-      auto model = make_training_model(config, (*data)->shape());
+      auto model = make_training_model(config, in->data->shape());
       if (!model)
         return model.error();
       if (auto fits = check_buffers(config, **model); !fits)
@@ -429,7 +410,7 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
     auto scale = config.loss_scale ? std::make_shared<loss_scaler>(*config.loss_scale) : nullptr;
     auto make = [&]() -> result<std::unique_ptr<learner>> {
       return std::unique_ptr<learner>{
-        std::make_unique<torch_learner>(config, *devices, std::move(models), *data, scale)};
+        std::make_unique<torch_learner>(config, in->devices, std::move(models), in->data, scale)};
     };
     return with_loss_scale(make, scale)();
   } catch (const c10::Error& e) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/training/evaluation.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
@@ -42,7 +43,7 @@ struct learner_config {
   bool offload_optimizer = false;
   precision format = precision::float32;
   std::optional<loss_scale_rule> loss_scale{}; // nothing: the loss is not scaled
-  bool reuse_gradient_buffers = false;         // accumulate in the .grad; see in_place_sum
+  bool reuse_gradient_buffers = false;         // accumulate in the .grad; see gradient_sum
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples
@@ -65,5 +66,8 @@ status check_learner_config(const learner_config& config);
 /// are one flat float32 tensor each. Sets the number of compute threads of the process. Use it from
 /// one thread.
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config);
+/// An evaluator of the model of `config` on its `eval_data`, all of it, on the same device. Fails
+/// with ec::bad_config and a sentence, as make_torch_learner does.
+result<std::unique_ptr<evaluator>> make_evaluator(const learner_config& config);
 
 } // namespace waggle

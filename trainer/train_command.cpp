@@ -19,7 +19,6 @@
 #include "runtime/training/begun_from.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/named_number.hpp"
-#include "trainer/held_out_evaluator.hpp"
 
 namespace waggle {
 
@@ -66,10 +65,15 @@ void log_left_out(spdlog::logger& log, const run_options& options) {
             *what);
 }
 
+learner_factory makes_learner(const run_options& o, const learner_config& learner) {
+  return begun_from([learner] { return make_torch_learner(learner); }, o.from, make_system_disk());
+}
+
 /// Whether this peer goes on from a checkpoint of its own instead of --from.
 bool goes_on(const run_options& options, const std::filesystem::path& data_dir) {
-  auto made =
-    options.resume ? learner_factory_from(without_from(options), {})() : failure{ec::not_found, {}};
+  if (!options.resume)
+    return false;
+  auto made = with_training_options(makes_learner(options, learner_from(options, {})), options)();
   if (!made)
     return false; // the check of the options says why
   const auto& table = (*made)->tensors();
@@ -88,7 +92,7 @@ int run_train(const run_options& given) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   log_left_out(p.log(), options);
-  if (bool from = !given.from.empty(); from && goes_on(given, p.data_dir())) {
+  if (bool from = !given.from.empty(); from && goes_on(options, p.data_dir())) {
     p.log().info("--from {} is not read: this peer goes on from its own checkpoint", given.from);
   } else if (from) {
     options = given;
@@ -154,10 +158,6 @@ int run_train(const run_options& given) {
   return code;
 }
 
-learner_factory makes_learner(const run_options& o, const learner_config& learner) {
-  return begun_from([learner] { return make_torch_learner(learner); }, o.from, make_system_disk());
-}
-
 std::shared_ptr<sample_draws> draws_from(const run_options& o, const learner_config& learner,
                                          const peer_id& peer) {
   if (o.passes == 0)
@@ -215,10 +215,6 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.init_seed = seed_from("waggle init/" + o.run_id);
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));
   return c;
-}
-
-learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
-  return with_training_options(makes_learner(o, learner_from(o, peer)), o);
 }
 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,

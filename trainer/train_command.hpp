@@ -6,6 +6,8 @@
 namespace waggle {
 
 command train_command();
+/// `waggle export`.
+command export_command();
 /// `waggle bench train`, `loop` and `loss`.
 std::vector<bench_entry> train_benchmarks();
 
@@ -15,9 +17,6 @@ status check_for_training(const run_options& options);
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);
-/// Makes the learner of a peer: with the tensors that the strategy and the schedule add to its
-/// state. REQUIRES: the options were checked.
-learner_factory learner_factory_from(const run_options& options, const peer_id& peer);
 /// Adds the configuration of a peer that trains such a learner to `base`, and keeps its agreement.
 struct node_config;
 void add_training(node_config& base, const run_options& options, const peer_id& peer,

@@ -104,18 +104,6 @@ std::uint64_t count_right(const torch::Tensor& scores, const torch::Tensor& targ
   return static_cast<std::uint64_t>(scores.argmax(1).eq(targets).sum().item<std::int64_t>());
 }
 
-std::string description_of(const sample_shape& shape) {
-  switch (shape.what) {
-    case sample_shape::kind::images:
-      return fmt::format("images of {} × {} × {}", shape.channels, shape.rows, shape.columns);
-    case sample_shape::kind::tokens:
-      return "tokens";
-    case sample_shape::kind::bytes:
-      break;
-  }
-  return "text";
-}
-
 status check_training_model(const learner_config& config, const sample_shape& shape) {
   if (is_torchscript(config.model)) {
     auto loaded = load_script_model(config, shape);

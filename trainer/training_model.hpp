@@ -62,7 +62,4 @@ status load_weights(const training_model::named_tensors& tensors,
 /// [predictions].
 std::uint64_t count_right(const torch::Tensor& scores, const torch::Tensor& targets);
 
-/// "images of 1 × 28 × 28", "text", "tokens".
-std::string description_of(const sample_shape& shape);
-
 } // namespace waggle

@@ -1,13 +1,21 @@
 #include "trainer/update_rules.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
+#include "trainer/fixed_order.hpp"
 
 namespace waggle {
 
 namespace {
+
+/// Weight decay that does not pass through the gradient.
+void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& v) {
+  if (numbers.weight_decay != 0)
+    v.parameters.mul_(1 - lr * numbers.weight_decay);
+}
 
 /// Weight decay as a part of the gradient.
 void add_decay(const optimizer_identity& numbers, step_tensors& v) {
@@ -38,6 +46,12 @@ void step_sgdw(const optimizer_identity& numbers, double lr, std::uint64_t count
   step_momentum(numbers, lr, count, v);
 }
 
+/// Moves the two moments (statistics 0 and 1) toward the gradient.
+void update_moments(const optimizer_identity& numbers, step_tensors& v) {
+  v.statistics[0].mul_(numbers.beta1).add_(v.gradient, 1 - numbers.beta1);
+  v.statistics[1].mul_(numbers.beta2).addcmul_(v.gradient, v.gradient, 1 - numbers.beta2);
+}
+
 void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t count,
                   step_tensors& v) {
   update_moments(numbers, v);
@@ -53,6 +67,12 @@ void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t co
 
 void step_adam(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   add_decay(numbers, v);
+  step_moments(numbers, lr, count, v);
+}
+
+void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                step_tensors& v) {
+  decay_directly(numbers, lr, v);
   step_moments(numbers, lr, count, v);
 }
 
@@ -95,6 +115,101 @@ void step_lion(const optimizer_identity& numbers, double lr, std::uint64_t /*cou
   mean.mul_(numbers.beta2).add_(v.gradient, 1 - numbers.beta2);
 }
 
+// -- rules for whole tensors: their lengths, rows and columns, or products ------------------------
+
+torch::Tensor as_matrix(const torch::Tensor& x) {
+  return x.reshape({-1, x.size(-1)});
+}
+
+/// Five Newton-Schulz steps from `x`, with rows ≤ columns, toward the nearest matrix with
+/// orthonormal rows. In float32. K. Jordan et al., "Muon: an optimizer for hidden layers in neural
+/// networks" (2024), has the coefficients.
+torch::Tensor orthogonalized(torch::Tensor x) {
+  x = x.div(length_of(x) + 1e-7);
+  for (int step = 0; step < 5; ++step) {
+    auto square = product(x, x.t());
+    auto polynomial = product(square, square).mul_(2.0315).add_(square, -4.7750);
+    x = product(polynomial, x).add_(x, 3.4445);
+  }
+  return x;
+}
+
+/// You et al., arXiv:1904.00962, with bias correction.
+void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
+  constexpr double length_max = 10'000;
+  update_moments(numbers, v);
+  auto t = static_cast<double>(count);
+  auto rate = lr * std::sqrt(1 - std::pow(numbers.beta2, t)) / (1 - std::pow(numbers.beta1, t));
+  auto direction = v.statistics[0].div(v.statistics[1].sqrt().add_(numbers.epsilon));
+  if (numbers.weight_decay != 0)
+    direction.add_(v.parameters, numbers.weight_decay);
+  auto length = std::min(length_of(v.parameters), length_max);
+  auto step = length_of(direction);
+  v.parameters.add_(direction, -rate * (length > 0 && step > 0 ? length / step : 1));
+}
+
+/// You et al., arXiv:1708.03888.
+void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
+               step_tensors& v) {
+  auto length = length_of(v.parameters);
+  auto slope = length_of(v.gradient);
+  auto trust = 1.0;
+  if (length > 0 && slope > 0)
+    trust = numbers.trust * length / (slope + numbers.weight_decay * length + numbers.epsilon);
+  auto step = v.gradient.add(v.parameters, numbers.weight_decay).mul_(trust);
+  if (numbers.momentum > 0)
+    step = v.statistics[0].mul_(numbers.momentum).add_(step);
+  v.parameters.add_(step, -lr);
+}
+
+/// Shazeer and Stern, arXiv:1804.04235, with the learning rate of the run relative to the size of
+/// the parameters; without momentum.
+void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                    step_tensors& v) {
+  constexpr double size_min = 1e-3;
+  constexpr double update_max = 1;                         // root mean square
+  auto fresh = std::pow(static_cast<double>(count), -0.8); // weight of the new squares
+  auto squares = v.gradient.square().add_(numbers.epsilon);
+  torch::Tensor update;
+  if (v.statistics.size() == 1) {
+    auto& variance = v.statistics[0];
+    variance.mul_(1 - fresh).add_(squares, fresh);
+    update = v.gradient.div(variance.sqrt());
+  } else {
+    auto rows = v.statistics[0].view({-1});
+    auto& columns = v.statistics[1];
+    rows.mul_(1 - fresh).add_(row_means(as_matrix(squares)), fresh);
+    columns.mul_(1 - fresh).add_(column_means(as_matrix(squares)), fresh);
+    auto mean = row_means(rows.unsqueeze(0));
+    update = as_matrix(v.gradient)
+               .div(rows.div(mean).sqrt_().unsqueeze(1))
+               .div_(columns.sqrt().unsqueeze(0))
+               .view(v.parameters.sizes());
+  }
+  auto size = std::max(size_min, root_mean_square(v.parameters));
+  auto limit = std::max(1.0, root_mean_square(update) / update_max);
+  decay_directly(numbers, lr, v);
+  v.parameters.add_(update, -lr * size / limit);
+}
+
+/// Matrices by orthogonalized momentum, with steps as large as AdamW's (arXiv:2502.16982), so that
+/// one learning rate serves both; the rest by AdamW.
+void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
+  if (v.parameters.dim() < 2)
+    return step_adamw(numbers, lr, count, v);
+  auto& mean = v.statistics[0];
+  mean.mul_(numbers.momentum).add_(v.gradient, 1 - numbers.momentum);
+  auto direction =
+    numbers.nesterov ? v.gradient.mul(1 - numbers.momentum).add_(mean, numbers.momentum) : mean;
+  auto matrix = direction.reshape({direction.size(0), -1});
+  bool tall = matrix.size(0) > matrix.size(1);
+  auto step = orthogonalized(tall ? matrix.t() : matrix);
+  auto side = static_cast<double>(std::max(matrix.size(0), matrix.size(1)));
+  decay_directly(numbers, lr, v);
+  v.parameters.add_((tall ? step.t() : step).reshape(v.parameters.sizes()),
+                    -lr * 0.2 * std::sqrt(side));
+}
+
 constexpr update_rule table[] = {
   {"sgd", false, step_sgd},         {"sgdw", false, step_sgdw},
   {"adam", false, step_adam},       {"adamw", false, step_adamw},
@@ -110,22 +225,6 @@ const update_rule& update_rule_named(std::string_view name) {
   const auto* found = find_named(table, name);
   WAGGLE_CHECK(found != nullptr, std::string{name});
   return *found;
-}
-
-void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& v) {
-  if (numbers.weight_decay != 0)
-    v.parameters.mul_(1 - lr * numbers.weight_decay);
-}
-
-void update_moments(const optimizer_identity& numbers, step_tensors& v) {
-  v.statistics[0].mul_(numbers.beta1).add_(v.gradient, 1 - numbers.beta1);
-  v.statistics[1].mul_(numbers.beta2).addcmul_(v.gradient, v.gradient, 1 - numbers.beta2);
-}
-
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count,
-                step_tensors& v) {
-  decay_directly(numbers, lr, v);
-  step_moments(numbers, lr, count, v);
 }
 
 } // namespace waggle

@@ -33,19 +33,4 @@ struct update_rule {
 /// REQUIRES: `name` is in optimizer_table.
 const update_rule& update_rule_named(std::string_view name);
 
-/// Shared by rules: weight decay that does not pass through the gradient.
-void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& v);
-/// Shared by rules: moves the two moments (statistics 0 and 1) toward the gradient.
-void update_moments(const optimizer_identity& numbers, step_tensors& v);
-/// Shared by rules: a step of AdamW.
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
-
-// -- rules for whole tensors (tensor_rules.cpp) ---------------------------------------------------
-
-void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
-void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
-void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t count,
-                    step_tensors& v);
-void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
-
 } // namespace waggle

@@ -18,7 +18,7 @@ std::vector<std::uint64_t> shape_of(const toy_options& o) {
   return {o.rows, o.parameters / o.rows};
 }
 
-/// As in_place_sum of trainer/gradient_sum.hpp: passes add to one vector, which becomes the
+/// As gradient_sum in place (trainer/gradient_sum.hpp): passes add to one vector, which becomes the
 /// outgoing vector of the round. The next pass takes another one.
 class vector_of_passes {
 public:

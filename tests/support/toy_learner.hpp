@@ -18,7 +18,7 @@ struct toy_options {
   std::size_t rows = 0; // the parameters are a matrix of so many rows; 0: a vector
   bool adam = false;    // instead of SGD
   std::shared_ptr<const bool> frozen = nullptr; // true: steps change nothing; null: never
-  bool in_place = false; // passes add to the vector that the next round takes (in_place_sum)
+  bool in_place = false; // passes add to the vector that the next round takes (gradient_sum)
   /// Called in every pass before it adds anything, to let time pass; empty: a pass takes no time.
   std::function<void()> during_pass = nullptr;
   /// Called in every pass whose gradient may be taken early, before each of `toy_buckets` parts of

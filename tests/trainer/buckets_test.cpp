@@ -112,7 +112,7 @@ struct tied_model {
   torch::Tensor bias = torch::randn({4}, torch::requires_grad());
   torch::Tensor unused = torch::randn({3}, torch::requires_grad());
   std::vector<torch::Tensor> parameters{shared, bias, unused};
-  separate_sum sum{parameters};
+  gradient_sum sum{parameters, /*in_place=*/false};
   gradient_hooks hooks{parameters};
 
   tied_model() { sum.use_vectors(vector_pool::make(4)); }

@@ -214,7 +214,7 @@ TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
     ASSERT_TRUE(loop) << loop.error().detail;
     EXPECT_EQ(loop->optimizer_steps, 4u);
     EXPECT_EQ(loop->micro_steps, 12u);
-    EXPECT_GT(loop->seconds, 0);
+    EXPECT_GT(loop->timing.seconds, 0);
     auto model = make_torch_learner(config);
     ASSERT_TRUE(model);
     double loss = 0;

@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::size_t size = 5;
 
+struct separate_sum : gradient_sum {
+  explicit separate_sum(std::vector<torch::Tensor> of) : gradient_sum(std::move(of), false) {}
+};
+struct in_place_sum : gradient_sum {
+  explicit in_place_sum(std::vector<torch::Tensor> of) : gradient_sum(std::move(of), true) {}
+};
+
 /// Two parameters with five values, whose passes the test plays.
 template <class Sum>
 struct played {

@@ -5,7 +5,6 @@
 #include "runtime/training/layers.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/trainer/image_folder.hpp"
-#include "trainer/held_out_evaluator.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {

@@ -8,7 +8,7 @@
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
 #include "tests/trainer/image_folder.hpp"
-#include "trainer/held_out_evaluator.hpp"
+#include "trainer/torch_learner.hpp"
 
 namespace waggle {
 

@@ -2,6 +2,8 @@
 // text: no type of torch or numpy.
 
 #include <chrono>
+#include <set>
+#include <stdexcept>
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -18,7 +20,6 @@ namespace {
 
 namespace py = pybind11;
 using namespace waggle;
-using python::loop_description;
 using python::python_loop;
 
 /// Sets a member if the dictionary has an entry of its name.
@@ -55,13 +56,6 @@ swarm_options options_from(const py::dict& from) {
 
 using named_shapes = std::vector<std::pair<std::string, tensor_shape>>;
 
-std::vector<state_tensor> tensors_from(const named_shapes& from, state_tensor::kind what) {
-  std::vector<state_tensor> out;
-  for (const auto& [name, shape] : from)
-    out.push_back({name, shape, what});
-  return out;
-}
-
 /// A name, a shape, and whether its values are never negative.
 using statistic_rows = std::vector<std::vector<std::tuple<std::string, tensor_shape, bool>>>;
 
@@ -76,23 +70,46 @@ optimizer_identity identity_from(const std::string& kind, const py::dict& number
   return id;
 }
 
+/// What peers exchange of a loop. Throws std::invalid_argument.
+state_table table_from(const named_shapes& parameters, const statistic_rows& statistics,
+                       const named_shapes& buffers) {
+  if (parameters.empty())
+    throw std::invalid_argument{"there are no parameters to train"};
+  if (statistics.size() != parameters.size())
+    throw std::invalid_argument{"there must be a list of statistics for each parameter"};
+  std::set<std::string> names;
+  auto checked = [&names](state_tensor tensor) {
+    if (tensor.name.empty() || tensor.name.size() > 1024)
+      throw std::invalid_argument{"the name of a tensor has 1 to 1024 bytes"};
+    if (!names.insert(tensor.name).second)
+      throw std::invalid_argument{"two tensors have the name " + tensor.name};
+    if (tensor.shape.size() > 64 || tensor.elements() == 0)
+      throw std::invalid_argument{"tensor " + tensor.name + " has no values, or too many"};
+    return tensor;
+  };
+  using kind = state_tensor::kind;
+  std::vector<state_tensor> of_module;
+  std::vector<std::vector<statistic>> of_optimizer;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    of_module.push_back(checked({parameters[i].first, parameters[i].second, kind::parameter}));
+    auto& kept = of_optimizer.emplace_back();
+    for (const auto& [name, shape, never_negative] : statistics[i]) {
+      kept.push_back({name, never_negative ? kind::square : kind::statistic, shape});
+      (void)checked({name + "/" + parameters[i].first, shape, kept.back().what});
+    }
+  }
+  std::vector<state_tensor> others;
+  for (const auto& [name, shape] : buffers)
+    others.push_back(checked({name, shape, kind::buffer}));
+  return table_of(std::move(of_module), of_optimizer, std::move(others));
+}
+
 void start(python_loop& loop, py::object model, const py::dict& options,
            const named_shapes& parameters, const statistic_rows& statistics,
            const named_shapes& buffers, const std::string& optimizer, const py::dict& numbers,
            double learning_rate, const std::string& rate_ratios) {
-  loop_description d;
-  d.parameters = tensors_from(parameters, state_tensor::kind::parameter);
-  for (const auto& rows : statistics) {
-    auto& of_parameter = d.statistics.emplace_back();
-    for (const auto& [name, shape, never_negative] : rows)
-      of_parameter.push_back(
-        {name, never_negative ? state_tensor::kind::square : state_tensor::kind::statistic, shape});
-  }
-  d.buffers = tensors_from(buffers, state_tensor::kind::buffer);
-  d.optimizer = identity_from(optimizer, numbers);
-  d.learning_rate = learning_rate;
-  d.rate_ratios = rate_ratios;
-  loop.start(std::move(model), d, options_from(options));
+  loop.start(std::move(model), options_from(options), table_from(parameters, statistics, buffers),
+             identity_from(optimizer, numbers), learning_rate, rate_ratios);
 }
 
 py::dict dict_of(const swarm_status& s) {

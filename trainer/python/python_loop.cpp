@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -95,29 +94,6 @@ private:
   bool& busy_;
 };
 
-void check(const loop_description& d) {
-  if (d.parameters.empty())
-    throw std::invalid_argument{"there are no parameters to train"};
-  if (d.statistics.size() != d.parameters.size())
-    throw std::invalid_argument{"there must be a list of statistics for each parameter"};
-  std::set<std::string> names;
-  auto need = [&](const std::string& name, const tensor_shape& shape) {
-    if (name.empty() || name.size() > 1024)
-      throw std::invalid_argument{"the name of a tensor has 1 to 1024 bytes"};
-    if (!names.insert(name).second)
-      throw std::invalid_argument{"two tensors have the name " + name};
-    if (shape.size() > 64 || state_tensor{name, shape}.elements() == 0)
-      throw std::invalid_argument{"tensor " + name + " has no values, or too many"};
-  };
-  for (std::size_t i = 0; i < d.parameters.size(); ++i) {
-    need(d.parameters[i].name, d.parameters[i].shape);
-    for (const auto& s : d.statistics[i])
-      need(s.name + "/" + d.parameters[i].name, s.shape);
-  }
-  for (const auto& b : d.buffers)
-    need(b.name, b.shape);
-}
-
 template <class T>
 T of(result<T> made) {
   if (made)
@@ -178,19 +154,18 @@ const python_loop::place& python_loop::where() const {
   return where_;
 }
 
-void python_loop::start(py::object model, const loop_description& description,
-                        const swarm_options& options) {
+void python_loop::start(py::object model, const swarm_options& options, state_table table,
+                        const optimizer_identity& optimizer, double learning_rate,
+                        const std::string& rate_ratios) {
   require_process();
   if (left())
     throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
   if (session_->started())
     throw std::invalid_argument{
       "this swarm already has an optimizer: call waggle.join once for each optimizer"};
-  check(description);
-  auto table = table_of(description.parameters, description.statistics, description.buffers);
   if (auto fits = session_->configure(options); !fits)
     throw std::invalid_argument{fits.error().detail};
-  auto schema = schema_of(table, description.optimizer, session_->model_function());
+  auto schema = schema_of(table, optimizer, session_->model_function());
   std::vector<offered_tensor> offered;
   for (const auto& tensor : table.tensors())
     if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer)
@@ -200,8 +175,7 @@ void python_loop::start(py::object model, const loop_description& description,
   auto made = std::make_unique<python_model>(std::move(model));
   auto started = [&] {
     py::gil_scoped_release free;
-    return session_->start(port, *made, description.optimizer, description.learning_rate,
-                           description.rate_ratios);
+    return session_->start(port, *made, optimizer, learning_rate, rate_ratios);
   }();
   if (!started)
     throw std::invalid_argument{started.error().detail};

@@ -18,16 +18,6 @@ namespace waggle::python {
 
 namespace py = pybind11;
 
-/// What peers compare of a loop's model, and what they exchange.
-struct loop_description {
-  std::vector<state_tensor> parameters;
-  std::vector<std::vector<statistic>> statistics; // of each parameter
-  std::vector<state_tensor> buffers;
-  optimizer_identity optimizer;
-  double learning_rate = 0;
-  std::string rate_ratios; // of the parameter groups; empty: all have one rate
-};
-
 /// The peer of a loop in Python. All calls come from the thread that called `start`, with the GIL;
 /// what waits gives it up meanwhile. Calls the model's methods `apply(gradient, lr)`, `step(lr)`,
 /// `read(which, into)`, `write(which, values)`, `steps()` and `set_steps(n)`, on that thread only.
@@ -45,7 +35,11 @@ public:
   [[nodiscard]] std::vector<std::uint64_t> next_shards(std::uint64_t most);
   [[nodiscard]] std::uint64_t passes_complete() const;
 
-  void start(py::object model, const loop_description& description, const swarm_options& options);
+  /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
+  /// empty: all have one rate.
+  void start(py::object model, const swarm_options& options, state_table table,
+             const optimizer_identity& optimizer, double learning_rate,
+             const std::string& rate_ratios);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
   /// Returns the outcome. No loss: it is not known. `addresses`: of the gradient of each parameter
