@@ -64,8 +64,8 @@ struct swarm_options {
   /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
   /// other text: a model of your own. Empty: identified by the names and shapes of its parameters.
   std::string model{};
-  /// The name of the training data: "synthetic" as in `waggle train`, data_identity() of its files,
-  /// or any other text.
+  /// The name of the training data: "synthetic" as in `waggle train`, that of its files as in the
+  /// join line, or any other text.
   std::string data = "own";
   rate_owner learning_rate = rate_owner::optimizer;
   /// If the optimizer owns the learning rate: a name for its schedule. Peers compare this name and

@@ -88,12 +88,12 @@ void group_helper::react() {
   tell();
 }
 
-void group_helper::enter(const help_choice& choice) {
+void group_helper::enter(const history_choice& choice) {
   group_.asked();
   request(peers_.averager, config_.entry_timeout + 5s,
-          enter_group{choice.through, choice.past.branch, config_.entry_timeout})
+          enter_group{choice.through, choice.branch, config_.entry_timeout})
     .then(
-      [this, past = choice.past](const group_view& group) {
+      [this, past = history{choice.branch, {}, {}, choice.work}](const group_view& group) {
         group_.entered(past, group.epoch, group.members, now());
         elements_ = group.elements;
         log_about about{{.epoch = group.epoch}};

@@ -58,7 +58,7 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
   void react();
-  void enter(const help_choice& choice);
+  void enter(const history_choice& choice);
   void leave(const std::string& why);
   void begin_round();
   void on_round(const group_round& round);

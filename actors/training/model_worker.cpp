@@ -87,22 +87,27 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
 
 // -- passes beside updates ------------------------------------------------------------------------
 
-pass_worker::pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,
-                         model_listener_actor listener)
-  : pass_worker_actor::base(cfg), ctx_(std::move(ctx)), model_(std::move(model)),
-    listener_(std::move(listener)) {
-  end_on_exception(this, ctx_);
-}
+namespace {
 
-pass_worker::behavior_type pass_worker::make_behavior() {
-  return {[this](const run_pass&) {
-    auto began = clock().now();
-    auto step = model_->accumulate();
-    auto seconds = seconds_of(clock().now() - began);
-    ctx_.metrics->observe_step("forward_backward", seconds);
-    send(listener_, pass_done{step, seconds});
+struct pass_worker {
+  static inline const char* name = "pass-worker";
+};
+
+pass_worker_actor::behavior_type run_passes(pass_worker_actor::stateful_pointer<pass_worker> self,
+                                            const node_context& ctx,
+                                            const std::shared_ptr<learner>& model,
+                                            const model_listener_actor& listener) {
+  end_on_exception(self, ctx);
+  return {[=](const run_pass&) {
+    auto began = self->clock().now();
+    auto step = model->accumulate();
+    auto seconds = seconds_of(self->clock().now() - began);
+    ctx.metrics->observe_step("forward_backward", seconds);
+    self->send(listener, pass_done{step, seconds});
   }};
 }
+
+} // namespace
 
 // -- the worker -----------------------------------------------------------------------------------
 
@@ -158,15 +163,19 @@ caf::result<model_ready> model_worker::prepare() {
     position_ = shared_->position();
   auto kept = std::make_shared<own_progress>();
   resume(*kept);
+  auto spawn_beside = [this](bool own_thread, auto what, const auto&... args) {
+    return own_thread ? spawn<caf::linked + caf::detached>(what, args...)
+                      : spawn<caf::linked>(what, args...);
+  };
   if (evaluation_)
-    evaluates_ = spawn_apart<evaluation_worker, caf::linked>(*this, evaluation_->own_thread, ctx_,
-                                                             evaluation_->make, stop_);
+    evaluates_ =
+      spawn_beside(evaluation_->own_thread, measure_weights, ctx_, evaluation_->make, stop_);
   if (model_->epoch().value() > 0) // a later start may have nothing else to do
     evaluate_if_due();
   pass_worker_actor passes = this;
   if (place_ != pass_place::in_turn)
-    passes = spawn_apart<pass_worker, caf::linked>(*this, place_ == pass_place::in_another_thread,
-                                                   ctx_, shared_, listener_);
+    passes =
+      spawn_beside(place_ == pass_place::in_another_thread, run_passes, ctx_, shared_, listener_);
   return model_ready{shared_,           model_->epoch(),   model_->past(),
                      compared_digest(), std::move(passes), std::move(kept)};
 }

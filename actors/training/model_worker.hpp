@@ -33,29 +33,10 @@ private:
   std::optional<checkpoint_store> checkpoints_;
 };
 
-/// Runs the passes of a learner that allows passes while an update is applied
-/// (learner::passes_beside_updates).
-class pass_worker final : public pass_worker_actor::base {
-public:
-  pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,
-              model_listener_actor listener);
-
-  const char* name() const override { return "pass-worker"; }
-  void on_exit() override { listener_ = nullptr; }
-
-protected:
-  behavior_type make_behavior() override;
-
-private:
-  const node_context ctx_;
-  const std::shared_ptr<learner> model_;
-  model_listener_actor listener_;
-};
-
 /// Where a model_worker runs passes.
 enum class pass_place : std::uint8_t {
-  in_turn,           // itself, in turn with the updates
-  beside,            // a pass_worker, while updates are applied
+  in_turn, // itself, in turn with the updates
+  beside,  // an actor beside it, while updates are applied (learner::passes_beside_updates)
   in_another_thread, // the same, detached
 };
 

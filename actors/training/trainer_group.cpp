@@ -55,12 +55,8 @@ bool trainer::follow_membership() {
       wait_for(next.why);
       break;
     case kind::found:
-      if (next.alone == why_alone::no_reducer)
-        ctx_.log->warn(
-          "no peer that others can reach trains or reduces for clients: training alone");
-      else if (next.alone == why_alone::nobody_reached)
-        ctx_.log->warn("no peer of the run was reached within {:.0f} s: training alone",
-                       seconds_of(config_.join_timeout));
+      if (!next.why.empty())
+        ctx_.log->warn("{}", next.why);
       found();
       break;
     case kind::enter:

@@ -408,15 +408,21 @@ void trainer::end_epoch(const group_round& round) {
 /// What the round means for our model. Also updates status and metrics.
 round_meaning trainer::meaning_of(const group_round& round, const contribution& given) {
   const auto& report = round.report;
-  averaged_round ended{at_.epoch(), at_.past().branch, round.branch, report.weight_sum,
-                       report.contributors};
-  // The marks are in the plan, so all members see the same ones.
+  averaged_round ended;
+  auto& update = ended.update;
+  update.epoch = at_.epoch();
+  update.mean = report.values;
+  update.rate = config_.schedule.at(at_.epoch());
+  update.branch = round.branch;
+  update.before = at_.past().branch;
+  update.by = {report.weight_sum, report.contributors};
+  // Those that have just entered have a share of the data from the next epoch on. The marks are in
+  // the plan, so all members see the same ones.
   for (const auto& [member, mark] : report.gathered)
     if (has_just_entered(mark) && !contributed(member, report))
-      ended.just_entered.push_back(member);
+      update.by.members.push_back(member);
+  ended.contributors = report.contributors.size();
   ended.took_part = contributed(ctx_.record.id, report);
-  ended.mean = report.values;
-  ended.rate = config_.schedule.at(at_.epoch());
   // In one group, members count as one each, whatever weight they claim. In many, the others make
   // as many steps as those in our group.
   ended.stepping =

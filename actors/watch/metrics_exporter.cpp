@@ -58,7 +58,8 @@ void metrics_exporter::begin(bool trains) {
                               {"run", ctx_.run_id},
                               {"role", role},
                               {"version", version}};
-  board_->show_self(self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  board_->show(status_board::document::self,
+               self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   if (ctx_.events && ctx_.events->last() == 0)
     ctx_.note(watch::started{std::string{version}, ctx_.run_id, role});
 }
@@ -212,12 +213,14 @@ void metrics_exporter::refresh() {
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
   if (now - links_watched_ >= links_interval)
     watch_links();
-  board_->show_status(status_document(picture_, facts), ctx_.wall->now());
+  using document = status_board::document;
+  board_->show(document::status, status_document(picture_, facts), ctx_.wall->now());
   if (now >= peers_due_) {
     picture_.left = board_->maker().departures(now);
     picture_.present = board_->maker().present();
-    board_->show_targets(targets_document(picture_, ctx_.own_record(), ctx_.metrics->run()));
-    board_->show_peers(peers_document(picture_, ctx_.record.id, ctx_.wall->now()));
+    board_->show(document::targets,
+                 targets_document(picture_, ctx_.own_record(), ctx_.metrics->run()));
+    board_->show(document::peers, peers_document(picture_, ctx_.record.id, ctx_.wall->now()));
     peers_due_ =
       now + static_cast<std::int64_t>(picture_.run.peers.size()) * peers_interval_per_peer;
   }

@@ -1,6 +1,11 @@
 #include "runtime/agreement/data_files.hpp"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -12,8 +17,12 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-std::string count(std::size_t n, const char* one, const char* many) {
-  return std::to_string(n) + " " + (n == 1 ? one : many);
+/// A file name may hold any byte, but the agreement's values only printable ones.
+std::string printable(std::string text) {
+  for (auto& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      c = '?';
+  return text;
 }
 
 /// @param home of the folder, without links.
@@ -46,21 +55,21 @@ void take(data_files& found, const fs::directory_entry& entry, const fs::path& h
 } // namespace
 
 std::optional<std::string> data_files::left_out() const {
+  struct kind {
+    std::size_t n;
+    std::string one, many;
+  };
+  auto lack = " of less than " + std::to_string(shortest) + " bytes, which is one sample";
   std::vector<std::string> parts;
-  if (folders > 0)
-    parts.push_back(
-      count(folders, "folder, whose files are not read", "folders, whose files are not read"));
-  if (too_short > 0)
-    parts.push_back(count(too_short, "file", "files") + " of less than " + std::to_string(shortest)
-                    + " bytes, which is one sample");
-  if (broken > 0)
-    parts.push_back(count(broken, "link or file that leads nowhere or cannot be read",
-                          "links or files that lead nowhere or cannot be read"));
-  if (others > 0)
-    parts.push_back(count(others, "pipe, socket or device", "pipes, sockets or devices"));
-  if (repeated > 0)
-    parts.push_back(
-      count(repeated, "link to a file of the same folder", "links to files of the same folder"));
+  for (const auto& [n, one, many] :
+       {kind{folders, "folder, whose files are not read", "folders, whose files are not read"},
+        kind{too_short, "file" + lack, "files" + lack},
+        kind{broken, "link or file that leads nowhere or cannot be read",
+             "links or files that lead nowhere or cannot be read"},
+        kind{others, "pipe, socket or device", "pipes, sockets or devices"},
+        kind{repeated, "link to a file of the same folder", "links to files of the same folder"}})
+    if (n > 0)
+      parts.push_back(std::to_string(n) + " " + (n == 1 ? one : many));
   if (parts.empty())
     return std::nullopt;
   std::string all;
@@ -102,6 +111,39 @@ result<data_files> list_data_files(const fs::path& path, std::size_t shortest,
   return bad(option + " " + path.string() + " has no text of at least " + std::to_string(shortest)
              + " bytes: give a longer one, or a smaller --context"
              + (beside ? "; it has " + *beside : std::string{}));
+}
+
+std::string content_identity(const fs::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  sha256_stream hash;
+  std::uint64_t bytes = 0;
+  std::array<char, 1U << 16U> piece{};
+  while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
+    auto n = static_cast<std::size_t>(in.gcount());
+    hash.add(std::string_view{piece.data(), n});
+    bytes += n;
+  }
+  if (bytes == 0 || in.bad())
+    return {};
+  return std::to_string(bytes) + " bytes, " + to_string(hash.finish()).substr(0, 16);
+}
+
+std::string identity_of(const std::vector<data_files::file>& list) {
+  std::map<std::string, std::uintmax_t> files; // sizes by name
+  for (const auto& file : list)
+    files.emplace(file.path.filename().string(), file.bytes);
+  if (files.size() == 1)
+    return printable(files.begin()->first) + " of " + std::to_string(files.begin()->second)
+           + " bytes";
+  sha256_stream hash;
+  std::uintmax_t bytes = 0;
+  for (const auto& [name, size] : files) {
+    // A name contains no '/', so the list is unambiguous.
+    hash.add(name + "/" + std::to_string(size) + "\n");
+    bytes += size;
+  }
+  return std::to_string(files.size()) + " files of " + std::to_string(bytes) + " bytes, "
+         + to_string(hash.finish()).substr(0, 16);
 }
 
 } // namespace waggle

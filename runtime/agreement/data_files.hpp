@@ -40,4 +40,10 @@ struct data_files {
 result<data_files> list_data_files(const std::filesystem::path& path, std::size_t shortest,
                                    const std::string& option = "--data");
 
+/// Identifies a data set for comparison between peers, by the names and sizes of its files but not
+/// its path. One file: "text.txt of 1048576 bytes"; more: "14 files of 364123 bytes, 1a2b3c4d".
+std::string identity_of(const std::vector<data_files::file>& files);
+/// Identifies a file by its content: "4096 bytes, 1a2b3c4d". Empty: it cannot be read.
+std::string content_identity(const std::filesystem::path& file);
+
 } // namespace waggle

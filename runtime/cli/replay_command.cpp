@@ -9,8 +9,9 @@
 #include "runtime/cli/signals.hpp"
 #include "runtime/core/disk.hpp"
 #include "runtime/net/http_front.hpp"
-#include "runtime/status/replay_page.hpp"
+#include "runtime/status/live_page.hpp"
 #include "runtime/watch/event_log.hpp"
+#include "runtime/watch/replay.hpp"
 #include "runtime/watch/timeline.hpp"
 
 namespace waggle {
@@ -62,7 +63,7 @@ int serve(timeline all, const std::vector<endpoint>& where) {
   settings.events = std::make_shared<net::net_events>();
   // It is served to this machine only, and no training is beside it.
   settings.answering = std::make_shared<net::work_bucket>(net::work{1h});
-  net::http_front front{std::make_shared<const net::http_settings>(std::move(settings)), {64, 64}};
+  net::http_front front{std::move(settings), {64, 64}};
   auto bound = front.listen(where, {});
   if (!bound)
     return bad_usage(bound.error().detail);

@@ -1,6 +1,6 @@
 // The options of the model, and of the data that it learns from and is evaluated on.
 
-#include "runtime/agreement/data_identity.hpp"
+#include "runtime/agreement/data_files.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/model_table.hpp"

@@ -1,6 +1,6 @@
 #include "runtime/data/data_set.hpp"
 
-#include "runtime/agreement/data_identity.hpp"
+#include "runtime/agreement/data_files.hpp"
 #include "runtime/data/images.hpp"
 #include "runtime/data/sentence.hpp"
 #include "runtime/data/tokens.hpp"

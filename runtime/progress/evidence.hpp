@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,29 +10,29 @@
 
 namespace waggle {
 
-/// The peers with which this one has completed rounds: what it goes by when peers claim different
+/// The peers with which this one has completed a round: what it goes by when peers claim different
 /// histories. An identity costs nothing, and a claim costs a signature, but in a completed round a
-/// peer has done its part. Kept in memory only: after a restart this peer is new. Not thread-safe.
+/// peer has done its part. More than one round would keep a swarm apart that splits soon after its
+/// start: the sides would not know each other (simulation_test, seed 21). Kept in memory only:
+/// after a restart this peer is new. Not thread-safe.
 class evidence {
 public:
-  /// A peer counts after so many rounds with it. More would keep a swarm apart that splits soon
-  /// after its start: the sides would not know each other (simulation_test, seed 21).
-  static constexpr std::uint64_t rounds_min = 1;
   /// The peers whose last round is longest ago are forgotten beyond this.
   static constexpr std::size_t peers_max = 1'024;
 
   /// A round was completed by these peers, which may include ourselves.
-  void on_round(const std::vector<peer_id>& peers);
-  [[nodiscard]] bool covers(const peer_id& peer) const;
-  /// Peers that are remembered, those that do not count yet included.
-  [[nodiscard]] std::size_t size() const { return peers_.size(); }
+  void on_round(const std::vector<peer_id>& peers) {
+    ++rounds_;
+    for (const auto& peer : peers) {
+      last_[peer] = rounds_;
+      if (last_.size() > peers_max)
+        last_.erase(std::ranges::min_element(last_, {}, [](const auto& e) { return e.second; }));
+    }
+  }
+  [[nodiscard]] bool covers(const peer_id& peer) const { return last_.contains(peer); }
 
 private:
-  struct seen {
-    std::uint64_t last = 0;   // the number of the last round with it
-    std::uint64_t rounds = 0; // with it
-  };
-  std::map<peer_id, seen> peers_;
+  std::map<peer_id, std::uint64_t> last_; // the number of the last round with it
   std::uint64_t rounds_ = 0;
 };
 

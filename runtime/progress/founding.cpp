@@ -1,6 +1,7 @@
 #include "runtime/progress/founding.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/progress/unanswered.hpp"
 
@@ -12,13 +13,13 @@ namespace {
 constexpr milliseconds alone_among_nodes{3'000};
 
 founding wait_for(std::string what) {
-  return {false, std::move(what), why_alone::not_alone};
+  return {false, std::move(what)};
 }
 
 } // namespace
 
 founding decide_founding(const founding_situation& now) {
-  const founding go{true, {}, why_alone::not_alone};
+  const founding go{true, {}};
   if (now.lost_group) {
     if (!now.continue_on_split)
       return wait_for("most of the group, which cannot be reached (on-split is pause)");
@@ -31,7 +32,7 @@ founding decide_founding(const founding_situation& now) {
     if (now.waited < now.join_timeout)
       return wait_for("a peer that others can reach: clients average through a trainer without "
                       "--client-mode, or a waggle node that reduces for them");
-    return {true, {}, why_alone::no_reducer};
+    return {true, "no peer that others can reach trains or reduces for clients: training alone"};
   }
   if (now.join_timeout == milliseconds{0} || !now.addresses_known) // the run's first peer
     return !now.connected || now.waited >= now.settle_time
@@ -46,7 +47,9 @@ founding decide_founding(const founding_situation& now) {
              ? go
              : wait_for("a peer that trains: those reached do not");
   if (now.waited >= now.join_timeout && (now.has_work || now.may_start_alone))
-    return {true, {}, why_alone::nobody_reached};
+    return {true, "no peer of the run was reached within "
+                    + std::to_string(std::llrint(seconds_of(now.join_timeout)))
+                    + " s: training alone"};
   return wait_for(std::string{nobody_answers});
 }
 

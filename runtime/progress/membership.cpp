@@ -20,14 +20,8 @@ constexpr milliseconds patience_behind{2'000};
 /// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
 constexpr milliseconds patience_with_records{2'000};
 constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number of ids
-/// Long enough to enter another group; an honest peer has corrected its claim by then.
-constexpr milliseconds disbelief{500};
 /// A report of a member may be so many epochs newer than what we know of the others.
 constexpr std::uint64_t epochs_of_news = 3;
-
-bool trains(const peer_report& peer, const digest& branch) {
-  return peer.claim.group_size > 0 && peer.claim.past.branch == branch;
-}
 
 } // namespace
 
@@ -68,8 +62,7 @@ membership::action membership::look(const membership_facts& facts) {
     case course::found: {
       auto decided = may_found(facts);
       next.what = decided.now ? action::kind::found : action::kind::wait;
-      next.why = std::move(decided.waiting_for);
-      next.alone = decided.alone;
+      next.why = std::move(decided.why);
       break;
     }
     case course::stay:
@@ -116,10 +109,9 @@ history_choice membership::choose(const membership_facts& facts) const {
                            : connected || facts.now - outside_since_ < patience_with_records;
     if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
       continue;
-    auto doubted = disbelieved_.find(peer.who.id);
-    bool claims_falsely = (doubted != disbelieved_.end() && facts.now < doubted->second)
-                          || misleading_.holds(peer.who.id, facts.now);
-    if (!is_member() && claims_falsely)
+    if (!is_member()
+        && (disbelieved_.holds(peer.who.id, facts.now)
+            || misleading_.holds(peer.who.id, facts.now)))
       continue;
     others.push_back(peer);
     // Members that have not reported our group's fork yet are no reason to leave it.
@@ -181,18 +173,13 @@ bool membership::most_are_back() const {
 
 /// There is no group to enter. Whether it is time to found one.
 founding membership::may_found(const membership_facts& facts) const {
-  founding_situation now;
+  founding_situation now{how_};
   now.waited = std::chrono::duration_cast<milliseconds>(facts.now - outside_since_);
-  now.join_timeout = how_.join_timeout;
-  now.settle_time = how_.settle_time;
-  now.split_grace = how_.split_grace;
   now.client = facts.client;
   now.lost_group = lost_group_ && !most_are_back();
-  now.continue_on_split = how_.continue_on_split;
   now.addresses_known = seen_.addresses_known;
   now.connected = !seen_.connected.empty();
   now.has_work = facts.past.work > 0;
-  now.may_start_alone = how_.may_start_alone;
   for (const auto& peer : seen_.progress.peers) {
     now.trainers_seen |= !peer.claim.auxiliary && !peer.claim.reduces_only && is_live(peer.who.id);
     now.reducer_connected |= peer.claim.auxiliary && seen_.is_connected(peer.who.id);
@@ -208,7 +195,7 @@ bool membership::is_outdated(const membership_facts& facts) {
     const auto& who = peer.who.id;
     const auto& claim = peer.claim;
     if (who != seen_.self && seen_.is_connected(who) && claim.ready
-        && trains(peer, facts.past.branch) && !claim.auxiliary && !claim.reduces_only)
+        && peer.claim.trains(facts.past.branch) && !claim.auxiliary && !claim.reduces_only)
       others[who] = {claim.past.work, seen_.known.covers(who)};
   }
   return merges_.is_outdated(facts.epoch, others);
@@ -263,11 +250,8 @@ void membership::refused(ec why, bool excluded, const peer_id* by, steady_time n
       avoided_.clear();
     avoided_.insert(*by);
   }
-  if (why == ec::not_ready) {
-    if (disbelieved_.size() >= avoided_max)
-      disbelieved_.clear();
-    disbelieved_[*by] = now + disbelief;
-  }
+  if (why == ec::not_ready)
+    (void)disbelieved_.add(*by, now);
 }
 
 std::optional<std::string> membership::misled(const history_choice& choice,
@@ -280,7 +264,7 @@ std::optional<std::string> membership::misled(const history_choice& choice,
   // Those that train the history are in its group, except for some that have just entered or left.
   const auto& peers = seen_.progress.peers;
   auto supports = [&](const peer_report& peer) {
-    return seen_.is_connected(peer.who.id) && trains(peer, choice.branch);
+    return seen_.is_connected(peer.who.id) && peer.claim.trains(choice.branch);
   };
   bool known = std::ranges::any_of(
     peers, [&](const auto& peer) { return supports(peer) && seen_.known.covers(peer.who.id); });
@@ -348,13 +332,13 @@ std::optional<std::string> membership::observe_epochs(const membership_facts& fa
   else
     for (const auto& peer : seen_.progress.peers)
       // Anybody can claim any epoch. A peer that is in no group has nobody else to go by.
-      if (trains(peer, branch)
+      if (peer.claim.trains(branch)
           && (!is_member() || seen_.known.covers(peer.who.id) || has(peer.who.id)))
         epoch_of_run_ = std::max(epoch_of_run_, peer.epoch);
   auto before = std::exchange(far_claims_, 0);
   const peer_report* first = nullptr;
   for (const auto& peer : seen_.progress.peers)
-    if (peer.who.id != seen_.self && trains(peer, branch)
+    if (peer.who.id != seen_.self && peer.claim.trains(branch)
         && peer.epoch.value() > epoch_of_run_.value() + epochs_of_news) {
       ++far_claims_;
       first = first == nullptr ? &peer : first;
@@ -368,7 +352,7 @@ std::optional<std::string> membership::observe_epochs(const membership_facts& fa
 }
 
 bool membership::counts(const peer_report& peer, const digest& branch, epoch_id epoch) const {
-  return peer.who.id != seen_.self && peer.epoch == epoch && trains(peer, branch)
+  return peer.who.id != seen_.self && peer.epoch == epoch && peer.claim.trains(branch)
          && !peer.claim.reduces_only && has(peer.who.id);
 }
 
@@ -376,7 +360,7 @@ std::vector<const peer_report*> membership::voters(const digest& branch) const {
   std::vector<const peer_report*> out;
   for (const auto& peer : seen_.progress.peers) {
     const auto& who = peer.who.id;
-    if (seen_.is_connected(who) && trains(peer, branch) && !peer.claim.auxiliary
+    if (seen_.is_connected(who) && peer.claim.trains(branch) && !peer.claim.auxiliary
         && (seen_.known.covers(who) || has(who)))
       out.push_back(&peer);
   }
@@ -406,7 +390,7 @@ std::size_t membership::peers_that_step(const digest& branch) const {
   std::size_t unknown = 0;
   for (const auto& peer : seen_.progress.peers) {
     const auto& who = peer.who.id;
-    if (who == seen_.self || !trains(peer, branch) || !peer.claim.ready || peer.claim.auxiliary
+    if (who == seen_.self || !peer.claim.trains(branch) || !peer.claim.ready || peer.claim.auxiliary
         || peer.claim.reduces_only)
       continue;
     if (seen_.known.covers(who))
@@ -420,7 +404,7 @@ std::size_t membership::peers_that_step(const digest& branch) const {
 std::vector<peer_record> membership::donors(const digest& branch) const {
   std::vector<const peer_report*> holders;
   for (const auto& peer : seen_.progress.peers)
-    if (peer.who.id != seen_.self && peer.claim.ready && trains(peer, branch)
+    if (peer.who.id != seen_.self && peer.claim.ready && peer.claim.trains(branch)
         && (!peer.who.client_mode || seen_.is_connected(peer.who.id)))
       holders.push_back(&peer);
   auto keep_if_any = [&](auto preferred) {

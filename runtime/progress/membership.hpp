@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -51,18 +50,13 @@ struct membership_facts {
 class membership {
 public:
   enum class place : std::uint8_t { outside, entering, member };
-  struct options {
+  struct options : founding_options {
     /// The averager is a moshpit_averager: the group is the whole run, each round averages with
     /// some of its peers, and epochs also end in groups that this peer is not in. Only for
     /// strategies whose peers are approximately equal.
     bool many_groups = false;
     /// If they are: a peer that is so many epochs behind the group trains on without a download.
     std::uint64_t epoch_difference_max = 1;
-    milliseconds join_timeout{0}; // these as in founding_situation
-    milliseconds settle_time{500};
-    milliseconds split_grace{1'500};
-    bool continue_on_split = true;
-    bool may_start_alone = true;
     /// The group is complete, and its first pass may begin, once it has so many members, or so much
     /// time has passed in it (0: without limit).
     std::size_t min_peers = 1;
@@ -72,7 +66,7 @@ public:
     enum class kind : std::uint8_t {
       none,
       wait,       // for `why`
-      found,      // a group of our own
+      found,      // a group of our own; `why`: a warning to the operator, or empty
       enter,      // `choice`; a member leaves its group first, because of `why`
       leave,      // because of `why`
       change_mode // leave, and enter again as a client, or as a peer that others reach
@@ -80,7 +74,6 @@ public:
     kind what = kind::none;
     std::optional<history_choice> choice{}; // none: nothing was compared
     std::string why{};
-    why_alone alone = why_alone::not_alone; // of found
   };
 
   /// @param seen outlives this object.
@@ -213,9 +206,10 @@ private:
   steady_time awaited_since_;
   std::set<peer_id> passed_over_; // peers that were awaited and did not
   std::set<peer_id> avoided_;     // entering through them failed since we were last in a group
-  /// Peers that claimed to be in a group and, asked to admit us, were not ready: until when their
-  /// claims do not count. Otherwise one such peer and we would outweigh two that train together.
-  std::map<peer_id, steady_time> disbelieved_;
+  /// Peers that claimed to be in a group and, asked to admit us, were not ready: their claims do
+  /// not count. Otherwise one such peer and we would outweigh two that train together. Lasts long
+  /// enough to enter another group; an honest peer has corrected its claim by then.
+  time_outs disbelieved_{{milliseconds{500}, milliseconds{500}, 1'000}};
   time_outs misleading_;       // peers that admitted us into a group which is not the run's
   std::size_t far_claims_ = 0; // peers that claim an epoch which no member has reached
   epoch_id epoch_of_run_;

@@ -335,8 +335,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   double rate = nothing;
   double extrapolated = 0;
   for (const auto* p : valid) {
-    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters,
-                         p->claim, p->time, p->vitals});
+    out.peers.push_back(*p);
     if (p->claim.auxiliary || p->claim.reduces_only) { // it does not train
       ++out.num_auxiliaries;
       continue;

@@ -31,6 +31,10 @@ struct history_claim {
   /// not reported.
   std::uint64_t target_batch_size = 0;
 
+  /// Whether it is in a group that trains this history.
+  [[nodiscard]] bool trains(const digest& branch) const {
+    return group_size > 0 && past.branch == branch;
+  }
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
 
@@ -67,16 +71,7 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
 
 /// The view that one peer has of the run.
 struct swarm_progress {
-  struct peer {
-    peer_record who;
-    epoch_id epoch;
-    std::uint64_t samples = 0;
-    double samples_per_second = 0;
-    digest parameters;
-    history_claim claim;
-    swarm_time time{}; // of its report
-    peer_vitals vitals{};
-  };
+  using peer = progress_report;
   epoch_id global_epoch; // E, the newest one: ours, or of a peer that is no client
   double samples_per_second = 0;
   double eta_seconds = 0;      // until the target is reached; infinite if never

@@ -23,8 +23,8 @@ public:
   unanswered(std::string run, std::vector<endpoint> asked, milliseconds limit)
     : run_(std::move(run)), asked_(std::move(asked)), limit_(limit) {}
 
-  /// `waiting_for`: of decide_founding, now. ec::unreachable with a sentence for the user once the
-  /// wait is over.
+  /// `waiting_for`: why of decide_founding, now. ec::unreachable with a sentence for the user once
+  /// the wait is over.
   [[nodiscard]] std::optional<failure> look(std::string_view waiting_for, steady_time now) {
     if (waiting_for != nobody_answers) {
       since_.reset();

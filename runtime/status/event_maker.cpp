@@ -13,15 +13,14 @@ bool is_routine(trainer_phase x) {
   return x == trainer_phase::training || x == trainer_phase::averaging;
 }
 
-watch::remark remark_of(watch::remark::what type, std::string text) {
-  return {type, std::move(text), std::nullopt};
-}
-
 } // namespace
 
 event_maker::events event_maker::on_status(const training_status& now_is, steady_time now) {
   using what = watch::remark::what;
   events out;
+  auto note = [&out](what type, std::string text) {
+    out.push_back(watch::remark{type, std::move(text)});
+  };
   bool first = !last_;
   auto before = last_.value_or(training_status{});
   last_ = now_is;
@@ -31,25 +30,20 @@ event_maker::events event_maker::on_status(const training_status& now_is, steady
   bool forked = !before.past.branch.is_zero() && !now_is.past.branch.is_zero()
                 && now_is.past.branch != before.past.branch;
   if (forked)
-    out.push_back(remark_of(what::history, "this peer goes on in history "
-                                             + short_name(now_is.past.branch) + " instead of "
-                                             + short_name(before.past.branch)));
+    note(what::history, "this peer goes on in history " + short_name(now_is.past.branch)
+                          + " instead of " + short_name(before.past.branch));
   if (now_is.provisional != before.provisional)
-    out.push_back(remark_of(what::split, now_is.provisional
-                                           ? "cut off from most of the group, going on without it"
-                                           : "not cut off any more"));
+    note(what::split, now_is.provisional ? "cut off from most of the group, going on without it"
+                                         : "not cut off any more");
   if (now_is.histories != before.histories && std::max(now_is.histories, before.histories) > 1)
-    out.push_back(
-      remark_of(what::split, "live peers train " + std::to_string(now_is.histories)
-                               + (now_is.histories == 1 ? " history again" : " histories")));
+    note(what::split, "live peers train " + std::to_string(now_is.histories)
+                        + (now_is.histories == 1 ? " history again" : " histories"));
   if (now_is.notice != before.notice)
-    out.push_back(
-      remark_of(what::notice, now_is.notice.empty() ? "no notice any more" : now_is.notice));
-  if (first || now_is.epoch < told_epoch_ || forked) { // nothing to compare with
-    told_epoch_ = now_is.epoch;
-    told_samples_ = now_is.samples_used;
-    epoch_told_ = now;
-  } else if (now_is.epoch > told_epoch_ && now - epoch_told_ >= epoch_interval) {
+    note(what::notice, now_is.notice.empty() ? "no notice any more" : now_is.notice);
+  bool incomparable = first || now_is.epoch < told_epoch_ || forked;
+  if (!incomparable && (now_is.epoch == told_epoch_ || now - epoch_told_ < epoch_interval))
+    return out;
+  if (!incomparable) {
     watch::epochs_ended ended;
     ended.epoch = now_is.epoch.value();
     ended.epochs = now_is.epoch.value() - told_epoch_.value();
@@ -58,10 +52,10 @@ event_maker::events event_maker::on_status(const training_status& now_is, steady
       ended.loss = now_is.loss;
     ended.duration_s = seconds_of(now - epoch_told_) / static_cast<double>(ended.epochs);
     out.push_back(ended);
-    told_epoch_ = now_is.epoch;
-    told_samples_ = now_is.samples_used;
-    epoch_told_ = now;
   }
+  told_epoch_ = now_is.epoch;
+  told_samples_ = now_is.samples_used;
+  epoch_told_ = now;
   return out;
 }
 

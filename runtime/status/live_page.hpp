@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include "runtime/net/http.hpp"
 
 namespace waggle {
+
+class recording; // runtime/watch/replay.hpp
 
 /// To whom the page at `/` and its stream of events are served (--pages).
 enum class page_audience { all, local, none };
@@ -34,5 +37,10 @@ bool is_live_route(std::string_view route);
 /// clients that do not accept gzip. The content may be stored, but must be validated by its ETag
 /// before each use: peers of several versions may follow each other at one address.
 net::http_response live_page(const net::http_request& request);
+
+/// The page of a recording, and /api/v1/events[?QUERY] (replay_request), to this machine only: a
+/// recording names its run, which strangers must not learn.
+net::http_response replay_page(const std::shared_ptr<const recording>& from,
+                               const net::http_request& request);
 
 } // namespace waggle

@@ -2,7 +2,9 @@
 
 // What a peer's actors report about themselves, for its pages, its metrics and its log.
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -24,25 +26,10 @@ enum class trainer_phase : std::uint8_t {
   paused // by the operator; in no group
 };
 constexpr std::string_view to_string(trainer_phase x) {
-  switch (x) {
-    case trainer_phase::starting:
-      return "starting";
-    case trainer_phase::joining:
-      return "joining";
-    case trainer_phase::syncing:
-      return "syncing";
-    case trainer_phase::training:
-      return "training";
-    case trainer_phase::averaging:
-      return "averaging";
-    case trainer_phase::finished:
-      return "finished";
-    case trainer_phase::stopped:
-      return "stopped";
-    case trainer_phase::paused:
-      return "paused";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"starting",  "joining",  "syncing", "training",
+                                     "averaging", "finished", "stopped", "paused"};
+  auto at = static_cast<std::size_t>(x);
+  return at < std::size(names) ? names[at] : "unknown";
 }
 
 /// How often the samples of one pass over the data have entered an update.

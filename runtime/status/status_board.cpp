@@ -49,25 +49,11 @@ std::string without_line_end(std::string text) {
 
 } // namespace
 
-void status_board::show_self(std::string text) {
+void status_board::show(document what, std::string json, swarm_time now) {
   std::lock_guard guard{mutex_};
-  self_ = std::move(text);
-}
-
-void status_board::show_status(std::string text, swarm_time now) {
-  std::lock_guard guard{mutex_};
-  status_ = std::move(text);
-  now_ = now;
-}
-
-void status_board::show_peers(std::string text) {
-  std::lock_guard guard{mutex_};
-  peers_ = std::move(text);
-}
-
-void status_board::show_targets(std::string text) {
-  std::lock_guard guard{mutex_};
-  targets_ = std::move(text);
+  documents_[static_cast<std::size_t>(what)] = std::move(json);
+  if (what == document::status)
+    now_ = now;
 }
 
 void status_board::show_readiness(bool ready, std::string text) {
@@ -139,14 +125,16 @@ std::string status_board::rounds() const {
 
 std::string status_board::vitals() const {
   std::lock_guard guard{mutex_};
-  return "{\"t\":" + std::to_string(watch::unix_ms(now_)) + ",\"status\":"
-         + without_line_end(status_) + ",\"peers\":" + without_line_end(peers_) + "}";
+  return "{\"t\":" + std::to_string(watch::unix_ms(now_))
+         + ",\"status\":" + without_line_end(shown(document::status))
+         + ",\"peers\":" + without_line_end(shown(document::peers)) + "}";
 }
 
 std::string status_board::snapshot() const {
   std::lock_guard guard{mutex_};
-  return "{\"v\":1,\"now\":" + std::to_string(watch::unix_ms(now_)) + ",\"self\":" + self_
-         + ",\"status\":" + without_line_end(status_) + ",\"peers\":" + without_line_end(peers_);
+  return "{\"v\":1,\"now\":" + std::to_string(watch::unix_ms(now_)) + ",\"self\":"
+         + shown(document::self) + ",\"status\":" + without_line_end(shown(document::status))
+         + ",\"peers\":" + without_line_end(shown(document::peers));
 }
 
 net::http_response status_board::page(const net::http_request& request) const {
@@ -177,9 +165,9 @@ net::http_response status_board::page(const net::http_request& request) const {
     return {ready_ ? 200U : 503U, "text/plain; charset=utf-8",
             (ready_ ? "ready" : "not ready") + (readiness_.empty() ? "" : ": " + readiness_)
               + "\n"};
-  if (route == "/sd")
-    return json(200, targets_);
-  return json(200, route == "/api/v1/status" ? status_ : peers_);
+  return json(200, shown(route == "/sd"              ? document::targets
+                         : route == "/api/v1/status" ? document::status
+                                                     : document::peers));
 }
 
 } // namespace waggle

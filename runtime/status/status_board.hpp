@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -30,18 +31,20 @@ public:
     : metrics_(std::move(metrics)),
       events_(events ? std::move(events) : std::make_shared<event_ring>("0")), pages_(pages) {}
 
-  /// Who this peer is: {"peer","run","role","version"}. Shown to those that watch.
-  void show_self(std::string json);
-  /// @param now when it was true.
-  void show_status(std::string json, swarm_time now = {});
+  enum class document : std::uint8_t {
+    self, // who this peer is: {"peer","run","role","version"}. Shown to those that watch
+    status,
+    peers,
+    targets
+  };
+  /// @param now of the status: when it was true.
+  void show(document what, std::string json, swarm_time now = {});
   /// For the loop of this process, which must not wait for the trainer.
   void show_training(const training_status& now) {
     training_ = std::make_shared<const training_status>(now);
   }
   /// At most some 100 ms old, but of the present phase; null: none yet.
   [[nodiscard]] std::shared_ptr<const training_status> training() const { return training_; }
-  void show_peers(std::string json);
-  void show_targets(std::string json);
   /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
   /// optional remark.
   void show_readiness(bool ready, std::string text);
@@ -89,6 +92,9 @@ public:
 private:
   [[nodiscard]] net::http_response page(const net::http_request& request) const;
   [[nodiscard]] net::http_response stream(const net::http_request& request) const;
+  [[nodiscard]] const std::string& shown(document what) const {
+    return documents_[static_cast<std::size_t>(what)];
+  }
   [[nodiscard]] std::string rounds() const;
   [[nodiscard]] std::string vitals() const;
   [[nodiscard]] std::string snapshot() const;
@@ -105,11 +111,8 @@ private:
   std::atomic<bool> ended_{false}; // set with mutex_ held
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_; // ready_ or ended_
-  std::string self_ = "{}";
-  swarm_time now_{};
-  std::string status_ = "{}\n";
-  std::string peers_ = "{\"peers\":[]}\n";
-  std::string targets_ = "[]\n";
+  std::array<std::string, 4> documents_{"{}", "{}\n", "{\"peers\":[]}\n", "[]\n"};
+  swarm_time now_{}; // of the status
   bool ready_ = false;
   std::string readiness_ = "starting";
 };

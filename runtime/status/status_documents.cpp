@@ -201,24 +201,12 @@ std::string targets_document(const peer_picture& picture, const peer_record& sel
 std::string why_not_ready(const peer_picture& picture) {
   if (!picture.training)
     return why_not_joined(picture.dht);
-  switch (picture.training->phase) {
-    case trainer_phase::training:
-    case trainer_phase::averaging:
-    case trainer_phase::finished:
-      return picture.training->provisional
-               ? "provisional: cut off from most of the group, going on without it"
-               : std::string{};
-    case trainer_phase::starting:
-    case trainer_phase::joining:
-    case trainer_phase::syncing:
-    case trainer_phase::stopped:
-    case trainer_phase::paused: {
-      const auto& why = picture.training->waiting_for;
-      return std::string{to_string(picture.training->phase)}
-             + (why.empty() ? "" : ", waiting for " + why);
-    }
-  }
-  return "unknown";
+  const auto& t = *picture.training;
+  if (t.phase == trainer_phase::training || t.phase == trainer_phase::averaging
+      || t.phase == trainer_phase::finished)
+    return t.provisional ? "provisional: cut off from most of the group, going on without it" : "";
+  return std::string{to_string(t.phase)}
+         + (t.waiting_for.empty() ? "" : ", waiting for " + t.waiting_for);
 }
 
 std::string links_notice(const peer_picture& picture) {

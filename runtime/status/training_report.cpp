@@ -91,8 +91,8 @@ bool training_report::is_due(bool at_once, steady_time now) {
   sent_ = now;
   std::map<peer_id, bool> have_state; // of the peers that train this history
   for (const auto& peer : seen_.progress.peers)
-    if (seen_.is_connected(peer.who.id) && peer.claim.group_size > 0 && !peer.claim.auxiliary
-        && peer.claim.past.branch == at_.past().branch)
+    if (seen_.is_connected(peer.who.id) && peer.claim.trains(at_.past().branch)
+        && !peer.claim.auxiliary)
       have_state.emplace(peer.who.id, peer.claim.ready);
   health_.see_peers(have_state, now);
   return true;
@@ -109,14 +109,10 @@ void training_report::measure(std::uint64_t batch, std::size_t waiting) const {
   metrics_->set_training(status.loss, status.learning_rate, status.gradient_norm);
 }
 
-bool training_report::logs_progress(steady_time now) {
+std::optional<std::string> training_report::progress(steady_time now) {
   if (now - logged_ < log_interval)
-    return false;
+    return std::nullopt;
   logged_ = now;
-  return true;
-}
-
-std::string training_report::progress() const {
   const auto& s = status;
   auto left = s.seconds_left;
   auto rest = how_.max_epochs == 0 ? std::string{}

@@ -90,41 +90,33 @@ std::optional<std::uint64_t> round_vector::take(contribution& into) {
 
 round_meaning round_vector::meaning_of(averaged_round round, const contribution& given) const {
   round_meaning out;
-  auto& update = out.update;
-  auto samples = samples_of(round.weight);
-  auto contributors = round.contributors.size();
-  update.epoch = round.epoch;
-  update.rate = round.rate; // of no use to local steps
+  auto& update = out.update = std::move(round.update);
+  auto mean = std::exchange(update.mean, nullptr);
+  auto samples = samples_of(update.by.weight);
   if (const auto& merge = averages_.merge; merge.how == lane_merge::rule::blend)
     // A mean of our samples alone would only pull us back to where we were.
     update.rate =
-      given.from_state && samples != given.samples ? merge.blend_share(contributors) : 0;
-  update.work = samples * contributors;
+      given.from_state && samples != given.samples ? merge.blend_share(round.contributors) : 0;
+  update.work = samples * round.contributors;
   update.position = given.position;
-  update.branch = round.branch;
-  update.before = round.before;
-  // Those that have just entered have a share of the data from the next epoch on.
-  update.by = {round.weight, std::move(round.contributors)};
-  std::move(round.just_entered.begin(), round.just_entered.end(),
-            std::back_inserter(update.by.members));
 
-  out.fits = !round.mean || round.mean->size() == tensors_->value_count();
-  bool averaged = round.mean && out.fits && round.weight > 0;
-  if (given.is_spoiled() && contributors == 1) { // ours: the others do not wait for it
+  out.fits = !mean || mean->size() == tensors_->value_count();
+  bool averaged = mean && out.fits && update.by.weight > 0;
+  if (given.is_spoiled() && round.contributors == 1) { // ours: the others do not wait for it
     out.why_dropped = "not_finite";
   } else if (averaged) {
-    auto values = std::span<const float>{*round.mean};
+    auto values = std::span<const float>{*mean};
     auto gradient = std::min(values.size(), model_->parameter_count());
     out.norm = norm_of(values.first(gradient));
     // Each pass was finite, but their sum may overflow.
     out.finite = std::isfinite(out.norm) && is_finite(values.subspan(gradient));
     if (out.finite)
-      update.mean = round.mean;
+      update.mean = mean;
     else
       out.why_dropped = "not_finite";
   }
   if (tensors_->counts_steps() && averaged) {
-    update.steps = change_of_steps(std::span<const float>{*round.mean}.last<step_values>(),
+    update.steps = change_of_steps(std::span<const float>{*mean}.last<step_values>(),
                                    round.stepping, round.total);
     out.counts_steps = round.took_part;
   }

@@ -18,16 +18,11 @@ namespace waggle {
 
 /// A round that has ended, as far as the update of its epoch depends on it.
 struct averaged_round {
-  epoch_id epoch; // that it ends
-  digest before;  // branch of that epoch
-  digest branch;  // of the one that begins
-  double weight = 0;
-  std::vector<peer_id> contributors;
-  std::vector<peer_id> just_entered{};        // members that have contributed nothing yet
-  bool took_part = false;                     // this peer is among the contributors
-  std::shared_ptr<const float_vector> mean{}; // null: the round has none
-  double rate = 0;                            // of the schedule
-  double stepping = 0; // with lane::counts_steps: how many peers made the mean number of steps
+  /// If the mean is one of gradients, and of use. All but snapshot, position, work and steps.
+  missed_update update{};
+  std::size_t contributors = 0;
+  bool took_part = false; // this peer is among them
+  double stepping = 0;    // with lane::counts_steps: how many peers made the mean number of steps
   const std::uint64_t* total = nullptr; // and history::steps of this peer, as in change_of_steps
 };
 

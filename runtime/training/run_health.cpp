@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace waggle {
 
@@ -14,19 +15,6 @@ using epochs = std::deque<epoch_facts>;
 
 constexpr double enough_peers = 0.9;
 constexpr double rare = 0.1; // share of the epochs
-
-std::string number(double value, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-/// With the digits that matter: rounds last from milliseconds to minutes.
-std::string in_seconds(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.3g s", value);
-  return text;
-}
 
 double expected(const epoch_facts& e, const options& how) {
   return how.group_size_max == 0 ? e.peers : std::min(e.peers, how.group_size_max);
@@ -76,22 +64,17 @@ bool zero_update(const epoch_facts& e, const options& /*how*/) {
 
 // -- sentences that follow "in N of the last M epochs " ------------------------------
 
-double peers_expected(const epochs& all, const options& how) {
-  return mean(
-    all, [&](const auto& e) { return expected(e, how); },
-    [&](const auto& e) { return small_round(e, how); });
-}
-
 std::string say_small_rounds(const epochs& all, const options& how) {
-  auto took_part = mean(
-    all, [](const auto& e) { return e.contributors; },
-    [&](const auto& e) { return small_round(e, how); });
-  auto text = "only " + number(took_part, 1) + " of " + number(peers_expected(all, how), 1)
-              + " peers took part in the round: ";
-  return text
-         + (how.searches_groups ? "raise --matchmaking-time, so that more peers find each other"
-                                : "members that stall are left out, so raise --stall-timeout or "
-                                  "--target-batch-size if their links or machines are slow");
+  auto average = [&](auto value) {
+    return mean(all, value, [&](const auto& e) { return small_round(e, how); });
+  };
+  return fmt::format("only {:.1f} of {:.1f} peers took part in the round: {}",
+                     average([](const auto& e) { return e.contributors; }),
+                     average([&](const auto& e) { return expected(e, how); }),
+                     how.searches_groups
+                       ? "raise --matchmaking-time, so that more peers find each other"
+                       : "members that stall are left out, so raise --stall-timeout or "
+                         "--target-batch-size if their links or machines are slow");
 }
 
 /// 0: none succeeded.
@@ -106,14 +89,15 @@ double longest_round(const epochs& all) {
 std::string say_own_gradients(const epochs& all, const options& how) {
   auto longest = longest_round(all);
   std::string text = "the round failed and this peer used its own gradient: ";
-  auto timeout = "--averaging-timeout, which is " + in_seconds(how.averaging_timeout);
+  // Three digits: rounds last from milliseconds to minutes.
+  auto timeout = fmt::format("--averaging-timeout, which is {:.3g} s", how.averaging_timeout);
   if (longest == 0)
     return text + "no round succeeded, so try twice the " + timeout;
-  text += "the longest round that succeeded took " + in_seconds(longest) + ", ";
+  text += fmt::format("the longest round that succeeded took {:.3g} s, so ", longest);
   auto enough = 2 * longest;
   if (enough > how.averaging_timeout)
-    return text + "so raise " + timeout + ", to " + in_seconds(enough);
-  return text + "so " + timeout
+    return text + fmt::format("raise {}, to {:.3g} s", timeout, enough);
+  return text + timeout
          + ", is long enough: members are lost, raise --stall-timeout if their links are slow";
 }
 
@@ -122,40 +106,35 @@ double per_epoch(double samples, const options& how) {
   return std::ceil(samples / static_cast<double>(how.epochs_per_round));
 }
 
-template <class Value>
-double mean_of_short_ones(const epochs& all, const options& how, Value value) {
-  return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
-}
-
 std::string say_short_epochs(const epochs& all, const options& how) {
-  auto average = [&](auto value) { return mean_of_short_ones(all, how, value); };
+  auto average = [&](auto value) {
+    return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
+  };
   auto download = average([](const auto& e) { return e.download_seconds; });
-  auto text = "the peers compute " + std::to_string(how.target_batch) + " samples in "
-              + in_seconds(average([&](const auto& e) { return compute_seconds(e, how); }))
-              + ", less than the "
-              + in_seconds(average([](const auto& e) { return e.round_seconds; })) + " of a round";
-  if (download > 0)
-    text += " and the " + in_seconds(download) + " in which a peer that joins downloads the state";
   auto computed_meanwhile = average(
     [](const auto& e) { return e.samples_per_second * (e.round_seconds + e.download_seconds); });
-  return text + ": raise --target-batch-size to " + number(per_epoch(computed_meanwhile, how), 0)
-         + " or more";
+  return fmt::format(
+    "the peers compute {} samples in {:.3g} s, less than the {:.3g} s of a round{}: raise "
+    "--target-batch-size to {:.0f} or more",
+    how.target_batch, average([&](const auto& e) { return compute_seconds(e, how); }),
+    average([](const auto& e) { return e.round_seconds; }),
+    download > 0
+      ? fmt::format(" and the {:.3g} s in which a peer that joins downloads the state", download)
+      : "",
+    per_epoch(computed_meanwhile, how));
 }
 
 std::string say_small_batches(const epochs& all, const options& how) {
   const auto& last =
     *std::find_if(all.rbegin(), all.rend(), [&](const auto& e) { return small_batch(e, how); });
   auto enough = 2 * static_cast<double>(last.pass_samples) * last.peers;
-  auto pass = std::to_string(last.pass_samples);
-  auto peers = std::to_string(last.peers);
-  auto several = how.epochs_per_round == 1
-                   ? std::string{}
-                   : " (" + std::to_string(how.epochs_per_round) + " to a round)";
-  return "the target batch of " + number(per_epoch(static_cast<double>(how.target_batch), how), 0)
-         + " samples" + several + " was less than two passes of " + pass
-         + " samples of each of the " + peers
-         + " peers, so some contribute little or nothing: raise --target-batch-size to "
-         + number(per_epoch(enough, how), 0) + ", or lower --micro-batch";
+  return fmt::format(
+    "the target batch of {:.0f} samples{} was less than two passes of {} samples of each of the {} "
+    "peers, so some contribute little or nothing: raise --target-batch-size to {:.0f}, or lower "
+    "--micro-batch",
+    per_epoch(static_cast<double>(how.target_batch), how),
+    how.epochs_per_round == 1 ? "" : fmt::format(" ({} to a round)", how.epochs_per_round),
+    last.pass_samples, last.peers, per_epoch(enough, how));
 }
 
 std::string say_zero_updates(const epochs& /*all*/, const options& /*how*/) {
@@ -183,10 +162,6 @@ static_assert(std::size(table) + first_of_epochs == run_health::rules.size());
 
 // -- a download ----------------------------------------------------------------------------------
 
-std::string megabytes(double bytes, int digits = 1) {
-  return number(bytes / 1e6, digits) + " MB";
-}
-
 /// The seconds that the whole state takes at this bandwidth; 0: not known.
 double whole_seconds(const slow_download& what) {
   if (what.received_bytes == 0 || what.state_bytes == 0)
@@ -196,19 +171,20 @@ double whole_seconds(const slow_download& what) {
 }
 
 std::string say_slow_download(const slow_download& what) {
-  auto received = static_cast<double>(what.received_bytes);
-  auto text = "this peer cannot keep up with the run: after " + number(what.seconds, 0)
-              + " s it has " + megabytes(received);
+  auto megabytes = [](auto bytes) { return static_cast<double>(bytes) / 1e6; };
+  auto received = megabytes(what.received_bytes);
+  auto text = fmt::format("this peer cannot keep up with the run: after {:.0f} s it has {:.1f} MB",
+                          what.seconds, received);
   if (what.state_bytes > 0)
-    text += " of a state of " + megabytes(static_cast<double>(what.state_bytes));
+    text += fmt::format(" of a state of {:.1f} MB", megabytes(what.state_bytes));
   if (what.seconds > 0)
-    text += " (" + megabytes(received / what.seconds, 2) + "/s)";
-  text += "; an epoch takes the others " + number(what.epoch_seconds, 2) + " s and brings "
-          + megabytes(static_cast<double>(what.update_bytes)) + " of updates, of which "
-          + megabytes(static_cast<double>(what.kept_bytes_max), 0) + " are kept";
+    text += fmt::format(" ({:.2f} MB/s)", received / what.seconds);
+  text +=
+    fmt::format("; an epoch takes the others {:.2f} s and brings {:.1f} MB of updates, of "
+                "which {:.0f} MB are kept",
+                what.epoch_seconds, megabytes(what.update_bytes), megabytes(what.kept_bytes_max));
   if (auto target = sufficient_target_batch(what); target > 0)
-    text +=
-      ". A target batch size of " + std::to_string(target) + " or a faster link would be enough";
+    text += fmt::format(". A target batch size of {} or a faster link would be enough", target);
   return text;
 }
 
@@ -240,8 +216,8 @@ std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_
     state.sentence.clear();
     if (!state.holds)
       continue;
-    state.sentence = "in " + std::to_string(shown) + " of the last "
-                     + std::to_string(epochs_.size()) + " epochs " + rule.say(epochs_, how_);
+    state.sentence =
+      fmt::format("in {} of the last {} epochs {}", shown, epochs_.size(), rule.say(epochs_, how_));
     if (state.logged && now - *state.logged < log_interval)
       continue;
     state.logged = now;

@@ -1,16 +1,22 @@
-#include "runtime/agreement/data_identity.hpp"
-
 #include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/agreement/data_files.hpp"
+
 namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::StartsWith;
+
+/// Empty: no data at `path`.
+std::string data_identity(const fs::path& path, std::size_t shortest) {
+  auto listed = list_data_files(path, shortest);
+  return listed ? identity_of(listed->files) : std::string{};
+}
 
 class DataIdentity : public ::testing::Test {
 protected:

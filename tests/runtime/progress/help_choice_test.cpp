@@ -1,13 +1,19 @@
-#include "runtime/progress/help_choice.hpp"
-
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/progress/client_group.hpp"
 
 namespace waggle {
 namespace {
 
 constexpr std::uint8_t helper = 9;
+
+enum class help : std::uint8_t { none, enter, stay };
+help of(const help_choice& choice) {
+  if (!choice.needed)
+    return help::none;
+  return choice.preferred.what == course::enter ? help::enter : help::stay;
+}
 
 peer_id id_of(std::uint8_t n) {
   peer_id id;
@@ -69,27 +75,39 @@ std::vector<peer_id> ids(const std::vector<peer_record>& peers) {
     out.push_back(peer.id);
   return out;
 }
+// What it decides when these peers report to it.
+using reports = std::vector<swarm_progress::peer>;
+helper_state seeing(helper_state own, const reports& seen) {
+  own.connected = seen;
+  return own;
+}
+help_choice choose_help(const helper_state& own, const reports& seen) {
+  return waggle::choose_help(seeing(own, seen));
+}
+std::vector<peer_record> holders_of(const helper_state& own, const reports& seen) {
+  return waggle::holders_of(seeing(own, seen));
+}
 /// What counts if nothing was delivered yet.
 group_samples samples(const helper_state& own, const std::vector<swarm_progress::peer>& seen) {
-  return samples_toward(own, seen, sample_claims{helper_target_max}, {});
+  return samples_toward(seeing(own, seen), sample_claims{helper_target_max}, {});
 }
 
 TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
   auto choice = choose_help(outside(), {client(1, "a", 10, 1)});
-  EXPECT_EQ(choice.what, help::enter);
-  EXPECT_EQ(choice.past.branch, sha256("a"));
-  EXPECT_EQ(choice.past.work, 10U);
-  ASSERT_EQ(choice.through.size(), 1U);
-  EXPECT_EQ(choice.through.front().id, id_of(1));
+  EXPECT_EQ(of(choice), help::enter);
+  EXPECT_EQ(choice.preferred.branch, sha256("a"));
+  EXPECT_EQ(choice.preferred.work, 10U);
+  ASSERT_EQ(choice.preferred.through.size(), 1U);
+  EXPECT_EQ(choice.preferred.through.front().id, id_of(1));
 }
 
 TEST(HelpChoice, StaysOutWhereItIsNotNeeded) {
-  EXPECT_EQ(choose_help(outside(), {}).what, help::none);
-  EXPECT_EQ(choose_help(outside(), {client(1, "a", 10, 0)}).what, help::none) << "in no group";
-  EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 1)}).what, help::none);
-  EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 2), client(2, "a", 10, 2)}).what,
+  EXPECT_EQ(of(choose_help(outside(), {})), help::none);
+  EXPECT_EQ(of(choose_help(outside(), {client(1, "a", 10, 0)})), help::none) << "in no group";
+  EXPECT_EQ(of(choose_help(outside(), {trainer(1, "a", 10, 1)})), help::none);
+  EXPECT_EQ(of(choose_help(outside(), {trainer(1, "a", 10, 2), client(2, "a", 10, 2)})),
             help::none);
-  EXPECT_EQ(choose_help(outside(), {auxiliary(1, "a", 2), client(2, "a", 10, 2)}).what, help::none)
+  EXPECT_EQ(of(choose_help(outside(), {auxiliary(1, "a", 2), client(2, "a", 10, 2)})), help::none)
     << "another auxiliary is there";
 }
 
@@ -97,32 +115,31 @@ TEST(HelpChoice, DoesNotStrengthenAHistoryThatGivesWay) {
   // The client will join the two trainers; with us in its group it would be two against two.
   auto choice = choose_help(
     outside(), {client(1, "old", 99, 1), trainer(2, "live", 10, 2), trainer(3, "live", 10, 2)});
-  EXPECT_EQ(choice.what, help::none);
+  EXPECT_EQ(of(choice), help::none);
 }
 
 TEST(HelpChoice, OfClientsThatTrainAloneItTakesTheOneWithMostWork) {
   auto choice = choose_help(outside(), {client(1, "a", 10, 1), client(2, "b", 11, 1)});
-  EXPECT_EQ(choice.what, help::enter);
-  EXPECT_EQ(choice.past.branch, sha256("b"));
+  EXPECT_EQ(of(choice), help::enter);
+  EXPECT_EQ(choice.preferred.branch, sha256("b"));
 }
 
 TEST(HelpChoice, StaysWithItsClients) {
-  EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2)}).what, help::stay);
-  EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2), client(2, "b", 99, 1)}).what,
+  EXPECT_EQ(of(choose_help(in_group("a", {1}), {client(1, "a", 10, 2)})), help::stay);
+  EXPECT_EQ(of(choose_help(in_group("a", {1}), {client(1, "a", 10, 2), client(2, "b", 99, 1)})),
             help::stay)
     << "the other client will join us";
-  EXPECT_EQ(
-    choose_help(in_group("a", {1, 2}), {client(1, "a", 10, 3), trainer(2, "a", 10, 3)}).what,
-    help::stay);
-  EXPECT_EQ(choose_help(in_group("a", {1}), {}).what, help::stay)
+  EXPECT_EQ(of(choose_help(in_group("a", {1, 2}), {client(1, "a", 10, 3), trainer(2, "a", 10, 3)})),
+            help::stay);
+  EXPECT_EQ(of(choose_help(in_group("a", {1}), {})), help::stay)
     << "it is connected and has not reported yet";
 }
 
 TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
-  EXPECT_EQ(choose_help(in_group("a", {2}), {trainer(2, "a", 10, 2)}).what, help::none);
+  EXPECT_EQ(of(choose_help(in_group("a", {2}), {trainer(2, "a", 10, 2)})), help::none);
   auto lost = in_group("a", {1});
   lost.links.clear();
-  EXPECT_EQ(choose_help(lost, {}).what, help::none);
+  EXPECT_EQ(of(choose_help(lost, {})), help::none);
 }
 
 TEST(HelpChoice, StaysWithMembersThatHaveNotReportedTheForkYet) {
@@ -131,16 +148,16 @@ TEST(HelpChoice, StaysWithMembersThatHaveNotReportedTheForkYet) {
   own.past.forked_at = epoch_id{4};
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 8), client(2, "a", 10, 8),
                                          client(3, "a", 10, 8)};
-  EXPECT_EQ(choose_help(own, seen).what, help::stay);
+  EXPECT_EQ(of(choose_help(own, seen)), help::stay);
   for (auto& peer : seen)
     peer.epoch = epoch_id{5}; // they continued the old history
-  EXPECT_EQ(choose_help(own, seen).what, help::enter);
+  EXPECT_EQ(of(choose_help(own, seen)), help::enter);
 }
 
 TEST(HelpChoice, LeavesForAHistoryThatOutweighsItsOwn) {
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 2), trainer(2, "b", 10, 3),
                                          trainer(3, "b", 10, 3), trainer(4, "b", 10, 3)};
-  EXPECT_EQ(choose_help(in_group("a", {1}), seen).what, help::none);
+  EXPECT_EQ(of(choose_help(in_group("a", {1}), seen)), help::none);
 }
 
 TEST(HelpChoice, MadeUpIdentitiesDoNotTakeTheNodeAway) {
@@ -149,11 +166,11 @@ TEST(HelpChoice, MadeUpIdentitiesDoNotTakeTheNodeAway) {
   for (std::uint8_t n = 10; n < 14; ++n)
     seen.push_back(trainer(n, "made up", 1'000'000, 64));
   auto choice = choose_help(in_group("a", {1, 2}, &known), seen);
-  EXPECT_EQ(choice.what, help::stay);
-  ASSERT_TRUE(choice.doubted);
-  EXPECT_EQ(choice.doubted->branch, sha256("made up"));
-  EXPECT_EQ(choice.doubted->supporters, 4U);
-  EXPECT_EQ(choose_help(in_group("a", {1, 2}), seen).what, help::none)
+  EXPECT_EQ(of(choice), help::stay);
+  ASSERT_TRUE(choice.preferred.doubted);
+  EXPECT_EQ(choice.preferred.doubted->branch, sha256("made up"));
+  EXPECT_EQ(choice.preferred.doubted->supporters, 4U);
+  EXPECT_EQ(of(choose_help(in_group("a", {1, 2}), seen)), help::none)
     << "without evidence the majority decides";
 }
 
@@ -165,22 +182,22 @@ TEST(HelpChoice, ComesBackToTheClientsThatItKnowsWhateverOthersClaim) {
   for (std::uint8_t n = 12; n < 16; ++n)
     seen.push_back(trainer(n, "made up", 1'000'000, 64));
   auto choice = choose_help(outside(&known), seen);
-  EXPECT_EQ(choice.what, help::enter);
-  EXPECT_EQ(choice.past.branch, sha256("a"));
-  ASSERT_FALSE(choice.through.empty());
-  EXPECT_EQ(choice.through.front().id, id_of(1));
+  EXPECT_EQ(of(choice), help::enter);
+  EXPECT_EQ(choice.preferred.branch, sha256("a"));
+  ASSERT_FALSE(choice.preferred.through.empty());
+  EXPECT_EQ(choice.preferred.through.front().id, id_of(1));
 }
 
 TEST(HelpChoice, StaysOutOfAGroupThatKnownClientsSayIsLarger) {
   auto known = with({1, 2});
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3), client(2, "a", 10, 3),
                                          trainer(5, "a", 10, 3)};
-  EXPECT_EQ(choose_help(outside(&known), seen).what, help::none);
+  EXPECT_EQ(of(choose_help(outside(&known), seen)), help::none);
   seen[0].claim.group_size = 2; // one of two: a lie, or not yet corrected
-  EXPECT_EQ(choose_help(outside(&known), seen).what, help::enter);
+  EXPECT_EQ(of(choose_help(outside(&known), seen)), help::enter);
   known = with({1, 2, 5});
   seen[1].claim.group_size = 2;
-  EXPECT_EQ(choose_help(outside(&known), seen).what, help::none) << "we know that it trains";
+  EXPECT_EQ(of(choose_help(outside(&known), seen)), help::none) << "we know that it trains";
 }
 
 TEST(HelpChoice, CountsWhatItsMembersHaveTowardTheEpoch) {
@@ -228,14 +245,14 @@ TEST(HelpChoice, SamplesThatAreNotDeliveredDoNotCountForAWhile) {
                                          client(2, "a", 10, 3, 1'000'000)};
   sample_claims claims{helper_target_max};
   steady_time begin{};
-  EXPECT_TRUE(samples_toward(own, seen, claims, begin).full());
-  observe_samples(own, seen, claims);
+  EXPECT_TRUE(samples_toward(seeing(own, seen), claims, begin).full());
+  observe_samples(seeing(own, seen), claims);
   claims.begin_epoch(begin);
   auto found = claims.end_round({id_of(1), id_of(2)}, 40, 0, begin);
   EXPECT_EQ(found.missing, 100U) << "a claim counts up to the target";
   EXPECT_EQ(found.suspects, std::vector<peer_id>{id_of(2)});
-  EXPECT_EQ(samples_toward(own, seen, claims, begin).samples, 40U);
-  EXPECT_TRUE(samples_toward(own, seen, claims, begin + std::chrono::seconds{3}).full());
+  EXPECT_EQ(samples_toward(seeing(own, seen), claims, begin).samples, 40U);
+  EXPECT_TRUE(samples_toward(seeing(own, seen), claims, begin + std::chrono::seconds{3}).full());
 }
 
 TEST(HelpChoice, OnlyTheClaimsOfMembersAreDue) {
@@ -243,7 +260,7 @@ TEST(HelpChoice, OnlyTheClaimsOfMembersAreDue) {
   auto behind = client(1, "a", 10, 2, 40);
   behind.epoch = epoch_id{3};
   sample_claims claims{helper_target_max};
-  observe_samples(own, {behind, client(3, "a", 10, 2, 100), auxiliary(4, "a", 2)}, claims);
+  observe_samples(seeing(own, {behind, client(3, "a", 10, 2, 100), auxiliary(4, "a", 2)}), claims);
   claims.begin_epoch({});
   EXPECT_EQ(claims.end_round({id_of(1), id_of(3), id_of(4)}, 0, 0, {}).missing, 0U);
 }

@@ -120,16 +120,10 @@ TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
 
 // -- evidence -------------------------------------------------------------------------------------
 
-/// As many rounds with the peer as make it count.
-void complete_rounds(evidence& known, const peer_id& peer) {
-  for (std::uint64_t i = 0; i < evidence::rounds_min; ++i)
-    known.on_round({peer});
-}
-
 evidence knowing(const std::vector<std::uint8_t>& peers) {
   evidence known;
   for (auto n : peers)
-    complete_rounds(known, id_of(n));
+    known.on_round({id_of(n)});
   return known;
 }
 
@@ -469,7 +463,7 @@ TEST(HistoryChoice, SplitsThatNewcomersHaveEnteredHeal) {
       members[i].past = members[i].provisional ? fork : run;
       for (std::size_t j = 0; j < all; ++j)
         if (first_side[i] == first_side[j] || (i < before && j < before))
-          complete_rounds(members[i].known, id_of(static_cast<std::uint8_t>(j + 1)));
+          members[i].known.on_round({id_of(static_cast<std::uint8_t>(j + 1))});
     }
     auto in_group = [&](std::size_t i) {
       return static_cast<std::uint32_t>(
@@ -506,8 +500,8 @@ TEST(HistoryChoice, SplitsThatNewcomersHaveEnteredHeal) {
       m.provisional = choice.provisional;
       for (std::size_t j = 0; j < all; ++j) // the next round
         if (members[j].past.branch == m.past.branch) {
-          complete_rounds(m.known, id_of(static_cast<std::uint8_t>(j + 1)));
-          complete_rounds(members[j].known, id_of(static_cast<std::uint8_t>(i + 1)));
+          m.known.on_round({id_of(static_cast<std::uint8_t>(j + 1))});
+          members[j].known.on_round({id_of(static_cast<std::uint8_t>(i + 1))});
         }
     }
     ASSERT_TRUE(converged()) << "seed " << seed << ": " << before << " members, " << all - before
@@ -545,8 +539,8 @@ TEST(HistoryChoice, PiecesOfAGroupThatNewcomersHaveEnteredBecomeOneAgain) {
           m.former.members.push_back(id(j));
     }
     auto meet = [&](std::size_t i, std::size_t j) {
-      complete_rounds(members[i].known, id(j));
-      complete_rounds(members[j].known, id(i));
+      members[i].known.on_round({id(j)});
+      members[j].known.on_round({id(i)});
     };
     for (std::size_t i = 0; i < all; ++i)
       for (std::size_t j = 0; j < i; ++j)

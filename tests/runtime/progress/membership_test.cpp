@@ -19,6 +19,18 @@ peer_id id_of(std::uint8_t n) {
   return id;
 }
 
+membership::options groups_of_a_run() {
+  membership::options how;
+  how.many_groups = true;
+  return how;
+}
+membership::options of_three(milliseconds wait_for_peers) {
+  membership::options how;
+  how.min_peers = 3;
+  how.wait_for_peers = wait_for_peers;
+  return how;
+}
+
 /// Peer 1 and what it sees. Time is in milliseconds.
 class a_peer {
 public:
@@ -166,7 +178,7 @@ TEST(Membership, LeavesAtOnceWhenMostMembersAreTwoEpochsAhead) {
 }
 
 TEST(Membership, OfManyGroupsNobodyIsLeftBehind) {
-  a_peer p{{.many_groups = true}};
+  a_peer p{groups_of_a_run()};
   p.join(3);
   p.claims(2, "run", 3, 7);
   p.claims(3, "run", 3, 7);
@@ -203,7 +215,7 @@ TEST(Membership, PausedItLeavesAfterTheRoundAndLooksForNoGroup) {
 }
 
 TEST(Membership, GoesOnProvisionallyWithoutMostOfItsGroup) {
-  a_peer p{{.split_grace = milliseconds{1'500}}};
+  a_peer p; // with a split_grace of 1.5 s
   p.join(3);
   p.it.lost(false, {id_of(1), id_of(2), id_of(3)}, p.facts);
   p.it.left(p.facts.now);
@@ -309,7 +321,7 @@ TEST(Membership, AsksNobodyElseForTheState) {
 }
 
 TEST(Membership, WaitsForTheFirstMembersOnce) {
-  a_peer p{{.min_peers = 3, .wait_for_peers = milliseconds{5'000}}};
+  a_peer p{of_three(milliseconds{5'000})};
   p.join(2);
   EXPECT_EQ(p.it.lacks(false, p.facts.now), 1U);
   p.after(5'000);
@@ -317,7 +329,7 @@ TEST(Membership, WaitsForTheFirstMembersOnce) {
   p.it.left(p.facts.now);
   p.join(2);
   EXPECT_TRUE(p.it.has_been_complete());
-  a_peer late{{.min_peers = 3}};
+  a_peer late{of_three(milliseconds{0})};
   late.join(2);
   late.after(1'000'000);
   EXPECT_EQ(late.it.lacks(false, late.facts.now), 1U);
@@ -325,7 +337,7 @@ TEST(Membership, WaitsForTheFirstMembersOnce) {
 }
 
 TEST(Membership, CountsStrangersAsTrainersOnlyUpToThoseThatItKnows) {
-  a_peer p{{.many_groups = true}};
+  a_peer p{groups_of_a_run()};
   for (std::uint8_t n = 2; n < 12; ++n)
     p.claims(n);
   EXPECT_EQ(p.it.peers_that_step(sha256("run")), 3U);

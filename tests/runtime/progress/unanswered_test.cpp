@@ -17,7 +17,7 @@ TEST(Unanswered, CountsWhatIsWithoutABreak) {
   steady_time now{1h};
   auto look = [&](const founding_situation& at, milliseconds after) {
     now += after;
-    return wait.look(decide_founding(at).waiting_for, now);
+    return wait.look(decide_founding(at).why, now);
   };
   EXPECT_FALSE(look(nobody, 0s));
   EXPECT_FALSE(look(nobody, 10min - 1ms));

@@ -1,7 +1,7 @@
-#include "runtime/status/replay_page.hpp"
-
 #include <gtest/gtest.h>
 
+#include "runtime/status/live_page.hpp"
+#include "runtime/watch/replay.hpp"
 #include "tests/support/event_logs.hpp"
 
 namespace waggle {

@@ -8,7 +8,7 @@ namespace {
 TEST(StatusBoard, OnlyTheWholeNameOfAPageIsThatPage) {
   status_board board{
     std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "r", "p")};
-  board.show_status("{\"status\":1}\n");
+  board.show(status_board::document::status, "{\"status\":1}\n");
   auto status_of = [&](const std::string& page) { return board.answer({"GET", page}).status; };
   EXPECT_EQ(status_of("/api/v1/status"), 200U);
   EXPECT_EQ(status_of("/api/v1/status?pretty"), 200U);

@@ -46,12 +46,12 @@ std::shared_ptr<const float_vector> all(float value, std::size_t size = 4) {
 
 averaged_round of_two(std::shared_ptr<const float_vector> mean, double weight) {
   averaged_round round;
-  round.epoch = epoch_id{7};
-  round.weight = weight;
-  round.contributors = {own, other};
+  round.update.epoch = epoch_id{7};
+  round.update.mean = std::move(mean);
+  round.update.rate = 0.5;
+  round.update.by = {weight, {own, other}};
+  round.contributors = 2;
   round.took_part = true;
-  round.mean = std::move(mean);
-  round.rate = 0.5;
   return round;
 }
 
@@ -73,10 +73,10 @@ TEST(RoundVector, AMeanOfGradientsIsTheUpdateOfItsEpoch) {
   auto given = it.take();
   given.position = "here";
   auto round = of_two(all(2), 8);
-  round.just_entered = {peer_id{}};
+  round.update.by.members.push_back(peer_id{});
   auto meaning = it.vector.meaning_of(round, given);
   EXPECT_TRUE(meaning.counted);
-  EXPECT_EQ(meaning.update.mean, round.mean);
+  EXPECT_EQ(meaning.update.mean, round.update.mean);
   EXPECT_EQ(meaning.update.epoch, epoch_id{7});
   EXPECT_EQ(meaning.update.rate, 0.5);
   EXPECT_EQ(meaning.update.work, 16U) << "samples times contributors";
@@ -126,7 +126,7 @@ TEST(RoundVector, ASpoiledPassOfOursAloneIsNoUpdate) {
   given.fills = std::make_shared<filling>();
   given.fills->fail();
   auto alone = of_two(all(2), 4);
-  alone.contributors = {own};
+  alone.contributors = 1;
   auto meaning = it.vector.meaning_of(alone, given);
   EXPECT_EQ(meaning.update.mean, nullptr);
   EXPECT_EQ(meaning.why_dropped, "not_finite");
