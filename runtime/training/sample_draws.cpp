@@ -10,6 +10,20 @@
 
 namespace waggle {
 
+namespace {
+
+/// Whether the samples with the numbers `from` to `until` - 1 in these runs hold.
+template <class Runs>
+bool hold(const Runs& drawn, std::int64_t from, std::int64_t until) {
+  std::int64_t begin = 0;
+  return std::ranges::all_of(drawn, [&](const auto& each) {
+    auto first = std::exchange(begin, begin + static_cast<std::int64_t>(each.count));
+    return each.holds || begin <= from || first >= until;
+  });
+}
+
+} // namespace
+
 sample_order::sample_order(std::uint64_t samples, const std::string& run, std::uint64_t pass)
   : samples_(samples), half_bits_((static_cast<unsigned>(std::bit_width(samples - 1)) + 1) / 2) {
   std::uint64_t seed = 0;
@@ -118,17 +132,12 @@ bool sample_draws::look_again() {
     next_[r] = ledger_.seen_of(r);
   for (const auto& each : given_)
     next_[each.range] += each.count;
-  auto before = in_gradient_;
-  bool all = true;
   for (auto& each : drawn_) {
     each.holds = each.holds && ledger_.owns(self_, each.range) && each.begin == next_[each.range];
     if (each.holds)
       next_[each.range] += each.count;
-    else
-      all = all && before <= 0;
-    before -= static_cast<std::int64_t>(each.count);
   }
-  return all;
+  return hold(drawn_, 0, in_gradient_);
 }
 
 std::uint64_t sample_draws::ahead() const {
@@ -140,21 +149,13 @@ bool sample_draws::offer(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
   WAGGLE_CHECK(samples <= count_ahead(), "a pass over samples that were not drawn");
   auto from = in_gradient_ + static_cast<std::int64_t>(offered_);
-  auto until = from + static_cast<std::int64_t>(samples);
-  std::int64_t begin = 0;
-  bool all = true;
-  for (const auto& each : drawn_) {
-    auto end = begin + static_cast<std::int64_t>(each.count);
-    all = all && (each.holds || end <= from || begin >= until);
-    begin = end;
-  }
-  if (all) {
+  if (hold(drawn_, from, from + static_cast<std::int64_t>(samples))) {
     offered_ += samples;
-  } else {
-    remove(from, samples);
-    look_again();
+    return true;
   }
-  return all;
+  remove(from, samples);
+  look_again();
+  return false;
 }
 
 void sample_draws::put_back(std::uint64_t samples) {
@@ -167,15 +168,7 @@ bool sample_draws::pass_ended(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
   offered_ -= std::min(offered_, samples);
   in_gradient_ += static_cast<std::int64_t>(samples);
-  auto left = in_gradient_;
-  for (const auto& each : drawn_) {
-    if (left <= 0)
-      break;
-    if (!each.holds)
-      return false;
-    left -= static_cast<std::int64_t>(each.count);
-  }
-  return true;
+  return hold(drawn_, 0, in_gradient_);
 }
 
 void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
