@@ -89,11 +89,10 @@ caf::result<caf::unit_t> node_supervisor::end_one(const end_averager& msg) {
   for (auto topic : {service_topic::matchmaking, service_topic::averaging})
     send(parts_.switchboard, serve{topic, {}, msg.prefix});
   auto promise = make_response_promise<caf::unit_t>();
+  send_exit(ends.averager, caf::exit_reason::user_shutdown); // first: whoever waits learns why
   auto end = [this, ends, promise]() mutable {
-    for (const auto& each :
-         {caf::actor_cast<caf::actor>(ends.averager), caf::actor_cast<caf::actor>(ends.group),
-          caf::actor_cast<caf::actor>(ends.matchmaker)})
-      send_exit(each, caf::exit_reason::user_shutdown);
+    send_exit(ends.group, caf::exit_reason::user_shutdown);
+    send_exit(ends.matchmaker, caf::exit_reason::user_shutdown);
     promise.deliver(caf::unit);
   };
   request(ends.group, end_time, quit_group{})

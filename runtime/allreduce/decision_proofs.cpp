@@ -115,7 +115,7 @@ void decision_proofs::on_promise(std::size_t from, wire::round_promise what) {
   bool claims_commit =
     std::exchange(what.committed, what.committed && is_proven(from, what.view, what.proof));
   if (!what.committed && what.knows_view && round_.protocol.awaits_promise(from, what.promised)
-      && !verify(from, promise_statement(round_.plan().id, promise_in(what)), what.by)) {
+      && !verify(from, promise_statement(round_.plan().id, what), what.by)) {
     if (!claims_commit)
       return round_.refuse(from, ec::bad_signature);
     what.knows_view = false;

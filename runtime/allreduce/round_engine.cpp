@@ -103,7 +103,7 @@ bool round_engine::was_prepared() const {
 }
 
 wire::round_promise round_engine::current_promise() const {
-  auto out = message_of(plan().id, round_.protocol.promise());
+  wire::round_promise out{round_.protocol.promise(), plan().id, {}};
   if (out.committed)
     out.proof = proofs_.of(out.view);
   return out;

@@ -37,7 +37,7 @@ struct sender {
     return {{a.to, wire::round_takeover{round, a.number}}};
   }
   word operator()(const protocol::send_promise& a) const {
-    return {{only(a.to), message_of(round, a.promise)}};
+    return {{only(a.to), wire::round_promise{a.promise, round, {}}}};
   }
   template <class NoMessage>
   word operator()(const NoMessage&) const {
@@ -69,7 +69,7 @@ struct listener {
     return receiver.on_takeover(from, message.number);
   }
   protocol::actions operator()(const wire::round_promise& message) const {
-    return receiver.on_promise(from, promise_in(message));
+    return receiver.on_promise(from, message);
   }
   template <class NoWord>
   protocol::actions operator()(const NoWord&) const {
@@ -78,17 +78,6 @@ struct listener {
 };
 
 } // namespace
-
-wire::round_promise message_of(const round_id& round, const takeover_promise& promise) {
-  return {round,        promise.promised, promise.knows_view,
-          promise.view, promise.prepared, promise.committed,
-          {},           promise.value,    promise.by};
-}
-
-takeover_promise promise_in(const wire::round_promise& message) {
-  return {message.promised,  message.knows_view, message.view, message.prepared,
-          message.committed, message.value,      message.by};
-}
 
 std::optional<round_message> message_of(const round_id& round, const protocol::action& action) {
   return std::visit(sender{round}, action);

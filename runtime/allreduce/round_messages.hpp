@@ -20,10 +20,6 @@ struct round_message {
 std::optional<round_message> message_of(const round_id& round,
                                         const round_protocol::action& action);
 
-/// A promise as it is sent, without the proof of what was committed; and back.
-wire::round_promise message_of(const round_id& round, const takeover_promise& promise);
-takeover_promise promise_in(const wire::round_promise& message);
-
 /// Passes the message of member `from` to the protocol, once its signatures are checked. Ignores
 /// events that are not round messages.
 round_protocol::actions receive(round_protocol& protocol, std::size_t from,

@@ -34,10 +34,10 @@ struct round_rules {
 
 /// A member's answer to a takeover, see `round_protocol::on_takeover`.
 struct takeover_promise {
-  std::uint32_t promised = 0;
-  bool knows_view = false; // false: this member does not know the round, or no longer
-  round_view view;         // with the digest of the result, if it is prepared
-  bool prepared = false;
+  std::uint32_t promised = 0; // the takeover's number, or a higher one that was promised before
+  bool knows_view = false;    // false: this member does not know the round, or no longer
+  round_view view;            // with the digest of the result, if it is prepared
+  bool prepared = false;      // the member holds every part of `view`
   bool committed = false;
   /// The digest without a key of the result that the member has prepared, or that its view adopted;
   /// zero: none. Of a member that has committed it does not matter.

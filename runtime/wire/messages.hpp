@@ -257,16 +257,9 @@ struct round_takeover {
   std::uint32_t number = 0;
 };
 /// Answer to a takeover.
-struct round_promise {
+struct round_promise : takeover_promise {
   round_id round;
-  std::uint32_t promised = 0;     // the takeover's number, or a higher one that was promised before
-  bool knows_view = false;        // false: no view received yet
-  round_view view;                // the highest view received
-  bool prepared = false;          // the sender holds every part of `view`
-  bool committed = false;         // the sender has committed `view`
-  std::vector<signature> proof{}; // of that, see round_proof
-  digest value{};                 // see takeover_promise
-  signature by{};                 // of promise_statement; zero: not signed
+  std::vector<signature> proof{}; // that its view is committed, see round_proof
 };
 
 /// Member of `round` to the first member of its plan: the sender's current bandwidth, in bytes per

@@ -168,6 +168,7 @@ TEST_F(WaitingSteps, AGroupThatIsFoundTooLateIsDeclined) {
   add();
   auto given_up = find(0, 1);
   caf::anon_send(peers[1]->averager, question({3}));
+  sched.run_once(); // it asks its group_averager
   caf::anon_send(peers[0]->group, cancel_search{});
   settle();
   EXPECT_EQ(given_up.get().error().code, ec::cancelled);

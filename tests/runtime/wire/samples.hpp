@@ -117,10 +117,10 @@ inline std::vector<sample> samples() {
   event_of("round_digests", round_digests{round, 3, {sample_digest(7), sample_digest(8)}});
   event_of(
     "round_promise",
-    round_promise{round, 99, true, view, true, true, {sample_signature(3), sample_signature(4)}});
+    round_promise{{99, true, view, true, true}, round, {sample_signature(3), sample_signature(4)}});
   event_of(
     "round_promise",
-    round_promise{round, 99, true, view, true, false, {}, sample_digest(8), sample_signature(3)});
+    round_promise{{99, true, view, true, false, sample_digest(8), sample_signature(3)}, round});
   event_of("bandwidth_report", bandwidth_report{round, 3e6});
   event_of("bandwidth_report", bandwidth_report{round, {}, true});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});

@@ -77,9 +77,9 @@ public:
     const auto* word = get<wire::round_takeover>(what);
     if (word == nullptr || from != leader_)
       return true;
-    swarm.inject(
-      to, from,
-      wire::round_promise{word->round, word->number, true, first_view(swarm.plan()), false, false});
+    swarm.inject(to, from,
+                 wire::round_promise{{word->number, true, first_view(swarm.plan()), false, false},
+                                     word->round});
     return false;
   }
 
