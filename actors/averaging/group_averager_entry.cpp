@@ -137,7 +137,7 @@ void group_averager::quit_from(const failure& why) {
     return;
   if (current_ && current_->step.plan && ctx_.rounds->was_prepared(current_->step.plan->id))
     current_->step.held = current_->step.plan;
-  ctx_.rounds->finish(group_->next().id, {group_->next().id, 0, false, {}, false, false}, now());
+  ctx_.rounds->finish(group_->next().id, {{}, group_->next().id, {}}, now());
   stay_out_of(group_->next());
   group_->leave();
   if (!current_)

@@ -71,7 +71,7 @@ void group_averager::on_quit() {
 /// Tells the members of a group that matchmaking formed that we do not take part. They would wait
 /// for us. Messages of its round are answered from now on, not kept.
 void group_averager::decline(const round_plan& plan) {
-  ctx_.rounds->finish(plan.id, {plan.id, 0, false, {}, false, false}, now());
+  ctx_.rounds->finish(plan.id, {{}, plan.id, {}}, now());
   if (auto message = refusal_of(plan, ctx_.record.id, ec::cancelled))
     for (const auto& m : plan.members)
       if (m.peer.id != ctx_.record.id)

@@ -118,7 +118,7 @@ TEST(RoundRegistry, ExpectsNothingOfARoundThatDoesNotBegin) {
   auto plan = plan_for(2);
   rounds.expect(plan);
   EXPECT_TRUE(rounds.expects(plan.members[1].peer.id, plan.id, 1));
-  rounds.finish(plan.id, {plan.id, 0, false, {}, false, false}, {});
+  rounds.finish(plan.id, {{}, plan.id, {}}, {});
   EXPECT_FALSE(rounds.expects(plan.members[1].peer.id, plan.id, 1));
 }
 
@@ -195,7 +195,7 @@ TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
   EXPECT_TRUE(rounds.deliver({{}, what, {}, nullptr}, {}));
   EXPECT_TRUE(said.empty()) << "a peer that reports the round as unknown is left out";
   // The round will not begin here.
-  rounds.finish(what.round, {what.round, 0, false, {}, false, false}, {});
+  rounds.finish(what.round, {{}, what.round, {}}, {});
   ASSERT_EQ(said.size(), 1U);
   EXPECT_FALSE(std::get<wire::round_promise>(said[0]).knows_view) << "we promise nothing";
 }
@@ -210,7 +210,7 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
   part.round.bytes[0] = std::byte{3};
   EXPECT_TRUE(rounds.deliver({{}, part, copy_to_payload(bytes), link}, {}));
   EXPECT_EQ(link->granted, 0U);
-  rounds.finish(part.round, {part.round, 0, false, {}, false, false}, {});
+  rounds.finish(part.round, {{}, part.round, {}}, {});
   EXPECT_EQ(link->granted, 40U);
   EXPECT_TRUE(rounds.deliver(message_of(4), {})) << "there is room for others again";
 }

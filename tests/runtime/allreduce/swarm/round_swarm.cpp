@@ -374,8 +374,7 @@ void round_swarm::strike(fault f) {
       m.takes_part = false;
       if (f.kind == fault_kind::leave)
         net_.on_member(f.who, scene_.begins[f.who], [this, who = f.who] {
-          members_[who].rounds->finish(plan().id, {plan().id, 0, false, {}, false, false},
-                                       net_.now());
+          members_[who].rounds->finish(plan().id, {{}, plan().id, {}}, net_.now());
           for (std::size_t i = 0; i < members_.size(); ++i)
             if (i != who)
               send(
