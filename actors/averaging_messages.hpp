@@ -30,7 +30,7 @@ class two_round_coding; // runtime/codec/two_round_coding.hpp
 struct average_vector {
   /// Immutable from now on. Null for an auxiliary.
   std::shared_ptr<const float_vector> values;
-  double weight = 1; // ≥ 0, finite
+  double weight = 1;                // ≥ 0, finite
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
   /// Start at once with the members of the last round that are left, and those that have entered
@@ -38,7 +38,7 @@ struct average_vector {
   bool reuse_group = false;
 
   std::uint64_t elements = 0; // the vector's length, if `values` is null
-  std::string gather; // sent to the whole group; at most gather_bytes_max
+  std::string gather;         // sent to the whole group; at most gather_bytes_max
   /// The result is values + alpha (mean - values). Local: it may differ between peers.
   double alpha = 1;
   /// The result is values + alpha (mean - values as the codec encodes them), so that this peer's

@@ -15,8 +15,11 @@ using by = codec_choice::by;
 constexpr std::string_view role_names[]{"unspecified", "activation", "parameter", "gradient",
                                         "optimizer",   "buffer",     "metric"};
 /// Those that may be named, in the order of the text form.
-const std::vector<std::string> named_roles{"activation", "parameter", "gradient",
-                                           "optimizer",  "buffer",    "default"};
+const std::vector<std::string>& named_roles() {
+  static const std::vector<std::string> all{"activation", "parameter", "gradient",
+                                            "optimizer",  "buffer",    "default"};
+  return all;
+}
 
 constexpr struct {
   std::string_view name;
@@ -128,16 +131,17 @@ result<codec_choice::item> parse_entry(by criterion, std::string_view text, int 
 }
 
 std::size_t rank_of(const codec_choice::item& item) {
-  return static_cast<std::size_t>(std::ranges::find(named_roles, item.name) - named_roles.begin());
+  return static_cast<std::size_t>(std::ranges::find(named_roles(), item.name)
+                                  - named_roles().begin());
 }
 
 /// All choices by role have a default.
 status complete_roles(std::vector<codec_choice::item>& items) {
   for (const auto& item : items)
-    if (rank_of(item) == named_roles.size())
-      return wrong("'" + item.name + "' is not a role; there are: " + joined(named_roles, ", "));
-  if (std::ranges::find(items, named_roles.back(), &codec_choice::item::name) == items.end())
-    items.push_back({named_roles.back(), {}});
+    if (rank_of(item) == named_roles().size())
+      return wrong("'" + item.name + "' is not a role; there are: " + joined(named_roles(), ", "));
+  if (std::ranges::find(items, named_roles().back(), &codec_choice::item::name) == items.end())
+    items.push_back({named_roles().back(), {}});
   std::ranges::sort(items, {}, rank_of);
   return done{};
 }
