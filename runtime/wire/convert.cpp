@@ -5,7 +5,7 @@
 #include <google/protobuf/io/coded_stream.h>
 
 #include "runtime/wire/message_fields.hpp"
-#include "swarm.pb.h"
+#include "waggle_wire.pb.h"
 
 namespace waggle::wire {
 

@@ -2,7 +2,7 @@
 
 // The two visitors of a message's fields (message_fields.hpp): `writer` copies a struct to its
 // protobuf message, `reader` the message to a struct, checked. Fields are found by their names in
-// swarm.proto; a name that is not there is a bug and ends the process.
+// waggle_wire.proto; a name that is not there is a bug and ends the process.
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ struct range {
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Finds the fields of a message, most quickly in the order of swarm.proto.
+/// Finds the fields of a message, most quickly in the order of waggle_wire.proto.
 class field_finder {
 public:
   explicit field_finder(const Message& message) : all_(*message.GetDescriptor()) {}

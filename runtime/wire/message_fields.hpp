@@ -1,8 +1,8 @@
 #pragma once
 
-// The fields of every message, once for both directions: the name in swarm.proto, the member of the
-// struct, and the bounds of what peers may send. Numbers are also bounded by their type in the
-// struct. Used by convert.cpp; tests use it for parts of messages.
+// The fields of every message, once for both directions: the name in waggle_wire.proto, the member
+// of the struct, and the bounds of what peers may send. Numbers are also bounded by their type in
+// the struct. Used by convert.cpp; tests use it for parts of messages.
 
 #include <string>
 #include <utility>

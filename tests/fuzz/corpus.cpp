@@ -11,10 +11,10 @@
 #include "runtime/training/training_state.hpp"
 #include "runtime/watch/events.hpp"
 #include "runtime/wire/message_fields.hpp"
-#include "swarm.pb.h"
 #include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
 #include "tests/support/states.hpp"
+#include "waggle_wire.pb.h"
 
 using namespace waggle;
 

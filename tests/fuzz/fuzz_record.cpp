@@ -4,7 +4,7 @@
 #include "runtime/averaging/part_table.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "runtime/wire/message_fields.hpp"
-#include "swarm.pb.h"
+#include "waggle_wire.pb.h"
 
 using namespace waggle;
 

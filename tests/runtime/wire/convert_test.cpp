@@ -5,8 +5,8 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/wire/message_fields.hpp"
-#include "swarm.pb.h"
 #include "tests/runtime/wire/samples.hpp"
+#include "waggle_wire.pb.h"
 
 namespace waggle::wire {
 namespace {
