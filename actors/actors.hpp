@@ -166,7 +166,7 @@ using group_averager_actor = service_actor::extend<
 using kept_group_actor = group_averager_actor::extend<
   // Leaves its group and finds another one, which begins at once as an open group; if peers enter
   // the one that was found (group_formed::open_group), enter_group has to follow. With `one_round`
-  // it is left after its round, and the members to be avoided are added. Values are checked before.
+  // it is left after its round, and it says itself whom to avoid. Values are checked before.
   // Fails as the matchmaker does; quit_group and cancel_search end the search.
   caf::replies_to<find_group>::with<group_formed>,
   caf::reacts_to<cancel_search>>;

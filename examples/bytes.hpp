@@ -87,6 +87,8 @@ inline arguments read(int argc, char** argv) {
     {"--epochs", [&](const auto& value) { a.epochs = std::stoull(value); }},
     {"--more", [&](const auto& value) {
        auto equals = value.find('=');
+       if (equals == std::string::npos)
+         throw std::runtime_error{"--more needs NAME=VALUE, not " + value};
        a.more[value.substr(0, equals)] = value.substr(equals + 1);
      }}};
   for (int i = 1; i < argc; i += 2) {

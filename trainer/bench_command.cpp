@@ -264,7 +264,10 @@ result<json> loss_of_checkpoint(const learner_config& config, const fs::path& wh
   auto bad = [&](const failure& why) {
     return failure{ec::bad_config, "--checkpoint " + where.string() + ": " + to_string(why)};
   };
-  auto in = open_inputs(config);
+  auto inputs = config;
+  inputs.eval_data.clear(); // these two are for training
+  inputs.format = precision::float32;
+  auto in = open_inputs(inputs);
   if (!in)
     return in.error();
   const auto& device = in->devices.front();

@@ -182,8 +182,8 @@ void group_averager::between_rounds() {
   // Who was silent or wrong in the round that has just ended may have applied during it.
   for (const auto& peer : faults_.excluded(group_size(), now()))
     group_->withdraw(peer);
-  (void)group_->admit();
-  hand_over_lead();
+  if (!group_->admit())
+    hand_over_lead();
   (void)group_->on_one_host(ctx_.links->are_neighbours(group_->next(), ctx_.record.id));
   const auto& plan = group_->next();
   if (plan.id == replaced)
@@ -196,9 +196,11 @@ void group_averager::between_rounds() {
 
 /// To a member that reaches a peer which we do not. Anybody can say so of itself, so this is rare.
 void group_averager::hand_over_lead() {
-  auto heir = std::exchange(heir_, std::nullopt);
-  if (!heir || now() < keeps_lead_until_ || !group_->hand_lead_to(*heir))
+  if (now() < keeps_lead_until_)
+    heir_.reset();
+  if (!heir_ || !group_->hand_lead_to(*heir_))
     return;
+  auto heir = std::exchange(heir_, std::nullopt);
   keeps_lead_until_ = now() + lead_is_kept_for;
   ctx_.log->info("peer {} leads the group from now on: it reaches a peer that wants to enter and "
                  "does not reach this one",
@@ -291,6 +293,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       return on_refusal(entered.error());
     }
     auto promise = std::move(entry_->promise);
+    reported_to_ = from.id; // when we asked it
     train(message.branch, entry_->parent);
     entry_.reset();
     ++attempts_;
@@ -337,7 +340,7 @@ void group_averager::decline(const peer_id& from, const wire::next_plan& message
   const auto& plan = message.plan;
   bool in_group = group_ && group_->is_member();
   bool of_our_group = in_group && group_->contains(from);
-  if (plan.id != id_of_change(message.replaces, plan) || !waggle::is_member(from, plan)
+  if (plan.id != id_of_change(message.replaces, plan) || !may_admit(from, plan)
       || (of_our_group && group_->next().members.front().peer.id != from)
       || (in_group && group_->next().id == plan.id))
     return;
@@ -411,7 +414,9 @@ void group_averager::start_round(bool call) {
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       round_.report_lost({m.peer.id, {ec::peer_lost, "its connection broke"}});
-  if (bandwidth_.update(now()))
+  const auto& leader = plan.members.front().peer.id;
+  bool to_another = std::exchange(reported_to_, leader) != leader;
+  if (bandwidth_.update(now()) || to_another)
     report_bandwidth(plan);
 }
 
@@ -502,8 +507,10 @@ void group_averager::deliver(round_report report) {
 // -- bandwidths and links -------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
-  auto known = bandwidth_.reported();
+  auto known = members_.bandwidth ? members_.bandwidth : bandwidth_.reported();
   const auto& leader = plan.members.front().peer;
+  if (known == 0.0) // that it never reduces shows in its share
+    return;
   if (leader.id == ctx_.record.id)
     reported_[leader.id] = known;
   else

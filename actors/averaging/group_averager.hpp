@@ -188,6 +188,8 @@ private:
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
   std::optional<peer_id> heir_;                       // the last member that asked for the lead
   steady_time keeps_lead_until_;
+  round_id asked_lead_in_;  // the plan under which we asked its leader for the lead
+  peer_id reported_to_;     // the leader that knows our bandwidth
   own_bandwidth bandwidth_; // as the group's leader knows it
   own_bandwidth announced_; // as matchmaking knows it
   std::set<peer_id> gone_;  // members whose link was lost since they entered

@@ -31,6 +31,7 @@ void group_averager::adopt(const adopt_group& msg) {
   }
   use(terms_of(members_, msg.plan.codecs, {}));
   group_->adopt(msg.plan, msg.terms);
+  reported_to_ = msg.plan.members.front().peer.id;
   gone_.clear();
   ctx_.rounds->expect(msg.plan);
 }
@@ -41,6 +42,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   quit_from({ec::cancelled, {}});
   group_->become(self());
   group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
+  reported_to_ = ctx_.record.id;
   gone_.clear();
   train(msg.branch, msg.parent);
   return view();
@@ -191,7 +193,8 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   if (reply.code == ec::not_a_leader) {
     const auto& leader = group_->next().members.front().peer;
     reply.suggested.push_back(leader);
-    if (question->unreached == leader.id)
+    if (question->unreached == leader.id
+        && std::exchange(asked_lead_in_, group_->next().id) != group_->next().id)
       tell(leader, wire::bandwidth_report{group_->next().id, bandwidth_.reported(), true});
   }
   if (reply.code != ec::none)

@@ -245,11 +245,13 @@ void moshpit_averager::begin_step() {
 /// For the first time in a step, or again.
 void moshpit_averager::search() {
   stage_ = stage::searching;
+  found_ = {};
   attempts_.search_began = now();
   question_.deadline = attempts_.time_left(now());
   request(rounds_, question_.deadline + answer_grace, question_)
     .then(
-      [this](const group_formed&) {
+      [this](const group_formed& formed) {
+        found_ = formed.plan.id;
         attempts_.on_search_over(now());
         on_found();
       },
@@ -340,6 +342,7 @@ void moshpit_averager::on_round(round_report report) {
 
 void moshpit_averager::end_step(failure why) {
   round_report report;
+  report.round = found_;
   report.why = std::move(why);
   end_step(std::move(report));
 }

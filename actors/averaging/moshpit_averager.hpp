@@ -128,6 +128,7 @@ private:
   std::optional<running> current_;
   std::uint64_t steps_ = 0;
   stage stage_ = stage::over;
+  round_id found_;      // the round of the group that was found; zero: none yet
   find_group question_; // of the last step
   group_attempts attempts_;
   digest reduces_for_;                  // an extra auxiliary's last step: the branch

@@ -358,11 +358,12 @@ int examine_swarm(const run_options& options, const endpoint& where) {
       continue;
     auto& member = members.emplace_back();
     member.id = text_in(each, "id");
-    for (const auto& address : field(each, "addresses")) {
-      auto parsed = parse_endpoint(address.is_string() ? address.get<std::string>() : "");
-      if (parsed && member.addresses.size() < addresses_max)
-        member.addresses.push_back(*parsed);
-    }
+    if (const auto& addresses = field(each, "addresses"); addresses.is_array())
+      for (const auto& address : addresses) {
+        auto parsed = parse_endpoint(address.is_string() ? address.get<std::string>() : "");
+        if (parsed && member.addresses.size() < addresses_max)
+          member.addresses.push_back(*parsed);
+      }
     if (field(each, "self") == true && member.addresses.empty())
       member.addresses.push_back(where);
   }

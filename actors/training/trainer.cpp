@@ -369,9 +369,10 @@ void trainer::check_health(const round_report& report) {
 }
 
 void trainer::log_progress() {
+  if (!report_.logs_progress(now()))
+    return;
   log_about about{{.epoch = current_status().epoch}};
-  if (auto line = report_.progress(now()))
-    ctx_.log->info("{}", *line);
+  ctx_.log->info("{}", report_.progress());
 }
 
 /// The state that the model has now, at the beginning of `epoch`.

@@ -117,6 +117,12 @@ round_id id_of_change(const round_id& replaced, const round_plan& plan) {
   return id_from(stream.finish());
 }
 
+bool may_admit(const peer_id& from, const round_plan& plan) {
+  auto sender = position_of(from, plan);
+  return sender == 0
+         || (sender < plan.members.size() && plan.members[sender].mode == member_mode::client);
+}
+
 open_group::open_group(round_member self, terms shared, member_bandwidth bandwidth)
   : self_(std::move(self)), terms_(std::move(shared)) {
   bandwidths_.set(self_.peer.id, bandwidth);
@@ -332,7 +338,8 @@ bool open_group::hand_lead_to(const peer_id& who) {
     return false;
   auto plan = *next_;
   auto first = position_of(who, plan);
-  if (first == 0 || first == plan.members.size() || plan.members[first].mode == member_mode::client)
+  if (first == 0 || first == plan.members.size() || plan.members[first].mode == member_mode::client
+      || plan.gathered[first] == newcomer_mark)
     return false;
   lead_by(plan, static_cast<std::ptrdiff_t>(first));
   plan.id = id_of_change(next_->id, plan);
@@ -345,8 +352,13 @@ bool open_group::partition(round_plan& plan) const {
   auto epoch = plan; // both rounds of it
   epoch.codecs.insert(epoch.codecs.end(), terms_.second_round.begin(), terms_.second_round.end());
   epoch.elements = elements_of(epoch.codecs);
-  auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
-                            terms_.partition.min_vector_size);
+  auto bandwidths = bandwidths_.of(plan);
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    if (plan.shares[i] == 0 && plan.gathered[i] != newcomer_mark
+        && !bandwidths_.knows(plan.members[i].peer.id))
+      bandwidths[i] = {0.0, true}; // another leader knew why
+  auto how =
+    make_partition(epoch, bandwidths, terms_.partition.parts, terms_.partition.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);
@@ -360,14 +372,12 @@ void open_group::replace(round_plan plan) {
 
 // -- a member ------------------------------------------------------------------------------------
 
-status open_group::check(const peer_id& from, const round_plan& plan) const {
+status open_group::check(const round_plan& plan) const {
   if (auto valid = validate_plan(plan); !valid)
     return valid;
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
-  if (!waggle::is_member(from, plan))
-    return broken("none of its members sent it");
   auto mine = position_of(self_.peer.id, plan);
   if (mine == plan.members.size() || plan.members[mine].mode != self_.mode)
     return broken("we are not one of its members");
@@ -385,7 +395,7 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
 
 result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
                                  const round_plan& plan) {
-  if (auto valid = check(from, plan); !valid)
+  if (auto valid = check(plan); !valid)
     return valid.error();
   if (!next_)
     return failure{ec::protocol_violation, "plan: we are in no group"};
@@ -433,7 +443,9 @@ void open_group::take_early() {
 }
 
 status open_group::enter(const peer_id& from, const round_plan& plan, const digest& branch) {
-  if (auto valid = check(from, plan); !valid)
+  if (!may_admit(from, plan))
+    return failure{ec::protocol_violation, "plan: its first member did not send it"};
+  if (auto valid = check(plan); !valid)
     return valid;
   leave();
   branch_ = branch;

@@ -121,8 +121,8 @@ public:
   /// changed, as on_bandwidth does.
   [[nodiscard]] std::optional<round_plan> on_one_host(bool one_host);
 
-  /// This member leads from now on. False, and nothing changes, if it cannot, or we do not lead.
-  /// True: handle next() like the plan of `admit`.
+  /// This member leads from now on. False, and nothing changes, if it cannot, is new, or we do not
+  /// lead. True: handle next() like the plan of `admit`; it must not admit anybody.
   [[nodiscard]] bool hand_lead_to(const peer_id& who);
 
   /// To be called after several changes: next() becomes one change of the plan `replaced`, which
@@ -146,7 +146,7 @@ public:
   static constexpr std::size_t early_plans_max = 16;
 
 private:
-  [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
+  [[nodiscard]] status check(const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
   [[nodiscard]] std::vector<applicant> take_admitted();
   [[nodiscard]] bool make_room(const std::string& host);
@@ -170,5 +170,9 @@ private:
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::vector<early_plan> early_;        // in order of arrival
 };
+
+/// Whether `from` may admit peers with this plan: it leads it, or gives up the lead with it, as a
+/// client does that was alone. Otherwise anybody could admit peers in the name of another one.
+[[nodiscard]] bool may_admit(const peer_id& from, const round_plan& plan);
 
 } // namespace waggle

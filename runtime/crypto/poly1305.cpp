@@ -8,9 +8,10 @@ namespace waggle {
 
 poly1305::poly1305(const digest& key) : key_(key), context_(nullptr, &EVP_MAC_CTX_free) {
   auto* mac = EVP_MAC_fetch(nullptr, "POLY1305", nullptr);
+  WAGGLE_CHECK(mac, "OpenSSL offers no Poly1305");
   context_.reset(EVP_MAC_CTX_new(mac)); // refers to `mac`, too
   EVP_MAC_free(mac);
-  WAGGLE_CHECK(context_, "OpenSSL offers no Poly1305");
+  WAGGLE_CHECK(context_, "Poly1305");
 }
 
 void poly1305::begin() {

@@ -432,7 +432,7 @@ void bootstrap::make_room(bool for_stranger) {
     return;
   auto longest = targets_.end();
   for (auto i = targets_.begin(); i != targets_.end(); ++i)
-    if (!i->given && (i->stranger || strangers == 0)
+    if (!i->given && (i->stranger || (strangers == 0 && !too_many))
         && (longest == targets_.end() || i->away_since <= longest->away_since))
       longest = i;
   if (longest != targets_.end())

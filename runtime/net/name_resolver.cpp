@@ -85,9 +85,13 @@ void name_resolver::resolve(const std::string& host, milliseconds timeout, on_re
     }
   auto made = std::make_shared<request>(request{std::move(done), asio::steady_timer{io_, timeout}});
   made->deadline.async_wait(
-    [weak = std::weak_ptr{made}, host, timeout](const boost::system::error_code& cancelled) {
+    [this, weak = std::weak_ptr{made}, host, timeout](const boost::system::error_code& cancelled) {
       auto late = cancelled ? nullptr : weak.lock();
-      if (auto done = late ? std::exchange(late->done, nullptr) : nullptr)
+      if (!late)
+        return;
+      if (auto of_host = pending_.find(host); of_host != pending_.end())
+        std::erase(of_host->second, late); // the host stays: it counts the look-up that runs
+      if (auto done = std::exchange(late->done, nullptr))
         done(failure{ec::timeout, "the name '" + host + "' was not resolved within "
                                     + std::to_string(timeout.count()) + " ms"});
     });

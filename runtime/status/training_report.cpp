@@ -109,10 +109,14 @@ void training_report::measure(std::uint64_t batch, std::size_t waiting) const {
   metrics_->set_training(status.loss, status.learning_rate, status.gradient_norm);
 }
 
-std::optional<std::string> training_report::progress(steady_time now) {
+bool training_report::logs_progress(steady_time now) {
   if (now - logged_ < log_interval)
-    return std::nullopt;
+    return false;
   logged_ = now;
+  return true;
+}
+
+std::string training_report::progress() const {
   const auto& s = status;
   auto left = s.seconds_left;
   auto rest = how_.max_epochs == 0 ? std::string{}

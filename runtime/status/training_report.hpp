@@ -78,8 +78,9 @@ public:
   /// The metrics of a complete status. @param batch samples of all peers toward the target.
   /// @param waiting updates that are not applied yet.
   void measure(std::uint64_t batch, std::size_t waiting) const;
-  /// The line about a complete status, if it is due; it counts as logged.
-  std::optional<std::string> progress(steady_time now);
+  /// Whether to log `progress` of a complete status now; it counts as logged.
+  bool logs_progress(steady_time now);
+  [[nodiscard]] std::string progress() const;
 
   // -- what happens; some return a sentence for the log -------------------------------------------
 

@@ -55,13 +55,25 @@ struct LeaderNotReached : GroupAverager {
 
 TEST_F(LeaderNotReached, TheMemberThatIsReachedLeadsAfterTheNextRound) {
   auto& outside = add();
-  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+  std::map<peer_id, int> reports; // that these peers sent
+  lets_through = [&](std::size_t from, const notify_peer& msg) {
+    if (std::holds_alternative<wire::bandwidth_report>(msg.what))
+      ++reports[peers[from]->ctx.record.id];
+    return true;
+  };
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
+  EXPECT_EQ(reports[b.ctx.record.id], 1) << "one for each plan";
   EXPECT_EQ(leader(), a.ctx.record.id);
   average_both();
   EXPECT_EQ(leader(), b.ctx.record.id);
   EXPECT_EQ(b.views.back().members, a.views.back().members);
   EXPECT_EQ(try_to_enter(outside, b, a), ec::none);
   EXPECT_EQ(b.views.back().members.size(), 3U);
+  EXPECT_EQ(reports[a.ctx.record.id], 0);
+  auto round = average(a, 1, epoch);
+  EXPECT_EQ(reports[a.ctx.record.id], 1) << "the new leader does not know its bandwidth";
+  pass(25s);
 }
 
 // Anybody can say that it does not reach the leader.

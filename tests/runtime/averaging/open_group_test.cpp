@@ -680,6 +680,9 @@ TEST_F(OpenGroup, AMemberThatReachesMoreTakesTheLead) {
   EXPECT_FALSE(all[0].hand_lead_to(records[0].peer.id)) << "it has it";
   EXPECT_FALSE(all[0].hand_lead_to(records[5].peer.id)) << "no member";
   EXPECT_FALSE(all[1].hand_lead_to(records[1].peer.id)) << "only the leader gives it";
+  EXPECT_FALSE(all[0].hand_lead_to(records[1].peer.id)) << "it has not completed a round yet";
+  for (std::size_t i : {0U, 1U, 2U})
+    ASSERT_TRUE(all[i].advance(member_set::first(3)));
   auto first = all[0].next();
   ASSERT_TRUE(all[0].hand_lead_to(records[1].peer.id));
   auto second = all[0].next();
@@ -696,6 +699,35 @@ TEST_F(OpenGroup, AMemberThatReachesMoreTakesTheLead) {
   ASSERT_TRUE(all[3].enter(records[1].peer.id, *third, branch).ok());
   expect_same_plan({0, 1, 2, 3});
   EXPECT_EQ(all[2].next().members.size(), 4U);
+}
+
+TEST_F(OpenGroup, WhoNeverReducesHasNoShareUnderAnotherLeaderEither) {
+  form(2);
+  auto idle = applicant(2);
+  idle.bandwidth = {0.0, true};
+  ASSERT_EQ(all[0].apply(idle), ec::none);
+  auto replaced = all[0].next().id;
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  ASSERT_TRUE(*all[1].on_plan(records[0].peer.id, replaced, *plan));
+  ASSERT_EQ(plan->shares[2], 0U);
+  for (std::size_t i : {0U, 1U})
+    ASSERT_TRUE(all[i].advance(members_of({1, 2}))); // its leader is lost
+  ASSERT_EQ(all[1].apply(applicant(3)), ec::none);
+  plan = all[1].admit();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->members[1].peer.id, records[2].peer.id);
+  EXPECT_EQ(plan->shares[1], 0U);
+  EXPECT_GT(plan->shares[2], 0U);
+}
+
+TEST_F(OpenGroup, NobodyIsAdmittedInTheNameOfAnotherLeader) {
+  form(2);
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(all[3].enter(records[1].peer.id, *plan, branch).error().code, ec::protocol_violation);
+  EXPECT_TRUE(all[3].enter(records[0].peer.id, *plan, branch).ok());
 }
 
 TEST_F(OpenGroup, SeveralChangesAreOneToTheMembers) {
