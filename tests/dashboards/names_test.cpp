@@ -133,8 +133,10 @@ void count_everything(metric_families& all) {
   all.count_loss_scale_overflow();
   all.count_part();
   all.count_peer_join();
-  for (const auto* phase : {"search", "contributions", "results", "agreement"})
-    all.count_round_phase(phase, 1);
+  all.count_round_phase("search", 1);
+  all.count_round_phase("contributions", 1);
+  all.count_round_phase("results", 1);
+  all.count_round_phase("agreement", 1);
   all.count_state_bytes("in", 1);
   all.count_state_bytes("out", 1);
   all.observe_rtt(1);
