@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/averaging/group_majority.hpp"
+
 namespace waggle {
 
 void group_bandwidths::assign(const round_plan& plan, const member_bandwidths& all) {
@@ -26,8 +28,11 @@ member_bandwidth group_bandwidths::of(const peer_id& who) const {
 
 member_bandwidths group_bandwidths::of(const round_plan& plan) const {
   member_bandwidths all;
-  for (const auto& m : plan.members)
-    all.push_back(of(m.peer.id));
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const auto& who = plan.members[i].peer.id;
+    bool left_out = plan.shares[i] == 0 && plan.gathered[i] != newcomer_mark && !knows(who);
+    all.push_back(left_out ? member_bandwidth{0.0} : of(who));
+  }
   return all;
 }
 

@@ -26,7 +26,8 @@ public:
 
   [[nodiscard]] bool knows(const peer_id& who) const { return known_.contains(who); }
   [[nodiscard]] member_bandwidth of(const peer_id& who) const;
-  /// Of all members of the plan, in their order.
+  /// Of all members of the plan, in their order. One that is not known and has no share never
+  /// reduces: another leader knew why.
   [[nodiscard]] member_bandwidths of(const round_plan& plan) const;
   /// The partition for the rounds after that of `plan`, if it is worth announcing.
   [[nodiscard]] std::optional<vector_partition> better(const round_plan& plan,

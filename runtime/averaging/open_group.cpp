@@ -352,22 +352,13 @@ bool open_group::partition(round_plan& plan) const {
   auto epoch = plan; // both rounds of it
   epoch.codecs.insert(epoch.codecs.end(), terms_.second_round.begin(), terms_.second_round.end());
   epoch.elements = elements_of(epoch.codecs);
-  auto bandwidths = bandwidths_.of(plan);
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    if (plan.shares[i] == 0 && plan.gathered[i] != newcomer_mark
-        && !bandwidths_.knows(plan.members[i].peer.id))
-      bandwidths[i] = {0.0, true}; // another leader knew why
-  auto how =
-    make_partition(epoch, bandwidths, terms_.partition.parts, terms_.partition.min_vector_size);
+  auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
+                            terms_.partition.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);
   plan.part_elements = how->part_elements;
   return terms_.second_round.empty() || share_out(plan);
-}
-
-void open_group::replace(round_plan plan) {
-  next_ = std::move(plan);
 }
 
 // -- a member ------------------------------------------------------------------------------------

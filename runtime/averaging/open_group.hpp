@@ -151,7 +151,7 @@ private:
   [[nodiscard]] std::vector<applicant> take_admitted();
   [[nodiscard]] bool make_room(const std::string& host);
   [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
-  void replace(round_plan plan);
+  void replace(round_plan plan) { next_ = std::move(plan); }
   void keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan);
   void take_early();
 

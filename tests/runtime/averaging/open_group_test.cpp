@@ -712,8 +712,11 @@ TEST_F(OpenGroup, WhoNeverReducesHasNoShareUnderAnotherLeaderEither) {
   ASSERT_TRUE(*all[1].on_plan(records[0].peer.id, replaced, *plan));
   ASSERT_EQ(plan->shares[2], 0U);
   for (std::size_t i : {0U, 1U})
-    ASSERT_TRUE(all[i].advance(members_of({1, 2}))); // its leader is lost
-  ASSERT_EQ(all[1].apply(applicant(3)), ec::none);
+    ASSERT_TRUE(all[i].advance(members_of({0, 1, 2})));
+  ASSERT_TRUE(all[1].advance(members_of({1, 2}))); // its leader is lost
+  auto next = applicant(3);
+  next.branch = all[1].branch();
+  ASSERT_EQ(all[1].apply(next), ec::none);
   plan = all[1].admit();
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->members[1].peer.id, records[2].peer.id);
