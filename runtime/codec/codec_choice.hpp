@@ -45,7 +45,7 @@ struct codec_choice {
   struct item;
 
   /// One codec for all. Implicit, because a codec is the simplest choice.
-  codec_choice(codec_id one = codec_id::none) : codec(one) {}
+  codec_choice(codec_id one = codec_id::none);
 
   /// The codec of the tensor with this `index`. Fails with ec::bad_config if it is not listed.
   [[nodiscard]] result<codec_id> choose(const tensor_info& tensor, std::size_t index) const;
@@ -70,6 +70,8 @@ struct codec_choice::item {
 
   friend bool operator==(const item&, const item&) = default;
 };
+
+inline codec_choice::codec_choice(codec_id one) : codec(one) {}
 
 /// The text form, which parse_codec_choice reads back.
 std::string to_string(const codec_choice& choice);
