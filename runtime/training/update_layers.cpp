@@ -1,9 +1,8 @@
 // Layers that add a step to each update.
 
-#include "runtime/training/layers.hpp"
-
 #include <cmath>
 
+#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
 
 namespace waggle {
