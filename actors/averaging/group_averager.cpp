@@ -20,13 +20,6 @@
 
 namespace waggle {
 
-namespace {
-
-/// After it has given up the lead for a peer outside.
-constexpr auto lead_is_kept_for = 300s;
-
-} // namespace
-
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
                                matchmaking_config members, switchboard_actor switchboard,
                                epoch_id end, matchmaker_actor matchmaker)
@@ -95,7 +88,7 @@ group_averager::behavior_type group_averager::make_behavior() {
         if (group_ && group_->contains(msg.who.id)) {
           reported_[msg.who.id] = report->bandwidth;
           if (report->wants_lead)
-            heir_ = msg.who.id;
+            lead_requests_.take(msg.who.id);
         }
     },
     [this](forget_old) {
@@ -196,12 +189,10 @@ void group_averager::between_rounds() {
 
 /// To a member that reaches a peer which we do not. Anybody can say so of itself, so this is rare.
 void group_averager::hand_over_lead() {
-  if (now() < keeps_lead_until_)
-    heir_.reset();
-  if (!heir_ || !group_->hand_lead_to(*heir_))
+  auto heir = lead_requests_.due(now());
+  if (!heir || !group_->hand_lead_to(*heir))
     return;
-  auto heir = std::exchange(heir_, std::nullopt);
-  keeps_lead_until_ = now() + lead_is_kept_for;
+  lead_requests_.given(now());
   ctx_.log->info("peer {} leads the group from now on: it reaches a peer that wants to enter and "
                  "does not reach this one",
                  short_name(*heir));

@@ -13,6 +13,7 @@
 #include "actors/averaging/round_owner.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/entry_search.hpp"
+#include "runtime/averaging/lead_requests.hpp"
 #include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
@@ -186,9 +187,7 @@ private:
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
-  std::optional<peer_id> heir_;                       // the last member that asked for the lead
-  steady_time keeps_lead_until_;
-  round_id asked_lead_in_;  // the plan under which we asked its leader for the lead
+  lead_requests lead_requests_;
   peer_id reported_to_;     // the leader that knows our bandwidth
   own_bandwidth bandwidth_; // as the group's leader knows it
   own_bandwidth announced_; // as matchmaking knows it

@@ -193,8 +193,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   if (reply.code == ec::not_a_leader) {
     const auto& leader = group_->next().members.front().peer;
     reply.suggested.push_back(leader);
-    if (question->unreached == leader.id
-        && std::exchange(asked_lead_in_, group_->next().id) != group_->next().id)
+    if (question->unreached == leader.id && lead_requests_.begin(group_->next().id))
       tell(leader, wire::bandwidth_report{group_->next().id, bandwidth_.reported(), true});
   }
   if (reply.code != ec::none)
