@@ -86,9 +86,10 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const group_message& msg) {
       if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
         if (group_ && group_->contains(msg.who.id)) {
-          reported_[msg.who.id] = report->bandwidth;
-          if (report->wants_lead)
+          if (report->wants_lead) // says nothing of its bandwidth
             lead_requests_.take(msg.who.id);
+          else
+            reported_[msg.who.id] = report->bandwidth;
         }
     },
     [this](forget_old) {

@@ -194,7 +194,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
     const auto& leader = group_->next().members.front().peer;
     reply.suggested.push_back(leader);
     if (question->unreached == leader.id && lead_requests_.begin(group_->next().id))
-      tell(leader, wire::bandwidth_report{group_->next().id, bandwidth_.reported(), true});
+      tell(leader, wire::bandwidth_report{group_->next().id, {}, true});
   }
   if (reply.code != ec::none)
     ctx_.metrics->count_join_refused(reply.code);

@@ -267,7 +267,7 @@ struct round_promise : takeover_promise {
 struct bandwidth_report {
   round_id round;
   std::optional<double> bandwidth; // finite and positive
-  bool wants_lead = false;         // for a peer that reaches the sender and not the leader
+  bool wants_lead = false; // and says nothing else: a peer reaches the sender and not the leader
 };
 
 // -- state: answered by the state_donor -----------------------------------------------------------
