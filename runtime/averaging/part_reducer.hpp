@@ -72,7 +72,8 @@ public:
     /// their sum.
     std::vector<outlier> excluded;
   };
-  /// Writes the aggregate over `contributors` to `out` (elements values). Contributions with weight
+  /// Writes the aggregate over `contributors`, or what the codec says (codec_result), to `out`
+  /// (elements values). Contributions with weight
   /// 0 are skipped: the result is bitwise the same as without them. If the weights sum to 0, `out`
   /// is zeros (the caller keeps its own vector then: INV-4 in runtime/training/README.md).
   /// REQUIRES: `present()` contains `contributors`.

@@ -9,14 +9,18 @@ namespace waggle {
 
 part_table::part_table(const round_plan& plan) {
   std::uint64_t offset = 0;
+  std::uint64_t end = 0; // of the member's share
   auto run = plan.codecs.begin();
   std::uint64_t run_end = run->elements;
   for (std::size_t member = 0; member < plan.members.size(); ++member) {
-    auto end = offset + plan.shares[member];
+    end += plan.shares[member];
     while (offset < end) {
       if (offset == run_end)
         run_end += (++run)->elements;
-      auto count = std::min<std::uint64_t>(plan.part_elements, std::min(end, run_end) - offset);
+      auto whole = result_of(run->codec) != codec_result::aggregate;
+      auto count = whole
+                     ? run_end - offset
+                     : std::min<std::uint64_t>(plan.part_elements, std::min(end, run_end) - offset);
       parts_.push_back({offset, static_cast<std::uint32_t>(count),
                         static_cast<std::uint32_t>(member), run->codec});
       offset += count;

@@ -12,8 +12,9 @@ namespace waggle {
 /// plan, so that all members have the same table.
 ///
 /// Invariant: parts are in ascending order, disjoint, never empty, and cover the vector. Each lies
-/// within one member's share and one run of codecs; the last of either may be short. Unit:
-/// elements, not bytes.
+/// within one member's share and one run of codecs; the last of either may be short. Only a run of
+/// numbers (codec_result) is never cut: the member in whose share it begins reduces all of it.
+/// Unit: elements, not bytes.
 class part_table {
 public:
   struct part {

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+
+#include "runtime/codec/exact_number.hpp"
 
 namespace waggle {
 
@@ -208,5 +211,43 @@ constexpr aggregator_row aggregators::centered_clip{
 constexpr aggregator_row aggregators::krum{
   aggregator::krum, "krum", [](std::uint64_t f) { return f == 0 ? 1 : 2 * f + 3; }, true, false,
   write_krum};
+
+std::vector<double> write_numbers(codec_result how,
+                                  std::span<const contribution_view> contributions,
+                                  std::span<const double> weights, std::span<float> out) {
+  struct weighted {
+    double number;
+    double weight;
+  };
+  block_rows all{contributions, out.size()};
+  auto rows = all.at(0, out.size());
+  std::vector<double> squares;
+  for (const auto* row : rows)
+    squares.push_back(std::all_of(row, row + out.size(), [](float x) { return std::isfinite(x); })
+                        ? 0
+                        : std::numeric_limits<double>::infinity());
+  if (!finite(squares))
+    return squares;
+  std::vector<weighted> found;
+  for (std::size_t at = 0; at < out.size(); at += exact_values) {
+    found.clear();
+    double half = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (auto number = read_exact(std::span{rows[i] + at, exact_values}.first<exact_values>())) {
+        found.push_back({*number, weights[i]});
+        half += weights[i] / 2;
+      }
+    std::ranges::stable_sort(found, {}, &weighted::number);
+    std::optional<double> settled;
+    for (const auto& each : found) {
+      settled = each.number;
+      half -= each.weight;
+      if (how == codec_result::median && half <= 0)
+        break;
+    }
+    write_exact(settled, out.subspan(at).first<exact_values>());
+  }
+  return squares;
+}
 
 } // namespace waggle

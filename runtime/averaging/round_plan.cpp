@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/codec/exact_number.hpp"
+
 namespace waggle {
 
 status validate_plan(const round_plan& plan) {
@@ -24,6 +26,9 @@ status validate_plan(const round_plan& plan) {
       return broken("unknown codec");
     if (run.elements == 0 || run.elements > plan.elements - covered)
       return broken("the codecs do not fit the vector");
+    if (result_of(run.codec) != codec_result::aggregate
+        && (run.elements > whole_run_max || run.elements % exact_values != 0))
+      return broken("the numbers do not fit in a part");
     covered += run.elements;
   }
   if (covered != plan.elements || plan.codecs.size() > codec_runs_max)

@@ -18,24 +18,38 @@ const codec_row& row_with(codec_id codec) {
 
 } // namespace
 
-constexpr codec_row codecs::none{
-  codec_id::none,
-  "none",
-  "float32",
-  4,
-  [](std::size_t n) { return 4 * n; },
-  [](instructions, const float* values, std::size_t n, std::byte* bytes) {
-    std::memcpy(bytes, values, 4 * n);
-  },
-  nullptr,
-  [](instructions, const std::byte* bytes, std::size_t, std::size_t begin, std::size_t count,
-     float* values) { std::memcpy(values, bytes + 4 * begin, 4 * count); }};
+namespace {
+
+constexpr codec_row as_it_is(codec_id id, std::string_view name, std::string_view note,
+                             codec_result result) {
+  return {id,
+          name,
+          note,
+          4,
+          [](std::size_t n) { return 4 * n; },
+          [](instructions, const float* values, std::size_t n, std::byte* bytes) {
+            std::memcpy(bytes, values, 4 * n);
+          },
+          nullptr,
+          [](instructions, const std::byte* bytes, std::size_t, std::size_t begin,
+             std::size_t count,
+             float* values) { std::memcpy(values, bytes + 4 * begin, 4 * count); },
+          result};
+}
+
+} // namespace
+
+constexpr codec_row codecs::none =
+  as_it_is(codec_id::none, "none", "float32", codec_result::aggregate);
+constexpr codec_row codecs::median64 =
+  as_it_is(codec_id::median64, "median64", {}, codec_result::median);
+constexpr codec_row codecs::largest64 =
+  as_it_is(codec_id::largest64, "largest64", {}, codec_result::largest);
 
 std::span<const codec_id> all_codecs() {
   static const auto ids = [] {
-    std::array<codec_id, codec_table.size()> all{};
-    std::transform(codec_table.begin(), codec_table.end(), all.begin(),
-                   [](const codec_row* row) { return row->id; });
+    std::array<codec_id, offered_codecs> all{};
+    std::ranges::transform(offered_codec_rows(), all.begin(), &codec_row::id);
     return all;
   }();
   return ids;
@@ -46,11 +60,11 @@ std::string_view to_string(codec_id codec) {
 }
 
 std::string codec_names() {
-  return listed(codec_table, ", ");
+  return listed(offered_codec_rows(), ", ");
 }
 
 result<codec_id> parse_codec(std::string_view name) {
-  if (const auto* row = find_named(codec_table, name))
+  if (const auto* row = find_named(offered_codec_rows(), name))
     return row->id;
   return failure{ec::bad_config,
                  "'" + std::string{name} + "' is not a codec; there are: " + codec_names()};
@@ -58,6 +72,10 @@ result<codec_id> parse_codec(std::string_view name) {
 
 bool is_known(codec_id codec) {
   return static_cast<std::size_t>(codec) < codec_table.size();
+}
+
+codec_result result_of(codec_id codec) {
+  return row_with(codec).result;
 }
 
 std::size_t bytes_per_value(codec_id codec) {

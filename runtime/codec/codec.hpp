@@ -12,15 +12,21 @@
 
 namespace waggle {
 
-/// All codecs, in the order of their numbers.
+/// The codecs that an option may name, in the order of their numbers.
 std::span<const codec_id> all_codecs();
+/// The rows of these.
+constexpr std::span<const codec_row* const> offered_codec_rows() {
+  return std::span{codec_table}.first(offered_codecs);
+}
 
 std::string_view to_string(codec_id codec);
-/// Fails with ec::bad_config and a sentence that names all codecs.
+/// Fails with ec::bad_config and a sentence that names those.
 result<codec_id> parse_codec(std::string_view name);
 /// "none, float16, …": for messages.
 std::string codec_names();
 bool is_known(codec_id codec);
+/// REQUIRES: is_known.
+codec_result result_of(codec_id codec);
 
 /// Bytes per value without the fixed cost of a part: 4, 2 or 1.
 std::size_t bytes_per_value(codec_id codec);

@@ -12,8 +12,9 @@ namespace {
 
 using by = codec_choice::by;
 
-constexpr std::string_view role_names[]{"unspecified", "activation", "parameter", "gradient",
-                                        "optimizer",   "buffer",     "metric"};
+constexpr std::string_view role_names[]{"unspecified", "activation", "parameter",
+                                        "gradient",    "optimizer",  "buffer",
+                                        "metric",      "wish",       "counter"};
 /// Those that may be named, in the order of the text form.
 const std::vector<std::string>& named_roles() {
   static const std::vector<std::string> all{"activation", "parameter", "gradient",
@@ -208,6 +209,10 @@ std::string_view to_string(tensor_role role) {
 result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t index) const {
   if (tensor.role == tensor_role::metric)
     return codec_id::none;
+  if (tensor.role == tensor_role::wish)
+    return codec_id::median64;
+  if (tensor.role == tensor_role::counter)
+    return codec_id::largest64;
   // A rounded variance may be negative, and buffers are short.
   if (tensor.role == tensor_role::buffer && !names(tensor))
     return codec_id::none;
@@ -286,7 +291,10 @@ result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tenso
     };
     bool apart =
       differ(tensor_role::buffer) || differ(tensor_role::metric) || differ(tensor_role::gradient);
-    if (!plan.empty() && plan.back().codec == *codec && !apart)
+    // A run of numbers is one part.
+    bool fits = result_of(*codec) == codec_result::aggregate || plan.empty()
+                || plan.back().elements + tensors[i].elements <= whole_run_max;
+    if (!plan.empty() && plan.back().codec == *codec && !apart && fits)
       plan.back().elements += tensors[i].elements;
     else
       plan.push_back({tensors[i].elements, *codec});

@@ -16,8 +16,10 @@ enum class tensor_role : std::uint8_t {
   parameter,
   gradient,
   optimizer,
-  buffer, // not trained, like the running statistics of a normalization
-  metric, // a measured value, like the loss; always sent as it is
+  buffer,  // not trained, like the running statistics of a normalization
+  metric,  // a measured value, like the loss; always sent as it is
+  wish,    // a number that the members settle by their median (codec_id::median64)
+  counter, // one that only grows, of which they take the largest (codec_id::largest64)
 };
 
 /// "unspecified", "activation", …

@@ -18,6 +18,10 @@ struct codec_run {
 /// The whole vector, in order. Invariant: no run is empty.
 using codec_plan = std::vector<codec_run>;
 
+/// A run whose numbers are settled one by one (codec_result) is one part: it has no more values
+/// than this, and a multiple of those of a number.
+constexpr std::uint64_t whole_run_max = 3U << 20U;
+
 /// How many values the vector has.
 constexpr std::uint64_t elements_of(const codec_plan& plan) {
   std::uint64_t sum = 0;

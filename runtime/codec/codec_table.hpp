@@ -19,6 +19,15 @@ enum class codec_id : std::uint8_t {
   uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.cpp)
   quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.cpp)
   blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
+  median64 = 7,       // numbers of three float32 each, whose median counts (exact_number.hpp)
+  largest64 = 8,      // the same, of which the largest counts
+};
+
+/// What a reducer makes of the contributions to a part.
+enum class codec_result : std::uint8_t {
+  aggregate, // that of the round, as a mean
+  median,    // of the numbers, weighted; of two in the middle the lower
+  largest,   // of the numbers
 };
 
 /// One codec: everything that the rest of the program knows about it. Only `size`
@@ -37,6 +46,7 @@ struct codec_row {
   /// Decodes the values [begin, begin + count) of the part. REQUIRES: `check` succeeded.
   void (*read)(instructions path, const std::byte* bytes, std::size_t n, std::size_t begin,
                std::size_t count, float* values);
+  codec_result result = codec_result::aggregate;
 };
 
 /// Each is defined in the file of its family.
@@ -48,12 +58,17 @@ extern const codec_row scaled_float16;
 extern const codec_row uniform8;
 extern const codec_row quantile8;
 extern const codec_row blockwise8;
+extern const codec_row median64;
+extern const codec_row largest64;
 } // namespace codecs
 
 /// All codecs, in the order of their numbers.
 inline constexpr std::array codec_table{
-  &codecs::none,     &codecs::float16,   &codecs::bfloat16,   &codecs::scaled_float16,
-  &codecs::uniform8, &codecs::quantile8, &codecs::blockwise8,
+  &codecs::none,           &codecs::float16,  &codecs::bfloat16,
+  &codecs::scaled_float16, &codecs::uniform8, &codecs::quantile8,
+  &codecs::blockwise8,     &codecs::median64, &codecs::largest64,
 };
+/// Those that an option may name: of the others, the vector's tensors say where they are.
+inline constexpr std::size_t offered_codecs = 7;
 
 } // namespace waggle

@@ -14,7 +14,7 @@ result<std::string> codec_choice_text(std::string_view v) {
   auto choice = parse_codec_choice(v);
   if (!choice)
     return failure{ec::bad_config, "is no codec; the nearest is "
-                                     + nearest(v, names_in(codec_table)) + " ("
+                                     + nearest(v, names_in(offered_codec_rows())) + " ("
                                      + choice.error().detail + ")"};
   return std::string{v};
 }
@@ -56,7 +56,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
   add_group(
     table, "averaging",
     {{"codec", "CHOICE",
-      "Encoding of parts on the network: " + listed_with_notes(codec_table, ", ")
+      "Encoding of parts on the network: " + listed_with_notes(offered_codec_rows(), ", ")
         + ", or per tensor: size:65536,float16,blockwise8.",
       bound(&o::codec, codec_choice_text).agreed(codec_of)},
      {"shared-memory", "BOOL",

@@ -189,6 +189,8 @@ TEST_P(AllCodecs, TheErrorOnNormalValuesIsSmall) {
   auto error = mean_square_error(values, back);
   switch (codec) {
     case codec_id::none:
+    case codec_id::median64: // not among them
+    case codec_id::largest64:
       EXPECT_EQ(error, 0);
       break;
     case codec_id::float16:
@@ -243,6 +245,9 @@ TEST_P(AllCodecs, TheBytesAreTheSameOnEveryMachine) {
       break;
     case codec_id::blockwise8:
       want = 0xd81493132a8e76f3U;
+      break;
+    case codec_id::median64: // not among them
+    case codec_id::largest64:
       break;
   }
   EXPECT_EQ(got, want) << std::hex << got;
