@@ -49,6 +49,34 @@ std::string shown(const agreed_field* field, std::string_view where) {
   return value + " " + std::string{where};
 }
 
+constexpr std::string_view before_fingerprints = " #";
+constexpr std::size_t fingerprint_bytes = 4;
+constexpr std::size_t fingerprints_max = 200; // 800 of text_bytes_max
+
+/// The fingerprints of a value; empty: it has none.
+std::string_view fingerprints_in(std::string_view value) {
+  auto at = value.rfind(before_fingerprints);
+  return at == std::string_view::npos ? std::string_view{}
+                                      : value.substr(at + before_fingerprints.size());
+}
+
+/// The first tensor that differs, in words that this peer knows.
+std::string first_difference(const agreed_field& ours, const agreed_field& theirs) {
+  auto a = fingerprints_in(ours.value);
+  auto b = fingerprints_in(theirs.value);
+  std::size_t i = 0;
+  while (i < ours.items.size()
+         && a.substr(i * fingerprint_bytes, fingerprint_bytes)
+              == b.substr(std::min(i * fingerprint_bytes, b.size()), fingerprint_bytes))
+    ++i;
+  auto summary = [](const std::string& value) {
+    return value.substr(0, value.rfind(before_fingerprints));
+  };
+  return summary(ours.value) + " here and " + summary(theirs.value)
+         + " there, of which the first that differs is "
+         + (i < ours.items.size() ? "'" + ours.items[i] + "' here" : "behind all of those here");
+}
+
 bool differ(const agreed_field* a, const agreed_field* b) {
   if (a == nullptr || b == nullptr)
     return a != b;
@@ -56,6 +84,23 @@ bool differ(const agreed_field* a, const agreed_field* b) {
 }
 
 } // namespace
+
+agreed_field tensors_field(std::string name, std::string summary,
+                           const std::vector<compared_tensor>& tensors) {
+  agreed_field field{std::move(name), std::move(summary.append(before_fingerprints)), {}, {}};
+  auto each = std::max<std::size_t>(1, (tensors.size() + fingerprints_max - 1) / fingerprints_max);
+  for (std::size_t i = 0; i < tensors.size(); i += each) {
+    sha256_stream all;
+    std::string words;
+    for (auto j = i; j < std::min(i + each, tensors.size()); ++j) {
+      all.add(tensors[j].of.view());
+      words += (j > i ? ", " : "") + tensors[j].words;
+    }
+    field.value += to_string(all.finish()).substr(0, fingerprint_bytes);
+    field.items.push_back(std::move(words));
+  }
+  return field;
+}
 
 status run_agreement::add(agreed_field field) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
@@ -124,8 +169,12 @@ std::optional<std::string> disagreement(const run_agreement& here, const run_agr
   auto compare = [&](const agreed_field* ours, const agreed_field* theirs) {
     if (!differ(ours, theirs) || ++count > named_max)
       return;
-    sentence += (count > 1 ? ", " : "") + (ours != nullptr ? ours : theirs)->name + " is "
-                + shown(ours, "here") + " and " + shown(theirs, "there");
+    sentence += (count > 1 ? ", " : "") + (ours != nullptr ? ours : theirs)->name + " is ";
+    if (ours != nullptr && theirs != nullptr && !ours->items.empty()
+        && !fingerprints_in(theirs->value).empty())
+      sentence += first_difference(*ours, *theirs);
+    else
+      sentence += shown(ours, "here") + " and " + shown(theirs, "there");
   };
   for (const auto& ours : here.fields())
     compare(&ours, there.find(ours.name));

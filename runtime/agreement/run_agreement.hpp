@@ -19,9 +19,21 @@ struct agreed_field {
   /// What follows --NAME in the command line that other peers join with; empty: the default value,
   /// or not an option. Not compared: a data set has its own path on each machine.
   std::string option;
+  /// What the fingerprints at the end of the value stand for (tensors_field). Known here only.
+  std::vector<std::string> items{};
 
   friend bool operator==(const agreed_field&, const agreed_field&) = default;
 };
+
+/// A tensor that peers compare, in words, and a digest of what they compare of it.
+struct compared_tensor {
+  std::string words;
+  digest of;
+};
+/// A field whose value is `summary` and a fingerprint of each tensor, or of neighbours if there are
+/// many, so that a disagreement names the first one that differs.
+agreed_field tensors_field(std::string name, std::string summary,
+                           const std::vector<compared_tensor>& tensors);
 
 /// The settings that must be equal on all peers of a run, as text: model, optimizer, schedule,
 /// target batch, data, codec, … Peers compare it when a link is opened, before anything is
