@@ -28,7 +28,7 @@ result<std::string> torchscript_file(const std::string& model,
   if (!module)
     return module.error();
   auto tensors = trained_parameters(*module);
-  for (auto& item : running_statistics(*module))
+  for (auto& item : exchanged_buffers(*module))
     tensors.push_back(std::move(item));
   if (auto filled = load_weights(tensors, weights, model); !filled)
     return filled.error();
@@ -45,6 +45,11 @@ result<epoch_id> export_model(const run_options& o, const std::filesystem::path&
   auto weights = weights_in(as_byte_span(last->image));
   if (!weights)
     return bad("cannot export " + last->file.string() + ": " + to_string(weights.error()));
+  if (o.format != "torchscript")
+    std::erase_if(weights->tensors, [&](const named_values& each) { // float32 only
+      auto at = std::ranges::find(weights->table.tensors(), each.name, &state_tensor::name);
+      return at->what == state_tensor::kind::counter;
+    });
   auto content = o.format == "torchscript"
                    ? torchscript_file(o.model, weights->tensors)
                    : safetensors_file(std::move(weights->tensors), last->epoch);

@@ -1,8 +1,11 @@
 #include "trainer/gradient_sum.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/update_terms.hpp"
 
 namespace waggle {
 
@@ -15,9 +18,11 @@ bool is_finite(const torch::Tensor& values) {
 
 } // namespace
 
-gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters, bool in_place)
-  : parameters_(std::move(parameters)), in_place_(in_place), device_(parameters_.front().device()),
-    staging_(device_) {
+gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters, bool in_place,
+                           std::size_t numbers)
+  : parameters_(std::move(parameters)), in_place_(in_place), numbers_(numbers),
+    device_(parameters_.front().device()), staging_(device_), computed_(parameters_.size()),
+    present_(parameters_.size()), taken_present_(parameters_.size()) {
   torch::NoGradGuard guard;
   for (const auto& p : parameters_) {
     ranges_.push_back({size_, p.numel()});
@@ -31,8 +36,9 @@ gradient_sum::vector gradient_sum::new_vector() const {
   if (!vectors_ || !device_.is_cpu())
     return {torch::empty({size_}, torch::TensorOptions{}.dtype(torch::kFloat32).device(device_)),
             nullptr};
-  auto memory = vectors_->take(static_cast<std::size_t>(size_));
-  return {view_of(std::span<float>{*memory}), memory};
+  auto size = static_cast<std::size_t>(size_);
+  auto memory = vectors_->take(size + update_terms::value_count(parameters_.size(), numbers_));
+  return {view_of(std::span<float>{*memory}.first(size)), memory};
 }
 
 void gradient_sum::bind(const torch::Tensor& gradient) {
@@ -47,6 +53,7 @@ void gradient_sum::bind(const torch::Tensor& gradient) {
 double gradient_sum::begin_pass(double scale) {
   torch::NoGradGuard guard;
   std::unique_lock lock{mutex_};
+  computed_.assign(ranges_.size(), false);
   if (in_place_) {
     in_pass_ = true;
     dropped_ = false;
@@ -70,7 +77,6 @@ double gradient_sum::begin_pass(double scale) {
   }
   lock.unlock();
   bound_.zero_(); // no other thread reads it at this point
-  computed_.assign(ranges_.size(), false);
   return pass_scale_ = scale;
 }
 
@@ -100,14 +106,25 @@ bool gradient_sum::offer(std::uint64_t samples) {
 }
 
 void gradient_sum::computed(std::size_t parameter) {
-  if (in_place_)
-    return;
   repeats_ = repeats_ || computed_[parameter];
   computed_[parameter] = true;
   if (early_ && repeats_) // it may be sent already
     early_->mean.fills->fail();
   else if (early_)
     write_early(parameter);
+}
+
+void gradient_sum::write_terms(float_vector& to, const std::vector<bool>& present) const {
+  if (numbers_ == 0)
+    return;
+  update_terms terms{present.size(), numbers_};
+  terms.present = present;
+  terms.write(std::span{to}.subspan(static_cast<std::size_t>(size_)));
+}
+
+std::vector<bool> gradient_sum::taken_present() const {
+  std::lock_guard lock{mutex_};
+  return taken_present_;
 }
 
 /// The same operations as in `end_pass` and `take_mean`, so the same bits. A part that is not
@@ -132,6 +149,8 @@ gradient_sum::outcome gradient_sum::end_pass(std::uint64_t samples, bool finite_
   for (std::size_t i = 0; early_ && i < computed_.size(); ++i)
     if (!computed_[i]) // no layer uses it: zeros
       write_early(i);
+  if (early_)
+    write_terms(*early_->mean.values, computed_);
   if (!in_place_ && pass_scale_ != 1)
     bound_.mul_(1 / pass_scale_);
   // No other thread uses the values before in_pass_ is reset, or last_pass_ set.
@@ -153,6 +172,8 @@ gradient_sum::outcome gradient_sum::end_pass(std::uint64_t samples, bool finite_
     ++passes_;
   else
     last_pass_ = samples;
+  for (std::size_t i = 0; i < computed_.size(); ++i)
+    present_[i] = present_[i] || computed_[i];
   staging_.mark();
   samples_.fetch_add(samples);
   return {true, 0};
@@ -204,6 +225,7 @@ std::optional<learner::mean_gradient> gradient_sum::take_vector() {
   complete_sum();
   sum_.values.div_(divisor());
   auto memory = std::move(sum_.memory);
+  write_terms(*memory, present_);
   sum_ = {};
   return learner::mean_gradient{std::move(memory), empty()};
 }
@@ -216,6 +238,7 @@ std::uint64_t gradient_sum::drop() {
 
 std::uint64_t gradient_sum::empty() {
   taken_position_ = position_;
+  taken_present_ = std::exchange(present_, std::vector<bool>(ranges_.size()));
   passes_ = 0;
   last_pass_ = 0;
   if (!in_place_)
@@ -260,19 +283,24 @@ partial_gradient gradient_sum::copy() {
   WAGGLE_CHECK(!in_pass_, "the gradient is copied in the middle of a pass");
   if (samples_ == 0)
     return {};
-  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size_));
-  write_sum(view_of(std::span<float>{*sum}));
+  auto size = static_cast<std::size_t>(size_);
+  auto sum = std::make_shared<float_vector>(size + present_.size());
+  write_sum(view_of(std::span<float>{*sum}.first(size)));
+  std::ranges::copy(present_, sum->begin() + size_);
   return {std::move(sum), samples_, passes_, scale_};
 }
 
 status gradient_sum::load(const partial_gradient& partial) {
-  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size_)
+  auto size = static_cast<std::size_t>(size_);
+  if (!partial.sum || partial.sum->size() != size + present_.size()
       || (partial.passes > 0) != in_place_ || partial.samples == 0)
     return failure{ec::malformed, "its gradient was accumulated otherwise"};
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};
   sum_ = new_vector();
-  staging_.to_device(view_of(std::span<const float>{*partial.sum}), sum_.values);
+  staging_.to_device(view_of(std::span<const float>{*partial.sum}.first(size)), sum_.values);
+  for (std::size_t i = 0; i < present_.size(); ++i)
+    present_[i] = (*partial.sum)[size + i] > 0;
   staging_.mark();
   if (in_place_)
     bind(sum_.values);

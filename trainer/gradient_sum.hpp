@@ -37,8 +37,9 @@ namespace waggle {
 /// Only the computing thread may call the methods of the first group.
 class gradient_sum {
 public:
-  /// The parameters' .grad are replaced. REQUIRES: they are on one device.
-  gradient_sum(std::vector<torch::Tensor> parameters, bool in_place);
+  /// The parameters' .grad are replaced. `numbers`: state_table::numbers. REQUIRES: they are on one
+  /// device.
+  gradient_sum(std::vector<torch::Tensor> parameters, bool in_place, std::size_t numbers = 0);
 
   /// Where vectors in host memory come from; without a pool, from the heap.
   void use_vectors(std::shared_ptr<vector_pool> vectors) { vectors_ = std::move(vectors); }
@@ -56,8 +57,11 @@ public:
   /// counts, and can be taken as a vector of the pool that is filled by `computed`. Returns whether
   /// that is possible: not beside earlier passes, and not in place.
   bool offer(std::uint64_t samples);
-  /// The .grad of this parameter has its gradient of the pass that runs.
+  /// The .grad of this parameter has its gradient of the pass that runs. Others have none: no layer
+  /// has used them.
   void computed(std::size_t parameter);
+  /// The same of one for which another copy of the model has a gradient, which is added.
+  void computed_elsewhere(std::size_t parameter) { computed_[parameter] = true; }
 
   struct outcome {
     bool finite = false;    // loss and gradient
@@ -84,8 +88,11 @@ public:
   /// Takes the mean: writes it to `out` (zeros if there are no samples) and returns the number of
   /// samples.
   std::uint64_t take_mean(std::span<float> out);
-  /// The same without a copy. Nothing if the sum is not in a vector of the pool.
+  /// The same without a copy, with the values of the update_terms behind it. Nothing if the sum is
+  /// not in a vector of the pool.
   std::optional<learner::mean_gradient> take_vector();
+  /// Which parameters had a gradient in the passes whose sum was taken or dropped last.
+  [[nodiscard]] std::vector<bool> taken_present() const;
   /// Empties the sum, returns the number of its samples.
   std::uint64_t drop();
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
@@ -116,6 +123,8 @@ private:
   /// Makes the .grad views of `gradient`.
   void bind(const torch::Tensor& gradient);
   void write_early(std::size_t parameter);
+  /// Behind the gradient in a vector of the pool.
+  void write_terms(float_vector& to, const std::vector<bool>& present) const;
 
   // -- REQUIRE: the lock is held
 
@@ -129,6 +138,7 @@ private:
 
   const std::vector<torch::Tensor> parameters_;
   const bool in_place_;
+  const std::size_t numbers_;
   const torch::Device device_;
   std::vector<range> ranges_; // of the parameters
   std::int64_t size_ = 0;
@@ -146,11 +156,13 @@ private:
 
   mutable std::mutex mutex_;
   // -- guarded by mutex_
-  torch::Tensor bound_;              // of which the .grad are views; read while last_pass_ > 0
-  vector sum_;                       // beside the .grad: Σ b·∇ without the last pass; or bound_
-  std::uint64_t last_pass_ = 0;      // samples in bound_; 0: ignore it, or it is sum_
-  double scale_ = 1;                 // of the loss, in the sum
-  std::uint64_t passes_ = 0;         // in the sum, in place
+  torch::Tensor bound_;         // of which the .grad are views; read while last_pass_ > 0
+  vector sum_;                  // beside the .grad: Σ b·∇ without the last pass; or bound_
+  std::uint64_t last_pass_ = 0; // samples in bound_; 0: ignore it, or it is sum_
+  double scale_ = 1;            // of the loss, in the sum
+  std::uint64_t passes_ = 0;    // in the sum, in place
+  std::vector<bool> present_;   // parameters with a gradient in the sum
+  std::vector<bool> taken_present_;
   bool in_pass_ = false;             // one runs that changes sum_
   bool dropped_ = false;             // since it began
   std::uint64_t position_ = 0;       // of the pass that ended last

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "runtime/crypto/digest.hpp"
+#include "trainer/buffer_values.hpp"
 
 namespace waggle {
 
@@ -25,29 +26,32 @@ optimizer_identity identity_in(const torch_optimizer& kind,
   return id;
 }
 
-/// The name in torch::optim of the first option that is not as it was. None if only the learning
-/// rate differs.
+/// The same without the numbers, which may change, because rounds settle them; but whether there is
+/// a momentum, which needs a statistic.
+optimizer_identity switches_in(const torch_optimizer& kind,
+                               const optim::OptimizerOptions& options) {
+  auto id = identity_in(kind, options);
+  for (const auto& hyper : hyper_parameters())
+    if (hyper.number != nullptr)
+      hyper.set(id, hyper.name == "momentum" && hyper.of(id) != 0 ? 1 : 0);
+  id.weight_decay = 0;
+  return id;
+}
+
+/// The name in torch::optim of the first option that is not as it was. None if only numbers differ.
 std::optional<std::string> changed_option(const optimizer_identity& before,
                                           const torch_optimizer& kind,
                                           const optim::OptimizerOptions& options) {
   optimizer_identity now;
   try {
-    now = identity_in(kind, options);
+    now = switches_in(kind, options);
   } catch (const std::invalid_argument& unsupported) {
     return "an option (" + std::string{unsupported.what()} + ")";
   }
-  if (now == before)
-    return std::nullopt;
-  if (now.weight_decay != before.weight_decay)
-    return "weight_decay";
-  const std::map<std::string_view, std::string> other_names{
-    {"beta1", "betas"}, {"beta2", "betas"}, {"epsilon", "eps"}, {"smoothing", "alpha"}};
   for (const auto& hyper : hyper_parameters())
-    if (hyper.of(now) != hyper.of(before)) {
-      auto other = other_names.find(hyper.name);
-      return other != other_names.end() ? other->second : std::string{hyper.name};
-    }
-  return "an option";
+    if (hyper.of(now) != hyper.of(before))
+      return std::string{hyper.name};
+  return std::nullopt;
 }
 
 /// The identity of all groups, which may differ in the learning rate, and in whether vectors decay.
@@ -87,7 +91,7 @@ std::string type_name(const torch::Tensor& tensor) {
 
 module_state::module_state(const loop_parameters& trained,
                            std::unique_ptr<optim::Optimizer> optimizer, rate_owner owner,
-                           const named_tensors& extra, update_place place)
+                           const named_tensors& extra, update_place place, bool settles)
   : optimizer_(std::move(optimizer)), owner_(owner), place_(place) {
   if (!optimizer_)
     throw std::invalid_argument{"there is no optimizer"};
@@ -99,15 +103,15 @@ module_state::module_state(const loop_parameters& trained,
   take_buffers(trained, extra);
   match_optimizer();
   groups_ = groups_now();
-  auto rows = [](const std::vector<parameter>& tensors, state_tensor::kind what) {
-    std::vector<state_tensor> out;
-    for (const auto& t : tensors)
-      out.push_back({t.name, {t.sizes.begin(), t.sizes.end()}, what});
-    return out;
-  };
-  table_ = table_of(rows(parameters_, state_tensor::kind::parameter), identity_,
-                    rows(buffers_, state_tensor::kind::buffer));
-  offered_.resize(parameters_.size() + buffers_.size());
+  std::vector<state_tensor> parameters;
+  for (const auto& p : parameters_)
+    parameters.push_back({p.name, {p.sizes.begin(), p.sizes.end()}});
+  std::vector<state_tensor> buffers;
+  for (const auto& b : buffers_)
+    buffers.push_back(buffer_row(b.name, b.tensor));
+  table_ = table_of(std::move(parameters), identity_, std::move(buffers), settles);
+  terms_.resize(static_cast<std::size_t>(table_.term_count()));
+  offered_.resize(parameters_.size() + buffers_.size() + (terms_.empty() ? 0 : 1));
   copied_.resize(parameters_.size());
   finite_buffers_.resize(table_.buffer_count());
   read_buffers();
@@ -153,14 +157,11 @@ void module_state::take_buffers(const loop_parameters& trained, const named_tens
     names.insert(p.name);
     seen.insert(p.tensor.data_ptr());
   }
-  for (const auto& [key, b] : trained.buffers()) {
-    std::string_view name{key};
-    if ((name.ends_with("running_mean") || name.ends_with("running_var")) && b.defined()
-        && b.numel() > 0 && b.dtype() == torch::kFloat32 && seen.insert(b.data_ptr()).second) {
+  for (const auto& [key, b] : trained.buffers())
+    if (is_exchanged(b) && seen.insert(b.data_ptr()).second) {
       names.insert(key);
       buffers_.push_back({key, b, b.device(), b.sizes().vec()});
     }
-  }
   auto refuse = [](const std::string& name, const std::string& why) {
     throw std::invalid_argument{"extra tensor " + name + " " + why};
   };
@@ -182,6 +183,8 @@ void module_state::take_buffers(const loop_parameters& trained, const named_tens
       refuse(name, "is a parameter or buffer already: leave it out");
     buffers_.push_back({name, tensor, tensor.device(), tensor.sizes().vec()});
   }
+  std::ranges::stable_partition(buffers_,
+                                [](const parameter& b) { return b.tensor.is_floating_point(); });
 }
 
 /// Reads the buffers. Those that a pass has made not finite get their last values back: otherwise
@@ -225,10 +228,19 @@ void module_state::match_optimizer() {
                                     + std::to_string(p.numel())
                                     + " values that the module does not have"};
   }
-  for (const auto& p : parameters_)
+  for (const auto& p : parameters_) {
     if (!seen.contains(p.tensor.data_ptr()))
       throw std::invalid_argument{"parameter " + p.name
                                   + " is trainable, but the optimizer does not have it"};
+    auto has = [&](auto& group) {
+      return std::ranges::any_of(group.params(), [&](const torch::Tensor& tensor) {
+        return tensor.data_ptr() == p.tensor.data_ptr();
+      });
+    };
+    auto& groups = optimizer_->param_groups();
+    group_of_.push_back(
+      static_cast<std::size_t>(std::ranges::find_if(groups, has) - groups.begin()));
+  }
 }
 
 double module_state::learning_rate() const {
@@ -260,10 +272,18 @@ std::string module_state::rate_ratios() const {
   return text.size() <= ratios_bytes_max ? text : to_string(sha256(text)).substr(0, 16);
 }
 
+std::vector<compared_tensor> module_state::frozen(const loop_parameters& trained) {
+  std::vector<compared_tensor> out;
+  for (const auto& [name, p] : trained.parameters())
+    if (p.defined() && !p.requires_grad() && p.numel() > 0)
+      out.push_back({name, digest_of(p)});
+  return out;
+}
+
 std::vector<module_state::group> module_state::groups_now() const {
   std::vector<group> all;
   for (auto& now : optimizer_->param_groups())
-    all.push_back({identity_in(*kind_, now.options()), now.params(), now.options().get_lr()});
+    all.push_back({switches_in(*kind_, now.options()), now.params(), now.options().get_lr()});
   return all;
 }
 
@@ -271,8 +291,8 @@ void module_state::check_optimizer_unchanged() const {
   auto changed = [](const std::string& what) {
     throw std::runtime_error{what
                              + " since the waggle::optimizer was constructed: peers must have the "
-                               "same optimizer, so change it before, on all peers; later only the "
-                               "learning rate may change"};
+                               "same optimizer, so change it before, on all peers; later only "
+                               "numbers, such as the learning rate, may change"};
   };
   const auto& groups = optimizer_->param_groups();
   if (groups.size() != groups_.size())
@@ -286,12 +306,12 @@ void module_state::check_optimizer_unchanged() const {
       changed("the tensors" + of_group + " changed");
     if (auto option = changed_option(groups_[i].options, *kind_, groups[i].options()))
       changed(*option + of_group + " changed");
-    if (place_ == update_place::beside_passes && owner_ == rate_owner::optimizer
-        && groups[i].options().get_lr() != groups_[i].learning_rate)
-      throw std::runtime_error{"the learning rate" + of_group
-                               + " changed: with delay-optimizer-step updates are made beside the "
-                                 "loop, which cannot know of which update a rate would be; set "
-                                 "learning_rate = rate_owner::run, or leave the option out"};
+    for (const auto& p : groups[i].params())
+      if (p.requires_grad() && p.numel() > 0 && p.grad().defined()
+          && std::ranges::none_of(parameters_,
+                                  [&](const parameter& q) { return q.tensor.is_same(p); }))
+        changed("a parameter with " + std::to_string(p.numel()) + " values" + of_group
+                + " got a gradient, and is not trained by the run,");
   }
 }
 
@@ -308,7 +328,7 @@ void module_state::check_unchanged(const loop_parameters& trained) const {
     if (!p.requires_grad() || p.numel() == 0 || !seen.insert(p.data_ptr()).second)
       continue;
     if (next == parameters_.size())
-      changed(name, "was added");
+      changed(name, "was added, or unfrozen,");
     const auto& ours = parameters_[next++];
     if (name != ours.name)
       changed(name, "took the place of " + ours.name);
@@ -325,7 +345,10 @@ void module_state::check_unchanged(const loop_parameters& trained) const {
     changed(parameters_[next].name, "was removed, frozen or tied to another");
   for (const auto& b : buffers_)
     if (b.tensor.sizes() != torch::IntArrayRef{b.sizes} || b.tensor.device() != b.device
-        || b.tensor.dtype() != torch::kFloat32)
+        || buffer_row(b.name, b.tensor).what
+             != table_[table_.size() - buffers_.size()
+                       + static_cast<std::size_t>(&b - buffers_.data())]
+                  .what)
       throw std::runtime_error{"buffer " + b.name
                                + " changed its shape, type or device since the waggle::optimizer "
                                  "was constructed: change its values in place"};
@@ -350,7 +373,50 @@ std::span<const offered_tensor> module_state::gradient() {
                    static_cast<std::size_t>(table_[i].elements())};
   }
   read_buffers();
+  write_terms();
   return offered_;
+}
+
+/// A schedule that all loops follow, and the run's own, are no wishes.
+void module_state::write_terms() {
+  if (terms_.empty())
+    return;
+  wishes now;
+  for (const auto& p : parameters_)
+    now.present.push_back(p.tensor.grad().defined());
+  if (owner_ == rate_owner::optimizer && !scheduler_)
+    for (const auto& group : optimizer_->param_groups())
+      now.numbers.push_back(numbers_in(*kind_, group.options()));
+  offered_.back() = {terms_.data(), terms_.size()};
+  if (now == written_)
+    return;
+  update_terms terms{parameters_.size(), table_.numbers()};
+  terms.present = now.present;
+  for (std::size_t i = 0; !now.numbers.empty() && i < parameters_.size(); ++i)
+    for (std::size_t n = 0; n < terms.numbers_of_each; ++n)
+      terms.number(i, n) = now.numbers[group_of_[i]][n];
+  terms.write(terms_);
+  written_ = std::move(now);
+}
+
+std::optional<std::string> module_state::surprise() {
+  auto used = rate_used();
+  if (!used || terms_.empty() || owner_ != rate_owner::optimizer || scheduler_)
+    return std::nullopt;
+  constexpr int surprising = 3;
+  auto wish = learning_rate();
+  if (surprises_ < surprising)
+    surprises_ = *used == wish ? 0 : surprises_ + 1;
+  if (surprises_ != surprising)
+    return std::nullopt;
+  ++surprises_; // once
+  std::ostringstream out;
+  out
+    << "this loop set the learning rate " << wish << ", and the peers made the last " << surprising
+    << " updates with " << *used
+    << ", the median of what their loops set: to have all loops count the run's updates, give the "
+       "scheduler to optimizer::follow";
+  return out.str();
 }
 
 void module_state::unscale_gradients(double scale) {
@@ -393,7 +459,7 @@ void module_state::prepare_rates() {
   if (scheduler_)
     scheduler_->move_to(epoch_ ? epoch_() : optimizer_steps());
   if (updated_ != in_module_)
-    updated_->take_rates(*optimizer_);
+    updated_->take_numbers(*optimizer_);
 }
 
 void module_state::refresh() {
@@ -419,7 +485,7 @@ const module_state::parameter* module_state::buffer(std::size_t which) const {
 void module_state::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
   if (const auto* b = buffer(which)) {
-    view_of(out).view(b->sizes).copy_(b->tensor.detach());
+    read_buffer(b->tensor, out);
     return;
   }
   updated_->read_tensor(which, out);
@@ -428,8 +494,7 @@ void module_state::read_tensor(std::size_t which, std::span<float> out) const {
 void module_state::write_tensor(std::size_t which, std::span<const float> values) {
   torch::NoGradGuard guard;
   if (const auto* b = buffer(which)) {
-    auto tensor = b->tensor.detach();
-    tensor.copy_(view_of(values).view(b->sizes));
+    write_buffer(b->tensor, values);
     auto at = table_.offset(which) - first_buffer_value();
     std::copy(values.begin(), values.end(),
               finite_buffers_.begin() + static_cast<std::ptrdiff_t>(at));

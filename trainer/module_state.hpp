@@ -13,6 +13,7 @@
 #include <torch/torch.h>
 
 #include "actors/loop/swarm.hpp"
+#include "runtime/agreement/run_agreement.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "runtime/training/state_schema.hpp"
 #include "trainer/optimizer.hpp"
@@ -53,9 +54,8 @@ private:
 
 /// A user's module and optimizer as named float32 tensors: the trainable parameters in the order of
 /// the module, tied parameters once (recognized by their data pointer), the statistics of the
-/// optimizer, and buffers: the running means and variances of normalization layers (buffers whose
-/// names end with running_mean or running_var) and extra tensors that the user names. All other
-/// buffers stay this peer's own. The parameters remain the same tensors; values are written in
+/// optimizer, and the buffers (buffer_values.hpp) with extra tensors that the user names. The
+/// parameters remain the same tensors; values are written in
 /// place. Statistics that do not exist before the first step of the optimizer read as zeros.
 ///
 /// With a master copy (update_place), a copy of the parameters in host memory is what the optimizer
@@ -68,10 +68,11 @@ class module_state final : public loop_model {
 public:
   /// If the optimizer contains a tied parameter several times, removes all but the first, because
   /// the optimizer would update the parameter once for each. Throws std::invalid_argument with a
-  /// sentence if an optimizer, a parameter, or a buffer beside passes is not supported.
+  /// sentence if an optimizer, a parameter, or a buffer beside passes is not supported. `settles`:
+  /// see table_of.
   module_state(const loop_parameters& trained, std::unique_ptr<torch::optim::Optimizer> optimizer,
                rate_owner owner, const named_tensors& extra = {},
-               update_place place = update_place::module);
+               update_place place = update_place::module, bool settles = true);
 
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
   /// The learning rate of the first parameter group.
@@ -82,16 +83,25 @@ public:
   [[nodiscard]] const state_table& table() const { return table_; }
   [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
 
+  /// Parameters of `trained` that nobody trains, each with a digest of its values.
+  [[nodiscard]] static std::vector<compared_tensor> frozen(const loop_parameters& trained);
+
   /// See optimizer::follow. `epoch`: none: the number of updates.
   void follow(scheduler_maker make, std::function<std::uint64_t()> epoch);
 
+  /// The learning rate of the first parameter group in the last update.
+  [[nodiscard]] std::optional<double> rate_used() const { return updated_->rate_used(); }
+  /// After an update: when it was made with another rate than the loop's for the third time in a
+  /// row, once, a sentence about it.
+  [[nodiscard]] std::optional<std::string> surprise();
+
   /// Throws std::runtime_error if a parameter of `trained` was added, removed, replaced, cast or
   /// moved since the constructor, or if the optimizer's parameter groups have other tensors or
-  /// options. The learning rate may change, except beside passes if the optimizer owns it. The
-  /// message names the first change and says what to do.
+  /// switches. Numbers may change. The message names the first change and says what to do.
   void check_unchanged(const loop_parameters& trained) const;
-  /// The .grad of all parameters, where it is, and behind it the buffers. What is not float32
-  /// values one after another in host memory is copied. Valid until .grad changes or the next call.
+  /// The .grad of all parameters, where it is, behind it the buffers, and if there are numbers to
+  /// settle this loop's update_terms. What is not float32 values one after another in host memory
+  /// is copied. Valid until .grad changes or the next call.
   std::span<const offered_tensor> gradient();
   /// Divides the .grad of all parameters, where they are, by `scale`, a power of two.
   void unscale_gradients(double scale);
@@ -99,6 +109,7 @@ public:
   [[nodiscard]] bool gradient_is_finite() const;
 
   // -- loop_model
+  void settle(const update_terms& terms) override { updated_->settle(terms); }
   void apply(std::span<const float> gradient, double lr) override;
   void step(double lr) override;
   void read_tensor(std::size_t which, std::span<float> out) const override;
@@ -128,11 +139,19 @@ private:
     double learning_rate = 0;
   };
 
+  /// What terms_ say.
+  struct wishes {
+    std::vector<std::vector<double>> numbers; // by group; empty: none
+    std::vector<bool> present;
+    friend bool operator==(const wishes&, const wishes&) = default;
+  };
+
   void take_parameters(const loop_parameters& trained);
   void take_buffers(const loop_parameters& trained, const named_tensors& extra);
   [[nodiscard]] std::vector<group> groups_now() const;
   void check_optimizer_unchanged() const;
   void read_buffers();
+  void write_terms();
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
   void prepare_rates();
@@ -148,10 +167,14 @@ private:
   std::vector<parameter> buffers_;
   state_table table_;
   std::optional<followed_scheduler> scheduler_;
-  std::function<std::uint64_t()> epoch_;       // of scheduler_; none: the number of updates
-  std::vector<offered_tensor> offered_;        // the last `gradient()`
-  std::vector<torch::Tensor> copied_;          // gradients that are not in host memory
-  std::vector<float> finite_buffers_;          // the last values of the buffers that were finite
+  std::function<std::uint64_t()> epoch_; // of scheduler_; none: the number of updates
+  std::vector<offered_tensor> offered_;  // the last `gradient()`
+  std::vector<torch::Tensor> copied_;    // gradients that are not in host memory
+  std::vector<float> finite_buffers_;    // the last values of the buffers that were finite
+  std::vector<std::size_t> group_of_;    // by parameter
+  std::vector<float> terms_;             // the last update_terms
+  wishes written_;
+  int surprises_ = 0;                          // updates in a row with another rate than the loop's
   std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
   std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same
 };

@@ -32,14 +32,18 @@ named_tensors loop_parameters::buffers() const {
 optimizer::optimizer(const swarm& in, loop_parameters trained,
                      std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
   : session_(in.shared_session()), trained_(std::move(trained)),
-    state_(std::make_unique<module_state>(
-      trained_, std::move(inner), session_->given().learning_rate, extra, session_->place())),
+    state_(std::make_unique<module_state>(trained_, std::move(inner),
+                                          session_->given().learning_rate, extra, session_->place(),
+                                          session_->settles())),
     exceptions_(std::uncaught_exceptions()) {
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
   port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master(),
                                       session_->use_of_gradients());
+  frozen_tensors frozen;
+  if (session_->given().compares_frozen)
+    frozen = module_state::frozen(trained_);
   if (auto started = session_->start(port_, *state_, state_->identity(), state_->learning_rate(),
-                                     state_->rate_ratios());
+                                     state_->rate_ratios(), frozen);
       !started)
     throw std::runtime_error{started.error().detail};
 }
@@ -71,8 +75,16 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
     pass.overflow =
       pass.scale > loss_scaler::scale_min && session_->loss_scale()->on_overflow(pass.scale);
   }
-  return last_ = session_->offer(
-           gradient, pass, [this] { return session_->over(); }, passes_);
+  last_ = session_->offer(
+    gradient, pass, [this] { return session_->over(); }, passes_);
+  if (last_ == step_outcome::stepped)
+    if (auto surprise = state_->surprise())
+      session_->warn(*surprise);
+  return last_;
+}
+
+std::optional<double> optimizer::rate() const {
+  return state_->rate_used();
 }
 
 torch::Tensor optimizer::scaled(const torch::Tensor& loss) {

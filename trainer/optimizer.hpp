@@ -66,17 +66,19 @@ private:
 /// on a master copy of the parameters in host memory, with statistics that are there, too; `step`
 /// copies the result into the module. What the loop writes to the parameters itself is lost then.
 /// "delay-optimizer-step": another thread makes the update while the loop computes, so a gradient
-/// may miss the last update. The learning rate must then be constant or the run's
-/// (rate_owner::run), and there can be no running statistics and no `extra` tensors.
+/// may miss the last update. There can be no buffers and no `extra` tensors then.
 ///
-/// Trains the module's parameters that require gradients, in float32, tied parameters once. A
-/// parameter without a gradient counts as one with a gradient of zeros (in a mean of gradients).
-/// The running means and variances of normalization layers, and `extra` tensors, are averaged with
-/// the gradients or parameters and contained in states; all other buffers stay this peer's own. (A
-/// normalization without a momentum weighs by its count of batches, which is not in the state:
-/// after a download, its first batch replaces what was loaded.) Supports SGD, Adam, AdamW, Adagrad
-/// and RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
+/// Trains the module's parameters that require gradients, in float32, tied parameters once. An
+/// update leaves out a parameter for which no peer has a gradient, as the optimizer alone would. Of
+/// the buffers, floating-point ones are averaged with the gradients or parameters, as `extra`
+/// tensors are, and of whole numbers the peers take the largest; states contain them. One that is
+/// not finite at the start, as a mask, is left alone. Supports SGD, Adam, AdamW, Adagrad and
+/// RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
 /// vectors (biases, weights of norms) decay.
+///
+/// The loop may change the numbers of the parameter groups at any step: rate, momentum, betas,
+/// weight decay. Where gradients are averaged, all peers make an update with the same ones, the
+/// median of what their loops have set (update_terms).
 ///
 /// Not thread-safe.
 class optimizer {
@@ -115,8 +117,7 @@ public:
   /// strategy that counts samples, or if the loss was not `scaled` although there is a
   /// "loss-scale". Throws std::runtime_error
   /// - if a parameter was added, cast or moved,
-  /// - if a parameter group of the torch optimizer changed, or an option other than its rate,
-  ///   with "delay-optimizer-step" also the rate,
+  /// - if a parameter group of the torch optimizer changed, or an option that is no number,
   /// - if all initial peers refuse this one, or no peer has answered for long, or
   /// - if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
@@ -161,10 +162,13 @@ public:
   /// std::logic_error if `f` calls `step` or this.
   void with_shared_weights(const std::function<void()>& f);
 
+  /// The learning rate of the first parameter group in the last update; nothing before. The group
+  /// keeps what the loop has set.
+  [[nodiscard]] std::optional<double> rate() const;
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
-  /// Change nothing of it but the rates, and do not call its `step`: this class does. With a master
-  /// copy it has no statistics.
+  /// Change nothing of it but the numbers, and do not call its `step`: this class does. With a
+  /// master copy it has no statistics.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:

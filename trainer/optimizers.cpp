@@ -1,11 +1,13 @@
 #include "trainer/optimizers.hpp"
 
 #include <array>
+#include <cmath>
 #include <stdexcept>
 
 #include <torch/version.h>
 
 #include "runtime/core/named.hpp"
+#include "runtime/training/state_schema.hpp"
 
 namespace waggle {
 
@@ -63,6 +65,13 @@ optimizer_identity identity_of_sgd(const optim::OptimizerOptions& options) {
   id.nesterov = o.nesterov();
   id.weight_decay = o.weight_decay();
   return id;
+}
+
+void set_sgd(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
+  static_cast<optim::SGDOptions&>(options)
+    .momentum(numbers.momentum)
+    .dampening(numbers.dampening)
+    .weight_decay(numbers.weight_decay);
 }
 
 // -- optimizers that count their steps ------------------------------------------------------------
@@ -160,6 +169,28 @@ optimizer_identity identity_of_adam(const optim::OptimizerOptions& options) {
   return id;
 }
 
+template <class Options>
+void set_adam(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
+  static_cast<Options&>(options)
+    .betas({numbers.beta1, numbers.beta2})
+    .eps(numbers.epsilon)
+    .weight_decay(numbers.weight_decay);
+}
+
+void set_adagrad(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
+  static_cast<optim::AdagradOptions&>(options)
+    .eps(numbers.epsilon)
+    .weight_decay(numbers.weight_decay);
+}
+
+void set_rmsprop(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
+  static_cast<optim::RMSpropOptions&>(options)
+    .alpha(numbers.smoothing)
+    .eps(numbers.epsilon)
+    .momentum(numbers.momentum)
+    .weight_decay(numbers.weight_decay);
+}
+
 std::unique_ptr<optim::Optimizer> make_adagrad(const optimizer_identity& numbers, double lr,
                                                std::vector<torch::Tensor> parameters) {
   return std::make_unique<optim::Adagrad>(
@@ -207,21 +238,56 @@ template <class State>
 constexpr counted_state counted{steps_of<State>, set_steps<State>};
 
 const std::array table{
-  torch_optimizer{"sgd", "SGD", &typeid(optim::SGD), make_sgd, identity_of_sgd, momentum_of, {}},
+  torch_optimizer{
+    "sgd", "SGD", &typeid(optim::SGD), make_sgd, identity_of_sgd, set_sgd, momentum_of, {}},
   torch_optimizer{"adam", "Adam", &typeid(optim::Adam), make_adam<optim::Adam, optim::AdamOptions>,
-                  identity_of_adam<optim::AdamOptions>, statistic_of<optim::AdamParamState>,
-                  counted<optim::AdamParamState>},
+                  identity_of_adam<optim::AdamOptions>, set_adam<optim::AdamOptions>,
+                  statistic_of<optim::AdamParamState>, counted<optim::AdamParamState>},
   torch_optimizer{"adamw", "AdamW", &typeid(optim::AdamW),
                   make_adam<optim::AdamW, optim::AdamWOptions>,
-                  identity_of_adam<optim::AdamWOptions>, statistic_of<optim::AdamWParamState>,
-                  counted<optim::AdamWParamState>},
+                  identity_of_adam<optim::AdamWOptions>, set_adam<optim::AdamWOptions>,
+                  statistic_of<optim::AdamWParamState>, counted<optim::AdamWParamState>},
   torch_optimizer{"adagrad", "Adagrad", &typeid(optim::Adagrad), make_adagrad, identity_of_adagrad,
-                  statistic_of<optim::AdagradParamState>, counted<optim::AdagradParamState>},
+                  set_adagrad, statistic_of<optim::AdagradParamState>,
+                  counted<optim::AdagradParamState>},
   torch_optimizer{"rmsprop", "RMSprop", &typeid(optim::RMSprop), make_rmsprop, identity_of_rmsprop,
-                  statistic_of<optim::RMSpropParamState>, counted<optim::RMSpropParamState>},
+                  set_rmsprop, statistic_of<optim::RMSpropParamState>,
+                  counted<optim::RMSpropParamState>},
 };
 
 } // namespace
+
+std::vector<double> numbers_in(const torch_optimizer& kind,
+                               const optim::OptimizerOptions& options) {
+  auto identity = kind.identity(options);
+  std::vector<double> out{options.get_lr(), identity.weight_decay};
+  auto names = settled_numbers(*find_optimizer(kind.name));
+  for (auto name : std::span{names}.subspan(2))
+    out.push_back(find_named(hyper_parameters(), name)->of(identity));
+  return out;
+}
+
+void set_numbers_in(const torch_optimizer& kind, optim::OptimizerOptions& options,
+                    std::span<const std::optional<double>> numbers) {
+  constexpr double resolution = 1e-44;
+  auto identity = kind.identity(options);
+  bool others = false;
+  auto names = settled_numbers(*find_optimizer(kind.name));
+  auto now = numbers_in(kind, options);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!numbers[i] || std::abs(*numbers[i] - now[i]) < resolution)
+      continue;
+    if (i == 0)
+      options.set_lr(*numbers[i]);
+    else if (i == 1)
+      identity.weight_decay = *numbers[i];
+    else
+      find_named(hyper_parameters(), names[i])->set(identity, *numbers[i]);
+    others = others || i > 0;
+  }
+  if (others)
+    kind.set_numbers(options, identity);
+}
 
 const torch_optimizer* find_torch_optimizer(std::string_view name) {
   return find_named(table, name);

@@ -3,6 +3,8 @@
 // Internal to trainer/: includes LibTorch.
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <typeinfo>
 #include <vector>
 
@@ -31,11 +33,20 @@ struct torch_optimizer {
                                                    std::vector<torch::Tensor> parameters);
   /// Reads torch's options. Throws std::invalid_argument if one of them is not supported.
   optimizer_identity (*identity)(const torch::optim::OptimizerOptions& options);
+  /// Writes the weight decay and the numbers of an identity into torch's options.
+  void (*set_numbers)(torch::optim::OptimizerOptions& options, const optimizer_identity& numbers);
   /// Statistic number `which` of a parameter. Null if it does not exist yet and `make` is false.
   torch::Tensor* (*statistic)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                               std::size_t which, bool make);
   counted_state counter;
 };
+
+/// The numbers of a parameter group that rounds settle, in the order of settled_numbers.
+std::vector<double> numbers_in(const torch_optimizer& kind,
+                               const torch::optim::OptimizerOptions& options);
+/// Replaces those that are given. Below 10⁻⁴⁴ a number loses digits on its way: then it stays.
+void set_numbers_in(const torch_optimizer& kind, torch::optim::OptimizerOptions& options,
+                    std::span<const std::optional<double>> numbers);
 
 /// Null if torch::optim does not have the optimizer with this name.
 const torch_optimizer* find_torch_optimizer(std::string_view name);

@@ -41,6 +41,10 @@ replica::replica(const learner_config& config, torch::Device device,
   parameters_ = device_ == first_.device() ? first_ : torch::empty_like(first_, device_);
   gradient_ = torch::empty_like(parameters_);
   flatten(*model_, parameters_, gradient_);
+  std::vector<torch::Tensor> trained;
+  for (const auto& item : model_->parameters())
+    trained.push_back(item.second);
+  hooks_.emplace(trained);
 }
 
 void replica::begin(batch samples, double scale) {
@@ -62,8 +66,11 @@ replica::pass replica::compute(const batch& samples, double scale) {
     autocast scope{format_, device_};
     loss = model_->loss(samples);
   }
+  pass made{0, gradient_};
+  hooks_->listen([&made](std::size_t parameter) { made.present.push_back(parameter); });
   (scale == 1 ? loss : loss * scale).backward();
-  pass made{loss.item<double>(), gradient_};
+  hooks_->listen({});
+  made.loss = loss.item<double>();
   made.finite = std::isfinite(made.loss) && std::isfinite(gradient_.sum().item<double>());
   return made;
 }

@@ -8,6 +8,7 @@
 #include <c10/core/thread_pool.h>
 #include <torch/torch.h>
 
+#include "trainer/gradient_hooks.hpp"
 #include "trainer/torch_learner.hpp"
 #include "trainer/training_model.hpp"
 
@@ -35,6 +36,7 @@ public:
     double loss = 0;
     torch::Tensor gradient{}; // flat; of the scaled loss; valid until the next pass begins
     bool finite = false;      // loss and gradient
+    std::vector<std::size_t> present{}; // the parameters that have a gradient
   };
   /// Waits for the pass. Throws what it has thrown.
   pass end() { return running_.get(); }
@@ -48,6 +50,7 @@ private:
   std::shared_ptr<training_model> model_;
   torch::Tensor parameters_; // first_ itself, on its device
   torch::Tensor gradient_;
+  std::optional<gradient_hooks> hooks_;
 
   std::future<pass> running_;
   c10::ThreadPool thread_; // of one; last: uses all of the above, and ends with a pass that runs

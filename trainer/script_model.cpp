@@ -7,6 +7,8 @@
 #include <torch/script.h>
 #include <torch/version.h>
 
+#include "trainer/buffer_values.hpp"
+
 namespace waggle {
 
 namespace {
@@ -57,7 +59,7 @@ public:
   }
 
   [[nodiscard]] named_tensors parameters() const override { return trained_parameters(module_); }
-  [[nodiscard]] named_tensors buffers() const override { return running_statistics(module_); }
+  [[nodiscard]] named_tensors buffers() const override { return exchanged_buffers(module_); }
   void to(const torch::Device& device) override { module_.to(device); }
   void train(bool on) override { module_.train(on); }
 
@@ -227,13 +229,15 @@ training_model::named_tensors trained_parameters(const Module& module) {
   return out;
 }
 
-training_model::named_tensors running_statistics(const Module& module) {
-  std::map<std::string, torch::Tensor> sorted;
+training_model::named_tensors exchanged_buffers(const Module& module) {
+  std::map<std::string, torch::Tensor> averaged;
+  std::map<std::string, torch::Tensor> counters;
   for (const auto& b : module.named_buffers())
-    if (b.value.scalar_type() == torch::kFloat32
-        && (b.name.ends_with("running_mean") || b.name.ends_with("running_var")))
-      sorted.emplace(b.name, b.value);
-  return {sorted.begin(), sorted.end()};
+    if (is_exchanged(b.value))
+      (b.value.is_floating_point() ? averaged : counters).emplace(b.name, b.value);
+  training_model::named_tensors all{averaged.begin(), averaged.end()};
+  all.insert(all.end(), counters.begin(), counters.end());
+  return all;
 }
 
 result<std::shared_ptr<training_model>> load_script_model(const learner_config& config,

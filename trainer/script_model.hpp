@@ -24,6 +24,6 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
 result<torch::jit::Module> load_module(const std::filesystem::path& file);
 /// The tensors of it that a state contains, as above.
 training_model::named_tensors trained_parameters(const torch::jit::Module& module);
-training_model::named_tensors running_statistics(const torch::jit::Module& module);
+training_model::named_tensors exchanged_buffers(const torch::jit::Module& module);
 
 } // namespace waggle

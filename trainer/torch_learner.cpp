@@ -13,6 +13,7 @@
 #include "runtime/training/learner.hpp"
 #include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
+#include "trainer/buffer_values.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_hooks.hpp"
@@ -41,8 +42,10 @@ public:
     parameters_.emplace(flatten(*model_, {}, {}), config_.offload_optimizer);
     for (const auto& item : model_->parameters())
       trained_.push_back(item.second);
-    sum_ = std::make_unique<gradient_sum>(trained_, config_.reuse_gradient_buffers);
+    hooks_.emplace(trained_);
     tensors_ = name_tensors();
+    sum_ =
+      std::make_unique<gradient_sum>(trained_, config_.reuse_gradient_buffers, tensors_.numbers());
     keep_buffers();
     optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
     schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
@@ -73,6 +76,10 @@ public:
         return *std::move(mean);
     auto out = vectors.take(gradient_count() + room);
     auto samples = sum_->take_mean(std::span{*out}.first(parameter_count()));
+    if (auto terms = own_terms(); terms.numbers_of_each > 0)
+      terms.write(std::span{*out}.subspan(parameter_count()
+                                            + static_cast<std::size_t>(tensors_.buffer_count()),
+                                          static_cast<std::size_t>(tensors_.term_count())));
     std::lock_guard lock{buffering_};
     std::copy(buffers_.begin(), buffers_.end(),
               out->begin() + static_cast<std::ptrdiff_t>(parameter_count()));
@@ -82,10 +89,14 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return sum_->samples(); }
   [[nodiscard]] bool adds_in_place() const override { return config_.reuse_gradient_buffers; }
 
+  void settle(std::span<const float> terms) override {
+    settled_ = update_terms::read(terms, trained_.size(), tensors_.numbers());
+  }
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
     std::lock_guard lock{values_};
-    step(view_of(gradient), lr);
+    step(view_of(gradient), lr, settled_ ? &*settled_ : nullptr);
+    settled_.reset();
   }
 
   [[nodiscard]] bool steps_locally() const override { return true; }
@@ -95,7 +106,8 @@ public:
     if (!mean.defined())
       return;
     std::lock_guard lock{values_};
-    step(mean, lr);
+    auto terms = own_terms();
+    step(mean, lr, &terms);
   }
 
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
@@ -109,6 +121,12 @@ public:
       std::lock_guard lock{values_};
       parameters_->change([&](const torch::Tensor&) {
         change_tensors(tensors_, which, mean, snapshot, [this](std::size_t i, auto change) {
+          if (is_buffer(i)) {
+            float_vector copy(static_cast<std::size_t>(tensors_[i].elements()));
+            read_tensor(i, copy);
+            change(copy);
+            return write_buffer(model_buffers_[i - first_buffer_].second, copy);
+          }
           auto values = tensor(i);
           change({values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
         });
@@ -139,9 +157,13 @@ public:
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
+    if (is_buffer(which))
+      return read_buffer(model_buffers_[which - first_buffer_].second, out);
     staging_.to_host(tensor(which), view_of(out));
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
+    if (is_buffer(which))
+      return {};
     auto values = tensor(which);
     if (!values.is_cpu() || !values.is_contiguous())
       return {};
@@ -149,6 +171,8 @@ public:
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
+    if (is_buffer(which))
+      return write_buffer(model_buffers_[which - first_buffer_].second, values);
     parameters_->change(
       [&](const torch::Tensor&) { staging_.to_device(view_of(values), tensor(which)); });
   }
@@ -199,29 +223,30 @@ private:
     for (std::size_t i = 0; i < others_.size(); ++i)
       others_[i]->begin(drawn_samples[i + 1], scale);
     auto loss = loss_of(drawn_samples.front());
-    if (hooks_)
-      hooks_->listen({});
+    hooks_->listen([this](std::size_t parameter) { sum_->computed(parameter); });
     if (when != nullptr && std::isfinite(loss.item<double>()))
       offer_when_due(*when, samples);
     (scale == 1 ? loss : loss * scale).backward();
+    hooks_->listen({});
     micro_step step{loss.item<double>(), samples * drawn_samples.size()};
     bool finite = std::isfinite(step.loss);
-    std::vector<torch::Tensor> gradients;
+    std::vector<replica::pass> passes;
     for (auto& other : others_) {
-      auto pass = other->end();
-      step.loss += pass.loss;
-      finite = finite && pass.finite;
-      gradients.push_back(std::move(pass.gradient));
+      passes.push_back(other->end());
+      step.loss += passes.back().loss;
+      finite = finite && passes.back().finite;
     }
     step.loss /= static_cast<double>(drawn_samples.size());
     if (!finite) // none of these samples is drawn again
       sum_->will_draw(sampler_.drawn());
     auto outcome = sum_->end_pass(samples, finite);
     step.lost = outcome.lost;
-    for (std::size_t i = 0; outcome.finite && i < gradients.size(); ++i) {
+    for (std::size_t i = 0; outcome.finite && i < passes.size(); ++i) {
       sum_->will_draw(drawn += samples);
       (void)sum_->begin_pass(scale);
-      sum_->add(gradients[i]);
+      sum_->add(passes[i].gradient);
+      for (auto parameter : passes[i].present)
+        sum_->computed_elsewhere(parameter);
       outcome = sum_->end_pass(samples, true);
       step.lost += outcome.lost;
     }
@@ -238,8 +263,6 @@ private:
 
   /// In the backward pass that begins now.
   void offer_when_due(const early_gradient& when, std::uint64_t samples) {
-    if (!hooks_)
-      hooks_.emplace(trained_);
     hooks_->listen([this, when, samples, asks = true](std::size_t parameter) mutable {
       sum_->computed(parameter);
       if (!asks || !when.due())
@@ -267,11 +290,18 @@ private:
     return byte_writer{}.put(sampler_.fingerprint()).put(drawn).take();
   }
 
-  void step(const torch::Tensor& gradient, double lr) {
+  void step(const torch::Tensor& gradient, double lr, const update_terms* terms) {
     parameters_->change([&](torch::Tensor& master) {
       auto there = master.is_cpu() ? staging_.to_host(gradient) : staging_.to_device(gradient);
-      optimizer_->step(master, there, lr);
+      optimizer_->step(master, there, lr, terms);
     });
+  }
+
+  /// Of the gradient that was taken last. The rate is the run's, so there are no wishes.
+  [[nodiscard]] update_terms own_terms() const {
+    update_terms terms{trained_.size(), tensors_.numbers()};
+    terms.present = sum_->taken_present();
+    return terms;
   }
 
   [[nodiscard]] torch::Tensor loss_of(const batch& samples) {
@@ -281,9 +311,7 @@ private:
 
   // -- buffers
 
-  [[nodiscard]] bool is_buffer(std::size_t which) const {
-    return tensors_[which].what == state_tensor::kind::buffer;
-  }
+  [[nodiscard]] bool is_buffer(std::size_t which) const { return which >= first_buffer_; }
   /// Of its first value, among those of all buffers.
   [[nodiscard]] std::size_t place_of_buffer(std::size_t which) const {
     return static_cast<std::size_t>(tensors_.offset(which) - tensors_.offset(first_buffer_));
@@ -295,6 +323,7 @@ private:
     if (tensors_.buffer_count() == 0)
       return;
     torch::NoGradGuard guard;
+    model_buffers_ = model_->buffers(); // a pass may have put other tensors in their places
     float_vector now(static_cast<std::size_t>(tensors_.buffer_count()));
     for (auto i = first_buffer_; i < first_buffer_ + model_buffers_.size(); ++i)
       read_tensor(i, std::span{now}.subspan(place_of_buffer(i),
@@ -310,25 +339,21 @@ private:
   /// The parameters under LibTorch's names, followed by the statistics of the optimizer, and the
   /// buffers.
   state_table name_tensors() {
-    auto rows_of = [](const training_model::named_tensors& all, state_tensor::kind what) {
-      std::vector<state_tensor> rows;
-      for (const auto& [name, value] : all)
-        rows.push_back({name, {value.sizes().begin(), value.sizes().end()}, what});
-      return rows;
-    };
-    for (const auto& item : model_->buffers())
-      model_buffers_.push_back(item.second);
+    std::vector<state_tensor> parameters;
+    for (const auto& [name, value] : model_->parameters())
+      parameters.push_back({name, {value.sizes().begin(), value.sizes().end()}});
+    model_buffers_ = model_->buffers();
+    std::vector<state_tensor> buffers;
+    for (const auto& [name, value] : model_buffers_)
+      buffers.push_back(buffer_row(name, value));
     auto table =
-      table_of(rows_of(model_->parameters(), state_tensor::kind::parameter), config_.optimizer,
-               rows_of(model_->buffers(), state_tensor::kind::buffer));
+      table_of(std::move(parameters), config_.optimizer, std::move(buffers), config_.settles);
     first_buffer_ = table.size() - model_buffers_.size();
     return table;
   }
 
-  /// Returns a view of a tensor of the table.
+  /// Returns a view of a tensor of the table, but of no buffer.
   [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
-    if (is_buffer(which))
-      return model_buffers_[which - first_buffer_].reshape({-1});
     bool statistic = tensors_[which].what != state_tensor::kind::parameter;
     auto begin = tensors_.offset(which) - (statistic ? tensors_.parameter_count() : 0);
     return (statistic ? optimizer_->statistics() : parameters_->master())
@@ -347,12 +372,13 @@ private:
   std::optional<parameter_copies> parameters_;
   std::vector<torch::Tensor> trained_;
   std::unique_ptr<gradient_sum> sum_;
-  std::optional<gradient_hooks> hooks_; // from the first pass on whose gradient may be taken early
+  std::optional<gradient_hooks> hooks_;
   std::optional<flat_optimizer> optimizer_;
+  std::optional<update_terms> settled_; // for the next `apply`
   state_table tensors_;
   digest schema_;
-  std::vector<torch::Tensor> model_buffers_; // of the model, the last rows of the table
-  std::size_t first_buffer_ = 0;             // the number of the first of these rows
+  training_model::named_tensors model_buffers_; // the last rows of the table
+  std::size_t first_buffer_ = 0;                // the number of the first of these rows
   mutable std::mutex buffering_;
   // -- guarded by buffering_
   float_vector buffers_;          // after the last pass or change

@@ -202,6 +202,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.eval_data = o.eval_data.value_or("").string();
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
   c.optimizer = optimizer_of(o);
+  c.settles = !find_strategy(o.strategy)->steps_each_pass();
   c.device = o.device;
   c.replicas = static_cast<std::int64_t>(o.replicas);
   if (!o.devices.empty())

@@ -64,12 +64,15 @@ status fits(const learner_config& config, const model_row& row, const sample_sha
 
 void load_weights(const training_model& model, std::span<const float> weights) {
   torch::NoGradGuard guard;
-  for (const auto& tensors : {model.parameters(), model.buffers()})
-    for (const auto& [name, tensor] : tensors) {
-      auto n = static_cast<std::size_t>(tensor.numel());
-      tensor.copy_(view_of(weights.first(n)).view(tensor.sizes()));
-      weights = weights.subspan(n);
-    }
+  auto next = [&weights](std::uint64_t count) {
+    auto values = weights.first(static_cast<std::size_t>(count));
+    weights = weights.subspan(values.size());
+    return values;
+  };
+  for (const auto& [name, tensor] : model.parameters())
+    tensor.copy_(view_of(next(static_cast<std::uint64_t>(tensor.numel()))).view(tensor.sizes()));
+  for (const auto& [name, tensor] : model.buffers())
+    write_buffer(tensor, next(buffer_row(name, tensor).elements()));
 }
 
 status load_weights(const training_model::named_tensors& tensors,
@@ -89,13 +92,13 @@ status load_weights(const training_model::named_tensors& tensors,
     const auto* found = find_named(weights, name);
     if (found == nullptr)
       return differs("it has no " + name);
-    std::vector<std::uint64_t> shape(tensor.sizes().begin(), tensor.sizes().end());
+    auto shape = buffer_row(name, tensor).shape;
     if (shape != found->shape)
       return differs(fmt::format("its {} is {}, and that of the module {}", name,
                                  text_of(found->shape), text_of(shape)));
     std::vector<float> values(found->values.size() / sizeof(float));
     std::memcpy(values.data(), found->values.data(), found->values.size());
-    tensor.copy_(view_of(std::span<const float>{values}).view(tensor.sizes()));
+    write_buffer(tensor, values);
   }
   return done{};
 }

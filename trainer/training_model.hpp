@@ -26,7 +26,7 @@ public:
 
   /// What is trained, in the order of the state's table; tied parameters once.
   [[nodiscard]] virtual named_tensors parameters() const = 0;
-  /// Running statistics, which passes change: float32.
+  /// What passes change: those that is_exchanged (buffer_values.hpp), averaged ones first.
   [[nodiscard]] virtual named_tensors buffers() const = 0;
   virtual void to(const torch::Device& device) = 0;
   virtual void train(bool on) = 0;

@@ -56,7 +56,8 @@ updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Te
                                  std::shared_ptr<optim::Optimizer> optimizer, rate_owner owner)
   : table_(table), tensors_(std::move(tensors)), kind_(kind), optimizer_(std::move(optimizer)),
     owner_(owner),
-    ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}) {
+    ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}),
+    left_out_(tensors_.size()) {
   if (kind_.counter.steps != nullptr) // the optimizer may have stepped before
     steps_ = static_cast<std::uint64_t>(kind_.counter.steps(*optimizer_, tensors_.front()));
 }
@@ -84,6 +85,7 @@ std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensor
   }
   auto master = std::make_shared<updated_tensors>(from.table_, std::move(copies), from.kind_,
                                                   std::move(optimizer), from.owner_);
+  master->left_out_ = from.left_out_;
   from.optimizer_->state().clear();
   return master;
 }
@@ -94,7 +96,7 @@ std::size_t updated_tensors::statistics_count() const {
     std::count_if(table_.tensors().begin(), table_.tensors().end(), [](const state_tensor& t) {
       return t.what == state_tensor::kind::statistic || t.what == state_tensor::kind::square;
     });
-  return static_cast<std::size_t>(of_parameters) / tensors_.size();
+  return static_cast<std::size_t>(of_parameters - 1) / tensors_.size(); // one is left_out_name
 }
 
 void updated_tensors::set_rates(optim::Optimizer& of, double lr) const {
@@ -102,9 +104,12 @@ void updated_tensors::set_rates(optim::Optimizer& of, double lr) const {
     of.param_groups().at(i).options().set_lr(lr * ratios_[i]);
 }
 
-void updated_tensors::take_rates(optim::Optimizer& from) {
-  for (std::size_t i = 0; i < optimizer_->param_groups().size(); ++i)
-    optimizer_->param_groups()[i].options().set_lr(from.param_groups()[i].options().get_lr());
+void updated_tensors::take_numbers(optim::Optimizer& from) {
+  for (std::size_t i = 0; i < optimizer_->param_groups().size(); ++i) {
+    auto numbers = numbers_in(kind_, from.param_groups()[i].options());
+    set_numbers_in(kind_, optimizer_->param_groups()[i].options(),
+                   std::vector<std::optional<double>>(numbers.begin(), numbers.end()));
+  }
 }
 
 void updated_tensors::take_gradients(const updated_tensors& from) {
@@ -132,6 +137,10 @@ void updated_tensors::apply(std::span<const float> gradient, double lr) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const auto& p = tensors_[i];
     auto& grad = p.mutable_grad();
+    if (settled_ && !settled_->present[i]) { // no peer has one: the optimizer leaves it out
+      grad.reset();
+      continue;
+    }
     if (!grad.defined() || grad.is_sparse())
       grad = torch::empty_like(p.detach());
     auto values = gradient.subspan(table_.offset(i), table_[i].elements());
@@ -140,17 +149,52 @@ void updated_tensors::apply(std::span<const float> gradient, double lr) {
   step(lr);
 }
 
+/// Makes the step with what the members have settled. The groups then have the loop's own numbers
+/// again, from which its schedulers go on.
 void updated_tensors::step(double lr) {
   if (owner_ == rate_owner::run) {
     rate_of_run_ = lr;
     set_rates(*optimizer_, lr);
   }
+  auto settled = std::exchange(settled_, std::nullopt);
+  if (!settled)
+    return make_step();
+  std::map<const void*, std::size_t> index;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    index.emplace(tensors_[i].data_ptr(), i);
+  std::vector<std::vector<double>> own;
+  for (auto& group : optimizer_->param_groups()) {
+    own.push_back(numbers_in(kind_, group.options()));
+    std::optional<std::size_t> first; // in the order of the table, of the group's parameters
+    for (const auto& p : group.params())
+      if (auto found = index.find(p.data_ptr()); found != index.end())
+        first = std::min(first.value_or(found->second), found->second);
+    if (first)
+      set_numbers_in(kind_, group.options(),
+                     std::span{settled->numbers}.subspan(*first * settled->numbers_of_each,
+                                                         settled->numbers_of_each));
+  }
+  make_step();
+  for (std::size_t i = 0; i < own.size(); ++i)
+    set_numbers_in(kind_, optimizer_->param_groups()[i].options(),
+                   std::vector<std::optional<double>>(own[i].begin(), own[i].end()));
+}
+
+void updated_tensors::make_step() {
+  rate_used_ = optimizer_->param_groups().front().options().get_lr();
   optimizer_->step();
   ++steps_;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (!tensors_[i].grad().defined())
+      ++left_out_[i];
 }
 
 void updated_tensors::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
+  if (is_left_out(which)) {
+    std::ranges::copy(left_out_, out.begin());
+    return;
+  }
   auto block = which / tensors_.size();
   const auto& p = tensors_[which % tensors_.size()];
   const auto* from = block == 0 ? &p : kind_.statistic(*optimizer_, p, block - 1, false);
@@ -162,6 +206,10 @@ void updated_tensors::read_tensor(std::size_t which, std::span<float> out) const
 
 void updated_tensors::write_tensor(std::size_t which, std::span<const float> values) {
   torch::NoGradGuard guard;
+  if (is_left_out(which)) {
+    std::ranges::copy(values, left_out_.begin());
+    return;
+  }
   auto block = which / tensors_.size();
   const auto& p = tensors_[which % tensors_.size()];
   auto to = block == 0 ? p : *kind_.statistic(*optimizer_, p, block - 1, true);
@@ -172,8 +220,10 @@ void updated_tensors::set_optimizer_steps(std::uint64_t steps) {
   torch::NoGradGuard guard;
   steps_ = steps;
   if (kind_.counter.set_steps != nullptr)
-    for (const auto& p : tensors_)
-      kind_.counter.set_steps(*optimizer_, p, static_cast<std::int64_t>(steps));
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      auto made = static_cast<std::int64_t>(steps) - static_cast<std::int64_t>(left_out_[i]);
+      kind_.counter.set_steps(*optimizer_, tensors_[i], std::max(made, std::int64_t{0}));
+    }
 }
 
 } // namespace waggle

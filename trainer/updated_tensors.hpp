@@ -2,6 +2,7 @@
 
 // Internal to trainer/: includes LibTorch.
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,8 +35,8 @@ public:
   /// `lr`, and each other one keeps the ratio to it that it had when this was constructed.
   /// REQUIRES: rate_owner::run.
   void set_rates(torch::optim::Optimizer& of, double lr) const;
-  /// Takes over the learning rates of the parameter groups of an optimizer with the same groups.
-  void take_rates(torch::optim::Optimizer& from);
+  /// Takes over the numbers of the parameter groups of an optimizer with the same groups.
+  void take_numbers(torch::optim::Optimizer& from);
   /// Copies the gradients of the other copy, which may be undefined.
   void take_gradients(const updated_tensors& from);
   /// Copies the values of all parameters of the other copy.
@@ -43,7 +44,14 @@ public:
   /// The rate of the run in the last step, if the run owns the rate.
   [[nodiscard]] std::optional<double> rate_of_run() const { return rate_of_run_; }
 
+  /// The learning rate of the first parameter group in the last step; nothing before. Any thread.
+  [[nodiscard]] std::optional<double> rate_used() const {
+    auto rate = rate_used_.load();
+    return rate >= 0 ? std::optional{rate} : std::nullopt;
+  }
+
   // -- loop_model
+  void settle(const update_terms& terms) override { settled_ = terms; }
   void apply(std::span<const float> gradient, double lr) override;
   void step(double lr) override;
   void read_tensor(std::size_t which, std::span<float> out) const override;
@@ -53,6 +61,11 @@ public:
 
 private:
   [[nodiscard]] std::size_t statistics_count() const;
+  /// Whether tensor number `which` of the table is what was left out.
+  [[nodiscard]] bool is_left_out(std::size_t which) const {
+    return which == tensors_.size() * (1 + statistics_count());
+  }
+  void make_step();
 
   const state_table table_;
   const std::vector<torch::Tensor> tensors_;
@@ -62,6 +75,9 @@ private:
   const std::vector<double> ratios_; // of the groups' rates to the first one's; for rate_owner::run
   std::optional<double> rate_of_run_;
   std::uint64_t steps_ = 0;
+  std::vector<float> left_out_;         // by parameter: updates without a gradient
+  std::optional<update_terms> settled_; // for the next `apply`
+  std::atomic<double> rate_used_{-1};
 };
 
 } // namespace waggle

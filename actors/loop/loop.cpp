@@ -16,9 +16,9 @@ namespace {
 /// The arrays of a loop, in the order of its table.
 class array_model final : public loop_model {
 public:
-  array_model(std::vector<std::span<float>> tensors,
+  array_model(std::vector<std::span<float>> tensors, std::vector<float> left_out,
               std::function<void(std::span<const float>, double)> update)
-    : tensors_(std::move(tensors)), update_(std::move(update)) {}
+    : tensors_(std::move(tensors)), left_out_(std::move(left_out)), update_(std::move(update)) {}
 
   /// For `step`, which gets no gradient: the one that was offered.
   void offer(std::span<const float> gradient) { offered_ = gradient; }
@@ -39,6 +39,7 @@ public:
 
 private:
   const std::vector<std::span<float>> tensors_;
+  const std::vector<float> left_out_; // which one of them is
   const std::function<void(std::span<const float>, double)> update_;
   std::span<const float> offered_;
   std::uint64_t steps_ = 0;
@@ -96,12 +97,25 @@ result<described> describe(const loop_options& o) {
 
 struct loop::impl {
   impl(std::shared_ptr<swarm_session> in, std::shared_ptr<loop_port> to, array_model arrays)
-    : session(std::move(in)), port(std::move(to)), model(std::move(arrays)) {}
+    : session(std::move(in)), port(std::move(to)), model(std::move(arrays)),
+      terms(port->tensors().indices_of({state_tensor::kind::parameter}).size(),
+            port->tensors().numbers()),
+      term_values(static_cast<std::size_t>(port->tensors().term_count())) {}
 
   std::shared_ptr<swarm_session> session;
   std::shared_ptr<loop_port> port;
   array_model model;
+  update_terms terms; // of our next update
+  std::vector<float> term_values;
   int exceptions = std::uncaught_exceptions();
+
+  /// If the loop owns the rate: otherwise it has no wish.
+  void wish(double rate) {
+    if (session->given().learning_rate == rate_owner::optimizer)
+      std::ranges::fill(terms.numbers, rate);
+    if (!term_values.empty())
+      terms.write(term_values);
+  }
 };
 
 loop::loop(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
@@ -119,7 +133,10 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   const auto& session = in.shared_session();
   if (session->place() != update_place::module)
     return bad("offload-optimizer and delay-optimizer-step are for waggle::optimizer");
-  auto table = table_of(std::move(arrays->parameters), arrays->statistics, {});
+  std::vector<float> left_out(arrays->parameters.size());
+  arrays->arrays.emplace(left_out_name, left_out);
+  auto table =
+    table_of(std::move(arrays->parameters), arrays->statistics, {}, session->settles() ? 1 : 0);
   std::vector<std::span<float>> tensors;
   for (const auto& tensor : table.tensors())
     tensors.push_back(arrays->arrays.at(tensor.name));
@@ -130,8 +147,9 @@ result<loop> loop::start(const swarm& in, loop_options options) {
     return bad(
       "reuse-grad-buffers is for waggle::optimizer, which knows when a gradient is cleared");
   auto port = std::make_shared<loop_port>(std::move(table), schema);
-  auto made = std::make_unique<impl>(session, port,
-                                     array_model{std::move(tensors), std::move(options.update)});
+  auto made = std::make_unique<impl>(
+    session, port, array_model{std::move(tensors), std::move(left_out), std::move(options.update)});
+  made->wish(options.learning_rate);
   if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
       !started)
     return started.error();
@@ -150,8 +168,15 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
   micro_step pass{loss, samples};
   pass.finite = !std::isinf(loss);
   m.model.offer(gradient);
-  const offered_tensor all{gradient.data(), gradient.size()};
-  return m.session->offer({&all, 1}, pass, [&m] { return m.session->over(); });
+  const offered_tensor all[]{{gradient.data(), gradient.size()},
+                             {m.term_values.data(), m.term_values.size()}};
+  return m.session->offer(all, pass, [&m] { return m.session->over(); });
+}
+
+void loop::wish(double rate) {
+  if (!std::isfinite(rate) || rate < 0)
+    throw std::invalid_argument{"a learning rate is finite and not negative"};
+  impl_->wish(rate);
 }
 
 void loop::keep(std::string bytes) {

@@ -72,6 +72,9 @@ struct swarm_options {
   /// the initial learning rate; also, whoever owns it, the ratios of the parameter groups' rates.
   std::string schedule = "constant";
 
+  /// Peers compare the values of parameters that nobody trains, of which a digest is made once.
+  bool compares_frozen = true;
+
   // -- of this peer only
   /// If initial peers or known addresses exist: how long to look for the run. After that, this peer
   /// starts the run if `start_alone` is set or it has a checkpoint. Otherwise it goes on looking;

@@ -28,13 +28,21 @@ failure bad(std::string why) {
 }
 
 /// Describes a model of which only the parameters and buffers are known.
-std::string describe(const state_table& table) {
-  auto tensors = table.tensors_of({state_tensor::kind::parameter, state_tensor::kind::buffer});
-  auto count = tensors.size();
-  auto hash = schema_of(state_table{std::move(tensors)}, {}, {});
-  return std::to_string(count) + " tensors of "
-         + std::to_string(table.parameter_count() + table.buffer_count()) + " values, "
-         + to_string(hash).substr(0, 16);
+agreed_field describe(const state_table& table) {
+  using kind = state_tensor::kind;
+  auto tensors = table.tensors_of({kind::parameter, kind::buffer, kind::counter});
+  std::vector<compared_tensor> all;
+  for (const auto& tensor : tensors) {
+    std::string shape;
+    for (auto size : tensor.shape)
+      shape += (shape.empty() ? " of " : " x ") + std::to_string(size);
+    all.push_back({tensor.name + shape, schema_of(state_table{{tensor}}, {}, {})});
+  }
+  return tensors_field("model",
+                       std::to_string(tensors.size()) + " tensors with "
+                         + std::to_string(table.parameter_count() + table.buffer_count())
+                         + " values",
+                       all);
 }
 
 } // namespace
@@ -96,15 +104,19 @@ update_place swarm_session::place() const {
 }
 
 /// The values that `waggle train` would compare for the same model, optimizer and data.
-result<run_agreement> swarm_session::agreement(const loop_port& port) const {
+result<run_agreement> swarm_session::agreement(const loop_port& port,
+                                               const frozen_tensors& frozen) const {
   auto base = training_agreement(options_, protocol_version);
   if (!base)
     return base.error();
   std::map<std::string, std::string> other{{"data", given_.data}};
   if (given_.learning_rate == rate_owner::optimizer)
     other["schedule"] = given_.schedule;
+  std::optional<agreed_field> described;
   if (find_model(given_.model) == nullptr) {
-    other["model"] = given_.model.empty() ? describe(port.tensors()) : given_.model;
+    if (given_.model.empty())
+      described = describe(port.tensors());
+    other["model"] = given_.model;
     for (const char* detail : {"layers", "width", "heads", "context"})
       if (!given_.more.contains(detail))
         other[detail] = "its own";
@@ -115,9 +127,18 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
       field.value = found->second;
       field.option.clear(); // no option sets this value
     }
+    if (described && field.name == "model")
+      field = *described;
     if (auto added = all.add(std::move(field)); !added)
       return added.error();
   }
+  if (!frozen)
+    (void)all.add({"frozen", {}, {}, {}}); // equal to every value
+  else if (!frozen->empty())
+    if (auto added =
+          all.add(tensors_field("frozen", std::to_string(frozen->size()) + " tensors", *frozen));
+        !added)
+      return added.error();
   return all;
 }
 
@@ -142,7 +163,7 @@ status swarm_session::check_statistics(const state_table& tensors) {
 
 status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
                             const optimizer_identity& optimizer, double learning_rate,
-                            const std::string& rate_ratios) {
+                            const std::string& rate_ratios, const frozen_tensors& frozen) {
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
@@ -156,7 +177,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
     o.lr = learning_rate;
   if (auto kept = check_statistics(port->tensors()); !kept)
     return kept;
-  auto agreed = agreement(*port);
+  auto agreed = agreement(*port, frozen);
   if (!agreed)
     return agreed.error();
   if (draws_)
@@ -346,6 +367,10 @@ swarm_status swarm_session::summary(const training_status& s) const {
     out.samples_dropped += samples.outdated;
   }
   return out;
+}
+
+void swarm_session::warn(const std::string& sentence) const {
+  process_->log().warn(sentence);
 }
 
 status swarm_session::deal(std::uint64_t samples, std::uint64_t passes) {

@@ -28,6 +28,9 @@ constexpr const char* averaged_statistics = "average-opt-statistics";
 /// The options of a peer with these. `passes`: of shards; 0: there are none. Fails with a sentence.
 result<run_options> run_options_of(const swarm_options& options, std::uint64_t passes);
 
+/// Tensors of a model that nobody trains, with their values. Nothing: peers do not compare them.
+using frozen_tensors = std::optional<std::vector<compared_tensor>>;
+
 /// The peer of one loop, from `join` until it leaves the run. Used by the loop's thread only.
 ///
 /// | state    | left by                                    |
@@ -51,6 +54,8 @@ public:
   [[nodiscard]] std::string model_function() const;
   [[nodiscard]] update_place place() const;
   [[nodiscard]] gradient_use use_of_gradients() const;
+  /// Whether the members of a round settle the numbers of their update: they average gradients.
+  [[nodiscard]] bool settles() const { return !strategy().steps_each_pass(); }
   /// Null without "loss-scale".
   [[nodiscard]] const std::shared_ptr<loss_scaler>& loss_scale() const { return scale_; }
 
@@ -69,10 +74,12 @@ public:
   /// once.
   ///
   /// `optimizer.kind`: a name of the optimizer_table, or any other text, which the peers compare.
+  /// So they do with the `frozen` ones.
   /// REQUIRES: `model` lives until `stop`.
   status start(std::shared_ptr<loop_port> port, loop_model& model,
                const optimizer_identity& optimizer, double learning_rate,
-               const std::string& rate_ratios);
+               const std::string& rate_ratios,
+               const frozen_tensors& frozen = frozen_tensors{std::in_place});
   /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
   void check_samples(std::uint64_t samples) const;
   /// loop_port::offer to the running peer. Counts samples that were out of date in the metrics.
@@ -101,6 +108,8 @@ public:
   void stop(loop_model& model, bool in_a_hurry,
             const std::function<bool()>& interrupted = {}) noexcept;
 
+  /// Into the log.
+  void warn(const std::string& sentence) const;
   /// See swarm::wait_until_ready. Any thread.
   [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
   [[nodiscard]] swarm_status status_now() const;
@@ -116,7 +125,8 @@ public:
 private:
   swarm_session() = default;
 
-  [[nodiscard]] result<run_agreement> agreement(const loop_port& port) const;
+  [[nodiscard]] result<run_agreement> agreement(const loop_port& port,
+                                                const frozen_tensors& frozen) const;
   status check_statistics(const state_table& tensors);
   [[nodiscard]] const strategy_row& strategy() const;
   [[nodiscard]] std::optional<training_status> ask() const;

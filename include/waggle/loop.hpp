@@ -35,8 +35,9 @@ struct loop_options {
   std::string optimizer = "own";
   double learning_rate = 0; // the first one, which other peers compare
   /// One step of the optimizer: changes parameters and statistics. `gradient`: the mean over all
-  /// samples, the parameters' values one after another. `rate`: the run's (rate_owner::run). Called
-  /// in `step` and in the destructor only. What it throws ends the loop.
+  /// samples, the parameters' values one after another. `rate`: the run's (rate_owner::run), or
+  /// where gradients are averaged the one that all members take: the median of their loops' rates
+  /// (loop::wish). Called in `step` and in the destructor only. What it throws ends the loop.
   std::function<void(std::span<const float> gradient, double rate)> update;
 };
 
@@ -58,6 +59,10 @@ public:
   /// network failures change the outcome only. Throws std::invalid_argument if the gradient has
   /// another length or the samples are none or too many, and swarm_error (swarm.hpp).
   step_outcome step(std::span<const float> gradient, std::uint64_t samples, double loss);
+  /// The learning rate that this loop wants from its next `step` on; the first one is
+  /// loop_options::learning_rate. Without effect if the run owns the rate, or parameters are
+  /// averaged. Throws std::invalid_argument for a rate that is none.
+  void wish(double rate);
   /// Keeps `bytes` (at most 64 KiB) over a restart, with the samples of the next `step`: where the
   /// loop is in its data, say. Throws std::length_error.
   void keep(std::string bytes);

@@ -6,6 +6,7 @@
 
 #include "runtime/core/named.hpp"
 #include "runtime/training/tensor_store.hpp"
+#include "runtime/training/update_terms.hpp"
 
 namespace waggle {
 
@@ -41,7 +42,12 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
     if (out->indices_.size() == before)
       return not_kept(name, state);
   }
-  out->add_all(state, kind::buffer, tensor_role::buffer);
+  out->add_buffers(state);
+  if (averages.what == lane_content::gradient && state.term_count() > 0) {
+    out->terms_ = static_cast<std::size_t>(state.term_count());
+    for (auto& info : update_terms::infos(state))
+      out->infos_->push_back(std::move(info));
+  }
   if (gradient)
     out->add_all(state, kind::metric, tensor_role::metric);
   auto before = out->tensor_values_;
@@ -59,15 +65,20 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
 
 std::shared_ptr<const averaged_tensors> averaged_tensors::buffers_of(const state_table& state) {
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
-  out->add_all(state, kind::buffer, tensor_role::buffer);
+  out->add_buffers(state);
   return out;
 }
 
 void averaged_tensors::add(const state_table& state, std::size_t i, tensor_role role) {
   indices_.push_back(i);
   tensor_values_ += static_cast<std::size_t>(state[i].elements());
-  squares_.push_back(state[i].never_negative());
+  rules_.push_back(state[i].changes_by());
   infos_->push_back({state[i].name, state[i].elements(), role});
+}
+
+void averaged_tensors::add_buffers(const state_table& state) {
+  for (auto i : state.indices_of({kind::buffer, kind::counter}))
+    add(state, i, state[i].what == kind::buffer ? tensor_role::buffer : tensor_role::counter);
 }
 
 void averaged_tensors::add_all(const state_table& state, state_tensor::kind what,
@@ -84,7 +95,7 @@ void averaged_tensors::add_change(std::span<float> values, std::span<const float
   for (std::size_t at = 0, tensor = 0; !snapshot.empty() && at < of_model; ++tensor) {
     auto count = (*infos_)[tensor].elements;
     change_values(values.subspan(at, count), mean.subspan(at, count), snapshot.subspan(at, count),
-                  squares_[tensor]);
+                  rules_[tensor]);
     at += count;
   }
   auto gradient = [&](auto all) { return all.subspan(of_model, last_gradient_); };

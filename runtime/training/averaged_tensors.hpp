@@ -15,8 +15,9 @@ namespace waggle {
 
 /// The tensors of a state that a lane averages, one after another in one vector: the parameters (or
 /// their gradients), each of the lane's statistics, the buffers, and behind gradients the metrics,
-/// or behind parameters the gradients of the last step (lane::gradients). If the lane counts steps,
-/// the vector ends with step_values that belong to no tensor. Immutable.
+/// or behind parameters the gradients of the last step (lane::gradients). Values that belong to no
+/// tensor: between buffers and metrics the update_terms, and if the lane counts steps, step_values
+/// at the end. Immutable.
 class averaged_tensors {
 public:
   /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, or the
@@ -30,9 +31,9 @@ public:
   /// Indices in the state's table, in the vector's order.
   [[nodiscard]] std::span<const std::size_t> indices() const { return indices_; }
   [[nodiscard]] std::size_t value_count() const {
-    return tensor_values_ + (steps_ ? step_values : 0);
+    return tensor_values_ + terms_ + (steps_ ? step_values : 0);
   }
-  /// Those of the tensors, which come first.
+  /// Those of the tensors. They come first where parameters are averaged.
   [[nodiscard]] std::size_t tensor_value_count() const { return tensor_values_; }
   [[nodiscard]] bool counts_steps() const { return steps_; }
   /// Those in front of the gradients of the last step: the values of the model itself.
@@ -49,13 +50,15 @@ private:
   averaged_tensors() = default;
 
   void add(const state_table& state, std::size_t i, tensor_role role);
+  void add_buffers(const state_table& state);
   void add_all(const state_table& state, state_tensor::kind what, tensor_role role);
 
   std::vector<std::size_t> indices_;
   std::size_t tensor_values_ = 0;
+  std::size_t terms_ = 0;         // the values of the update_terms
   std::size_t last_gradient_ = 0; // the values of the gradients of the last step
   bool steps_ = false;
-  std::vector<bool> squares_; // by tensor: never negative
+  std::vector<change_rule> rules_; // by tensor
   std::shared_ptr<std::vector<tensor_info>> infos_ = std::make_shared<std::vector<tensor_info>>();
 };
 

@@ -22,11 +22,11 @@ status load(learner& model, byte_span image) {
   if (!from)
     return from.error();
   const auto& ours = model.tensors();
-  for (auto what : {kind::parameter, kind::buffer})
+  for (auto what : {kind::parameter, kind::buffer, kind::counter})
     if (from->table.tensors_of({what}) != ours.tensors_of({what}))
       return failure{ec::bad_config, how_tables_differ(from->table, ours)};
   float_vector values;
-  for (auto i : ours.indices_of({kind::parameter, kind::buffer})) {
+  for (auto i : ours.indices_of({kind::parameter, kind::buffer, kind::counter})) {
     const auto& bytes = find_named(from->tensors, ours[i].name)->values;
     values.resize(static_cast<std::size_t>(ours[i].elements()));
     std::memcpy(values.data(), bytes.data(), bytes.size());

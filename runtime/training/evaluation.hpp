@@ -49,7 +49,8 @@ inline float_vector weights_of(const learner& from) {
   const auto& table = from.tensors();
   float_vector out(static_cast<std::size_t>(table.parameter_count() + table.buffer_count()));
   copy_tensors_of(from, table,
-                  table.indices_of({state_tensor::kind::parameter, state_tensor::kind::buffer}),
+                  table.indices_of({state_tensor::kind::parameter, state_tensor::kind::buffer,
+                                    state_tensor::kind::counter}),
                   out);
   return out;
 }

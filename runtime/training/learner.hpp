@@ -68,6 +68,9 @@ public:
   /// Before a pass: how many updates its parameters have. A learner that has a schedule of its own
   /// follows it.
   virtual void at_epoch(epoch_id /*now*/) {}
+  /// The values of the update_terms that all members have settled for the update that `apply`
+  /// makes next. Without them, or without this call: `lr`, and all parameters.
+  virtual void settle(std::span<const float> /*terms*/) {}
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`; with
   /// lane_merge::rule::blend, `lr` is the share of the way to the anchor, 0: by its change.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
@@ -164,8 +167,8 @@ public:
     std::shared_ptr<filling> fills{};
   };
   /// Takes the accumulated gradient, and empties the accumulators: a vector of `vectors` with
-  /// acc / Σb, then the buffers, as the last pass left them, then the metrics (gradient_count
-  /// values; zeros if Σb = 0), then `room` values for the caller.
+  /// acc / Σb, then the buffers, as the last pass left them, the update_terms, and the metrics
+  /// (gradient_count values; zeros if Σb = 0), then `room` values for the caller.
   virtual mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room = 0) = 0;
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;
@@ -186,10 +189,11 @@ public:
   }
 
   /// The number of values that a round of gradients averages: the gradient, the buffers, the
-  /// metrics.
+  /// update_terms, the metrics.
   [[nodiscard]] std::size_t gradient_count() const {
+    const auto& t = tensors();
     return parameter_count()
-           + static_cast<std::size_t>(tensors().buffer_count() + tensors().metric_count());
+           + static_cast<std::size_t>(t.buffer_count() + t.term_count() + t.metric_count());
   }
 
   // -- whole states; the computing thread ---------------------------------------------------------

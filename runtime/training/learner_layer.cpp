@@ -25,7 +25,7 @@ learner_layer::learner_layer(std::unique_ptr<learner>&& below, std::vector<own_t
     places_.insert(places_.begin() + (next - all.begin()), {&tensor});
     all.insert(next, tensor.what);
   }
-  tensors_ = state_table{std::move(all)};
+  tensors_ = state_table{std::move(all), below_->tensors().numbers()};
 }
 
 void learner_layer::use_vectors(std::shared_ptr<vector_pool> vectors) {

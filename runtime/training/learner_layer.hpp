@@ -58,6 +58,7 @@ public:
   }
   micro_step accumulate() override { return below_->accumulate(); }
   void at_epoch(epoch_id now) override { below_->at_epoch(now); }
+  void settle(std::span<const float> terms) override { below_->settle(terms); }
   void apply(std::span<const float> gradient, double lr) override;
   void step_locally(double lr) override;
   void add_change(std::span<const std::size_t> which, std::span<const float> mean,

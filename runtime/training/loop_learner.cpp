@@ -24,8 +24,19 @@ public:
   }
   micro_step accumulate() override { return port_->pass(); }
   void at_epoch(epoch_id now) override { port_->set_epoch(now.value()); }
+  void settle(std::span<const float> terms) override {
+    auto parameters = tensors().indices_of({state_tensor::kind::parameter}).size();
+    terms_ = update_terms::read(terms, parameters, tensors().numbers());
+  }
   void apply(std::span<const float> gradient, double lr) override {
-    call(effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
+    auto terms = std::exchange(terms_, std::nullopt);
+    if (terms)
+      lr = terms->numbers.front().value_or(lr);
+    call(effect::applied, [&](loop_model& m) {
+      if (terms)
+        m.settle(*terms);
+      m.apply(gradient, lr);
+    });
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     call(effect::merged, [&](loop_model& m) { merge_buffers_of(m, tensors(), mean, contributed); });
@@ -115,6 +126,7 @@ private:
 
   const std::shared_ptr<loop_port> port_;
   const bool steps_locally_;
+  std::optional<update_terms> terms_; // of the next `apply`
 };
 
 } // namespace
@@ -141,7 +153,9 @@ loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_mo
                      gradient_use use)
   : tensors_(std::move(tensors)), schema_(schema), master_(std::move(master)),
     last_loss_(std::numeric_limits<double>::quiet_NaN()),
-    gradients_(tensors_.parameter_count(), tensors_.buffer_count(), use) {
+    gradients_(tensors_.parameter_count(), tensors_.buffer_count() + tensors_.term_count(), use,
+               update_terms::present_values(
+                 tensors_.indices_of({state_tensor::kind::parameter}).size(), tensors_.numbers())) {
   WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
                "passes would change the buffers while updates do");
 }

@@ -18,6 +18,7 @@
 #include "runtime/training/sample_draws.hpp"
 #include "runtime/training/shared_parameters.hpp"
 #include "runtime/training/step_outcome.hpp"
+#include "runtime/training/update_terms.hpp"
 
 namespace waggle {
 
@@ -33,8 +34,11 @@ enum class update_place : std::uint8_t {
 /// thread only; a master copy that a loop_port has, on the worker's thread.
 class loop_model : public tensor_store {
 public:
-  /// One optimizer step with `gradient` (all parameters' values). `lr`: the rate of the run's
-  /// schedule; the loop's optimizer may use a rate of its own.
+  /// What the members have settled for the next `apply`. Not called if the table has no numbers.
+  virtual void settle(const update_terms& /*terms*/) {}
+  /// One optimizer step with `gradient` (all parameters' values). `lr`: the rate that the members
+  /// have settled for the first parameter, or that of the run's schedule; the loop's optimizer may
+  /// use a rate of its own.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// The same with the gradient that the loop has just offered, where the loop left it.
   virtual void step(double lr) = 0;
@@ -101,11 +105,12 @@ public:
   using is_over = std::function<bool()>;
 
   /// Offers the mean gradient over `step.samples` samples, in the order of the table, followed by
-  /// the buffers, computed from the parameters as the last call left them. `step.finite`: whether
-  /// the loss is finite; whether the gradient is, is found here. Returns when the next gradient is
-  /// wanted, so that this one is computed from the newest parameters. An exception that `model`
-  /// throws reaches the loop and, as an error, the worker. `passes`: see offered_gradients::add.
-  /// REQUIRES: with draws, so many samples are ahead.
+  /// the buffers and, if the table has numbers, the values of the loop's update_terms, computed
+  /// from the parameters as the last call left them. `step.finite`: whether the loss is finite;
+  /// whether the gradient is, is found here. Returns when the next gradient is wanted, so that this
+  /// one is computed from the newest parameters. An exception that `model` throws reaches the loop
+  /// and, as an error, the worker. `passes`: see offered_gradients::add. REQUIRES: with draws, so
+  /// many samples are ahead.
   step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
                      const is_over& over, std::uint64_t passes = 1);
   /// Waits, as `offer` does, until the first gradient is wanted: then a checkpoint or the state of

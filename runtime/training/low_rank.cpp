@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/matrix_products.hpp"
 
 namespace waggle {
@@ -49,49 +50,60 @@ bool is_compressed(std::span<const std::uint64_t> shape, const lane_coding& how)
 std::shared_ptr<low_rank> low_rank::make(const state_table& state, const lane_coding& how,
                                          std::string_view run) {
   std::shared_ptr<low_rank> made{new low_rank{how.rank, run}};
-  for (std::size_t i = 0; i < state.size(); ++i)
-    if (state[i].what == state_tensor::kind::parameter)
-      made->add(state[i], i, is_compressed(state[i].shape, how));
-    else if (state[i].what == state_tensor::kind::buffer
-             || state[i].what == state_tensor::kind::metric)
-      made->add(state[i], i, false);
+  lane gradients;
+  gradients.coding = how;
+  auto averaged = averaged_tensors::of(state, gradients);
+  WAGGLE_CHECK(averaged.ok(), "gradients need nothing of the optimizer");
+  auto parameters = state.indices_of({state_tensor::kind::parameter});
+  for (std::size_t i = 0; i < (*averaged)->infos()->size(); ++i)
+    if (i < parameters.size() && is_compressed(state[i].shape, how))
+      made->add_compressed(state[i], i);
+    else
+      made->add_whole((*(*averaged)->infos())[i], i);
   return made->first_.empty() ? nullptr : made;
 }
 
 low_rank::low_rank(std::uint32_t rank, std::string_view run)
   : rank_(rank), random_(random_source{0}.fork("waggle low rank/" + std::string{run})) {}
 
-void low_rank::add(const state_tensor& tensor, std::uint64_t index, bool compressed) {
+void low_rank::add_compressed(const state_tensor& tensor, std::uint64_t index) {
+  auto m = next_place(index);
+  auto shape = flattened(tensor.shape);
+  m.rows = static_cast<std::size_t>(shape.rows);
+  m.columns = static_cast<std::size_t>(shape.columns);
+  m.first = basis_.size();
+  m.residual = kept_.residual.size();
+  m.factor = kept_.factors.size();
+  first_.push_back({tensor.name, rank_ * m.rows, tensor_role::gradient});
+  second_.push_back({tensor.name, rank_ * m.columns, tensor_role::gradient});
+  basis_.resize(basis_.size() + rank_ * m.rows);
+  kept_.residual.resize(kept_.residual.size() + m.elements());
+  kept_.factors.resize(kept_.factors.size() + rank_ * m.columns);
+  for (std::size_t j = 0; j < rank_; ++j)
+    write_first_column(m, j, std::span{kept_.factors}.subspan(m.factor + j * m.columns, m.columns));
+  add(m);
+}
+
+void low_rank::add_whole(const tensor_info& values, std::uint64_t index) {
+  auto m = next_place(index);
+  m.columns = static_cast<std::size_t>(values.elements);
+  m.residual = rest_values_;
+  rest_values_ += m.columns;
+  second_.push_back(values);
+  add(m);
+}
+
+low_rank::matrix low_rank::next_place(std::uint64_t index) const {
   matrix m;
   m.index = index;
   m.offset = values_;
   m.second = static_cast<std::size_t>(elements_of(second_));
-  if (compressed) {
-    auto shape = flattened(tensor.shape);
-    m.rows = static_cast<std::size_t>(shape.rows);
-    m.columns = static_cast<std::size_t>(shape.columns);
-    m.first = basis_.size();
-    m.residual = kept_.residual.size();
-    m.factor = kept_.factors.size();
-    first_.push_back({tensor.name, rank_ * m.rows, tensor_role::gradient});
-    second_.push_back({tensor.name, rank_ * m.columns, tensor_role::gradient});
-    basis_.resize(basis_.size() + rank_ * m.rows);
-    kept_.residual.resize(kept_.residual.size() + m.elements());
-    kept_.factors.resize(kept_.factors.size() + rank_ * m.columns);
-    for (std::size_t j = 0; j < rank_; ++j)
-      write_first_column(m, j,
-                         std::span{kept_.factors}.subspan(m.factor + j * m.columns, m.columns));
-  } else {
-    m.columns = static_cast<std::size_t>(tensor.elements());
-    m.residual = rest_values_;
-    rest_values_ += m.columns;
-    auto role = tensor.what == state_tensor::kind::buffer   ? tensor_role::buffer
-                : tensor.what == state_tensor::kind::metric ? tensor_role::metric
-                                                            : tensor_role::gradient;
-    second_.push_back({tensor.name, m.columns, role});
-  }
-  values_ += m.elements();
-  tensors_.push_back(m);
+  return m;
+}
+
+void low_rank::add(const matrix& next) {
+  values_ += next.elements();
+  tensors_.push_back(next);
 }
 
 /// Uniform in [-1, 1): with [0, 1) all columns would have nearly the same direction.

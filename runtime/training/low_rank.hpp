@@ -66,8 +66,8 @@ bool is_compressed(std::span<const std::uint64_t> shape, const lane_coding& how)
 /// one of the others only if their codec is lossy; Q and P̂.
 class low_rank final : public two_round_coding {
 public:
-  /// For the parameters and buffers of `state`. Null if none would be compressed. `run`: its first
-  /// Q is a function of this name and of the parameter's index.
+  /// For the gradients, and what is averaged with them, of `state`. Null if none would be
+  /// compressed. `run`: its first Q is a function of this name and of the parameter's index.
   static std::shared_ptr<low_rank> make(const state_table& state, const lane_coding& how,
                                         std::string_view run);
 
@@ -97,14 +97,17 @@ private:
     std::size_t second = 0;   // offset of Q' (or of the values) in the second vector
     std::size_t residual = 0; // offset in residual, or in rest
     std::size_t factor = 0;   // offset of Q in factors
-    std::uint64_t index = 0;  // of the parameter
+    std::uint64_t index = 0;  // in the vector's tensors
 
     [[nodiscard]] bool compressed() const { return rows > 0; }
     [[nodiscard]] std::size_t elements() const { return rows == 0 ? columns : rows * columns; }
   };
 
   low_rank(std::uint32_t rank, std::string_view run);
-  void add(const state_tensor& tensor, std::uint64_t index, bool compressed);
+  void add_compressed(const state_tensor& tensor, std::uint64_t index);
+  void add_whole(const tensor_info& values, std::uint64_t index);
+  [[nodiscard]] matrix next_place(std::uint64_t index) const;
+  void add(const matrix& next);
   void write_first_column(const matrix& of, std::size_t j, std::span<float> column) const;
   void keep_factor(const matrix& of, std::span<const float> mean_of_second);
   void keep_rest(const matrix& of, std::span<const float> values, std::span<const float> carried);

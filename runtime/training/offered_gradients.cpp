@@ -54,6 +54,10 @@ std::size_t for_blocks(std::span<const offered_tensor> tensors, F f) {
   return offset;
 }
 
+std::ptrdiff_t number(std::size_t n) {
+  return static_cast<std::ptrdiff_t>(n);
+}
+
 /// Copies the values and multiplies them.
 void copy_scaled(std::span<const offered_tensor> tensors, float scale, float* out) {
   for_blocks(tensors, [&](const float* values, std::size_t at, std::size_t n) {
@@ -76,10 +80,11 @@ bool all_finite(std::span<const offered_tensor> tensors) {
          == count;
 }
 
-offered_gradients::offered_gradients(std::size_t parameters, std::size_t buffers, gradient_use use)
-  : parameters_(parameters), buffer_values_(buffers), use_(use) {}
+offered_gradients::offered_gradients(std::size_t parameters, std::size_t others, gradient_use use,
+                                     std::size_t present)
+  : parameters_(parameters), other_values_(others), present_values_(present), use_(use) {}
 
-/// Without the buffers.
+/// Without the others.
 std::span<const offered_tensor>
 offered_gradients::gradient(std::span<const offered_tensor> all) const {
   std::size_t count = 0;
@@ -96,21 +101,24 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
   std::lock_guard lock{mutex_};
   position_ = next_position_;
   auto own = gradient(tensors);
-  auto buffers = tensors.subspan(own.size());
+  auto others = tensors.subspan(own.size());
   added result{true, true, std::exchange(poisoned_, 0)};
   if (use_ == gradient_use::in_place && passes != passes_ + 1) {
     passes_ = 0;
     return {false, true, result.lost + samples + samples_.exchange(0)};
   }
-  if (!all_finite(buffers))
+  if (!all_finite(others))
     return {false, false, result.lost};
   if (use_ == gradient_use::summed) {
     auto sum = add_to_sum(own, samples);
     result.finite = sum.finite;
     result.lost += sum.lost;
     if (sum.finite) {
-      buffers_.resize(buffer_values_);
-      copy_scaled(buffers, 1, buffers_.data());
+      auto before = samples_ > 0 ? others_ : std::vector<float>{};
+      others_.resize(other_values_);
+      copy_scaled(others, 1, others_.data());
+      for (auto i = other_values_ - present_values_; i < before.size(); ++i)
+        others_[i] = std::max(before[i], others_[i]);
     }
   } else {
     result.finite = use_ == gradient_use::in_place || all_finite(own);
@@ -182,8 +190,7 @@ offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
     auto divisor = single_ ? 1.0F : static_cast<float>(samples);
     for (std::size_t i = 0; i < sum_.size(); ++i)
       out[i] = sum_[i] / divisor;
-    std::copy(buffers_.begin(), buffers_.end(),
-              out.begin() + static_cast<std::ptrdiff_t>(parameters_));
+    std::ranges::copy(others_, out.begin() + number(parameters_));
     return {samples, merges_};
   }
   auto own = gradient(lent_);
@@ -247,18 +254,18 @@ partial_gradient offered_gradients::copy() const {
   if (use_ != gradient_use::summed || samples_ == 0)
     return {};
   auto sum = std::make_shared<float_vector>(sum_.begin(), sum_.end());
-  sum->insert(sum->end(), buffers_.begin(), buffers_.end());
+  sum->insert(sum->end(), others_.begin(), others_.end());
   return {std::move(sum), samples_, single_ ? 1U : 0U, 1};
 }
 
 status offered_gradients::load(const partial_gradient& partial) {
   std::lock_guard lock{mutex_};
   if (use_ != gradient_use::summed || !partial.sum || partial.samples == 0
-      || partial.sum->size() != parameters_ + buffer_values_)
+      || partial.sum->size() != parameters_ + other_values_)
     return failure{ec::malformed, "a gradient of another length, or that is not summed here"};
-  auto buffers = partial.sum->begin() + static_cast<std::ptrdiff_t>(parameters_);
-  sum_.assign(partial.sum->begin(), buffers);
-  buffers_.assign(buffers, partial.sum->end());
+  auto others = partial.sum->begin() + number(parameters_);
+  sum_.assign(partial.sum->begin(), others);
+  others_.assign(others, partial.sum->end());
   single_ = partial.passes == 1;
   samples_ = partial.samples;
   return done{};

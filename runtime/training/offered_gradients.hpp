@@ -33,8 +33,10 @@ enum class gradient_use : std::uint8_t {
 /// dropped. Thread-safe.
 class offered_gradients {
 public:
-  /// `parameters`, `buffers`: the numbers of values.
-  offered_gradients(std::size_t parameters, std::size_t buffers, gradient_use use);
+  /// The numbers of values. `others`: what stands behind the gradient: the buffers, and the
+  /// update_terms, of which the last `present` values say which parameters have a gradient.
+  offered_gradients(std::size_t parameters, std::size_t others, gradient_use use,
+                    std::size_t present = 0);
 
   [[nodiscard]] gradient_use use() const { return use_.load(); }
   /// Lends them from now on. REQUIRES: nothing was offered yet.
@@ -45,12 +47,12 @@ public:
     bool finite = true;
     std::uint64_t lost = 0; // micro_step::lost
   };
-  /// Adds the mean gradient over `samples` samples, which is followed by the buffers: `tensors` has
-  /// as many values as both together. Each value is read once. If one is not finite, nothing is
-  /// added; unless it is found after a part was added to earlier gradients, which then are lost,
-  /// too. With `in_place`, looks at no value, and `passes` is the number of gradients that add up
-  /// in `tensors`: exactly those that were neither taken nor dropped, otherwise all are lost. The
-  /// values stay as they are until `take_away`.
+  /// Adds the mean gradient over `samples` samples, which is followed by the others: `tensors` has
+  /// as many values as both together. A parameter stays present until the mean is taken. Each value
+  /// is read once. If one is not finite, nothing is added; unless it is found after a part was
+  /// added to earlier gradients, which then are lost, too. With `in_place`, looks at no value, and
+  /// `passes` is the number of gradients that add up in `tensors`: exactly those that were neither
+  /// taken nor dropped, otherwise all are lost. The values stay as they are until `take_away`.
   /// `merges`: learner::mean_gradient::merges of the buffers.
   added add(std::span<const offered_tensor> tensors, std::uint64_t samples, std::uint64_t passes,
             std::uint64_t merges);
@@ -61,8 +63,8 @@ public:
     std::uint64_t samples = 0;
     std::uint64_t merges = 0;
   };
-  /// Writes the mean and the newest buffers to `out`, and forgets the gradients. Zeros, and no
-  /// samples: there are none, the loop has taken them away, or with `in_place` their sum is not
+  /// Writes the mean and the newest of the others to `out`, and forgets the gradients. Zeros, and
+  /// no samples: there are none, the loop has taken them away, or with `in_place` their sum is not
   /// finite.
   taken take_mean(std::span<float> out);
   /// Returns the number of samples that are forgotten.
@@ -91,13 +93,14 @@ private:
   [[nodiscard]] std::span<const offered_tensor> gradient(std::span<const offered_tensor> all) const;
 
   const std::size_t parameters_;
-  const std::size_t buffer_values_;
+  const std::size_t other_values_;
+  const std::size_t present_values_;
   std::atomic<gradient_use> use_;
   mutable std::mutex mutex_;         // guards everything below
   std::vector<float> sum_;           // Σ b·∇; while `single_`, the one gradient, unscaled
   bool single_ = false;              // multiplying and dividing it would change its bits
-  std::vector<float> buffers_;       // of the last gradient
-  std::uint64_t merges_ = 0;         // which they contain
+  std::vector<float> others_;        // of the last gradient
+  std::uint64_t merges_ = 0;         // which the buffers among them contain
   std::vector<offered_tensor> lent_; // until `take_away`
   std::uint64_t passes_ = 0;         // whose gradients add up in place
   std::uint64_t poisoned_ = 0; // samples of a sum that could not be taken, until they are reported

@@ -128,13 +128,16 @@ round_meaning round_vector::meaning_of(averaged_round round, const contribution&
       update.snapshot = buffers_in(*given.own);
   } else if (given.from_state) {
     update.snapshot = given.own;
-    auto of_model = tensors_->model_value_count(); // the gradients of peers always differ
-    out.drift =
-      distance(std::span{*update.mean}.first(of_model), std::span{*given.own}.first(of_model));
+    auto count = model_->parameter_count();
+    out.drift = distance(std::span{*update.mean}.first(count), std::span{*given.own}.first(count));
     if (alpha_ != 1) {
       auto target = vectors_->take(update.mean->size());
-      for (std::size_t i = 0; i < target->size(); ++i)
-        (*target)[i] = moved_towards((*given.own)[i], (*update.mean)[i], alpha_);
+      std::size_t at = 0;
+      for (const auto& tensor : *tensors_->infos())
+        for (auto end = at + tensor.elements; at < end; ++at)
+          (*target)[at] = tensor.role == tensor_role::counter
+                            ? (*update.mean)[at]
+                            : moved_towards((*given.own)[at], (*update.mean)[at], alpha_);
       update.mean = std::move(target);
     }
   } else { // a state that is downloaded now is about as good as one with this change

@@ -37,7 +37,8 @@ result<checkpoint_weights> weights_in(byte_span image) {
   if (auto good = table->check(state->learner, state->schema); !good)
     return good.error();
   checkpoint_weights out{state->epoch, std::move(*table), {}};
-  for (auto i : out.table.indices_of({state_tensor::kind::parameter, state_tensor::kind::buffer}))
+  for (auto i : out.table.indices_of(
+         {state_tensor::kind::parameter, state_tensor::kind::buffer, state_tensor::kind::counter}))
     out.tensors.push_back(
       {out.table[i].name, out.table[i].shape, out.table.values_in(state->learner, i)});
   return out;

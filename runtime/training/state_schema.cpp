@@ -10,7 +10,7 @@ namespace waggle {
 
 state_table table_of(std::vector<state_tensor> parameters,
                      const std::vector<std::vector<statistic>>& statistics,
-                     std::vector<state_tensor> buffers) {
+                     std::vector<state_tensor> buffers, std::size_t numbers) {
   WAGGLE_CHECK(statistics.size() == parameters.size(), std::to_string(statistics.size()));
   std::vector<std::pair<std::string, std::vector<state_tensor>>> blocks; // by name, in order
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -21,21 +21,33 @@ state_table table_of(std::vector<state_tensor> parameters,
         block = blocks.insert(blocks.end(), {s.name, {}});
       block->second.push_back({s.name + "/" + parameters[i].name, s.shape, s.what});
     }
+  state_tensor left_out{
+    std::string{left_out_name}, {parameters.size()}, state_tensor::kind::statistic};
   auto all = std::move(parameters);
   for (auto& [name, tensors] : blocks)
     std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
+  all.push_back(std::move(left_out));
   std::move(buffers.begin(), buffers.end(), std::back_inserter(all));
-  return state_table{std::move(all)};
+  return state_table{std::move(all), numbers};
 }
 
 state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
-                     std::vector<state_tensor> buffers) {
+                     std::vector<state_tensor> buffers, bool settles) {
   const auto* row = find_optimizer(optimizer.kind);
   WAGGLE_CHECK(row != nullptr, optimizer.kind);
   std::vector<std::vector<statistic>> statistics;
   for (const auto& p : parameters)
     statistics.push_back(row->statistics(optimizer, p.shape));
-  return table_of(std::move(parameters), statistics, std::move(buffers));
+  return table_of(std::move(parameters), statistics, std::move(buffers),
+                  settles ? settled_numbers(*row).size() : 0);
+}
+
+std::vector<std::string_view> settled_numbers(const optimizer_row& of) {
+  std::vector<std::string_view> names{"lr", "weight_decay"};
+  for (const auto& hyper : hyper_parameters())
+    if (hyper.number != nullptr && of.find(hyper.name) != nullptr)
+      names.push_back(hyper.name);
+  return names;
 }
 
 std::string function_of(std::string_view model, const model_shape& shape) {
@@ -49,7 +61,8 @@ digest schema_of(const state_table& tensors, const optimizer_identity& optimizer
   auto put_text = [&out](std::string_view text) {
     out.put(static_cast<std::uint32_t>(text.size())).put_raw(text);
   };
-  put_text("waggle torch state 3");
+  put_text("waggle torch state 4");
+  out.put(static_cast<std::uint64_t>(tensors.numbers()));
   put_text(function);
   put_text(optimizer.kind);
   out.put(optimizer.weight_decay).put(static_cast<std::uint8_t>(optimizer.decay_vectors ? 1 : 0));

@@ -8,6 +8,7 @@
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/training/update_terms.hpp"
 
 namespace waggle {
 
@@ -55,7 +56,7 @@ status check_values(byte_span bytes, const state_tensor& tensor) {
 } // namespace
 
 int state_tensor::group() const {
-  constexpr int groups[]{0, 2, 2, 3, 4, 5, 1}; // in the order of `kind`
+  constexpr int groups[]{0, 2, 2, 3, 4, 5, 1, 3}; // in the order of `kind`
   return groups[static_cast<std::size_t>(what)];
 }
 
@@ -69,11 +70,16 @@ std::uint64_t state_tensor::elements() const {
   return n;
 }
 
-bool state_tensor::never_negative() const {
-  return what == kind::square || (what == kind::buffer && name.ends_with("running_var"));
+change_rule state_tensor::changes_by() const {
+  if (what == kind::counter)
+    return change_rule::largest;
+  bool variance = what == kind::buffer && name.ends_with("running_var"); // its name in LibTorch
+  return what == kind::square || variance ? change_rule::square : change_rule::difference;
 }
 
-state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move(tensors)) {
+state_table::state_table(std::vector<state_tensor> tensors, std::size_t numbers)
+  : tensors_(std::move(tensors)), numbers_(numbers),
+    terms_(update_terms::value_count(indices_of({state_tensor::kind::parameter}).size(), numbers)) {
   byte_writer rows;
   int group = 0;
   for (const auto& t : tensors_) {
@@ -86,7 +92,7 @@ state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move
       parameters_ = values_;
     if (t.group() <= 1)
       shared_ = values_;
-    if (t.what == state_tensor::kind::buffer)
+    if (t.what == state_tensor::kind::buffer || t.what == state_tensor::kind::counter)
       buffers_ += t.elements();
     if (t.what == state_tensor::kind::metric)
       metrics_ += t.elements();
@@ -197,7 +203,7 @@ result<state_table> read_rows(byte_span begin) {
     auto length = rows.get<std::uint16_t>();
     t.name = std::string{rows.get_raw(length)};
     auto dimensions = rows.get<std::uint8_t>();
-    if (!rows.ok() || kind > static_cast<std::uint8_t>(state_tensor::kind::outer)
+    if (!rows.ok() || kind > static_cast<std::uint8_t>(state_tensor::kind::counter)
         || length > name_bytes_max || dimensions > dimensions_max || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)
@@ -216,8 +222,9 @@ result<state_table> read_rows(byte_span begin) {
 
 /// "exp_avg" of "exp_avg/head.weight": which block of the state a tensor is in.
 std::string block_of(const state_tensor& tensor) {
-  return tensor.what == state_tensor::kind::buffer ? "buffers"
-                                                   : tensor.name.substr(0, tensor.name.find('/'));
+  bool of_passes =
+    tensor.what == state_tensor::kind::buffer || tensor.what == state_tensor::kind::counter;
+  return of_passes ? "buffers" : tensor.name.substr(0, tensor.name.find('/'));
 }
 
 std::set<std::string> blocks_of(const state_table& table) {

@@ -12,6 +12,13 @@
 
 namespace waggle {
 
+/// How values follow what a round has made of them (tensor_store.hpp).
+enum class change_rule : std::uint8_t {
+  difference, // by the difference of the mean and what was contributed
+  square,     // the same, and never below zero: squares, and running variances
+  largest     // they take the larger number
+};
+
 /// One float32 tensor of a state.
 struct state_tensor {
   enum class kind : std::uint8_t {
@@ -21,7 +28,8 @@ struct state_tensor {
     buffer,    // changed by passes instead of updates, as the running mean of a normalization
     metric,    // the last mean of a value that passes report beside the gradient, as the loss
     gradient,  // of this peer's last step (layers.hpp)
-    outer      // kept by an outer optimizer for a parameter (anchored_learner.hpp)
+    outer,     // kept by an outer optimizer for a parameter (anchored_learner.hpp)
+    counter // changed by passes, as a count of batches: numbers of three values (exact_number.hpp)
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -29,9 +37,10 @@ struct state_tensor {
 
   /// The number of values; 0 if that does not fit in 64 bits.
   [[nodiscard]] std::uint64_t elements() const;
-  /// Whether negative values are an error: squares, and running variances, which have this name in
-  /// LibTorch.
-  [[nodiscard]] bool never_negative() const;
+  /// How a round's mean changes the values.
+  [[nodiscard]] change_rule changes_by() const;
+  /// Whether negative values are an error.
+  [[nodiscard]] bool never_negative() const { return changes_by() == change_rule::square; }
   /// The tensors of a table stand in the order of these numbers.
   [[nodiscard]] int group() const;
 
@@ -51,9 +60,9 @@ struct state_tensor {
 class state_table {
 public:
   state_table() = default;
-  /// REQUIRES: parameters come first, then those of an outer optimizer, statistics, buffers,
-  /// metrics, gradients; every tensor has values.
-  explicit state_table(std::vector<state_tensor> tensors);
+  /// `numbers`: see below. REQUIRES: parameters come first, then those of an outer optimizer,
+  /// statistics, buffers and counters, metrics, gradients; every tensor has values.
+  explicit state_table(std::vector<state_tensor> tensors, std::size_t numbers = 0);
 
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
   [[nodiscard]] std::size_t size() const { return tensors_.size(); }
@@ -64,7 +73,13 @@ public:
   /// The first values, which peers that share them hold byte for byte at an epoch: the parameters
   /// and what an outer optimizer keeps for them.
   [[nodiscard]] std::uint64_t shared_count() const { return shared_; }
-  [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; } // values, as above
+  /// The values of buffers and counters.
+  [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; }
+  /// Numbers of the optimizer that each contribution of gradients settles for each parameter
+  /// (update_terms.hpp); 0: none, and no update_terms. No part of an image.
+  [[nodiscard]] std::size_t numbers() const { return numbers_; }
+  /// The values of these update_terms.
+  [[nodiscard]] std::uint64_t term_count() const { return terms_; }
   [[nodiscard]] std::uint64_t metric_count() const { return metrics_; }
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
   /// The indices of the tensors of these kinds, in order; and these tensors.
@@ -97,6 +112,8 @@ private:
   std::uint64_t buffers_ = 0;
   std::uint64_t metrics_ = 0;
   std::uint64_t values_ = 0;
+  std::size_t numbers_ = 0;
+  std::uint64_t terms_ = 0;
   std::string rows_; // encoded
 };
 

@@ -58,9 +58,10 @@ inline void change_gradient(std::span<float> gradient, std::span<const float> me
     std::copy(mean.begin(), mean.end(), gradient.begin());
 }
 
-/// `changed` of each value of a tensor, in one pass. All lengths are equal.
+/// Changes the values of a tensor by its rule, in one pass: `changed` of each, or the larger
+/// number. All lengths are equal.
 void change_values(std::span<float> values, std::span<const float> mean,
-                   std::span<const float> snapshot, bool square);
+                   std::span<const float> snapshot, change_rule by);
 
 /// change_tensors_of where the values are: for each tensor, `let_change` gets its index, and what
 /// it is to call with the tensor's values.
@@ -71,7 +72,7 @@ void change_tensors(const state_table& table, std::span<const std::size_t> which
   for (auto i : which) {
     auto count = static_cast<std::size_t>(table[i].elements());
     let_change(i, [&](std::span<float> values) {
-      change_values(values, mean.first(count), snapshot.first(count), table[i].never_negative());
+      change_values(values, mean.first(count), snapshot.first(count), table[i].changes_by());
     });
     mean = mean.subspan(count);
     snapshot = snapshot.subspan(count);

@@ -11,13 +11,21 @@ const digest& trained_model::parameters() {
 void trained_model::step(std::span<const float> mean, double learning_rate, const history& after,
                          std::span<const float> buffers, const decided_round& by) {
   if (!mean.empty()) {
-    auto count = learner_->parameter_count();
-    learner_->apply(mean.first(count), learning_rate);
-    auto buffer_count = static_cast<std::size_t>(learner_->tensors().buffer_count());
-    if (buffer_count > 0)
-      learner_->merge_buffers(mean.subspan(count, buffer_count), buffers);
-    if (learner_->tensors().metric_count() > 0)
-      learner_->take_metrics(mean.subspan(count + buffer_count), epoch_);
+    const auto& tensors = learner_->tensors();
+    auto next = [&mean](std::uint64_t count) {
+      auto values = mean.first(static_cast<std::size_t>(count));
+      mean = mean.subspan(values.size());
+      return values;
+    };
+    auto gradient = next(tensors.parameter_count());
+    auto of_passes = next(tensors.buffer_count());
+    if (auto terms = next(tensors.term_count()); !terms.empty())
+      learner_->settle(terms);
+    learner_->apply(gradient, learning_rate);
+    if (!of_passes.empty())
+      learner_->merge_buffers(of_passes, buffers);
+    if (!mean.empty())
+      learner_->take_metrics(mean, epoch_);
     parameters_.reset();
   }
   learner_->end_epoch(by);

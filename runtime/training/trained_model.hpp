@@ -46,9 +46,9 @@ public:
   [[nodiscard]] const digest& parameters();
 
   /// Ends the epoch: one optimizer step with the mean gradient, if there is one at all. After the
-  /// gradient, `mean` has the mean of the buffers, and then of the metrics; `buffers`: what this
-  /// peer contributed to the buffers, or empty (learner::merge_buffers). `by`: see
-  /// learner::end_epoch.
+  /// gradient, `mean` has the mean of the buffers, the update_terms, and the mean of the metrics;
+  /// `buffers`: what this peer contributed to the buffers, or empty (learner::merge_buffers). `by`:
+  /// see learner::end_epoch.
   void step(std::span<const float> mean, double learning_rate, const history& after,
             std::span<const float> buffers = {}, const decided_round& by = {});
   /// Ends the epoch with the mean of the parameters: see learner::add_change. REQUIRES:

@@ -33,7 +33,7 @@ std::string change(const std::function<void(two_layers&)>& how) {
 
 TEST(ModuleState, AParameterThatChangedLaterIsNamed) {
   EXPECT_THAT(change([](two_layers& m) { m.register_module("third", torch::nn::Linear(1, 1)); }),
-              HasSubstr("third.weight was added"));
+              HasSubstr("third.weight was added, or unfrozen"));
   EXPECT_THAT(change([](two_layers& m) { m.second->to(torch::kHalf); }),
               HasSubstr("second.weight became float16"));
   EXPECT_THAT(change([](two_layers& m) { m.second->bias.set_requires_grad(false); }),
@@ -91,20 +91,8 @@ TEST(ModuleState, AnOptimizerThatChangedLaterIsRefusedWithWhatToDo) {
        o.param_groups()[0].params().push_back(m.first->bias);
      },
      "the tensors of the optimizer's parameter group 0 changed since"},
-    {[](two_layers&, optim::Optimizer& o) {
-       options_of<adamw>(o, 0).betas({0.5, 0.999});
-     },
-     "betas of the optimizer's parameter group 0 changed since"},
-    {[](two_layers&, optim::Optimizer& o) {
-       options_of<adamw>(o, 1).betas({0.9, 0.5});
-     },
-     "betas of the optimizer's parameter group 1 changed since"},
-    {[](two_layers&, optim::Optimizer& o) { options_of<adamw>(o, 1).eps(1e-3); },
-     "eps of the optimizer's parameter group 1 changed since"},
     {[](two_layers&, optim::Optimizer& o) { options_of<adamw>(o, 0).amsgrad(true); },
      "amsgrad of the optimizer's parameter group 0 changed since"},
-    {[](two_layers&, optim::Optimizer& o) { options_of<adamw>(o, 0).weight_decay(0.2); },
-     "weight_decay of the optimizer's parameter group 0 changed since"},
   };
   for (const auto& row : table)
     EXPECT_THAT(
@@ -113,15 +101,17 @@ TEST(ModuleState, AnOptimizerThatChangedLaterIsRefusedWithWhatToDo) {
       << row.sentence;
 }
 
-TEST(ModuleState, TheLearningRateOfAGroupMayChange) {
+TEST(ModuleState, TheNumbersOfAGroupMayChange) {
   EXPECT_EQ(change_of_optimizer([](two_layers&, optim::Optimizer& o) {
               o.param_groups()[0].options().set_lr(0.5);
+              options_of<optim::AdamWOptions>(o, 0).betas({0.5, 0.9}).weight_decay(0.2);
+              options_of<optim::AdamWOptions>(o, 1).eps(1e-3);
               optim::StepLR{o, 1, 0.5}.step();
             }),
             "");
 }
 
-TEST(ModuleState, EveryOptionOfEveryOptimizerOfTorchIsWatched) {
+TEST(ModuleState, EverySwitchOfEveryOptimizerOfTorchIsWatched) {
   two_layers m;
   auto refusal_after = [&](auto optimizer, auto how) -> std::string {
     auto& inner = *optimizer;
@@ -138,7 +128,7 @@ TEST(ModuleState, EveryOptionOfEveryOptimizerOfTorchIsWatched) {
     return refusal_after(std::make_unique<optim::SGD>(m.parameters(), optim::SGDOptions(0.1)),
                          [&](auto& o) { how(options_of<optim::SGDOptions>(o, 0)); });
   };
-  EXPECT_THAT(sgd([](auto& o) { o.momentum(0.9); }), HasSubstr("momentum of"));
+  EXPECT_THAT(sgd([](auto& o) { o.momentum(0.9); }), HasSubstr("momentum of")) << "a statistic";
   EXPECT_THAT(sgd([](auto& o) { o.nesterov(true); }), HasSubstr("nesterov of"));
   EXPECT_THAT(sgd([](auto& o) { o.dampening(0.5); }), HasSubstr("SGD with dampening"));
   EXPECT_EQ(sgd([](auto& o) { o.lr(0.5); }), "");
@@ -147,20 +137,15 @@ TEST(ModuleState, EveryOptionOfEveryOptimizerOfTorchIsWatched) {
       std::make_unique<optim::RMSprop>(m.parameters(), optim::RMSpropOptions(0.1)),
       [&](auto& o) { how(options_of<optim::RMSpropOptions>(o, 0)); });
   };
-  EXPECT_THAT(rmsprop([](auto& o) { o.alpha(0.5); }), HasSubstr("alpha of"));
+  EXPECT_EQ(rmsprop([](auto& o) { o.alpha(0.5); }), "");
   EXPECT_THAT(rmsprop([](auto& o) { o.centered(true); }), HasSubstr("centered of"));
   auto adagrad = [&](auto how) {
     return refusal_after(
       std::make_unique<optim::Adagrad>(m.parameters(), optim::AdagradOptions(0.1)),
       [&](auto& o) { how(options_of<optim::AdagradOptions>(o, 0)); });
   };
-  EXPECT_THAT(adagrad([](auto& o) { o.eps(0.5); }), HasSubstr("eps of"));
+  EXPECT_EQ(adagrad([](auto& o) { o.eps(0.5); }), "");
   EXPECT_THAT(adagrad([](auto& o) { o.lr_decay(0.5); }), HasSubstr("Adagrad with lr_decay"));
-  EXPECT_THAT(refusal_after(std::make_unique<optim::Adam>(m.parameters(), 0.1),
-                            [](auto& o) {
-                              options_of<optim::AdamOptions>(o, 0).betas({0, 0});
-                            }),
-              HasSubstr("betas of"));
 }
 
 } // namespace

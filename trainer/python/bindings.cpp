@@ -12,6 +12,7 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
 #include "runtime/core/version.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "runtime/training/strategy.hpp"
 #include "trainer/python/owned_descriptors.hpp"
 #include "trainer/python/python_loop.hpp"
@@ -56,6 +57,9 @@ swarm_options options_from(const py::dict& from) {
 
 using named_shapes = std::vector<std::pair<std::string, tensor_shape>>;
 
+/// A name, a shape, and whether it counts (state_tensor::kind::counter).
+using buffer_rows = std::vector<std::tuple<std::string, tensor_shape, bool>>;
+
 /// A name, a shape, and whether its values are never negative.
 using statistic_rows = std::vector<std::vector<std::tuple<std::string, tensor_shape, bool>>>;
 
@@ -72,7 +76,7 @@ optimizer_identity identity_from(const std::string& kind, const py::dict& number
 
 /// What peers exchange of a loop. Throws std::invalid_argument.
 state_table table_from(const named_shapes& parameters, const statistic_rows& statistics,
-                       const named_shapes& buffers) {
+                       const buffer_rows& buffers, std::size_t numbers) {
   if (parameters.empty())
     throw std::invalid_argument{"there are no parameters to train"};
   if (statistics.size() != parameters.size())
@@ -99,17 +103,30 @@ state_table table_from(const named_shapes& parameters, const statistic_rows& sta
     }
   }
   std::vector<state_tensor> others;
-  for (const auto& [name, shape] : buffers)
-    others.push_back(checked({name, shape, kind::buffer}));
-  return table_of(std::move(of_module), of_optimizer, std::move(others));
+  for (const auto& [name, shape, counts] : buffers) {
+    others.push_back(checked({name, shape, counts ? kind::counter : kind::buffer}));
+    if (counts && others.back().elements() > whole_run_max)
+      throw std::invalid_argument{"buffer " + name + " has more whole numbers than the "
+                                  + std::to_string(whole_run_max / exact_values)
+                                  + " that peers exchange: register it with persistent=False"};
+  }
+  return table_of(std::move(of_module), of_optimizer, std::move(others), numbers);
 }
 
 void start(python_loop& loop, py::object model, const py::dict& options,
            const named_shapes& parameters, const statistic_rows& statistics,
-           const named_shapes& buffers, const std::string& optimizer, const py::dict& numbers,
-           double learning_rate, const std::string& rate_ratios) {
-  loop.start(std::move(model), options_from(options), table_from(parameters, statistics, buffers),
-             identity_from(optimizer, numbers), learning_rate, rate_ratios);
+           const buffer_rows& buffers, const std::string& optimizer, const py::dict& numbers,
+           std::size_t settled, double learning_rate, const std::string& rate_ratios,
+           const std::optional<std::vector<std::pair<std::string, py::bytes>>>& frozen) {
+  frozen_tensors compared;
+  if (frozen) {
+    compared.emplace();
+    for (const auto& [name, of] : *frozen)
+      compared->push_back({name, sha256(std::string{of})});
+  }
+  loop.start(std::move(model), options_from(options),
+             table_from(parameters, statistics, buffers, settled),
+             identity_from(optimizer, numbers), learning_rate, rate_ratios, compared);
 }
 
 py::dict dict_of(const swarm_status& s) {
@@ -141,6 +158,16 @@ known_statistics(const std::string& kind, const py::dict& numbers, const tensor_
     for (const auto& s : row->statistics(identity_from(kind, numbers), shape))
       out.emplace_back(s.name, s.shape, s.what == state_tensor::kind::square);
   return out;
+}
+
+/// The names of the numbers that rounds settle of an optimizer of the table; of others only the
+/// rate is known here.
+std::vector<std::string> settled_names(const std::string& kind) {
+  const auto* row = find_optimizer(kind);
+  if (row == nullptr)
+    return {"lr"};
+  auto names = settled_numbers(*row);
+  return {names.begin(), names.end()};
 }
 
 /// Name, group and the name of the value of each option of `waggle`.
@@ -192,6 +219,7 @@ PYBIND11_MODULE(_waggle, m) {
       return row != nullptr && row->steps_each_pass();
     },
     py::arg("strategy"));
+  m.def("settled_numbers", settled_names, py::arg("optimizer"));
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));
 
@@ -202,12 +230,13 @@ PYBIND11_MODULE(_waggle, m) {
          py::arg("options"))
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
-         py::arg("learning_rate"), py::arg("rate_ratios"))
+         py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"))
     .def("deal", &python_loop::deal, py::arg("samples"), py::arg("passes"))
     .def("begin_shards", &python_loop::begin_shards)
     .def("next_shards", &python_loop::next_shards, py::arg("most"))
     .def_property_readonly("passes_complete", &python_loop::passes_complete)
     .def("gradient", &python_loop::gradient, py::keep_alive<0, 1>())
+    .def("wish", &python_loop::wish, py::arg("rate"))
     .def(
       "offer",
       [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <pybind11/stl.h>
 #include <unistd.h>
 
 namespace waggle::python {
@@ -35,6 +36,10 @@ public:
   python_model(const python_model&) = delete;
   python_model& operator=(const python_model&) = delete;
 
+  void settle(const update_terms& terms) override {
+    py::gil_scoped_acquire gil;
+    model_.attr("settle")(py::cast(terms.numbers), py::cast(terms.present));
+  }
   void apply(std::span<const float> gradient, double lr) override {
     py::gil_scoped_acquire gil;
     lent values{writable(gradient)};
@@ -156,7 +161,7 @@ const python_loop::place& python_loop::where() const {
 
 void python_loop::start(py::object model, const swarm_options& options, state_table table,
                         const optimizer_identity& optimizer, double learning_rate,
-                        const std::string& rate_ratios) {
+                        const std::string& rate_ratios, const frozen_tensors& frozen) {
   require_process();
   if (left())
     throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
@@ -168,14 +173,17 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   auto schema = schema_of(table, optimizer, session_->model_function());
   std::vector<offered_tensor> offered;
   for (const auto& tensor : table.tensors())
-    if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer)
+    if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer
+        || tensor.what == state_tensor::kind::counter)
       offered.push_back({nullptr, static_cast<std::size_t>(tensor.elements())});
+  if (auto terms = static_cast<std::size_t>(table.term_count()); terms > 0)
+    offered.push_back({nullptr, terms});
   auto port =
     std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
   auto made = std::make_unique<python_model>(std::move(model));
   auto started = [&] {
     py::gil_scoped_release free;
-    return session_->start(port, *made, optimizer, learning_rate, rate_ratios);
+    return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen);
   }();
   if (!started)
     throw std::invalid_argument{started.error().detail};
@@ -187,6 +195,7 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   model_ = std::move(made);
   port_ = std::move(port);
   offered_ = std::move(offered);
+  wish(std::nullopt);
 }
 
 void python_loop::deal(std::uint64_t samples, std::uint64_t passes) {
@@ -235,6 +244,18 @@ py::memoryview python_loop::gradient() {
   return lent{gradient_}.view();
 }
 
+void python_loop::wish(std::optional<double> rate) {
+  require_loop();
+  if (!port_ || port_->tensors().numbers() == 0)
+    return;
+  const auto& table = port_->tensors();
+  update_terms terms{table.indices_of({state_tensor::kind::parameter}).size(), table.numbers()};
+  for (std::size_t i = 0; i < terms.present.size(); ++i)
+    terms.number(i, 0) = rate;
+  terms_.resize(static_cast<std::size_t>(table.term_count()));
+  terms.write(terms_);
+}
+
 void python_loop::point_to(const std::optional<py::list>& addresses) {
   if (!addresses) {
     (void)gradient();
@@ -243,10 +264,13 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
       tensor.values = next;
       next += tensor.count;
     }
+    if (!terms_.empty())
+      offered_.back().values = terms_.data();
     return;
   }
   if (addresses->size() != offered_.size())
-    throw std::invalid_argument{"there must be an address for each parameter and each buffer"};
+    throw std::invalid_argument{
+      "there must be an address for each parameter, each buffer, and what they settle"};
   for (std::size_t i = 0; i < offered_.size(); ++i)
     offered_[i].values = static_cast<const float*>(
       PyLong_AsVoidPtr(PyList_GET_ITEM(addresses->ptr(), static_cast<py::ssize_t>(i))));

@@ -19,8 +19,9 @@ namespace waggle::python {
 namespace py = pybind11;
 
 /// The peer of a loop in Python. All calls come from the thread that called `start`, with the GIL;
-/// what waits gives it up meanwhile. Calls the model's methods `apply(gradient, lr)`, `step(lr)`,
-/// `read(which, into)`, `write(which, values)`, `steps()` and `set_steps(n)`, on that thread only.
+/// what waits gives it up meanwhile. Calls the model's methods `settle(numbers, present)`,
+/// `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`, `steps()` and
+/// `set_steps(n)`, on that thread only.
 /// A mistake of the caller throws std::invalid_argument or swarm_error.
 class python_loop {
 public:
@@ -39,12 +40,16 @@ public:
   /// empty: all have one rate.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,
-             const std::string& rate_ratios);
+             const std::string& rate_ratios, const frozen_tensors& frozen);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
+  /// Without addresses: the rate that every parameter wishes for; none: no wish. All have
+  /// gradients.
+  void wish(std::optional<double> rate);
   /// Returns the outcome. No loss: it is not known. `addresses`: of the gradient of each parameter
-  /// (0: zeros) and of each buffer, float32 values one after another, which stay as they are
-  /// meanwhile; without them, what is in `gradient` is offered. `passes`: see
+  /// (0: zeros), of each buffer, and if there are numbers to settle of the update_terms: float32
+  /// values one after another, which stay as they are meanwhile; without them, what is in
+  /// `gradient` is offered. `passes`: see
   /// offered_gradients::add.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
                                    const std::optional<py::list>& addresses, std::uint64_t passes);
@@ -89,6 +94,7 @@ private:
   std::unique_ptr<loop_model> model_;
   std::shared_ptr<loop_port> port_;
   std::vector<float> gradient_; // empty: nobody asked for it
+  std::vector<float> terms_;    // without addresses
   std::vector<offered_tensor> offered_;
   swarm_status status_; // the last one
   place where_;

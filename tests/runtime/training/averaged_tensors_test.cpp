@@ -217,7 +217,7 @@ TEST(AveragedTensors, AChangeOfManyValuesIsThatOfEach) {
     auto expected = values;
     for (std::size_t i = 0; i < values.size(); ++i)
       expected[i] = changed(values[i], mean[i], snapshot[i], square);
-    change_values(values, mean, snapshot, square);
+    change_values(values, mean, snapshot, square ? change_rule::square : change_rule::difference);
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_TRUE(std::bit_cast<std::uint32_t>(values[i])
                     == std::bit_cast<std::uint32_t>(expected[i])

@@ -22,23 +22,30 @@ _TABLE = struct.Struct("<8s32sQQ")
 @dataclass(frozen=True)
 class Checkpoint:
     """The state of a run at an epoch. The tensors are read-only memoryviews of float32, by name; the
-    statistics of the optimizer are called "exp_avg/head.weight"."""
+    statistics of the optimizer are called "exp_avg/head.weight". counters: buffers of whole numbers, each the sum of
+    the last dimension, which is 3."""
 
     epoch: int
     optimizer_steps: int
     parameters: dict[str, memoryview]
     statistics: dict[str, memoryview]
     buffers: dict[str, memoryview]
+    counters: dict[str, memoryview]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`:
-        tied parameters are there once, and buffers that are no running statistics are not."""
+        """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`: tied
+        parameters are there once, and buffers that are not finite, such as masks, are not."""
         import torch
 
-        both = {**self.parameters, **self.buffers}
-        return {name: torch.tensor(values.tolist(), dtype=torch.float32) if values.ndim == 0
-                else torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape or ())
-                for name, values in both.items()}
+        def tensor(values: memoryview) -> torch.Tensor:
+            if values.ndim == 0:
+                return torch.tensor(values.tolist(), dtype=torch.float32)
+            return torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape or ())
+
+        out = {name: tensor(values) for name, values in {**self.parameters, **self.buffers}.items()}
+        for name, values in self.counters.items():
+            out[name] = tensor(values).to(torch.float64).sum(-1).to(torch.int64)
+        return out
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -66,8 +73,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         raise _error("malformed", file, "its table is none of this version")
     rows = learner[_TABLE.size:_TABLE.size + table_bytes]
     at = (_TABLE.size + table_bytes + 63) // 64 * 64
-    found: tuple[dict[str, memoryview], ...] = ({}, {}, {})
-    where = {0: 0, 1: 1, 2: 1, 3: 2}  # kinds: parameter, statistic, square, buffer; others are the strategy's
+    found: tuple[dict[str, memoryview], ...] = ({}, {}, {}, {})
+    where = {0: 0, 1: 1, 2: 1, 3: 2, 7: 3}  # parameter, statistic, square, buffer, counter; others: the strategy's
     begin = 0
     while begin < len(rows):
         kind, length = struct.unpack_from("<BH", rows, begin)

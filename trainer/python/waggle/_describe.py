@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import hashlib
 from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
 from typing import Any
@@ -235,3 +236,16 @@ def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
         runs[-1][1] += 1
     text = ", ".join(f"{float(rate) / float(first) if first else float(rate):g} for {count}" for rate, count in runs)
     return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def frozen_tensors(module: torch.nn.Module | None) -> list[tuple[str, bytes]]:
+    """The parameters that nobody trains, each with a digest of its values. Reads each once."""
+    out = []
+    for name, p in module.named_parameters() if module is not None else ():
+        if not p.requires_grad and p.numel() > 0 and p.layout == torch.strided:
+            values = p.detach().cpu().contiguous()
+            content = (ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr())
+            digest = hashlib.sha256(f"{list(p.shape)} {values.element_size()} ".encode())
+            digest.update(content)
+            out.append((name, digest.digest()))
+    return out

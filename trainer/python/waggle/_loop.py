@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _options
+from . import _options, _waggle
 from ._swarm import Leaves, Swarm, refusing
 
 
@@ -17,9 +17,14 @@ class LoopModel:
 
     _clears_gradients = False  # and so counts the passes that add up
 
+    def settle(self, numbers: list[float | None], present: list[bool]) -> None:
+        """What the peers have settled for the next `apply`: for each parameter the numbers of its optimizer (None:
+        nobody wishes for one), and whether any peer has a gradient for it. Only where gradients are averaged."""
+
     def apply(self, gradient: memoryview, lr: float) -> None:
         """One optimizer step with `gradient`, the values of all parameters in order (and behind
-        them nothing). `lr`: the rate of the run, of use only if the loop was given `lr`."""
+        them nothing). `lr`: the rate of the run, or the one that the peers have settled: the median of `Loop.rate`
+        of all, so that all make the same step."""
         raise NotImplementedError
 
     def step(self, lr: float) -> None:
@@ -28,7 +33,8 @@ class LoopModel:
 
     def read(self, which: int, into: memoryview) -> None:
         """Writes tensor number `which` into the buffer: the parameters, then each statistic of all
-        parameters that have it, in the order of its first appearance, then the buffers."""
+        parameters that have it, in the order of its first appearance, then how many updates had no gradient for each
+        parameter (one tensor), then the buffers."""
         raise NotImplementedError
 
     def write(self, which: int, values: memoryview) -> None:
@@ -48,11 +54,15 @@ class Loop(Leaves):
     """The loop under `Optimizer`, for arrays of numpy, JAX, or anything else with buffers.
 
     parameters: [(name, shape)]. statistics: for each parameter [(name, shape, never_negative)].
-    buffers: [(name, shape)], values that passes change, such as running means.
+    buffers: [(name, shape)], values that passes change, such as running means, which are averaged.
     optimizer: its name and `numbers`: one of `waggle train` (then a `waggle train` of the same model
         can take part), or any other text, which peers compare.
     learning_rate: the initial one, which peers compare unless `lr` is given. rate_ratios: a text
         about the rates of parts of the model, which peers compare.
+    counters: the same, behind the buffers, of whole numbers that passes change, of which peers take the largest: three
+        float32 each, whose sum it is. settled: how many numbers `settle` gets for a parameter; None: those that
+        `waggle train` has for `optimizer`, or the rate alone. frozen: names and digests of what nobody trains, which
+        peers compare; None: anything.
     Other arguments: as of `Optimizer`.
     """
 
@@ -60,6 +70,8 @@ class Loop(Leaves):
                  statistics: Sequence[Sequence[tuple[str, Sequence[int], bool]]] | None = None,
                  buffers: Iterable[tuple[str, Sequence[int]]] = (), optimizer: str = "own",
                  numbers: Mapping[str, float] | None = None, learning_rate: float = 0.0, rate_ratios: str = "",
+                 counters: Iterable[tuple[str, Sequence[int]]] = (), settled: int | None = None,
+                 frozen: Sequence[tuple[str, bytes]] | None = (),
                  **options: Any) -> None:
         if not isinstance(swarm, Swarm):
             raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
@@ -74,9 +86,16 @@ class Loop(Leaves):
         named = [(name, list(shape)) for name, shape in parameters]
         if statistics is None:
             statistics = [[] for _ in named]
-        refusing(self._peer.start, model, merged, named, statistics,
-                 [(name, list(shape)) for name, shape in buffers], optimizer, dict(numbers or {}),
-                 float(learning_rate), rate_ratios)
+        if _waggle.steps_each_pass(str(merged.get("strategy", ""))):
+            settled = 0
+        elif settled is None:
+            settled = len(_waggle.settled_numbers(optimizer))
+        changed = [(name, list(shape), False) for name, shape in buffers]
+        changed += [(name, list(shape), True) for name, shape in counters]
+        refusing(self._peer.start, model, merged, named, statistics, changed, optimizer, dict(numbers or {}),
+                 settled, float(learning_rate), rate_ratios, frozen)
+        self._owns_rate = not merged["rate_of_run"]
+        self.rate = float(learning_rate)
 
     @property
     def gradient(self) -> memoryview:
@@ -84,6 +103,17 @@ class Loop(Leaves):
         order, and behind them the values of the buffers. Fill it before `offer`. Do not use it
         after `leave`."""
         return self._peer.gradient()
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that this loop wants from its next `offer` on; at first `learning_rate`. Where gradients
+        are averaged, `apply` gets the median of the loops' rates."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        self._rate = float(rate)
+        refusing(self._peer.wish, self._rate if self._owns_rate else None)
 
     def offer(self, samples: int, loss: float | None = None) -> str:
         """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of

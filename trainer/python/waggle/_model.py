@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from ._buffers import Buffer, buffers_of
 from ._describe import Description, Statistic
 from ._loop import LoopModel
+from ._numbers import Numbers, set_number
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -44,20 +46,21 @@ class Model(LoopModel):
 
     _clears_gradients = True
 
-    def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: Named) -> None:
+    def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: list[Buffer]) -> None:
         self.inner = inner
         self.parameters = parameters  # [(name, tensor)]
         self.buffers = buffers
         self.description = Description(inner, [p for _, p in parameters])
-        # Tensor number `which` of the state: (parameter, None), (parameter, statistic) or (buffer, None).
+        # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them left_out and the
+        # buffers.
         self.tensors: list[tuple[torch.Tensor, Statistic | None]] = [(p, None) for _, p in parameters]
         names = list(dict.fromkeys(s.name for row in self.description.statistics for s in row))
         for name in names:
             for (_, p), row in zip(parameters, self.description.statistics):
                 self.tensors += [(p, s) for s in row if s.name == name]
-        self.first_buffer = len(self.tensors)
-        self.tensors += [(b, None) for _, b in buffers]
-        self.finite_buffers = [b.detach().cpu().clone(memory_format=torch.contiguous_format) for _, b in buffers]
+        self.left_out = torch.zeros(len(parameters))  # updates without a gradient, by parameter
+        self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
+        self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
         self.passes = 0  # since the gradients were cleared
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
@@ -78,57 +81,81 @@ class Model(LoopModel):
                              "is trained first")
         self.ratios = [rate / rates[0] if rates[0] else 1.0 for rate in rates]
 
-    def _inner_step(self, lr: float) -> None:
+    def wishes(self) -> bool:
+        """Whether the rate is what the loop makes it: not the run's, and not a schedule that all follow."""
+        return self.ratios is None and self.followed is None
+
+    def settle(self, numbers: list[float | None], present: list[bool]) -> None:
+        self.settled = numbers, present
+
+    def _inner_step(self, lr: float, numbers: list[float | None] | None = None) -> None:
         if self.followed is not None:
             self.followed.move_to(self.steps_made if self.epoch is None else self.epoch())
         if self.ratios is not None:
             for group, ratio in zip(self.inner.param_groups, self.ratios):
-                group["lr"] = lr * ratio
-        self.inner.step()
+                set_number(group, "lr", None, lr * ratio)
+        absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
+        with self.numbers.taken(numbers, self.wishes()):
+            self.inner.step()
         self.steps_made += 1
+        if absent:
+            self.left_out[absent] += 1
 
     def apply(self, gradient: memoryview, lr: float) -> None:
         values = torch.frombuffer(gradient, dtype=torch.float32)
+        (numbers, present), self.settled = self.settled or (None, [True] * len(self.parameters)), None
         at = 0
         with torch.no_grad():
-            for _, p in self.parameters:
+            for (_, p), is_present in zip(self.parameters, present):
                 part = values[at:at + p.numel()].view(p.shape)
                 at += p.numel()
+                if not is_present:  # no peer has a gradient: the optimizer leaves it out
+                    p.grad = None
+                    continue
                 if p.grad is None or p.grad.layout != torch.strided:
                     p.grad = torch.empty_like(p)
                 p.grad.copy_(part)
-        self._inner_step(lr)
+        self._inner_step(lr, numbers)
 
     def step(self, lr: float) -> None:
         self._inner_step(lr)
 
     def read(self, which: int, into: memoryview) -> None:
-        tensor, statistic = self.tensors[which]
         values = torch.frombuffer(into, dtype=torch.float32)
         with torch.no_grad():
+            if which == len(self.tensors):
+                values.copy_(self.left_out)
+                return
+            if which > len(self.tensors):
+                return self.buffers[which - len(self.tensors) - 1].read(values)
+            tensor, statistic = self.tensors[which]
             if statistic is not None:
                 statistic.read(self.inner.state.get(tensor, {}), values)
             else:
                 values.copy_(tensor.detach().reshape(-1))
 
     def write(self, which: int, values: memoryview) -> None:
-        tensor, statistic = self.tensors[which]
         new = torch.frombuffer(values, dtype=torch.float32)
         with torch.no_grad():
+            if which == len(self.tensors):
+                self.left_out.copy_(new)
+                return
+            if which > len(self.tensors):
+                return self.buffers[which - len(self.tensors) - 1].write(new)
+            tensor, statistic = self.tensors[which]
             if statistic is not None:
                 statistic.write(self.inner.state[tensor], new)
-                return
-            tensor.copy_(new.view(tensor.shape))
-            if which >= self.first_buffer:
-                self.finite_buffers[which - self.first_buffer].copy_(tensor)
+            else:
+                tensor.copy_(new.view(tensor.shape))
 
     def steps(self) -> int:
         return self.steps_made
 
     def set_steps(self, steps: int) -> None:
         self.steps_made = steps
-        for (_, p), row in zip(self.parameters, self.description.statistics):
-            if steps == 0:
+        for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):
+            made = max(steps - int(left_out), 0)
+            if made == 0:
                 self.inner.state.pop(p, None)  # statistics may begin with other values than zeros
             elif row or self.description.counter is not None:
                 state = self.inner.state[p]
@@ -137,12 +164,12 @@ class Model(LoopModel):
                 counter = self.description.counter
                 if counter is not None:
                     counter.make(state)
-                    state["step"] = (counter.number(steps) if counter.number else
-                                     torch.full_like(state["step"], steps))
+                    state["step"] = (counter.number(made) if counter.number else
+                                     torch.full_like(state["step"], made))
 
 
-def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer) -> tuple[Named, Named]:
-    """The trained parameters and the running statistics, by name."""
+def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer) -> tuple[Named, list[Buffer]]:
+    """The trained parameters, by name, and the buffers that peers exchange."""
     held = [p for group in optimizer.param_groups for p in group["params"]]
     known = {id(p) for p in held}
     if module is None:
@@ -168,11 +195,4 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer)
                              "the module that has all of them")
     if not parameters:
         raise ValueError("there are no parameters to train")
-    buffers = []
-    seen = set()
-    for name, b in module.named_buffers() if module is not None else ():
-        if name.endswith(("running_mean", "running_var")) and b is not None and b.numel() > 0 \
-                and b.dtype is torch.float32 and id(b) not in seen:
-            seen.add(id(b))
-            buffers.append((name, b))
-    return parameters, buffers
+    return parameters, buffers_of(module)

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import torch
 
 from . import _waggle
-from ._describe import compared, rate_ratios
+from ._buffers import offer_buffers
+from ._describe import compared, frozen_tensors, rate_ratios
 from ._loop import Loop
 from ._model import Followed, Model, tensors_of
 from ._swarm import Leaves, Swarm, refusing
@@ -41,6 +42,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     model, data: names that peers compare. schedule: a name for the schedule of the rate, which they
         compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
     samples: of each `step` that does not say it.
+    frozen: "equal": peers compare the values of parameters that nobody trains, of which a digest is made once. "any": they
+        may differ.
     reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
         it. `zero_grad` then does nothing between two updates: clear or change .grad in no other way (GradScaler
         and clipping in the loop do), and pass equally many samples to each step. A gradient that is not finite is
@@ -58,7 +61,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     def __init__(self, optimizer: torch.optim.Optimizer, swarm: Swarm, module: torch.nn.Module | None = None, *,
                  target_batch_size: int = 256, strategy: str = "collaborative", samples: int | None = None,
-                 **options: Any) -> None:
+                 frozen: str = "equal", **options: Any) -> None:
+        if frozen not in ("equal", "any"):
+            raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer is of type {type(optimizer).__name__}, and must be an optimizer of torch")
         if not isinstance(swarm, Swarm):
@@ -87,13 +92,20 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             model.own_rates()
         d = model.description
         self._loop = Loop(swarm, model, [(name, p.shape) for name, p in parameters], statistics=d.rows(),
-                          buffers=[(name, b.shape) for name, b in buffers], optimizer=d.kind, numbers=d.numbers,
+                          buffers=[(b.name, b.sent_shape) for b in buffers if not b.counts],
+                          counters=[(b.name, b.sent_shape) for b in buffers if b.counts],
+                          optimizer=d.kind, numbers=d.numbers, settled=len(model.numbers.places),
                           learning_rate=float(optimizer.param_groups[0].get("lr", 0)),
-                          rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]), **options)
+                          rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]),
+                          frozen=None if frozen == "any" else frozen_tensors(module), **options)
         self._tensors = [p for _, p in parameters]
         self._offered: list[torch.Tensor | None] = []
         self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
         self._devices = [p.device for p in self._tensors]
+        self._settles = not _waggle.steps_each_pass(strategy)
+        trained = set(map(id, self._tensors))
+        self._untrained = [p for group in optimizer.param_groups for p in group["params"]
+                           if id(p) not in trained and p.numel() > 0]
         self._remember_structure()
         if module is None:
             warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
@@ -156,6 +168,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         """The outcome of the last step: "held", "stepped", "synced", "dropped" or "finished" (see
         `Loop.offer`); None before the first."""
         return self._last
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate of the first parameter group in the last update; None before. Where gradients are averaged,
+        all peers take the same: the median, weighted by samples, of what their loops have set (of two the lower). So
+        with the momentum, the betas and the weight decay. The groups keep what this loop has set."""
+        return self._model.numbers.rate
 
     @property
     def swarm(self) -> Swarm:
@@ -292,13 +311,17 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             if len(group["params"]) != len(tensors) or any(map(operator.is_not, group["params"], tensors)):
                 raise _error("schema_mismatch", f"the tensors of the optimizer's parameter group {i} changed: peers "
                                                 "must have the same optimizer")
-            if self._model.followed is not None:
-                continue  # schedulers may change the momentum
+            numbers = {key for key, _ in self._model.numbers.places}
             for name, value in options.items():
-                if group.get(name) is not value and group.get(name) != value:
+                now = group.get(name)
+                if name == "momentum" and bool(now) != bool(value):
+                    raise _error("schema_mismatch", f"momentum of the optimizer's parameter group {i} changed from {value} "
+                                                    f"to {now}: peers exchange what the optimizer keeps for it, so "
+                                                    "construct it with one, or without")
+                if name not in numbers and now is not value and now != value:
                     raise _error("schema_mismatch", f"{name} of the optimizer's parameter group {i} changed from "
-                                                    f"{value} to {group.get(name)}: peers must have the same optimizer; "
-                                                    "only the learning rate may change")
+                                                    f"{value} to {now}: peers must have the same optimizer; only "
+                                                    "its numbers may change")
 
     def _check_tensor(self, i: int) -> None:
         name, p = self._model.parameters[i]
@@ -316,6 +339,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         """Where the gradients are (0: there is none) and the buffers. Keeps what is there alive."""
         addresses = []
         others = []
+        for p in self._untrained:
+            if p.requires_grad and p.grad is not None:
+                raise _error("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
+                                                "when the waggle.Optimizer was constructed: the state of the run cannot "
+                                                "change, so unfreeze it before, on all peers")
         self._offered = offered = [p.grad for p in self._tensors]
         float32, strided = torch.float32, torch.strided
         for p, g in zip(self._tensors, offered):
@@ -328,21 +356,21 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 addresses.append(0)
         for i in others:
             self._check_tensor(i)
-        buffers = self._model.buffers
-        away = {i: g for i in others if (g := offered[i]) is not None}
-        on_gpu = {i: b for i, (_, b) in enumerate(buffers, len(addresses)) if b.is_cuda}
-        copied = self._copies_of({**away, **on_gpu})
-        for i in away:
-            addresses[i] = copied[i].data_ptr()
+        copied = self._copies_of({i: g for i in others if (g := offered[i]) is not None})
+        for i, copy_of in copied.items():
+            addresses[i] = copy_of.data_ptr()
         with torch.no_grad():
-            for (_, b), last in zip(buffers, self._model.finite_buffers):
-                now = copied.get(len(addresses), b)
-                if torch.isfinite(now).all():
-                    last.copy_(now)
-                else:
-                    b.copy_(last)  # otherwise one such batch would spoil all later ones
-                addresses.append(last.data_ptr())
+            addresses += offer_buffers(self._model.buffers)
+        if self._settles:
+            terms = self._model.numbers.offer(self._model.wishes(), [g is not None for g in offered])
+            addresses.append(terms.data_ptr())
         return addresses
+
+    def _name_of(self, parameter: torch.Tensor) -> str:
+        for name, p in self._module.named_parameters() if self._module is not None else ():
+            if p is parameter:
+                return name
+        return f"of {list(parameter.shape)}"
 
     def _copies_of(self, tensors: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """In host memory, by the same numbers. Waits once for all copies from a GPU."""

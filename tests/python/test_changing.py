@@ -1,0 +1,193 @@
+"""Loops that change something after their first step: alone they are the plain loop, bit by bit; together all peers make
+the same updates."""
+
+import json
+import math
+import pathlib
+import warnings
+
+import pytest
+import torch
+from support import batch, equal, eventually, join, loss_of, net, processes
+
+import waggle
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 24
+
+
+class Changing(torch.nn.Module):
+    """Has what passes change beside running statistics, a layer that no pass uses, and one that is used late."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = net(norm=True)
+        self.unused = torch.nn.Linear(3, 3)
+        self.late = torch.nn.Linear(6, 2)
+        self.empty = torch.nn.Parameter(torch.empty(0))
+        self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+        self.register_buffer("codebook", torch.zeros(4))
+        self.register_buffer("exact", torch.tensor(0.1, dtype=torch.float64))
+        self.register_buffer("seen", torch.tensor(0))
+        self.register_buffer("used", torch.zeros(3, dtype=torch.bool))
+        self.register_buffer("mask", torch.full((2, 2), -math.inf))
+        self.register_buffer("cache", torch.zeros(2), persistent=False)
+
+    def forward(self, x):
+        if self.training:
+            self.codebook[int(self.seen) % 4] += x.mean().item()
+            self.exact = self.exact / 1.1 + 1e-9  # another tensor in its place
+            self.seen += 1
+            self.used[int(self.seen) % 3] = True
+        out = self.body(x)
+        return out + self.late(x) if self.seen > STEPS // 2 else out
+
+
+def by_hand(optimizer, i, loss):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.05 * (0.55 + 0.45 * math.cos(i / 5))
+        group["weight_decay"] = 0.1 / (1 + i)
+        if "betas" in group:
+            group["betas"] = (0.9 - 0.01 * i, 0.99)
+        if "momentum" in group:
+            group["momentum"] = 0.9 - 0.02 * i
+
+
+def scheduled(make):
+    kept = {}
+
+    def change(optimizer, i, loss):
+        if optimizer not in kept:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                kept[optimizer] = make(optimizer)
+            return
+        (kept[optimizer].step(loss) if isinstance(kept[optimizer], torch.optim.lr_scheduler.ReduceLROnPlateau)
+         else kept[optimizer].step())
+    return change
+
+
+CHANGES = {
+    "by hand": lambda: by_hand,
+    "StepLR": lambda: scheduled(lambda o: torch.optim.lr_scheduler.StepLR(o, 5, 0.5)),
+    "OneCycleLR": lambda: scheduled(lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=STEPS + 1)),
+    "ReduceLROnPlateau": lambda: scheduled(lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=1)),
+}
+OPTIMIZERS = {
+    "AdamW": lambda p: torch.optim.AdamW(p, 1e-2, weight_decay=0.1),
+    "SGD": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01),
+    "NAdam": lambda p: torch.optim.NAdam(p, 1e-2, weight_decay=0.01),
+    "groups": lambda p: (lambda p: torch.optim.Adam([{"params": p[:3], "lr": 0.02}, {"params": p[3:]}], 0.01))(list(p)),
+}
+
+
+def trained(model, optimizer, change, steps=range(STEPS), **more):
+    for i in steps:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model, i)
+        loss.backward()
+        change(optimizer, i, loss.item())
+        optimizer.step(**more)
+
+
+@pytest.mark.parametrize("strategy", ["collaborative", "local-updates"])
+@pytest.mark.parametrize("kind", list(OPTIMIZERS))
+@pytest.mark.parametrize("how", list(CHANGES))
+def test_alone_it_is_the_plain_loop(how, kind, strategy, tmp_path):
+    if strategy == "local-updates" and (how, kind) not in (("by hand", "AdamW"), ("StepLR", "SGD")):
+        pytest.skip("once each is enough")
+    torch.manual_seed(1)
+    ours = Changing()
+    torch.manual_seed(1)
+    plain = Changing()
+    trained(plain, OPTIMIZERS[kind](p for p in plain.parameters() if p.requires_grad), CHANGES[how]())
+    with waggle.Optimizer(OPTIMIZERS[kind](p for p in ours.parameters() if p.requires_grad), join(tmp_path), ours,
+                          target_batch_size=4, strategy=strategy) as opt:
+        trained(ours, opt, CHANGES[how](), samples=4)
+        assert opt.rate == pytest.approx(opt.param_groups[0]["lr"], rel=1) or how != "by hand"
+    assert equal(ours, plain)
+    assert ours.exact.dtype is torch.float64 and ours.seen == STEPS
+
+
+def test_what_passes_change_is_in_the_checkpoint_and_comes_back(tmp_path):
+    torch.manual_seed(1)
+    whole = Changing()
+    trained(whole, OPTIMIZERS["AdamW"](p for p in whole.parameters() if p.requires_grad), CHANGES["by hand"]())
+    for part in (range(15), range(15, STEPS)):
+        torch.manual_seed(1)
+        model = Changing()
+        optimizer = OPTIMIZERS["AdamW"](p for p in model.parameters() if p.requires_grad)
+        with waggle.Optimizer(optimizer, join(tmp_path), model, target_batch_size=4) as opt:
+            opt.kept()
+            trained(model, opt, CHANGES["by hand"](), part, samples=4)
+    assert torch.equal(model.codebook, whole.codebook) and torch.equal(model.seen, whole.seen)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), whole.parameters()))
+    state = waggle.load_checkpoint(tmp_path / "peer").state_dict()
+    assert state["seen"] == STEPS and state["seen"].dtype is torch.int64
+    assert torch.equal(state["codebook"], whole.codebook) and "mask" not in state and "cache" not in state
+
+
+def test_a_layer_that_is_unfrozen_later_is_refused_by_name(tmp_path):
+    model = net()
+    model[0].weight.requires_grad_(False)
+    with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
+        trained(model, opt, lambda *_: None, range(2), samples=4)
+        model[0].weight.requires_grad_(True)
+        with pytest.raises(waggle.Error, match="parameter 0.weight has a gradient") as refused:
+            trained(model, opt, lambda *_: None, range(2, 4), samples=4)
+        assert refused.value.code == "schema_mismatch"
+
+
+def test_a_switch_that_is_changed_later_is_refused_by_name(tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.Adam(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
+        trained(model, opt, lambda *_: None, range(2), samples=4)
+        opt.param_groups[0]["amsgrad"] = True
+        with pytest.raises(waggle.Error, match="amsgrad of the optimizer's parameter group 0 changed"):
+            trained(model, opt, lambda *_: None, range(2, 3), samples=4)
+
+
+@pytest.mark.parametrize("how", ["cosine", "epoch", "plateau", "StepLR", "follow one"])
+def test_peers_that_set_their_rates_themselves_hold_one_model(how, tmp_path):
+    """Three, of which one is killed and one joins later."""
+    epochs = 40
+    with processes(tmp_path) as start:
+        slow = tmp_path / "slow"  # until all have started
+        slow.touch()
+
+        def loop(i, where, min_peers):
+            return start.python(f"loop{i}", HERE / "rates_loop.py", tmp_path / f"peer{i}", where, i, epochs, how,
+                                min_peers, slow)
+
+        first = loop(0, "", 3)
+        where = first.line("address ")
+        second, doomed = loop(1, where, 3), loop(2, where, 3)
+        for each in (second, doomed):
+            each.line("in step at epoch")
+        doomed.kill()
+        third = loop(3, where, 1)
+        third.line("in step at epoch")
+        slow.unlink()
+        ends = []
+        for each in (first, second, third):
+            assert each.ended() == 0, each.log
+            ends.append(json.loads(each.line("STATUS ")))
+            assert "differ" not in each.log, each.log
+        assert len({end["parameters"] for end in ends}) == 1
+        assert len({end["seen"] for end in ends}) <= 3 and min(end["seen"] for end in ends) > epochs / 4
+        assert [end["state_downloads"] for end in ends] == [0, 1, 1]
+
+
+def test_who_wants_another_rate_than_the_others_is_told_once(tmp_path):
+    with processes(tmp_path) as start:
+        first = start.python("loop0", HERE / "rates_loop.py", tmp_path / "peer0", "", 0, 12, "constant", 2)
+        second = start.python("loop1", HERE / "rates_loop.py", tmp_path / "peer1", first.line("address "), 1, 12,
+                              "larger", 2)
+        for each in (first, second):
+            assert each.ended() == 0, each.log
+        assert second.log.count("this loop set the learning rate 0.2") == 1
+        assert "with 0.05" in second.log and "optimizer.follow(scheduler)" in second.log
+        assert "this loop set" not in first.log
+        assert first.line("RATE ") == second.line("RATE ") == "0.05"
+        assert eventually(lambda: json.loads(first.line("STATUS "))["parameters"]
+                          == json.loads(second.line("STATUS "))["parameters"], 1)

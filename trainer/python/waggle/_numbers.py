@@ -1,0 +1,128 @@
+"""The numbers of a torch optimizer that a loop may change at any step, and that the peers settle for each update."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import torch
+
+from . import _waggle
+from ._describe import Description, compared
+
+# Where torch has the numbers of `waggle train`.
+_places: dict[str, tuple[str, int | None]] = {
+    "beta1": ("betas", 0), "beta2": ("betas", 1), "epsilon": ("eps", None), "smoothing": ("alpha", None)}
+_surprising = 3  # times in a row that another rate than the loop's was used
+
+
+def get_number(group: Mapping[str, Any], key: str, index: int | None) -> float:
+    value = group[key]
+    return float(value if index is None else value[index])
+
+
+def set_number(group: MutableMapping[str, Any], key: str, index: int | None, number: float) -> None:
+    """Keeps the type: a learning rate may be a tensor, betas are a tuple."""
+    value = group[key]
+    if index is not None:
+        group[key] = type(value)(number if i == index else each for i, each in enumerate(value))
+    elif isinstance(value, torch.Tensor):
+        value.fill_(number)
+    else:
+        group[key] = type(value)(number) if isinstance(value, int) and number == int(number) else number
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _places_in(group: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    """Of an optimizer that only Python knows: all its numbers, the rate first."""
+    places: list[tuple[str, int | None]] = [("lr", None)] if "lr" in group else []
+    for key, value in sorted(compared(group).items()):
+        if _is_number(value):
+            places.append((key, None))
+        elif isinstance(value, (tuple, list)) and value and all(map(_is_number, value)):
+            places += [(key, i) for i in range(len(value))]
+    return places
+
+
+class Numbers:
+    """places: of each number in a parameter group. rate: that of the first group in the last update; None before."""
+
+    def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor], of: Description) -> None:
+        self._inner = inner
+        group_of = {id(p): i for i, group in enumerate(inner.param_groups) for p in group["params"]}
+        self._group_of = torch.tensor([group_of[id(p)] for p in parameters])
+        # The settled numbers of a group are those of its first parameter.
+        self._first = {group: i for i, group in reversed(list(enumerate(self._group_of.tolist())))}
+        self.places = ([_places.get(name, (name, None)) for name in _waggle.settled_numbers(of.kind)] if of.numbers
+                       else _places_in(inner.param_groups[0]))
+        self.rate: float | None = None
+        self._other = 0  # times in a row that another rate than the loop's was used
+        self._warned = False
+        self._values = torch.empty(0)
+        self._written: object = None
+
+    def own(self) -> list[list[float]]:
+        return [[get_number(group, *place) for place in self.places] for group in self._inner.param_groups]
+
+    def offer(self, wishes: bool, present: list[bool]) -> torch.Tensor:
+        """What this peer wishes for and which parameters have a gradient, as runtime/training/update_terms.hpp has
+        it. Written anew only if something has changed."""
+        now = (self.own() if wishes else None, present)
+        if now != self._written:
+            # A missing number is the largest float32.
+            numbers = torch.zeros(len(self._group_of), len(self.places), 3)
+            numbers[..., 0] = torch.finfo(torch.float32).max
+            if now[0] is not None:
+                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64))[self._group_of]
+            flags = _pieces(torch.tensor(present, dtype=torch.float64))
+            self._values = torch.cat([numbers.reshape(-1), flags.reshape(-1)])
+            self._written = now
+        return self._values
+
+    @contextlib.contextmanager
+    def taken(self, settled: list[float | None] | None, wishes: bool) -> Iterator[None]:
+        """In the block, the groups have the settled numbers; behind it, the loop's own, from which its schedulers go
+        on."""
+        groups = self._inner.param_groups
+        own = self.own() if settled is not None else []
+        for i, group in enumerate(groups if settled is not None else ()):
+            first = self._first.get(i)
+            for n, place in enumerate(self.places):
+                number = None if first is None else settled[first * len(self.places) + n]  # type: ignore[index]
+                # Below the smallest float32 a number loses digits on its way.
+                if number is not None and abs(number - own[i][n]) > 1e-44:
+                    set_number(group, *place, number)
+        if self.places and self.places[0][0] == "lr":
+            self.rate = get_number(groups[0], "lr", None)
+        used = self.own() if settled is not None else []
+        try:
+            yield
+        finally:
+            for group, before, during in zip(groups, own, used):
+                for place, mine, settled_one in zip(self.places, before, during):
+                    if mine != settled_one and get_number(group, *place) == settled_one:
+                        set_number(group, *place, mine)
+        if own and wishes and self.rate is not None:
+            self._compare(own[0][0])
+
+    def _compare(self, wish: float) -> None:
+        self._other = self._other + 1 if wish != self.rate else 0
+        if self._other == _surprising and not self._warned:
+            self._warned = True
+            warnings.warn(f"this loop set the learning rate {wish:g}, and the peers made the last {_surprising} updates "
+                          f"with {self.rate:g}, the median of what their loops set: to have all loops count the run's "
+                          "updates, give the scheduler to optimizer.follow(scheduler)", stacklevel=2)
+
+
+def _pieces(numbers: torch.Tensor) -> torch.Tensor:
+    """Three float32 for each float64, whose sum it is."""
+    out = []
+    for _ in range(3):
+        out.append(numbers.to(torch.float32))
+        numbers = numbers - out[-1].to(torch.float64)
+    return torch.stack(out, -1)
