@@ -71,6 +71,7 @@ endif()
 END
 "$cmake" -S "$work/tree" -B "$work/inside" -DWAGGLE="$source" >"$work/configure.log" 2>&1 \
   || { cat "$work/configure.log" >&2; fail "add_subdirectory does not configure"; }
+grep -E -A 3 '^CMake .*Warning \((dev|author|policy)\)' "$work/configure.log" && fail "configuring warns"
 "$cmake" -S "$work/tree" -B "$work/fetched" -DFETCHCONTENT_SOURCE_DIR_WAGGLE="$source" \
   -DWAGGLE_TRAINER=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log" >&2; fail "FetchContent does not configure"; }
 
