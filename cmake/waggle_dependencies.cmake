@@ -15,7 +15,7 @@ macro(waggle_find_packages problems)
     elseif("${group}" STREQUAL ACTORS) # EXACT: its headers are compiled into our libraries
       waggle_find_package(${problems} CAF 0.17.6 EXACT libcaf-dev)
     elseif("${group}" STREQUAL BUILD)
-      waggle_find_package(${problems} Boost 1.74 "" libboost-dev)
+      waggle_find_package(${problems} Boost 1.74 CONFIG libboost-dev)
       waggle_find_package(${problems} nlohmann_json "" "" nlohmann-json3-dev)
       find_program(WAGGLE_PROTOC protoc)
       if(NOT WAGGLE_PROTOC)

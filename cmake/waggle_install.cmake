@@ -28,16 +28,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/waggle-config-versi
 install(FILES ${PROJECT_BINARY_DIR}/cmake/waggle-config.cmake ${PROJECT_BINARY_DIR}/cmake/waggle-config-version.cmake
   cmake/waggle_dependencies.cmake cmake/FindCAF.cmake DESTINATION ${folder} COMPONENT dev)
 
-# The public headers, and below internal/ those of ours that they include, which are not the API.
-install(DIRECTORY include/waggle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
-foreach(header
-    actors/loop/shards.hpp actors/loop/swarm.hpp actors/service/environment.hpp trainer/batch_size.hpp trainer/optimizer.hpp
-    runtime/training/step_outcome.hpp runtime/core/bytes.hpp runtime/core/check.hpp runtime/core/error.hpp
-    runtime/core/history.hpp runtime/core/ids.hpp runtime/core/result.hpp runtime/core/strong.hpp runtime/core/time.hpp
-    runtime/crypto/identity.hpp runtime/status/peer_status.hpp runtime/watch/events.hpp)
-  cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${WAGGLE_INTERNAL_HEADERS}/${folder} COMPONENT dev)
-endforeach()
+install(DIRECTORY ${WAGGLE_HEADERS}/waggle DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 
 if(WAGGLE_PROGRAMS)
   install(TARGETS waggle COMPONENT program)

@@ -1,8 +1,6 @@
 # Functions that define a target per folder, and the compiler flags of all targets. Targets of users see
 # neither our warnings nor our flags: waggle_flags is private wherever it is linked.
 
-set(WAGGLE_INTERNAL_HEADERS ${CMAKE_INSTALL_INCLUDEDIR}/waggle/internal)
-
 add_library(waggle_flags INTERFACE)
 target_include_directories(waggle_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # No fused multiply-add: the sum of a part must have the same bytes on every machine.
@@ -83,10 +81,9 @@ function(waggle_library name)
     set(scope INTERFACE)
   endif()
   target_link_libraries(waggle_${name} ${scope} ${ARG_LIBRARIES})
-  target_include_directories(waggle_${name} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-    $<INSTALL_INTERFACE:${WAGGLE_INTERNAL_HEADERS}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_include_directories(waggle_${name} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   if(NOT PROJECT_IS_TOP_LEVEL)
-    target_include_directories(waggle_${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+    target_include_directories(waggle_${name} INTERFACE $<BUILD_INTERFACE:${WAGGLE_HEADERS}>)
   endif()
   target_compile_features(waggle_${name} ${scope} cxx_std_20)
   set_target_properties(waggle_${name} PROPERTIES EXPORT_NAME ${name})

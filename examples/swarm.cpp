@@ -1,7 +1,8 @@
 // The loop of plain.cpp as a peer of a run, together with other loops or with `waggle train`.
 
+#include <waggle/optimizer.hpp>
+
 #include "examples/bytes.hpp"
-#include "trainer/optimizer.hpp"
 
 int main(int argc, char** argv) try {
   auto given = example::read(argc, argv);

@@ -4,31 +4,37 @@
 #
 #   scripts/setup.sh                 everything, with the tests
 #   scripts/setup.sh --program       only build/bin/waggle and its dependencies
+#   scripts/setup.sh --python        only build/python, the module for Python, and its dependencies
 #   scripts/setup.sh --no-trainer    without LibTorch and Python: all commands except `train` and `swarm`
 #   scripts/setup.sh --deps-only     install packages, build nothing
 #   scripts/setup.sh --build DIR     build in DIR instead of build/
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+targets=()
 trainer=ON
-tests=ON
 deps_only=no
 build=build
 while [ $# -gt 0 ]; do
   case "$1" in
-    --program) tests=OFF ;;
+    --program) targets+=(waggle) ;;
+    --python) targets+=(waggle_python) ;;
     --no-trainer) trainer=OFF ;;
     --deps-only) deps_only=yes ;;
     --build) build=${2:?--build needs a folder}; shift ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup.sh: there is no option $1 (see --help)" >&2; exit 2 ;;
   esac
   shift
 done
 
-# `import waggle` from build/python.
-python=$trainer
-[ "$tests" = OFF ] && python=OFF
+# TRAINER, TESTS and PYTHON of the build.
+case "${targets[*]-}" in
+  '') tests=ON python=$trainer targets=(all) ;;
+  waggle) tests=OFF python=OFF ;;
+  waggle_python) tests=OFF python=ON trainer=OFF ;;
+  *) tests=OFF python=ON ;;
+esac
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
@@ -39,11 +45,11 @@ program_packages=(
   libcaf-dev libboost-dev libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcurl4-openssl-dev
   zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev)
 trainer_packages=(libtorch-dev libopenblas0-pthread)
-python_packages=(python3-dev pybind11-dev)
+python_packages=(python3-dev pybind11-dev python3-torch)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
   clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin
-  python3-torch python3-pytest python3-pip mypy dataset-fashion-mnist chromium chromium-driver python3-selenium
+  python3-pytest python3-pip mypy dataset-fashion-mnist chromium chromium-driver python3-selenium
   node-typescript)
 
 wanted=("${program_packages[@]}")
@@ -87,17 +93,11 @@ fi
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
 
-# With --program, a build folder that is configured with tests keeps them, because each change would
-# cost a configuration.
-if [ "$tests" = OFF ] && [ "$(cached WAGGLE_TESTS)" = ON ]; then
-  tests=ON
-  python=$(cached WAGGLE_PYTHON)
-  targets=(waggle)
-elif [ "$tests" = OFF ]; then
-  targets=(waggle)
-else
-  targets=(all)
-fi
+# A folder that is configured for more stays so, because each change would cost a configuration.
+kept() { [ "${targets[*]}" != all ] && [ "$(cached "WAGGLE_$1")" = ON ] && echo ON || echo "$2"; }
+tests=$(kept TESTS "$tests")
+python=$(kept PYTHON "$python")
+[ "${targets[*]}" = waggle_python ] && trainer=$(kept TRAINER OFF)
 
 if [ -f "$build/build.ninja" ] && [ "$(cached WAGGLE_TESTS)" = "$tests" ] \
   && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ] && [ "$(cached WAGGLE_PYTHON)" = "$python" ]; then

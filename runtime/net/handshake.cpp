@@ -1,7 +1,7 @@
 #include "runtime/net/handshake.hpp"
 
-#include "handshake.pb.h"
 #include "runtime/net/refusals.hpp"
+#include "waggle_handshake.pb.h"
 
 namespace waggle::net {
 

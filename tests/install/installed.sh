@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the build folder to a temporary prefix and uses it as others do: each public header alone, with both
-# compilers; examples/service by find_package; the sources by add_subdirectory and FetchContent (configured only); and
+# compilers, beside folders runtime/, actors/ and trainer/ of the user; examples/service by find_package; the sources by add_subdirectory and FetchContent (configured only); and
 # what is missing. Prints what failed.
 #
 #   tests/install/installed.sh SOURCE BUILD CMAKE COMPILER SANITIZERS
@@ -17,6 +17,14 @@ expect() { # FILE TEXT: the text, in which any blanks stand for blanks
 
 "$cmake" --install "$build" --prefix "$prefix" --component dev >"$work/install.log"
 
+# Folders of a user that are named like ours, with headers that are named like ours.
+theirs=$work/theirs
+(cd "$prefix/include/waggle/internal" && find . -name '*.hpp') | while read -r header; do
+  mkdir -p "$theirs/$(dirname "$header")"
+  echo '#error taken for a header of waggle' >"$theirs/$header"
+done
+[ -e "$theirs/runtime/core/result.hpp" ] && [ -e "$theirs/actors/loop/swarm.hpp" ] || fail "internal/ has other headers"
+
 # Warnings of our headers count: they are no system headers here.
 for compiler_of in g++ clang++-14; do
   command -v "$compiler_of" >/dev/null || continue
@@ -28,7 +36,7 @@ for compiler_of in g++ clang++-14; do
     fi
     echo "#include <waggle/$(basename "$header")>" >"$work/alone.cpp"
     "$compiler_of" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
-      -I"$prefix/include" -I"$prefix/include/waggle/internal" "${system[@]}" "$work/alone.cpp" \
+      -I"$theirs" -I"$prefix/include" "${system[@]}" "$work/alone.cpp" \
       || fail "$header does not compile alone with $compiler_of"
   done
 done
@@ -49,8 +57,9 @@ one=$(grep -o 'ann: x is .* at epoch 50' "$work/service.log") || fail "ann did n
 [ "$(grep -c '^waggle_start_timestamp_seconds{' "$work/service.log")" = 4 ] || fail "one scrape shows 4 peers"
 expect "$work/service.log" "after leaving: 0 bytes of metrics"
 
-# In the trees of others.
+# In the trees of others, which have folders of our names.
 mkdir "$work/tree"
+cp -r "$theirs"/* "$work/tree"
 cat >"$work/tree/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(inside C CXX)
@@ -63,14 +72,19 @@ else()
 endif()
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/main.cpp "#include <waggle/node.hpp>\nint main() {}\n")
 add_executable(inside ${CMAKE_CURRENT_BINARY_DIR}/main.cpp)
+target_include_directories(inside PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(inside PRIVATE waggle::actors)
 get_target_property(options waggle::actors INTERFACE_COMPILE_OPTIONS)
 if(options)
   message(FATAL_ERROR "targets of users get our options: ${options}")
 endif()
 END
-"$cmake" -S "$work/tree" -B "$work/inside" -DWAGGLE="$source" >"$work/configure.log" 2>&1 \
+"$cmake" -S "$work/tree" -B "$work/inside" -DWAGGLE="$source" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >"$work/configure.log" 2>&1 \
   || { cat "$work/configure.log" >&2; fail "add_subdirectory does not configure"; }
+grep -E -A 3 '^CMake .*Warning \((dev|author|policy)\)' "$work/configure.log" && fail "configuring warns"
+compile=$(sed -n 's|.*"command": "\(.*/inside/main.cpp\)",*$|\1|p' "$work/inside/compile_commands.json")
+(cd "$work/inside" && $compile -fsyntax-only) || fail "a folder of the user is taken for ours"
 "$cmake" -S "$work/tree" -B "$work/fetched" -DFETCHCONTENT_SOURCE_DIR_WAGGLE="$source" \
   -DWAGGLE_TRAINER=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log" >&2; fail "FetchContent does not configure"; }
 

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "handshake.pb.h"
 #include "runtime/core/random.hpp"
 #include "runtime/net/framing.hpp"
+#include "waggle_handshake.pb.h"
 
 namespace waggle::net {
 namespace {
