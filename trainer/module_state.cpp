@@ -462,12 +462,26 @@ void module_state::prepare_rates() {
     updated_->take_numbers(*optimizer_);
 }
 
+void module_state::remember_versions() {
+  versions_.clear();
+  for (const auto& p : parameters_)
+    versions_.push_back(p.tensor._version());
+}
+
+std::string module_state::written() const {
+  for (std::size_t i = 0; i < versions_.size(); ++i)
+    if (parameters_[i].tensor._version() != versions_[i])
+      return parameters_[i].name;
+  return {};
+}
+
 void module_state::refresh() {
   if (updated_ == in_module_)
-    return;
+    return remember_versions();
   in_module_->take_values(*updated_);
   if (auto rate = updated_->rate_of_run())
     updated_->set_rates(*optimizer_, *rate);
+  remember_versions();
 }
 
 std::shared_ptr<loop_model> module_state::master() const {
@@ -503,6 +517,8 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
   updated_->write_tensor(which, values);
   if (updated_ != in_module_ && which < parameters_.size())
     in_module_->write_tensor(which, values);
+  if (which < versions_.size())
+    versions_[which] = parameters_[which].tensor._version();
 }
 
 } // namespace waggle

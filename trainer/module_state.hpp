@@ -103,6 +103,8 @@ public:
   /// settle this loop's update_terms. What is not float32 values one after another in host memory
   /// is copied. Valid until .grad changes or the next call.
   std::span<const offered_tensor> gradient();
+  /// See micro_step::written.
+  [[nodiscard]] std::string written() const;
   /// Divides the .grad of all parameters, where they are, by `scale`, a power of two.
   void unscale_gradients(double scale);
   /// Whether all values of the last `gradient()` are finite.
@@ -117,7 +119,10 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
     return updated_->optimizer_steps();
   }
-  void set_optimizer_steps(std::uint64_t steps) override { updated_->set_optimizer_steps(steps); }
+  void set_optimizer_steps(std::uint64_t steps) override {
+    updated_->set_optimizer_steps(steps);
+    remember_versions();
+  }
   void refresh() override;
 
   /// The master copy for a loop_port, which another thread uses from then on; null if updates are
@@ -155,6 +160,7 @@ private:
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
   void prepare_rates();
+  void remember_versions();
   [[nodiscard]] const parameter* buffer(std::size_t which) const;
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_; // the user's
@@ -174,6 +180,7 @@ private:
   std::vector<std::size_t> group_of_;    // by parameter
   std::vector<float> terms_;             // the last update_terms
   wishes written_;
+  std::vector<std::uint32_t> versions_; // of the parameters after our last change
   int surprises_ = 0;                          // updates in a row with another rate than the loop's
   std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
   std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same

@@ -70,6 +70,7 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
   pass.scale = unscale();
   auto gradient = state_->gradient();
   pass.finite = std::isfinite(loss);
+  pass.written = state_->written();
   if (pass.scale > 0 && pass.finite && !state_->gradient_is_finite()) { // as is usual then
     pass.finite = false;
     pass.overflow =

@@ -200,11 +200,20 @@ std::optional<std::string> training_report::compare(const parameter_vote::outcom
   metrics_->set_differing_peers(vote_.differing());
   if (vote_.differing() == 0)
     return std::nullopt;
-  return fmt::format(
+  auto line = fmt::format(
     "{} peers, {} among them, hold parameters that differ from ours at epoch {} of "
     "history {}",
     vote_.differing(), short_name(found.first), vote_.epoch().value(),
     short_name(at_.past().branch));
+  constexpr int again = 3;
+  if (++differed_ >= again)
+    line += written_.empty()
+              ? ", for the " + std::to_string(differed_)
+                  + "th time: nothing of this loop has written to its parameters; does the other's?"
+              : ": parameters changed since our update, first " + written_
+                  + ". Passes must not write to parameters (an embedding with max_norm does, and an "
+                    "average of parameters in place): leave it out, or do it before the loop begins";
+  return line;
 }
 
 void training_report::use(std::uint64_t samples) {
@@ -225,6 +234,8 @@ void training_report::drop(std::uint64_t samples, std::string_view reason) {
 std::optional<std::string> training_report::end_pass(const micro_step& step, double seconds,
                                                      steady_time now) {
   ++status.steps;
+  if (!step.written.empty())
+    written_ = step.written;
   pass_samples_ = step.samples;
   if (step.scale > 0)
     metrics_->set_loss_scale(step.scale);

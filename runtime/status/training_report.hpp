@@ -143,6 +143,8 @@ private:
   steady_time sent_, logged_;
   std::uint64_t pass_samples_ = 0; // of the last pass
   std::uint64_t fallbacks_ = 0;    // training_status::local_fallbacks when an epoch ended last
+  int differed_ = 0;               // times that others held other parameters
+  std::string written_;            // the last micro_step::written
 };
 
 } // namespace waggle

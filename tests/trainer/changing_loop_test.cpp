@@ -6,6 +6,7 @@
 #include <torch/script.h>
 
 #include "runtime/training/learner.hpp"
+#include "runtime/training/state_schema.hpp"
 #include "runtime/training/update_terms.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "tests/trainer/swarm_of_one.hpp"
@@ -109,8 +110,7 @@ protected:
         change(with.inner(), i);
         with.step(4, loss);
       }
-      if (o.strategy == "collaborative" && !o.more.contains("delay-optimizer-step"))
-        EXPECT_EQ(with.rate(), 0.02 * (0.6 + 0.4 * std::cos(15.0 / 3)));
+      EXPECT_EQ(with.rate(), 0.02 * (0.6 + 0.4 * std::cos(15.0 / 3)));
     }
     EXPECT_TRUE(equal(ours, plain));
     EXPECT_EQ(ours.seen.item<std::int64_t>(), static_cast<std::int64_t>(steps));

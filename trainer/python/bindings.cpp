@@ -240,10 +240,12 @@ PYBIND11_MODULE(_waggle, m) {
     .def(
       "offer",
       [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,
-         const std::optional<py::list>& addresses, std::uint64_t passes) {
-        return std::string{to_string(loop.offer(samples, loss, addresses, passes))};
+         const std::optional<py::list>& addresses, std::uint64_t passes, std::string written) {
+        return std::string{
+          to_string(loop.offer(samples, loss, addresses, passes, std::move(written)))};
       },
-      py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1)
+      py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1,
+      py::arg("written") = "")
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)

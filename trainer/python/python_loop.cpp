@@ -279,7 +279,8 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 }
 
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
-                                const std::optional<py::list>& addresses, std::uint64_t passes) {
+                                const std::optional<py::list>& addresses, std::uint64_t passes,
+                                std::string written) {
   require_optimizer();
   session_->check_samples(samples);
   if (session_->was_over())
@@ -289,6 +290,7 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   py::gil_scoped_release free;
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = std::isfinite(loss.value_or(0));
+  pass.written = std::move(written);
   return session_->offer(
     offered_, pass, [this] { return look(); }, passes);
 }

@@ -49,10 +49,11 @@ public:
   /// Returns the outcome. No loss: it is not known. `addresses`: of the gradient of each parameter
   /// (0: zeros), of each buffer, and if there are numbers to settle of the update_terms: float32
   /// values one after another, which stay as they are meanwhile; without them, what is in
-  /// `gradient` is offered. `passes`: see
+  /// `gradient` is offered. `written`: see micro_step. `passes`: see
   /// offered_gradients::add.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
-                                   const std::optional<py::list>& addresses, std::uint64_t passes);
+                                   const std::optional<py::list>& addresses, std::uint64_t passes,
+                                   std::string written);
   /// See optimizer.hpp.
   void keep(const py::bytes& what);
   [[nodiscard]] py::bytes kept();

@@ -62,6 +62,7 @@ class Model(LoopModel):
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
         self.passes = 0  # since the gradients were cleared
+        self._versions: list[int] = []  # of the parameters after our last change
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
         self.epoch: Callable[[], int] | None = None  # where it stands; None: at the number of steps
@@ -98,8 +99,18 @@ class Model(LoopModel):
         with self.numbers.taken(numbers, self.wishes()):
             self.inner.step()
         self.steps_made += 1
+        self._versions = [p._version for _, p in self.parameters]
         if absent:
             self.left_out[absent] += 1
+
+    def written(self) -> str:
+        """The first parameter that the loop has changed since our last change, such as an Embedding with max_norm in
+        its passes; empty: none. Peers then hold different parameters."""
+        if self._versions:
+            for (name, p), version in zip(self.parameters, self._versions):
+                if p._version != version:
+                    return name
+        return ""
 
     def apply(self, gradient: memoryview, lr: float) -> None:
         values = torch.frombuffer(gradient, dtype=torch.float32)
@@ -147,12 +158,15 @@ class Model(LoopModel):
                 statistic.write(self.inner.state[tensor], new)
             else:
                 tensor.copy_(new.view(tensor.shape))
+                if self._versions:
+                    self._versions[which] = tensor._version
 
     def steps(self) -> int:
         return self.steps_made
 
     def set_steps(self, steps: int) -> None:
         self.steps_made = steps
+        self._versions = [p._version for _, p in self.parameters]
         for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):
             made = max(steps - int(left_out), 0)
             if made == 0:

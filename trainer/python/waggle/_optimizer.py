@@ -152,7 +152,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._check_structure()
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
         self._last = refusing(self._loop._peer.offer, samples, None if loss is None else float(loss),
-                              self._addresses(), self._model.passes)
+                              self._addresses(), self._model.passes, self._model.written())
         return result
 
     def keep(self, what: bytes) -> None:
