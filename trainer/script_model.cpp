@@ -126,8 +126,8 @@ status check_parameters(const std::filesystem::path& file, const Module& module)
                      "is frozen");
   auto trained = trained_parameters(module);
   if (trained.empty())
-    return bad(file, "none of its parameters requires a gradient: call requires_grad_() before it "
-                     "is saved");
+    return bad(file, "none of its parameters has values and requires a gradient: call "
+                     "requires_grad_() before it is saved");
   for (const auto& [name, value] : trained)
     if (value.scalar_type() != torch::kFloat32)
       return bad(file, fmt::format("the parameter {} is {}, and training needs float32: save it "
@@ -219,7 +219,7 @@ result<Module> load_module(const std::filesystem::path& file) {
 training_model::named_tensors trained_parameters(const Module& module) {
   std::map<std::string, torch::Tensor> sorted;
   for (const auto& p : module.named_parameters())
-    if (p.value.requires_grad())
+    if (p.value.requires_grad() && p.value.numel() > 0)
       sorted.emplace(p.name, p.value);
   training_model::named_tensors out;
   for (const auto& [name, value] : sorted)

@@ -14,8 +14,9 @@ namespace waggle {
 
 /// Loads a TorchScript module to be trained: its parameters that require a gradient, by name, tied
 /// ones once and under the first of their names, sorted; its running means and variances are the
-/// buffers. Computes once with samples of zeros to find out whether it can be trained. Fails with
-/// ec::bad_config and a sentence that says how to save it again.
+/// buffers. Tensors without values are left out. Computes once with samples of zeros to find out
+/// whether it can be trained. Fails with ec::bad_config and a sentence that says how to save it
+/// again.
 result<std::shared_ptr<training_model>> load_script_model(const learner_config& config,
                                                           const sample_shape& shape);
 

@@ -109,11 +109,13 @@ def test_follows_a_scheduler(on_inner, how, tmp_path):
         assert "step" not in rates.state_dict()
 
 
-def test_frozen_and_tied_parameters(tmp_path):
+def test_frozen_tied_and_empty_parameters(tmp_path):
     def tied():
         model = net()
         model.add_module("tied", torch.nn.Linear(5, 2).to(model[0].weight.device))
         model.tied.weight = model[2].weight
+        model.register_parameter("empty", torch.nn.Parameter(torch.zeros(0, 3, device=model[0].weight.device)))
+        model.register_buffer("running_mean", torch.zeros(0))
         model[0].bias.requires_grad_(False)
         return model, [p for p in model.parameters() if p.requires_grad]
 
@@ -123,7 +125,7 @@ def test_frozen_and_tied_parameters(tmp_path):
     def loss(model, i):
         x, y = batch(i)
         hidden = model[1](model[0](x))
-        return torch.nn.functional.mse_loss(model[2](hidden) + model.tied(hidden), y)
+        return torch.nn.functional.mse_loss(model[2](hidden) + model.tied(hidden) + model.empty.sum(), y)
 
     own = torch.optim.Adam(of_plain, 1e-2)
     with waggle.Optimizer(torch.optim.Adam(of_ours, 1e-2), join(tmp_path), ours, target_batch_size=4, samples=4) as opt:

@@ -383,11 +383,12 @@ TEST(ModuleState, GroupsMayLeaveVectorsOutOfTheWeightDecay) {
   EXPECT_THAT(refusal(m, adamw_with_groups(m, 0.1, 0.2)), HasSubstr("weight decays"));
 }
 
-TEST(ModuleState, FrozenParametersAreLeftOutAndTiedOnesCountedAndSteppedOnce) {
+TEST(ModuleState, FrozenAndEmptyParametersAreLeftOutAndTiedOnesCountedAndSteppedOnce) {
   two_layers m;
   m.first->bias.set_requires_grad(false);
   m.second->weight = m.second->register_parameter("tied", m.first->weight);
-  std::vector<torch::Tensor> trained{m.first->weight, m.first->weight, m.second->bias};
+  auto empty = m.second->register_parameter("empty", torch::zeros({0, 2}));
+  std::vector<torch::Tensor> trained{empty, m.first->weight, m.first->weight, m.second->bias};
   for (auto& item : m.second->named_parameters())
     if (item.key() == "weight")
       trained.push_back(item.value());

@@ -177,6 +177,29 @@ def forward(self, x):
   EXPECT_SAYS(refused.error().detail, "without running statistics");
 }
 
+TEST_F(ScriptModel, ParametersAndRunningStatisticsWithoutValuesAreLeftOut) {
+  auto module = classifier();
+  module.register_parameter("adapter", trained(torch::zeros({0, 10})), false);
+  module.register_parameter("another", trained(torch::zeros({10, 0})), false);
+  module.register_buffer("running_mean", torch::zeros({0}));
+  module.define("def forward(self, x):\n    return torch.matmul(x.flatten(1), self.w) + self.b + "
+                "self.adapter.sum() + self.another.sum() + self.running_mean.sum()\n");
+  save(module);
+  auto made = make_torch_learner(config());
+  ASSERT_TRUE(made) << made.error().detail;
+  EXPECT_EQ((*made)->tensors().size(), 2U);
+  float_vector mean((*made)->gradient_count());
+  ASSERT_TRUE((*made)->accumulate().finite);
+  testing::take_mean_gradient(**made, mean);
+  (*made)->apply(mean, 0.1);
+
+  Module empty{"net"};
+  empty.register_parameter("w", trained(torch::zeros({64, 0})), false);
+  empty.define("def forward(self, x):\n    return torch.matmul(x.flatten(1), self.w)\n");
+  save(empty);
+  EXPECT_SAYS(refusal(), "none of its parameters has values");
+}
+
 TEST_F(ScriptModel, AnExportedLossIsUsedAndMustBeOneNumber) {
   auto module = classifier();
   module.define(linear);
