@@ -122,6 +122,7 @@ module_state::module_state(const loop_parameters& trained,
                                 + buffers_.front().name
                                 + ", which passes would change while updates do: leave it out"};
   updated_ = place_ == update_place::module ? in_module_ : updated_tensors::master_of(*in_module_);
+  steps_before_run_ = updated_->optimizer_steps();
 }
 
 void module_state::take_parameters(const loop_parameters& trained) {
@@ -385,15 +386,23 @@ void module_state::follow(scheduler_maker make, std::function<std::uint64_t()> e
   if (place_ == update_place::beside_passes)
     throw std::invalid_argument{"with delay-optimizer-step updates are made beside the loop: use a "
                                 "schedule of the run, or leave the option out"};
-  scheduler_.emplace(*optimizer_, std::move(make));
+  if (!schedulers_)
+    schedulers_.emplace(*optimizer_);
+  schedulers_->add(std::move(make));
   epoch_ = std::move(epoch);
 }
 
 void module_state::prepare_rates() {
-  if (scheduler_)
-    scheduler_->move_to(epoch_ ? epoch_() : optimizer_steps());
+  if (schedulers_)
+    schedulers_->move_to(epoch_ ? epoch_() : optimizer_steps() - steps_before_run_);
   if (updated_ != in_module_)
     updated_->take_rates(*optimizer_);
+}
+
+void module_state::set_optimizer_steps(std::uint64_t steps) {
+  if (steps < steps_before_run_) // the run is younger than what the loop loaded
+    steps_before_run_ = 0;
+  updated_->set_optimizer_steps(steps);
 }
 
 void module_state::refresh() {
