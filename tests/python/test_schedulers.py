@@ -2,14 +2,16 @@
 
 import concurrent.futures
 import copy
+import pathlib
 
 import pytest
 import torch
-from support import equal, join, loss_of, net
+from support import equal, join, loss_of, net, processes
 from torch.optim import lr_scheduler as rates
 
 import waggle
 
+HERE = pathlib.Path(__file__).parent
 PRELUDE = 12
 pytestmark = pytest.mark.filterwarnings("ignore")  # SequentialLR calls step(0), which torch deprecates
 
@@ -217,8 +219,8 @@ def test_what_cannot_be_followed_is_refused_with_its_name(tmp_path):
     other = torch.optim.SGD(net().parameters(), 0.1)
     with waggle.Optimizer(inner, join(tmp_path), model, target_batch_size=4, samples=4) as opt:
         for made, kind, sentence in (
-                (rates.ReduceLROnPlateau(inner), TypeError, "the ReduceLROnPlateau: it depends on a metric.*'plateau'"),
-                (Metric(inner, 1), TypeError, "the Metric: its step takes metric"),
+                (rates.ReduceLROnPlateau(inner), TypeError, "the ReduceLROnPlateau cannot be followed: it depends on a metric.*'plateau'"),
+                (Metric(inner, 1), TypeError, "the Metric cannot be followed: its step takes metric"),
                 (torch.optim.lr_scheduler, TypeError, "not a module: set the rates in the loop"),
                 (rates.StepLR(other, 5), ValueError, "the StepLR belongs to another optimizer")):
             with pytest.raises(kind, match=sentence):
@@ -229,3 +231,18 @@ def test_what_cannot_be_followed_is_refused_with_its_name(tmp_path):
             assert opt.follow(scheduler) is scheduler
         train(model, opt, [whole], 4)
         assert inner.param_groups[0]["lr"] == 0.1 * 0.5**4  # each part was stepped once for each update
+
+
+def test_launched_scripts_have_the_rates_of_the_plain_loop(tmp_path):
+    with processes(tmp_path) as start:
+        process = start.python("launched", HERE / "launched_schedulers.py", tmp_path)
+        assert process.ended() == 0, process.log
+        own = "its rates are the script's own"
+        for case, said in (
+                ("StepLR", []), ("SequentialLR", []), ("of a framework's wrapper", []), ("before each step", []),
+                ("once an epoch of the data", [f"waggle: the script does not step the StepLR once for each step of the "
+                                               f"optimizer; {own}"]),
+                ("ReduceLROnPlateau", [f"waggle: the ReduceLROnPlateau cannot be followed: it depends on a metric, so use "
+                                       f"lr=… and schedule='plateau' of the run; {own}"])):
+            of_case = process.log.split(f"case: {case}\n")[1].split("case: ")[0]
+            assert [line for line in of_case.splitlines() if "is a peer of" not in line] == said

@@ -51,13 +51,13 @@ def _position(scheduler: Any) -> int:
 def _why_not(scheduler: Any) -> str | None:
     for each in family(scheduler):
         if isinstance(each, _torch.ReduceLROnPlateau):
-            return "it depends on a metric: give waggle.Optimizer lr=…, schedule='plateau' instead"
+            return "it depends on a metric, so use lr=… and schedule='plateau' of the run"
         if not isinstance(each, Scheduler):
-            return "it is not derived from torch.optim.lr_scheduler.LRScheduler: derive it, or use one of torch"
+            return "it is not derived from LRScheduler of torch"
         takes = [p.name for p in inspect.signature(each.step).parameters.values()
                  if p.name != "epoch" and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if takes:
-            return f"its step takes {takes[0]}, and follow knows the number of updates only: set the rates in the loop"
+            return f"its step takes {takes[0]}, and follow knows the number of updates only, so set the rates in the loop"
     return None
 
 
@@ -151,7 +151,7 @@ class Followed:
         """Raises TypeError with a sentence if it cannot be followed. A part of another one is moved with that one."""
         why = _why_not(scheduler)
         if why is not None:
-            raise TypeError(f"follow cannot take the {type(scheduler).__name__}: {why}")
+            raise TypeError(f"the {type(scheduler).__name__} cannot be followed: {why}")
         if any(scheduler is each for known in self.all for each in family(known.scheduler)):
             return
         for part in family(scheduler)[1:]:
