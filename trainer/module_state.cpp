@@ -126,6 +126,7 @@ module_state::module_state(const loop_parameters& trained,
                                 + buffers_.front().name
                                 + ", which passes would change while updates do: leave it out"};
   updated_ = place_ == update_place::module ? in_module_ : updated_tensors::master_of(*in_module_);
+  steps_before_run_ = updated_->optimizer_steps();
 }
 
 void module_state::take_parameters(const loop_parameters& trained) {
@@ -384,7 +385,7 @@ void module_state::write_terms() {
   wishes now;
   for (const auto& p : parameters_)
     now.present.push_back(p.tensor.grad().defined());
-  if (owner_ == rate_owner::optimizer && !scheduler_)
+  if (owner_ == rate_owner::optimizer && !schedulers_)
     for (const auto& group : optimizer_->param_groups())
       now.numbers.push_back(numbers_in(*kind_, group.options()));
   offered_.back() = {terms_.data(), terms_.size()};
@@ -401,7 +402,7 @@ void module_state::write_terms() {
 
 std::optional<std::string> module_state::surprise() {
   auto used = rate_used();
-  if (!used || terms_.empty() || owner_ != rate_owner::optimizer || scheduler_)
+  if (!used || terms_.empty() || owner_ != rate_owner::optimizer || schedulers_)
     return std::nullopt;
   constexpr int surprising = 3;
   auto wish = learning_rate();
@@ -451,13 +452,15 @@ void module_state::follow(scheduler_maker make, std::function<std::uint64_t()> e
   if (place_ == update_place::beside_passes)
     throw std::invalid_argument{"with delay-optimizer-step updates are made beside the loop: use a "
                                 "schedule of the run, or leave the option out"};
-  scheduler_.emplace(*optimizer_, std::move(make));
+  if (!schedulers_)
+    schedulers_.emplace(*optimizer_);
+  schedulers_->add(std::move(make));
   epoch_ = std::move(epoch);
 }
 
 void module_state::prepare_rates() {
-  if (scheduler_)
-    scheduler_->move_to(epoch_ ? epoch_() : optimizer_steps());
+  if (schedulers_)
+    schedulers_->move_to(epoch_ ? epoch_() : optimizer_steps() - steps_before_run_);
   if (updated_ != in_module_)
     updated_->take_numbers(*optimizer_);
 }
@@ -473,6 +476,13 @@ std::string module_state::written() const {
     if (parameters_[i].tensor._version() != versions_[i])
       return parameters_[i].name;
   return {};
+}
+
+void module_state::set_optimizer_steps(std::uint64_t steps) {
+  if (steps < steps_before_run_) // the run is younger than what the loop loaded
+    steps_before_run_ = 0;
+  updated_->set_optimizer_steps(steps);
+  remember_versions();
 }
 
 void module_state::refresh() {

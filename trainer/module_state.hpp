@@ -22,33 +22,41 @@
 
 namespace waggle {
 
-/// A scheduler of torch that stands at a number of updates.
-class followed_scheduler {
+/// Schedulers of torch that stand at a number of updates. They step in the order in which they were
+/// added.
+class followed_schedulers {
 public:
   /// REQUIRES: `optimizer` outlives this object. Its rates are those before the first update.
-  followed_scheduler(torch::optim::Optimizer& optimizer, scheduler_maker make)
-    : optimizer_(optimizer), make_(std::move(make)) {
+  explicit followed_schedulers(torch::optim::Optimizer& optimizer) : optimizer_(optimizer) {
     for (auto& group : optimizer_.param_groups())
       first_rates_.push_back(group.options().get_lr());
   }
 
+  void add(scheduler_maker make) {
+    makers_.push_back(std::move(make));
+    schedulers_.clear();
+  }
+
   /// Sets the rates for the update after `updates` updates.
   void move_to(std::uint64_t updates) {
-    if (scheduler_ == nullptr || updates < position_) { // the run's state may be older than ours
+    if (schedulers_.empty() || updates < position_) { // the run's state may be older than ours
       for (std::size_t i = 0; i < first_rates_.size(); ++i)
         optimizer_.param_groups()[i].options().set_lr(first_rates_[i]);
-      scheduler_ = make_(optimizer_);
+      schedulers_.clear();
+      for (const auto& make : makers_)
+        schedulers_.push_back(make(optimizer_));
       position_ = 0;
     }
     for (; position_ < updates; ++position_)
-      scheduler_->step();
+      for (auto& each : schedulers_)
+        each->step();
   }
 
 private:
   torch::optim::Optimizer& optimizer_;
-  const scheduler_maker make_;
+  std::vector<scheduler_maker> makers_;
   std::vector<double> first_rates_;
-  std::unique_ptr<torch::optim::LRScheduler> scheduler_;
+  std::vector<std::unique_ptr<torch::optim::LRScheduler>> schedulers_;
   std::uint64_t position_ = 0;
 };
 
@@ -119,10 +127,7 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
     return updated_->optimizer_steps();
   }
-  void set_optimizer_steps(std::uint64_t steps) override {
-    updated_->set_optimizer_steps(steps);
-    remember_versions();
-  }
+  void set_optimizer_steps(std::uint64_t steps) override;
   void refresh() override;
 
   /// The master copy for a loop_port, which another thread uses from then on; null if updates are
@@ -172,15 +177,16 @@ private:
   std::vector<parameter> parameters_;
   std::vector<parameter> buffers_;
   state_table table_;
-  std::optional<followed_scheduler> scheduler_;
-  std::function<std::uint64_t()> epoch_; // of scheduler_; none: the number of updates
+  std::optional<followed_schedulers> schedulers_;
+  std::function<std::uint64_t()> epoch_; // of schedulers_; none: the number of updates
+  std::uint64_t steps_before_run_ = 0;   // of the optimizer; 0 if it does not count
   std::vector<offered_tensor> offered_;  // the last `gradient()`
   std::vector<torch::Tensor> copied_;    // gradients that are not in host memory
   std::vector<float> finite_buffers_;    // the last values of the buffers that were finite
   std::vector<std::size_t> group_of_;    // by parameter
   std::vector<float> terms_;             // the last update_terms
   wishes written_;
-  std::vector<std::uint32_t> versions_; // of the parameters after our last change
+  std::vector<std::uint32_t> versions_;        // of the parameters after our last change
   int surprises_ = 0;                          // updates in a row with another rate than the loop's
   std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
   std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same

@@ -149,8 +149,9 @@ public:
   void zero_grad();
 
   /// Before each update, sets the rates to those that a scheduler has after as many steps as the
-  /// run has made updates before it: so all peers use one rate, also those that join later. With
-  /// strategies that step in each pass: after as many as the run has made averages. Name it in
+  /// run has made updates before it: so all peers use one rate, also those that join later. What
+  /// the optimizer counted before the run is no update. Several step in the order of the calls.
+  /// With strategies that step in each pass: after as many as the run has made averages. Name it in
   /// swarm_options::schedule, which peers compare. Throws std::invalid_argument if the run owns the
   /// rate, or with "delay-optimizer-step".
   void follow(scheduler_maker make);

@@ -58,8 +58,15 @@ updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Te
     owner_(owner),
     ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}),
     left_out_(tensors_.size()) {
-  if (kind_.counter.steps != nullptr) // the optimizer may have stepped before
-    steps_ = static_cast<std::uint64_t>(kind_.counter.steps(*optimizer_, tensors_.front()));
+  if (kind_.counter.steps == nullptr)
+    return;
+  std::vector<std::int64_t> made; // the optimizer may have stepped before
+  for (const auto& p : tensors_)
+    made.push_back(kind_.counter.steps(*optimizer_, p));
+  auto most = std::ranges::max(made);
+  steps_ = static_cast<std::uint64_t>(most);
+  for (std::size_t i = 0; i < made.size(); ++i)
+    left_out_[i] = static_cast<float>(most - made[i]);
 }
 
 std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensors& from) {

@@ -200,19 +200,20 @@ std::optional<std::string> training_report::compare(const parameter_vote::outcom
   metrics_->set_differing_peers(vote_.differing());
   if (vote_.differing() == 0)
     return std::nullopt;
-  auto line = fmt::format(
-    "{} peers, {} among them, hold parameters that differ from ours at epoch {} of "
-    "history {}",
-    vote_.differing(), short_name(found.first), vote_.epoch().value(),
-    short_name(at_.past().branch));
+  auto line =
+    fmt::format("{} peers, {} among them, hold parameters that differ from ours at epoch {} of "
+                "history {}",
+                vote_.differing(), short_name(found.first), vote_.epoch().value(),
+                short_name(at_.past().branch));
   constexpr int again = 3;
   if (++differed_ >= again)
-    line += written_.empty()
-              ? ", for the " + std::to_string(differed_)
-                  + "th time: nothing of this loop has written to its parameters; does the other's?"
-              : ": parameters changed since our update, first " + written_
-                  + ". Passes must not write to parameters (an embedding with max_norm does, and an "
-                    "average of parameters in place): leave it out, or do it before the loop begins";
+    line +=
+      written_.empty()
+        ? ", for the " + std::to_string(differed_)
+            + "th time: nothing of this loop has written to its parameters; does the other's?"
+        : ": parameters changed since our update, first " + written_
+            + ". Passes must not write to parameters (an embedding with max_norm does, and an "
+              "average of parameters in place): leave it out, or do it before the loop begins";
   return line;
 }
 

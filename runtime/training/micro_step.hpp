@@ -20,8 +20,8 @@ struct micro_step {
   bool taken = false;
   double scale = 0;      // by which the loss was multiplied for the backward pass; 0: no scaler
   bool overflow = false; // not finite, and with a smaller scale it might have been finite
-  /// A parameter that the loop has changed since the last update, as an embedding with a largest norm
-  /// does in its passes: its peers hold other values. Empty: none, as far as is known.
+  /// A parameter that the loop has changed since the last update, as an embedding with a largest
+  /// norm does in its passes: its peers hold other values. Empty: none, as far as is known.
   std::string written{};
   /// Not ec::none: there was no pass, because the data cannot be read any more. Nothing changed.
   failure why{};

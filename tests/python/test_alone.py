@@ -103,7 +103,7 @@ def test_follows_a_scheduler(on_inner, how, tmp_path):
             train(plain, own, i)
             own_rates.step()
             train(ours, opt, i)
-            rates.step()  # does nothing
+            rates.step()
             assert equal(ours, plain), i
         assert rates.get_last_lr() == [0.1 * 0.5**5]
         assert "step" not in rates.state_dict()

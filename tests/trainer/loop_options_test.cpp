@@ -292,6 +292,49 @@ TEST_F(LoopOptions, NamedTensorsAndAFollowedSchedulerAreThePlainLoop) {
               HasSubstr("the run owns the rate"));
 }
 
+TEST_F(LoopOptions, FollowedSchedulersCountTheUpdatesOfTheRunWhateverTheOptimizerCounted) {
+  auto sgd = [](torch::nn::Linear& m) -> std::unique_ptr<torch::optim::Optimizer> {
+    return std::make_unique<torch::optim::SGD>(m->parameters(),
+                                               torch::optim::SGDOptions{0.1}.momentum(0.9));
+  };
+  auto adamw = [](torch::nn::Linear& m) { return adam(m); };
+  auto plain_steps = [](torch::nn::Linear& m, torch::optim::Optimizer& with, std::uint64_t from,
+                        std::uint64_t count) {
+    for (auto i = from; i < from + count; ++i) {
+      with.zero_grad();
+      loss_of(m, i).backward();
+      with.step();
+    }
+  };
+  for (bool counts : {false, true}) {
+    auto make = [&](torch::nn::Linear& m) { return counts ? adamw(m) : sgd(m); };
+    auto o = options();
+    o.data_dir += counts ? "adamw" : "sgd";
+    auto plain = line();
+    auto own = make(plain);
+    plain_steps(plain, *own, 0, 12);
+    torch::optim::StepLR own_fives{*own, 5, 0.5};
+    torch::optim::StepLR own_threes{*own, 3, 0.9};
+    std::uint64_t done = 12;
+    for (int start = 0; start < 2; ++start) {
+      auto ours = line();
+      auto of_ours = make(ours);
+      plain_steps(ours, *of_ours, 0, 12);
+      optimizer with{join(o), *ours, std::move(of_ours)};
+      with.follow([](auto& of) { return std::make_unique<torch::optim::StepLR>(of, 5, 0.5); });
+      with.follow([](auto& of) { return std::make_unique<torch::optim::StepLR>(of, 3, 0.9); });
+      (void)with.kept(); // loads the checkpoint of the first start
+      for (auto end = done + 8; done < end; ++done) {
+        plain_steps(plain, *own, done, 1);
+        own_fives.step();
+        own_threes.step();
+        ASSERT_EQ(train(ours, with, done), step_outcome::stepped);
+        ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << counts << ", step " << done;
+      }
+    }
+  }
+}
+
 TEST_F(LoopOptions, GradientsAddUpInTheModuleBetweenTwoUpdates) {
   auto o = with({{"reuse-grad-buffers", "true"}});
   o.target_batch_size = 8;

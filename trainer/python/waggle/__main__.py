@@ -7,7 +7,8 @@ peer of a run.
 OPTIONS are those of `waggle.join` and `waggle.Optimizer`, which are those of `waggle train`. The script's
 optimizer joins the run at its first step: of the smallest module that has all its parameters. The number
 of samples is the first dimension of the first tensor that the outermost forward pass got, and the loss is
-what backward was called on. Schedulers follow the updates of the run.
+what backward was called on. Schedulers that the script steps with each step of the optimizer follow the
+updates of the run.
 """
 
 from __future__ import annotations

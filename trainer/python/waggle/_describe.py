@@ -222,11 +222,16 @@ class Description:
         return [[(s.name, s.sent_shape, s.never_negative) for s in row] for row in self.statistics]
 
 
+def initial_rate(group: Mapping[str, Any]) -> float:
+    """Before a scheduler changed it."""
+    return float(group.get("initial_lr", group.get("lr", 0.0)))
+
+
 def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:
     """A text about the rates of parameters relative to the first group's; empty if all are equal."""
-    groups = {id(p): group.get("lr", 0.0) for group in inner.param_groups for p in group["params"]}
-    first = inner.param_groups[0].get("lr", 0.0)
-    if all(group.get("lr", 0.0) == first for group in inner.param_groups):
+    groups = {id(p): initial_rate(group) for group in inner.param_groups for p in group["params"]}
+    first = initial_rate(inner.param_groups[0])
+    if all(initial_rate(group) == first for group in inner.param_groups):
         return ""
     runs: list[list[Any]] = []
     for p in parameters:
@@ -234,7 +239,7 @@ def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
         if not runs or runs[-1][0] != rate:
             runs.append([rate, 0])
         runs[-1][1] += 1
-    text = ", ".join(f"{float(rate) / float(first) if first else float(rate):g} for {count}" for rate, count in runs)
+    text = ", ".join(f"{rate / first if first else rate:g} for {count}" for rate, count in runs)
     return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

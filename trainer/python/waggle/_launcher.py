@@ -6,12 +6,15 @@ import gc
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 import waggle
+
+from ._schedulers import KINDS, family, is_of
 
 
 class _Passes(threading.local):
@@ -75,7 +78,7 @@ def _module_of(optimizer: torch.optim.Optimizer) -> torch.nn.Module | None:
     ours = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
     found = []
     for each in gc.get_objects():
-        if isinstance(each, torch.nn.Module):
+        if issubclass(type(each), torch.nn.Module):  # __class__ of some objects warns
             theirs = {id(p) for p in each.parameters() if p.requires_grad}
             if ours and theirs == ours:
                 found.append((sum(1 for _ in each.modules()), type(each).__name__, each))
@@ -94,26 +97,27 @@ class Launcher:
         self.inner: torch.optim.Optimizer | None = None
         self.inside = False
         self.said_finished = False
-        self.schedulers: list[Any] = []
+        self.steps = 0
+        self.schedulers: list[weakref.ref[Any]] = []  # in the order of their construction
 
     def watch(self) -> None:
         _watch_passes()
         launcher = self
         construct = torch.optim.Optimizer.__init__
-        base: Any = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
-        schedule = base.__init__
 
         def constructed(self: torch.optim.Optimizer, *arguments: Any, **named: Any) -> None:
             construct(self, *arguments, **named)
             self.step = types.MethodType(  # type: ignore
                 lambda self, *a, **n: launcher.step(self, *a, **n), self)
 
-        def scheduled(self: Any, *arguments: Any, **named: Any) -> None:
-            schedule(self, *arguments, **named)
-            launcher.schedulers.append(self)
+        def new(cls: Any, *arguments: Any, **named: Any) -> Any:  # composite ones do not call the base's __init__
+            made = object.__new__(cls)
+            launcher.schedulers.append(weakref.ref(made))
+            return made
 
         torch.optim.Optimizer.__init__ = constructed  # type: ignore
-        base.__init__ = scheduled
+        for kind in KINDS:
+            kind.__new__ = staticmethod(new)
 
     def join(self, optimizer: torch.optim.Optimizer) -> waggle.Optimizer:
         module = _module_of(optimizer)
@@ -127,6 +131,36 @@ class Launcher:
               f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
               f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)
         return self.optimizer
+
+    def follow(self, joined: waggle.Optimizer) -> None:
+        """Schedulers that the script steps once for each step of the optimizer count the run's updates. Others, such
+        as those of an epoch of the data, count what the script does."""
+        def own(why: str) -> None:
+            whose = "" if joined._model.ratios is not None else "; its rates are the script's own"
+            print(f"waggle: {why}{whose}", file=sys.stderr, flush=True)
+
+        followed = joined._model.followed
+        for known in list(followed.all) if followed else ():
+            assert followed
+            if known.calls == 0 or (known.calls > 1 and self.steps == 1):  # later, a scaler left out a step
+                followed.remove(known.scheduler)
+                for _ in range(known.calls - 1):
+                    known.scheduler.step()
+                own(f"the script does not step the {type(known.scheduler).__name__} once for each step of the optimizer")
+            known.calls = 0
+        made = [s for s in (each() for each in self.schedulers) if s is not None and is_of(s, joined)]
+        self.schedulers.clear()
+        parts = [part for each in made for part in family(each)[1:]]
+        for each in made:
+            if any(each is part for part in parts):
+                continue
+            try:
+                if self.steps > 0:
+                    raise ValueError(f"the {type(each).__name__} was constructed after the first step")
+                joined.follow(each)
+            except (TypeError, ValueError) as e:
+                own(str(e))
+        self.steps += 1
 
     def step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None, **named: Any) -> Any:
         if self.inside:  # the run's update
@@ -146,10 +180,7 @@ class Launcher:
                 raise self.usage(f"the number of samples is not known, because {why}: write opt.step(samples=…) with "
                              "opt = waggle.Optimizer(opt, waggle.join(…), …) into the script instead")
             joined = self.optimizer or self.join(optimizer)
-            while self.schedulers:
-                scheduler = self.schedulers.pop(0)
-                if scheduler.optimizer is optimizer:
-                    joined.follow(scheduler)
+            self.follow(joined)
             joined.step(samples=_passes.samples, loss=_passes.loss)
             _passes.samples, _passes.loss = 0, None
             if joined.last == "finished" and not self.said_finished:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,31 +11,9 @@ from ._buffers import Buffer, buffers_of
 from ._describe import Description, Statistic
 from ._loop import LoopModel
 from ._numbers import Numbers, set_number
+from ._schedulers import Followed
 
 Named = list[tuple[str, torch.Tensor]]
-
-
-class Followed:
-    """A scheduler of torch that stands at the number of updates of the run."""
-
-    def __init__(self, scheduler: Any, inner: torch.optim.Optimizer) -> None:
-        self.scheduler = scheduler
-        self._step = type(scheduler).step
-        self._inner = inner
-        self._initial = copy.deepcopy(scheduler.state_dict())
-        self._options = [dict(group) for group in inner.param_groups]
-        self._first = scheduler.last_epoch
-
-    def move_to(self, position: int) -> None:
-        if position < self.scheduler.last_epoch and self._first <= position:
-            # The run's state is older than ours was.
-            for group, options in zip(self._inner.param_groups, self._options):
-                group.update({name: value for name, value in options.items() if name != "params"})
-            self.scheduler.load_state_dict(copy.deepcopy(self._initial))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that no step of the optimizer came before
-            while self.scheduler.last_epoch < position:
-                self._step(self.scheduler)
 
 
 class Model(LoopModel):
@@ -65,7 +41,11 @@ class Model(LoopModel):
         self._versions: list[int] = []  # of the parameters after our last change
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
-        self.epoch: Callable[[], int] | None = None  # where it stands; None: at the number of steps
+        self.epoch: Callable[[], int] | None = None  # where they stand; None: at the number of steps
+        self.counts = any(s.name == "step" for row in self.description.statistics for s in row) \
+            or self.description.counter is not None
+        self.own_updates: int | None = None  # before the run's, of this loop; None: the run has not begun
+        self.updates_here = 0
         self.count_steps()
 
     def count_steps(self) -> None:
@@ -73,6 +53,21 @@ class Model(LoopModel):
         states = [self.inner.state[p] for _, p in self.parameters if p in self.inner.state]
         counts = [int(state["step"]) for state in states if state.get("step") is not None]
         self.steps_made = max(counts, default=int(any(states)))
+        for i, (_, p) in enumerate(self.parameters):
+            if counts:
+                self.left_out[i] = self.steps_made - int(self.inner.state.get(p, {}).get("step", 0))
+
+    def updates(self) -> int:
+        """Of the run, for schedulers."""
+        return self.steps_made if self.epoch is None else self.epoch()
+
+    def _begin(self) -> None:
+        """Before the first update or state of the run."""
+        if self.own_updates is None:
+            self.steps_made = self.steps()
+            self.own_updates = 0 if self.epoch is not None else self.steps_made
+        if self.followed is not None:
+            self.followed.begin()
 
     def own_rates(self) -> None:
         rates = [float(group.get("lr", 0)) for group in self.inner.param_groups]
@@ -90,8 +85,9 @@ class Model(LoopModel):
         self.settled = numbers, present
 
     def _inner_step(self, lr: float, numbers: list[float | None] | None = None) -> None:
+        self._begin()
         if self.followed is not None:
-            self.followed.move_to(self.steps_made if self.epoch is None else self.epoch())
+            self.followed.move()
         if self.ratios is not None:
             for group, ratio in zip(self.inner.param_groups, self.ratios):
                 set_number(group, "lr", None, lr * ratio)
@@ -99,6 +95,7 @@ class Model(LoopModel):
         with self.numbers.taken(numbers, self.wishes()):
             self.inner.step()
         self.steps_made += 1
+        self.updates_here += 1
         self._versions = [p._version for _, p in self.parameters]
         if absent:
             self.left_out[absent] += 1
@@ -162,9 +159,12 @@ class Model(LoopModel):
                     self._versions[which] = tensor._version
 
     def steps(self) -> int:
+        if self.own_updates is None and not self.counts and self.followed is not None:
+            return max(self.steps_made, self.followed.position())  # SGD keeps no count
         return self.steps_made
 
     def set_steps(self, steps: int) -> None:
+        self._begin()
         self.steps_made = steps
         self._versions = [p._version for _, p in self.parameters]
         for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):

@@ -14,9 +14,10 @@ import torch
 
 from . import _waggle
 from ._buffers import offer_buffers
-from ._describe import compared, frozen_tensors, rate_ratios
+from ._describe import compared, frozen_tensors, initial_rate, rate_ratios
 from ._loop import Loop
-from ._model import Followed, Model, tensors_of
+from ._model import Model, tensors_of
+from ._schedulers import KINDS, Followed, is_of
 from ._swarm import Leaves, Swarm, refusing
 
 
@@ -95,7 +96,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                           buffers=[(b.name, b.sent_shape) for b in buffers if not b.counts],
                           counters=[(b.name, b.sent_shape) for b in buffers if b.counts],
                           optimizer=d.kind, numbers=d.numbers, settled=len(model.numbers.places),
-                          learning_rate=float(optimizer.param_groups[0].get("lr", 0)),
+                          learning_rate=initial_rate(optimizer.param_groups[0]),
                           rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]),
                           frozen=None if frozen == "any" else frozen_tensors(module), **options)
         self._tensors = [p for _, p in parameters]
@@ -189,24 +190,23 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             self._model.passes = 0
 
     def follow(self, scheduler: Any) -> Any:
-        """Takes over a scheduler of torch: its own step() does nothing from now on. Before each update
-        it is moved to the number of updates of the run before it, so all peers use one rate, also
-        those that join later. With strategies that step in each pass: to the run's epoch.
+        """Takes over a scheduler of torch.optim.lr_scheduler, or one derived from them that needs nothing but the
+        number of steps: from now on its own step() moves it to the number of updates of the run, and so does each
+        update before it is made, so all peers use one rate, also those that join later. Where it stands when the
+        run begins is where the loop stands then. With strategies that step in each pass: to the run's epoch.
+        Several are stepped in the order of the calls of follow; of one that consists of others, follow that one.
 
         Returns the scheduler."""
-        base = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
-        if not isinstance(scheduler, base) or isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise TypeError(f"follow takes a scheduler of torch that depends on the number of steps only, not a "
-                            f"{type(scheduler).__name__}; for a plateau: lr=…, schedule='plateau'")
-        of: object = scheduler.optimizer
-        if of is not self and of is not self._inner:
-            raise ValueError("the scheduler belongs to another optimizer")
+        followed = scheduler if isinstance(scheduler, KINDS) else getattr(scheduler, "scheduler", scheduler)
+        if not isinstance(followed, KINDS):
+            raise TypeError(f"follow takes a scheduler of torch.optim.lr_scheduler, not a {type(scheduler).__name__}: set "
+                            "the rates in the loop instead")
+        if not is_of(followed, self._inner):
+            raise ValueError(f"the {type(followed).__name__} belongs to another optimizer")
         if self._model.ratios is not None:
             raise ValueError("with lr, the run owns the rate: use schedule=…, or leave lr out")
-        self._model.followed = Followed(scheduler, self._inner)
-        # Not an attribute of the scheduler, which its state_dict would contain.
-        cls = type(scheduler)
-        scheduler.__class__ = type(cls.__name__, (cls,), {"step": lambda self, *arguments, **named: None})
+        self._model.followed = self._model.followed or Followed(self._model)
+        self._model.followed.add(followed)
         self._remember_structure()
         return scheduler
 

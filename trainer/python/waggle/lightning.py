@@ -143,8 +143,6 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         schedulers = [config.scheduler for config in self.lr_scheduler_configs]
         if self._scheduler_fn is not None:
             schedulers = [self._scheduler_fn(optimizer)]
-        if len(schedulers) > 1:
-            raise ValueError("SwarmStrategy follows one scheduler: chain them by torch.optim.lr_scheduler")
         for scheduler in schedulers:
             optimizer.follow(scheduler)
         self.optimizers = [optimizer]
