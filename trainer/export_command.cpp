@@ -5,6 +5,7 @@
 
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/safetensors.hpp"
 #include "trainer/script_model.hpp"
@@ -29,7 +30,8 @@ result<std::string> torchscript_file(const std::string& model,
     return module.error();
   auto tensors = trained_parameters(*module);
   for (auto& item : exchanged_buffers(*module))
-    tensors.push_back(std::move(item));
+    if (find_named(weights, item.first) != nullptr)
+      tensors.push_back(std::move(item));
   if (auto filled = load_weights(tensors, weights, model); !filled)
     return filled.error();
   std::ostringstream out;

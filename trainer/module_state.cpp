@@ -331,8 +331,10 @@ void module_state::check_unchanged(const loop_parameters& trained) const {
     if (next == parameters_.size())
       changed(name, "was added, or unfrozen,");
     const auto& ours = parameters_[next++];
-    if (name != ours.name)
-      changed(name, "took the place of " + ours.name);
+    if (name != ours.name) {
+      bool known = std::ranges::find(parameters_, name, &parameter::name) != parameters_.end();
+      changed(name, known ? "took the place of " + ours.name : "was added, or unfrozen,");
+    }
     if (p.unsafeGetTensorImpl() != ours.tensor.unsafeGetTensorImpl())
       changed(name, "was replaced by another tensor");
     if (p.dtype() != torch::kFloat32)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <torch/script.h>
@@ -49,17 +50,34 @@ void unite_tied(Module module, std::map<const void*, torch::Tensor>& seen) {
     unite_tied(child.value, seen);
 }
 
+/// Those for which `wanted` is true, the averaged ones first, sorted.
+template <class Wanted>
+training_model::named_tensors buffers_of(const Module& module, Wanted wanted) {
+  std::map<std::pair<bool, std::string>, torch::Tensor> sorted;
+  for (const auto& b : module.named_buffers())
+    if (wanted(b))
+      sorted.emplace(std::pair{!b.value.is_floating_point(), b.name}, b.value);
+  training_model::named_tensors all;
+  for (const auto& [place, value] : sorted)
+    all.emplace_back(place.second, value);
+  return all;
+}
+
 class script_model final : public training_model {
 public:
-  script_model(Module module, const learner_config& config, const sample_shape& shape)
-    : module_(std::move(module)), classes_(shape.classes), squares_(config.loss == "mse"),
-      own_loss_(module_.find_method("loss").has_value()),
+  /// `written`: the names of the buffers that passes write to.
+  script_model(Module module, const learner_config& config, const sample_shape& shape,
+               std::set<std::string> written = {})
+    : module_(std::move(module)), written_(std::move(written)), classes_(shape.classes),
+      squares_(config.loss == "mse"), own_loss_(module_.find_method("loss").has_value()),
       shows_scores_(module_.find_method("forward").has_value()) {
     module_.train(true);
   }
 
   [[nodiscard]] named_tensors parameters() const override { return trained_parameters(module_); }
-  [[nodiscard]] named_tensors buffers() const override { return exchanged_buffers(module_); }
+  [[nodiscard]] named_tensors buffers() const override {
+    return buffers_of(module_, [this](const auto& b) { return written_.contains(b.name); });
+  }
   void to(const torch::Device& device) override { module_.to(device); }
   void train(bool on) override { module_.train(on); }
 
@@ -114,6 +132,7 @@ private:
   }
 
   Module module_;
+  std::set<std::string> written_;
   std::int64_t classes_;
   bool squares_;
   bool own_loss_;
@@ -230,14 +249,7 @@ training_model::named_tensors trained_parameters(const Module& module) {
 }
 
 training_model::named_tensors exchanged_buffers(const Module& module) {
-  std::map<std::string, torch::Tensor> averaged;
-  std::map<std::string, torch::Tensor> counters;
-  for (const auto& b : module.named_buffers())
-    if (is_exchanged(b.value))
-      (b.value.is_floating_point() ? averaged : counters).emplace(b.name, b.value);
-  training_model::named_tensors all{averaged.begin(), averaged.end()};
-  all.insert(all.end(), counters.begin(), counters.end());
-  return all;
+  return buffers_of(module, [](const auto& b) { return is_exchanged(b.value); });
 }
 
 result<std::shared_ptr<training_model>> load_script_model(const learner_config& config,
@@ -251,15 +263,26 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
   if (!module->find_method("loss") && !module->find_method("forward"))
     return bad(file, "it has no loss: export a method loss(inputs, targets), or a forward, to "
                      "which --loss is applied");
-  // The trial changes running statistics, so the learner gets a module that was not tried out.
-  if (auto trial = load_module(file); !trial)
+  // The trial changes buffers, so the learner gets a module that was not tried out.
+  auto trial = load_module(file);
+  if (!trial)
     return trial.error();
-  else if (auto good =
-             try_out(file, *std::make_unique<script_model>(*trial, config, shape), config, shape);
-           !good)
+  std::map<std::string, std::pair<const void*, std::uint32_t>> before;
+  auto version = [](const torch::Tensor& b) {
+    return std::pair<const void*, std::uint32_t>{b.unsafeGetTensorImpl(), b._version()};
+  };
+  for (const auto& [name, value] : exchanged_buffers(*trial))
+    before.emplace(name, version(value));
+  if (auto good =
+        try_out(file, *std::make_unique<script_model>(*trial, config, shape), config, shape);
+      !good)
     return good.error();
+  std::set<std::string> written;
+  for (const auto& b : trial->named_buffers())
+    if (auto was = before.find(b.name); was != before.end() && was->second != version(b.value))
+      written.insert(b.name);
   return std::shared_ptr<training_model>{
-    std::make_shared<script_model>(std::move(*module), config, shape)};
+    std::make_shared<script_model>(std::move(*module), config, shape, std::move(written))};
 }
 
 } // namespace waggle

@@ -23,7 +23,8 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
 /// The module alone, with tied parameters made one tensor, for exporting it. Fails as above, if it
 /// cannot be read.
 result<torch::jit::Module> load_module(const std::filesystem::path& file);
-/// The tensors of it that a state contains, as above.
+/// The tensors of it that a state contains, as above, and all buffers that one may contain
+/// (is_exchanged).
 training_model::named_tensors trained_parameters(const torch::jit::Module& module);
 training_model::named_tensors exchanged_buffers(const torch::jit::Module& module);
 

@@ -44,7 +44,7 @@ struct learner_config {
   precision format = precision::float32;
   std::optional<loss_scale_rule> loss_scale{}; // nothing: the loss is not scaled
   bool reuse_gradient_buffers = false;         // accumulate in the .grad; see gradient_sum
-  bool settles = true; // the members of a round settle the numbers of their update: gradients
+  bool settles = false; // the members of a round settle the numbers of their update: gradients
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples

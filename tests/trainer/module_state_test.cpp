@@ -396,20 +396,25 @@ TEST(ModuleState, FrozenAndEmptyParametersAreLeftOutAndTiedOnesCountedAndStepped
   std::vector<std::string> names;
   for (const auto& t : state.table().tensors())
     names.push_back(t.name);
-  EXPECT_THAT(names, ::testing::ElementsAre("first.weight", "second.weight", "second.bias"));
+  EXPECT_THAT(names, ::testing::ElementsAre("first.weight", "second.weight", "second.bias",
+                                            std::string{left_out_name}));
   auto before = m.first->weight.detach().clone();
   state.apply(std::vector<float>(state.table().parameter_count(), 1.0F), 0);
   EXPECT_TRUE(torch::equal(m.first->weight.detach(), before - 1));
 }
 
-TEST(ModuleState, ParametersThatTheLossDoesNotReachHaveAGradientOfZeros) {
+TEST(ModuleState, ParametersThatTheLossDoesNotReachHaveNoGradient) {
   two_layers m;
   module_state state{m, std::make_unique<optim::SGD>(m.parameters(), 0.1), rate_owner::optimizer};
   m.first->forward(torch::ones({1, 3})).sum().backward();
   auto gradient = state.gradient();
   EXPECT_EQ(gradient.front().values, m.first->weight.grad().data_ptr<float>()) << "no copy";
   EXPECT_EQ(gradient.front().values[0], 1.0F);
-  EXPECT_EQ(gradient.back().values, nullptr);
+  EXPECT_EQ(gradient[gradient.size() - 2].values, nullptr);
+  auto terms = update_terms::read({gradient.back().values, gradient.back().count},
+                                  m.parameters().size(), state.table().numbers());
+  EXPECT_THAT(terms.present, ::testing::ElementsAre(true, true, false, false));
+  EXPECT_EQ(terms.number(3, 0), 0.1) << "the rate that the loop wishes for";
   EXPECT_TRUE(state.gradient_is_finite());
   m.first->bias.mutable_grad().fill_(std::nanf(""));
   (void)state.gradient();
@@ -440,22 +445,25 @@ std::vector<std::string> names_of(const state_table& table, state_tensor::kind w
   return names;
 }
 
-TEST(ModuleState, RunningStatisticsAndExtraTensorsAreBuffers) {
+TEST(ModuleState, WhatPassesChangeAndExtraTensorsAreBuffers) {
   normalized_net net;
   auto teacher = torch::full({2, 2}, 0.5);
   module_state state{net, plain_sgd(net), rate_owner::optimizer, {{"teacher", teacher}}};
   EXPECT_THAT(names_of(state.table(), state_tensor::kind::buffer),
               ::testing::ElementsAre("norm.running_mean", "norm.running_var", "teacher"));
-  EXPECT_EQ(state.table().buffer_count(), 8U);
+  EXPECT_THAT(names_of(state.table(), state_tensor::kind::counter),
+              ::testing::ElementsAre("norm.num_batches_tracked"));
+  EXPECT_EQ(state.table().buffer_count(), 8U + exact_values);
 
   net.forward(torch::randn({16, 3})).sum().backward();
   auto offered = state.gradient();
-  ASSERT_EQ(offered.size(), net.parameters().size() + 3);
+  ASSERT_EQ(offered.size(), net.parameters().size() + 5);
   EXPECT_TRUE(state.gradient_is_finite()) << "the mask is a constant, and not part of the state";
-  EXPECT_EQ(offered[offered.size() - 3].values[0], net.norm->running_mean[0].item<float>());
-  EXPECT_EQ(offered.back().values[0], 0.5F);
+  EXPECT_EQ(offered[offered.size() - 5].values[0], net.norm->running_mean[0].item<float>());
+  EXPECT_EQ(offered[offered.size() - 3].values[0], 0.5F);
+  EXPECT_EQ(offered[offered.size() - 2].values[0], 1) << "one batch";
 
-  auto last = state.table().size() - 1;
+  auto last = state.table().size() - 2;
   state.write_tensor(last, std::vector<float>{1, 2, 3, 4});
   EXPECT_EQ(teacher[1][1].item<float>(), 4);
   state.write_tensor(last - 2, std::vector<float>{7, 8});
@@ -490,7 +498,7 @@ TEST(ModuleState, ANormalizationWithTwoNamesIsMergedOnce) {
   normalized_net net;
   net.register_module("alias", net.norm.ptr());
   module_state state{net, plain_sgd(net), rate_owner::optimizer};
-  EXPECT_EQ(state.table().buffer_count(), 4U);
+  EXPECT_EQ(state.table().buffer_count(), 4U + exact_values);
 }
 
 // Otherwise no later pass would be finite: 0.9 NaN + 0.1 x is NaN.
@@ -504,7 +512,7 @@ TEST(ModuleState, ABatchThatIsNotFiniteLeavesTheBuffersAsTheyWere) {
   ASSERT_FALSE(std::isfinite(net.norm->running_var.sum().item<double>()));
   auto offered = state.gradient();
   EXPECT_TRUE(net.norm->running_var.equal(before));
-  EXPECT_EQ(offered.back().values[0], before[0].item<float>());
+  EXPECT_EQ(offered[offered.size() - 3].values[0], before[0].item<float>());
 }
 
 TEST(ModuleState, ABufferThatChangesItsShapeEndsTheLoopWithItsName) {

@@ -1,5 +1,6 @@
 #include "trainer/python/python_loop.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -28,7 +29,9 @@ private:
 
 class python_model final : public loop_model {
 public:
-  explicit python_model(py::object model) : model_(std::move(model)) {}
+  /// `left_out`: the number of the tensor left_out_name, which Python's methods do not count.
+  python_model(py::object model, std::size_t left_out)
+    : model_(std::move(model)), left_out_(left_out) {}
   ~python_model() override {
     py::gil_scoped_acquire gil;
     model_ = {};
@@ -53,13 +56,19 @@ public:
   void read_tensor(std::size_t which, std::span<float> out) const override {
     py::gil_scoped_acquire gil;
     lent values{out};
-    model_.attr("read")(which, values.view());
+    if (which == left_out_)
+      model_.attr("read_left_out")(values.view());
+    else
+      model_.attr("read")(which - (which > left_out_ ? 1 : 0), values.view());
     values.end();
   }
   void write_tensor(std::size_t which, std::span<const float> from) override {
     py::gil_scoped_acquire gil;
     lent values{writable(from)};
-    model_.attr("write")(which, values.view());
+    if (which == left_out_)
+      model_.attr("write_left_out")(values.view());
+    else
+      model_.attr("write")(which - (which > left_out_ ? 1 : 0), values.view());
     values.end();
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
@@ -78,6 +87,7 @@ private:
   }
 
   py::object model_;
+  const std::size_t left_out_;
 };
 
 /// Python's handlers of signals run on its main thread, when asked.
@@ -178,9 +188,11 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
       offered.push_back({nullptr, static_cast<std::size_t>(tensor.elements())});
   if (auto terms = static_cast<std::size_t>(table.term_count()); terms > 0)
     offered.push_back({nullptr, terms});
+  const auto& all = table.tensors();
+  auto left_out = std::ranges::find(all, left_out_name, &state_tensor::name) - all.begin();
+  auto made = std::make_unique<python_model>(std::move(model), static_cast<std::size_t>(left_out));
   auto port =
     std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
-  auto made = std::make_unique<python_model>(std::move(model));
   auto started = [&] {
     py::gil_scoped_release free;
     return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen);

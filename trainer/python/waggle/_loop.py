@@ -33,13 +33,19 @@ class LoopModel:
 
     def read(self, which: int, into: memoryview) -> None:
         """Writes tensor number `which` into the buffer: the parameters, then each statistic of all
-        parameters that have it, in the order of its first appearance, then how many updates had no gradient for each
-        parameter (one tensor), then the buffers."""
+        parameters that have it, in the order of its first appearance, then the buffers."""
         raise NotImplementedError
 
     def write(self, which: int, values: memoryview) -> None:
         """Takes the values of tensor number `which` from the buffer."""
         raise NotImplementedError
+
+    def read_left_out(self, into: memoryview) -> None:
+        """How many updates had no gradient for each parameter, if the model leaves such parameters out (`settle`)."""
+        into[:] = memoryview(bytes(into.nbytes)).cast("f")
+
+    def write_left_out(self, values: memoryview) -> None:
+        """Takes these numbers."""
 
     def steps(self) -> int:
         """The number of optimizer steps so far."""

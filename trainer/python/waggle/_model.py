@@ -27,8 +27,7 @@ class Model(LoopModel):
         self.parameters = parameters  # [(name, tensor)]
         self.buffers = buffers
         self.description = Description(inner, [p for _, p in parameters])
-        # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them left_out and the
-        # buffers.
+        # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them the buffers.
         self.tensors: list[tuple[torch.Tensor, Statistic | None]] = [(p, None) for _, p in parameters]
         names = list(dict.fromkeys(s.name for row in self.description.statistics for s in row))
         for name in names:
@@ -131,11 +130,8 @@ class Model(LoopModel):
     def read(self, which: int, into: memoryview) -> None:
         values = torch.frombuffer(into, dtype=torch.float32)
         with torch.no_grad():
-            if which == len(self.tensors):
-                values.copy_(self.left_out)
-                return
-            if which > len(self.tensors):
-                return self.buffers[which - len(self.tensors) - 1].read(values)
+            if which >= len(self.tensors):
+                return self.buffers[which - len(self.tensors)].read(values)
             tensor, statistic = self.tensors[which]
             if statistic is not None:
                 statistic.read(self.inner.state.get(tensor, {}), values)
@@ -145,11 +141,8 @@ class Model(LoopModel):
     def write(self, which: int, values: memoryview) -> None:
         new = torch.frombuffer(values, dtype=torch.float32)
         with torch.no_grad():
-            if which == len(self.tensors):
-                self.left_out.copy_(new)
-                return
-            if which > len(self.tensors):
-                return self.buffers[which - len(self.tensors) - 1].write(new)
+            if which >= len(self.tensors):
+                return self.buffers[which - len(self.tensors)].write(new)
             tensor, statistic = self.tensors[which]
             if statistic is not None:
                 statistic.write(self.inner.state[tensor], new)
@@ -157,6 +150,12 @@ class Model(LoopModel):
                 tensor.copy_(new.view(tensor.shape))
                 if self._versions:
                     self._versions[which] = tensor._version
+
+    def read_left_out(self, into: memoryview) -> None:
+        torch.frombuffer(into, dtype=torch.float32).copy_(self.left_out)
+
+    def write_left_out(self, values: memoryview) -> None:
+        self.left_out.copy_(torch.frombuffer(values, dtype=torch.float32))
 
     def steps(self) -> int:
         if self.own_updates is None and not self.counts and self.followed is not None:
