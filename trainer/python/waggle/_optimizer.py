@@ -31,7 +31,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     """A torch optimizer that steps together with the other peers of a run.
 
     optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own; what it keeps
-        must be numbers and dense tensors (LBFGS and SparseAdam are refused).
+        must be numbers and dense tensors, of parameters or in their groups (LBFGS and SparseAdam are refused).
     swarm: what `waggle.join` returned; one optimizer for each.
     module: gives the parameters their names, and its running means and variances are averaged, too.
         Without it the parameters are called 0, 1, … and buffers stay this peer's own.
@@ -276,7 +276,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     # -- what must not change
 
     def _remember_structure(self) -> None:
-        self._groups = [compared(group) for group in self._inner.param_groups]
+        changed = self._model.description.changed
+        self._groups = [compared(group, changed) for group in self._inner.param_groups]
         self._lists = [list(group["params"]) for group in self._inner.param_groups]
         self._sizes: list[tuple[torch.nn.Module, int, int]] = []
         self._places: list[tuple[dict[str, Any], str, torch.Tensor, str]] = []
