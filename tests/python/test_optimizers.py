@@ -208,6 +208,6 @@ def test_a_wrapped_module_has_the_names_of_the_plain_one(tmp_path):
             opt.kept()  # the state of the plain one
             assert opt.swarm.epoch == 1
             assert [n for n, _ in opt._model.parameters] == [n for n, _ in first._model.parameters]
-            assert [n for n, _ in opt._model.buffers] == [n for n, _ in first._model.buffers]
+            assert [b.name for b in opt._model.buffers] == [b.name for b in first._model.buffers]
             for a, b in zip(whole.parameters(), plain.parameters()):
                 assert torch.equal(a, b)
