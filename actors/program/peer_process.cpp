@@ -247,7 +247,9 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
         });
   }
   if (refused)
-    return refuse("refused by all --initial-peers: " + refused->detail);
+    return refuse(
+      "refused by all --initial-peers: " + refused->detail
+      + (refused->code == ec::agreement_mismatch ? " (the join line prints them)" : ""));
   return *bad_end ? exit_failed : exit_clean;
 }
 

@@ -185,7 +185,7 @@ std::optional<std::string> disagreement(const run_agreement& here, const run_agr
     return std::nullopt;
   if (count > named_max)
     sentence += ", and " + std::to_string(count - named_max) + " more";
-  return sentence + "; start it with the run's options (the join line prints them)";
+  return sentence + "; start it with the run's options";
 }
 
 } // namespace waggle

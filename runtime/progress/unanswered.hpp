@@ -39,11 +39,12 @@ public:
       where += to_string(each) + ", ";
     return failure{
       ec::unreachable,
-      "no peer of run " + run_ + " has answered for "
+      "no peer of a run named " + run_ + " has answered for "
         + std::to_string(std::chrono::ceil<std::chrono::seconds>(limit_).count()) + " s (" + where
-        + "and addresses seen earlier): it has ended and all have left, or it has not begun. Start "
-          "another peer of it first, pass the address of one that runs (initial_peers), or let "
-          "this one begin it (start_alone); with a larger join_timeout it looks longer"};
+        + "and addresses seen earlier): its name is another, it has ended and all have left, or "
+          "it has not begun. Correct the name, start another peer of it first, pass the address "
+          "of one that runs (initial_peers), or let this one begin it (start_alone); with a "
+          "larger join_timeout it looks longer"};
   }
 
 private:

@@ -118,6 +118,8 @@ for name, of_plain in plain.items():
             differ.append(f"{name}, step {i}: {rate} instead of {wanted}")
             break
     peers.append(launcher.optimizer)
+    followed = launcher.optimizer._model.followed
+    print("followed:", *(type(each.scheduler).__name__ for each in (followed.all if followed else ())), file=sys.stderr)
 print(*differ, sep="\n")
 sys.stdout.flush()
 os._exit(bool(differ))

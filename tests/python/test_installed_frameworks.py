@@ -1,13 +1,17 @@
 """Frameworks themselves, where they are installed: one peer alone is what each does without waggle, bit by bit."""
 
+import pathlib
+import sys
+
 import pytest
 import support
 import torch
-from support import GPU, batch, each_device, equal, join, net
+from support import GPU, batch, each_device, equal, join, net, processes
 
 import waggle
 
 COUNT = 12
+HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.parametrize("precision", ["no", pytest.param("fp16", marks=GPU.marks)])
@@ -121,3 +125,57 @@ def test_lightning(accumulate, precision, each_device, tmp_path):
     assert strategy.swarm.status().epoch > COUNT // accumulate // 2
     assert equal(ours, trained())
     assert list((tmp_path / "out").rglob("*.ckpt"))
+
+
+SCRIPT = """
+import torch
+from test_installed_frameworks import Net, batch
+
+torch.manual_seed(3)
+if {accelerate}:
+    from accelerate import Accelerator
+    accelerator = Accelerator(cpu=True)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=30)
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    for i in range(20):
+        optimizer.zero_grad()
+        accelerator.backward(model(*batch(i))["loss"])
+        optimizer.step()
+        scheduler.step()
+    scheduler = scheduler.scheduler
+else:
+    from transformers import Trainer, TrainingArguments
+    data = [{{"x": x, "labels": y}} for x, y in map(lambda i: [t[0] for t in batch(i)], range(100))]
+    model = Net()
+    args = TrainingArguments(output_dir={folder!r}, per_device_train_batch_size=4, max_steps=20, warmup_steps=5, seed=3,
+                             learning_rate=1e-2, lr_scheduler_type="cosine", report_to=[], save_strategy="no",
+                             use_cpu=True, dataloader_drop_last=True, disable_tqdm=True)
+    trainer = Trainer(model, args, train_dataset=data)
+    trainer.train()
+    scheduler = trainer.lr_scheduler
+print("position", scheduler.last_epoch)
+print("parameters", [p.tolist() for p in model.parameters()])
+"""
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "transformers"])
+def test_a_launched_script_of_a_framework(framework, tmp_path):
+    """Its scheduler is of the framework's wrapper of the optimizer, or wrapped itself."""
+    pytest.importorskip(framework)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(accelerate=framework == "accelerate", folder=str(tmp_path / "out")))
+    path = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
+    with processes(tmp_path) as start:
+        def launch(target):
+            launched = start("launched", sys.executable, "-m", "waggle", "--listen", "127.0.0.1:0", "--data-dir",
+                             tmp_path / f"peer {target}", "--target-batch-size", target, script, **path)
+            assert launched.ended() == 0, launched.log
+            assert f"ended at epoch {80 // target}" in launched.log and "the script's own" not in launched.log, launched.log
+            return launched
+
+        plain = start.python("plain", script, **path)
+        assert plain.ended() == 0, plain.log
+        assert launch(4).line("parameters [") == plain.line("parameters [")
+        assert launch(8).line("position ") == "10"

@@ -32,8 +32,12 @@ def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
 
 
 @pytest.mark.parametrize("options, script, sentence", [
-    (["--target-batch", "3"], "pass", "takes no target_batch; the nearest is target_batch_size"),
+    (["--target-batch", "3"], "pass", "--target-batch is no option; the nearest is --target-batch-size"),
+    (["--run", "birds", "s.py"], None, "--run is no option; the nearest is --run-id"),
     (["--listen"], None, "--listen needs a value"),
+    (["--strategy", "diloco", "--target-batch-size", "256"],
+     "m = torch.nn.Linear(2, 2); o = torch.optim.SGD(m.parameters(), 1); m(torch.ones(3, 2)).sum().backward(); o.step()",
+     "waggle: target_batch_size belongs to the other strategies"),
     (["--epochs", "x", "s.py"], None, "is no whole number"),
     ([], "print('nothing')", "has ended without a step"),
     ([], "p = torch.nn.Parameter(torch.ones(2)); o = torch.optim.SGD([p], 1); p.sum().backward(); o.step()",

@@ -25,6 +25,12 @@ def sgd(model, **more):
     (dict(log_level="loud"), ValueError, "log_level: 'loud'"),
     (dict(join_timeout=-1), ValueError, "join_timeout is -1"),
     (dict(client_mode=True), ValueError, "client_mode needs initial_peers"),
+    (dict(batch_size=3), TypeError, "takes no batch_size; the nearest is target_batch_size of waggle.Optimizer"),
+    (dict(peers=[]), TypeError, "takes no peers; the nearest is min_peers of waggle.Optimizer"),
+    (dict(initial_peers=[7700]), TypeError, "initial_peers has 7700, which is of type int, and must be a text HOST:PORT"),
+    (dict(data_dir=os.fsdecode(b"/tmp/\xff")), ValueError, r"data_dir is '/tmp/.udcff', and must be valid UTF-8"),
+    (dict(listen="\udcff:0"), ValueError, r"listen is '.udcff:0', and must be valid UTF-8"),
+    (dict(data_dir="a\0b"), ValueError, "data_dir .* must not contain a zero byte"),
 ])
 def test_join(given, kind, sentence, tmp_path):
     with pytest.raises(kind, match=sentence):
@@ -43,7 +49,19 @@ def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
 
 
 @pytest.mark.parametrize("given, kind, sentence", [
-    (dict(target_batch=3), TypeError, "takes no target_batch; the nearest is target_batch_size"),
+    (dict(target_batch=3), TypeError, "takes no target_batch; the nearest is target_batch_size$"),
+    (dict(batch_size=3), TypeError, "takes no batch_size; the nearest is target_batch_size$"),
+    (dict(initial_pears=[]), TypeError, "takes no initial_pears; the nearest is initial_peers of waggle.join"),
+    (dict(learning_rate=0.1), TypeError, "in the constructor of the torch optimizer, or pass lr for a rate of the run"),
+    (dict(statistics=[]), TypeError, "takes no statistics; the nearest is average_opt_statistics"),
+    (dict(strategy=None), TypeError, "strategy is None, and must be a text"),
+    (dict(strategy=3), TypeError, "strategy is of type int, and must be a text"),
+    (dict(samples=2**64), ValueError, "samples is 18446744073709551616, and must be a whole number from 1 to 2.63 - 1"),
+    (dict(samples="4"), TypeError, "samples is of type str, and must be a whole number"),
+    (dict(strategy="diloco", target_batch_size=256), ValueError, "target_batch_size belongs to the other strategies"),
+    (dict(strategy="decentralized", target_batch_size=256), ValueError, "target_batch_size belongs to the other"),
+    (dict(min_peers=2, target_batch_size=1), ValueError, "does not hold one step of a sample of each of the min_peers 2"),
+    (dict(model="\udcff"), ValueError, "model is '.udcff', and must be valid UTF-8"),
     (dict(target_batch_size="many"), TypeError, "target_batch_size is of type str"),
     (dict(target_batch_size=0), ValueError, "target_batch_size"),
     (dict(strategy="colaborative"), ValueError, "strategy: 'colaborative' .*the nearest is collaborative"),
@@ -105,11 +123,17 @@ def test_steps(tmp_path):
     opt = waggle.Optimizer(sgd(model), join(tmp_path), model, target_batch_size=4)
     loss_of(model, 0).backward()
     before = copy.deepcopy(model.state_dict())
-    for samples, kind, sentence in ((None, ValueError, "samples is missing"), (0, ValueError, "at least one sample"),
+    for samples, kind, sentence in ((None, ValueError, "samples is missing"), (0, ValueError, "samples is 0, and must be"),
+                                    (2**64, ValueError, "must be a whole number from 1 to 2.63 - 1"),
                                     (5, ValueError, "over 5 samples, more than target_batch_size, 4"),
                                     (2.5, TypeError, "must be a whole number")):
         with pytest.raises(kind, match=sentence):
             opt.step(samples=samples)
+    for wrong, sentence in ((lambda: opt.step(4), r"closure is of type int, and must be callable: .* step\(samples=4\)"),
+                            (lambda: opt.step(samples=4, loss="x"), "loss is 'x', and must be a number"),
+                            (lambda: opt.keep("text"), "keep takes bytes, and this is of type str")):
+        with pytest.raises(TypeError, match=sentence):
+            wrong()
     for how in (copy.deepcopy, copy.copy, pickle.dumps):
         with pytest.raises(TypeError, match="use state_dict"):
             how(opt)
@@ -185,9 +209,22 @@ def test_another_optimizer_is_refused_with_both_values(tmp_path):
                               join(tmp_path / "2", initial_peers=[first.swarm.address]), other, target_batch_size=4)
     loss_of(other, 0).backward()
     with pytest.raises(waggle.Error, match="refused by all initial peers: optimizer is NAdam.*eps=0.001.* here and "
-                                           "NAdam.*eps=1e-08") as refused:
+                                           "NAdam.*eps=1e-08.*; start it with the run's options$") as refused:
         second.step(samples=4)
     assert refused.value.code == "agreement_mismatch"
+    first.leave(in_a_hurry=True)
+    second.leave(in_a_hurry=True)
+
+
+def test_a_name_of_a_run_that_nobody_has_is_in_the_last_error(tmp_path):
+    one, other = net(), net()
+    first = waggle.Optimizer(sgd(one), join(tmp_path / "1"), one, target_batch_size=4)
+    second = waggle.Optimizer(sgd(other), waggle.join("test", initial_peers=[first.swarm.address], data_dir=tmp_path / "2",
+                                                      listen="127.0.0.1:0", join_timeout=0.05), other, target_batch_size=4)
+    loss_of(other, 0).backward()
+    with pytest.raises(waggle.Error, match="no peer of a run named test has answered .* its name is another, .* Correct the "
+                                           "name, start another peer .*initial_peers"):
+        second.step(samples=4)
     first.leave(in_a_hurry=True)
     second.leave(in_a_hurry=True)
 

@@ -239,10 +239,12 @@ def test_launched_scripts_have_the_rates_of_the_plain_loop(tmp_path):
         assert process.ended() == 0, process.log
         own = "its rates are the script's own"
         for case, said in (
-                ("StepLR", []), ("SequentialLR", []), ("of a framework's wrapper", []), ("before each step", []),
-                ("once an epoch of the data", [f"waggle: the script does not step the StepLR once for each step of the "
-                                               f"optimizer; {own}"]),
-                ("ReduceLROnPlateau", [f"waggle: the ReduceLROnPlateau cannot be followed: it depends on a metric, so use "
-                                       f"lr=… and schedule='plateau' of the run; {own}"])):
+                ("StepLR", ["followed: StepLR"]), ("SequentialLR", ["followed: SequentialLR"]),
+                ("of a framework's wrapper", ["followed: SequentialLR"]),
+                ("two of which one is of others", ["followed: ExponentialLR SequentialLR"]),
+                ("once an epoch of the data", ["waggle: the script does not step the StepLR once for each step of the "
+                                               f"optimizer; {own}", "followed:"]),
+                ("ReduceLROnPlateau", ["waggle: the ReduceLROnPlateau cannot be followed: it depends on a metric, so use "
+                                       f"lr=… and schedule='plateau' of the run; {own}", "followed:"])):
             of_case = process.log.split(f"case: {case}\n")[1].split("case: ")[0]
-            assert [line for line in of_case.splitlines() if "is a peer of" not in line] == said
+            assert [line.strip() for line in of_case.splitlines() if "is a peer of" not in line] == said

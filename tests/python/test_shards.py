@@ -104,7 +104,8 @@ def test_what_no_step_was_over_is_handed_out_again(tmp_path):
 
 def test_refusals(tmp_path):
     swarm = join(tmp_path)
-    for arguments, kind, sentence in (((0,), ValueError, "samples is 0"), (("ten",), TypeError, "whole numbers"),
+    for arguments, kind, sentence in (((0,), ValueError, "samples is 0"),
+                                      (("ten",), TypeError, "samples is of type str, and must be a whole number"),
                                       ((2**33,), ValueError, "1 to 4294967296 samples")):
         with pytest.raises(kind, match=sentence):
             swarm.shards(*arguments)

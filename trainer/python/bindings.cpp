@@ -219,6 +219,13 @@ PYBIND11_MODULE(_waggle, m) {
       return row != nullptr && row->steps_each_pass();
     },
     py::arg("strategy"));
+  m.def(
+    "counts_steps",
+    [](const std::string& strategy) {
+      const auto* row = find_strategy(strategy);
+      return row != nullptr && row->counts_steps;
+    },
+    py::arg("strategy"));
   m.def("settled_numbers", settled_names, py::arg("optimizer"));
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));

@@ -291,7 +291,8 @@ TEST_F(LoopInAService, ALoopThatNobodyAnswersEndsWithASentence) {
     FAIL() << "it goes on";
   } catch (const swarm_error& e) {
     EXPECT_EQ(e.code(), ec::unreachable);
-    EXPECT_THAT(e.what(), HasSubstr("no peer of run lines has answered for 1 s (127.0.0.1:1, "));
+    EXPECT_THAT(e.what(),
+                HasSubstr("no peer of a run named lines has answered for 1 s (127.0.0.1:1, "));
     EXPECT_THAT(e.what(), HasSubstr("it has ended and all have left, or it has not begun"));
   }
   EXPECT_EQ(model.w, line{1}.w);

@@ -101,5 +101,10 @@ TEST(Nearest, FindsTheNameThatWasMeant) {
   std::vector<std::string> names{"listen", "linger", "layers"};
   EXPECT_EQ(nearest("lisen", names), "listen");
   EXPECT_EQ(nearest("layer", names), "layers");
+  names = {"lr", "part-size", "run-id", "target-batch-size", "min_group_size"};
+  EXPECT_EQ(nearest("batch-size", names), "target-batch-size");
+  EXPECT_EQ(nearest("run", names), "run-id");
+  EXPECT_EQ(nearest("group_size", names), "min_group_size");
+  EXPECT_EQ(nearest("art-size", names), "part-size");
   EXPECT_EQ(nearest("x", {}), "");
 }

@@ -27,8 +27,9 @@ TEST(Unanswered, CountsWhatIsWithoutABreak) {
   auto why = look(nobody, 1ms);
   ASSERT_TRUE(why);
   EXPECT_EQ(why->code, ec::unreachable);
-  EXPECT_EQ(why->detail.rfind("no peer of run birds has answered for 600 s (10.0.0.1:7700, ", 0),
-            0U)
+  EXPECT_EQ(
+    why->detail.rfind("no peer of a run named birds has answered for 600 s (10.0.0.1:7700, ", 0),
+    0U)
     << why->detail;
 }
 

@@ -18,7 +18,7 @@ import runpy
 import sys
 from typing import Any
 
-from . import _options
+from . import _options, _waggle
 
 
 class Usage(Exception):
@@ -27,7 +27,7 @@ class Usage(Exception):
 
 def _value(name: str, text: str) -> Any:
     """As the keyword argument takes it."""
-    if name in ("target_batch_size", "epochs", "samples"):
+    if name in ("target_batch_size", "epochs"):
         try:
             return int(text)
         except ValueError:
@@ -59,6 +59,9 @@ def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], l
             raise SystemExit(0)
         flag, equals, text = word.partition("=")
         name = flag.lstrip("-").replace("-", "_")
+        if not _options.is_known(name):
+            nearest = _waggle.nearest(name, sorted({"run_id", *_options.of_join, *_options.of_optimizer}))
+            raise Usage(f"{flag} is no option; the nearest is --{nearest.replace('_', '-')}")
         if not equals:
             if name == "client_mode":
                 text = "true"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import _waggle
+from ._describe import plain_name
 
 
 def schema_error(text: str) -> _waggle.Error:
@@ -97,7 +98,7 @@ def buffers_of(module: torch.nn.Module | None) -> list[Buffer]:
                 continue
             seen.add(id(b))
             if b.layout == torch.strided and not b.is_complex() and not b.is_quantized and torch.isfinite(b).all():
-                buffers.append(Buffer(f"{prefix}.{key}" if prefix else key, m._buffers, key))
+                buffers.append(Buffer(plain_name(f"{prefix}.{key}" if prefix else key), m._buffers, key))
     return sorted(buffers, key=lambda b: b.counts)
 
 

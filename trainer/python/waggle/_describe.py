@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import ctypes
 import hashlib
-from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
 from typing import Any
 
 import torch
 
 from . import _waggle
+from ._trial import Trial
 
 # Switches of the implementation, and what changes with the rate.
 _not_compared = {"params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable"}
@@ -19,13 +19,15 @@ _text_max = 400  # of the agreement's 3 KiB
 
 
 class Statistic:
-    """A value that an optimizer keeps for a parameter, as float32 values.
+    """A value that an optimizer keeps for a parameter, or in parameter group number `group`, as float32 values.
 
     Tensors of float32 are copied. All other numbers become the sum of three float32 numbers each,
     which is exact for a float64, so that a peer that joins continues with the same bits."""
 
-    def __init__(self, name: str, value: Any) -> None:
+    def __init__(self, name: str, value: Any, group: int | None = None) -> None:
         self.name = name
+        self.group = group
+        self.sent_name = name if group is None else f"group.{name}"
         self.number: type[bool | int | float] | None = None
         if isinstance(value, (bool, int, float)):
             self.number = type(value)
@@ -49,7 +51,7 @@ class Statistic:
         elif self.exact:
             into.copy_(value.detach().reshape(-1))
         else:
-            rest = torch.as_tensor(value).detach().to("cpu", torch.float64).reshape(-1)
+            rest = torch.as_tensor(value, dtype=torch.float64).detach().cpu().reshape(-1)
             for part in into.view(3, -1):
                 part.copy_(rest)
                 rest = rest - part.to(torch.float64)
@@ -73,27 +75,6 @@ class Statistic:
             state[self.name].copy_(exact.view(self.shape))  # rounds back to what was read
 
 
-def _probe(inner: torch.optim.Optimizer, group: Mapping[str, Any], parameter: torch.Tensor) -> dict[str, Any]:
-    """The state that one step with a zero gradient leaves for a zero parameter of the same shape."""
-    probe = object.__new__(type(inner))
-    probe.__dict__.update(inner.__dict__)
-    probe.__dict__.pop("step", None)  # a scheduler's wrapper, which refers to `inner`
-    for name, value in inner.__dict__.items():
-        if "_hooks" in name and isinstance(value, dict):
-            probe.__dict__[name] = type(value)()
-    zero = torch.zeros_like(parameter.detach()).requires_grad_()
-    zero.grad = torch.zeros_like(zero)
-    probe.state = collections.defaultdict(dict)
-    probe.param_groups = [{**group, "params": [zero]}]
-    try:
-        probe.step()
-    except Exception as e:
-        raise ValueError(f"{type(inner).__name__} is not supported: a step with a zero gradient, which shows "
-                         f"what it keeps, fails ({e})") from e
-    kept: dict[str, Any] = probe.state.get(zero, {})
-    return kept
-
-
 def _number_text(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         value = value.tolist()
@@ -104,20 +85,20 @@ def _number_text(value: Any) -> str:
     return type(value).__name__
 
 
-def compared(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a parameter group that must be equal on all peers."""
-    return {name: value for name, value in group.items() if name not in _not_compared}
+def compared(group: Mapping[str, Any], changed: Collection[str] = ()) -> dict[str, Any]:
+    """The options of a parameter group that must be equal on all peers. `changed`: those that a step changes."""
+    return {name: value for name, value in group.items() if name not in _not_compared and name not in changed}
 
 
-def _own_text(inner: torch.optim.Optimizer) -> str:
+def _own_text(inner: torch.optim.Optimizer, changed: Collection[str]) -> str:
     groups = inner.param_groups
-    first = compared(groups[0])
+    first = compared(groups[0], changed)
     text = type(inner).__name__ + "(" + ", ".join(f"{n}={_number_text(v)}" for n, v in sorted(first.items())) + ")"
     for i, group in enumerate(groups[1:], 1):
-        changed = {n: v for n, v in compared(group).items() if n not in first or first[n] != v}
-        if changed:
+        other = {n: v for n, v in compared(group, changed).items() if n not in first or first[n] != v}
+        if other:
             text += f"; group {i} of {len(group['params'])}: " + ", ".join(
-                f"{n}={_number_text(v)}" for n, v in sorted(changed.items()))
+                f"{n}={_number_text(v)}" for n, v in sorted(other.items()))
     text = text.replace("\n", " ")
     if len(text) > _text_max:
         text = text[:60] + "… " + hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -181,22 +162,23 @@ def _known_identity(inner: torch.optim.Optimizer, trained: Set[int]) -> tuple[st
 
 class Description:
     """kind, numbers: the optimizer as peers compare it. statistics: a list of `Statistic` for each of
-    `parameters`. counter: None, or the Statistic "step" that is not sent, because it is the number of
-    the run's updates."""
+    `parameters`; what steps change in a group is one of the group's first. changed: the names of that. modes: what
+    `train` sets in groups, unless all is done in one mode. counter: None, or the Statistic "step" that is not sent, because it is the
+    number of the run's updates."""
 
     def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> None:
-        groups = {id(p): group for group in inner.param_groups for p in group["params"]}
-        found: dict[Any, list[Statistic]] = {}
-        rows = []
-        for p in parameters:
-            group = groups[id(p)]
-            key = (id(group), tuple(p.shape), p.device, p.stride())
-            if key not in found:
-                state = _probe(inner, group, p)
-                found[key] = [Statistic(name, value) for name, value in state.items() if value is not None]
-            rows.append(found[key])
+        trial = Trial(inner, parameters)
+        rows = [[Statistic(name, value) for name, value in state.items() if value is not None]
+                for state in trial.states]
+        for i, (group, values) in enumerate(zip(inner.param_groups, trial.of_groups)):
+            ours = set(map(id, group["params"]))
+            first = next((row for p, row in zip(parameters, rows) if id(p) in ours), None)
+            if first is not None:
+                first += [Statistic(name, value, i) for name, value in values.items()]
+        self.changed = {name for values in trial.of_groups for name in values}
+        self.modes = trial.modes
         self.counter: Statistic | None = None
-        self.kind = _own_text(inner)
+        self.kind = _own_text(inner, self.changed)
         self.numbers: _Numbers = {}
         self.statistics = rows
         known = _known_identity(inner, {id(p) for p in parameters})
@@ -219,7 +201,7 @@ class Description:
                 s.never_negative = s.name in _squares or s.name == "sum"
 
     def rows(self) -> list[list[tuple[str, list[int], bool]]]:
-        return [[(s.name, s.sent_shape, s.never_negative) for s in row] for row in self.statistics]
+        return [[(s.sent_name, s.sent_shape, s.never_negative) for s in row] for row in self.statistics]
 
 
 def initial_rate(group: Mapping[str, Any]) -> float:
@@ -243,14 +225,28 @@ def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
     return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """What is in a wrapper, such as DistributedDataParallel, that has no tensors of its own."""
+    children = dict(module.named_children())
+    own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+    if list(children) in (["module"], ["_orig_mod"]) and not own:
+        return unwrapped(next(iter(children.values())))
+    return module
+
+
+def plain_name(name: str) -> str:
+    """Without wrappers of modules inside, by torch.compile and by torch's activation checkpoints."""
+    return name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
+
+
 def frozen_tensors(module: torch.nn.Module | None) -> list[tuple[str, bytes]]:
     """The parameters that nobody trains, each with a digest of its values. Reads each once."""
     out = []
-    for name, p in module.named_parameters() if module is not None else ():
+    for name, p in unwrapped(module).named_parameters() if module is not None else ():
         if not p.requires_grad and p.numel() > 0 and p.layout == torch.strided:
             values = p.detach().cpu().contiguous()
             content = (ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr())
             digest = hashlib.sha256(f"{list(p.shape)} {values.element_size()} ".encode())
             digest.update(content)
-            out.append((name, digest.digest()))
+            out.append((plain_name(name), digest.digest()))
     return out

@@ -124,9 +124,12 @@ class Launcher:
         if module is None:
             raise self.usage("no module has exactly the parameters of the optimizer: write opt = waggle.Optimizer(opt, "
                          "waggle.join(…), …) into the script instead")
-        swarm = waggle.join(self.run, **self.of_peer)
-        self.inner = optimizer
-        self.optimizer = waggle.Optimizer(optimizer, swarm, module, **self.of_training)
+        try:
+            swarm = waggle.join(self.run, **self.of_peer)
+            self.inner = optimizer
+            self.optimizer = waggle.Optimizer(optimizer, swarm, module, **self.of_training)
+        except (TypeError, ValueError) as e:
+            raise self.usage(str(e)) from e
         print(f"waggle: {type(optimizer).__name__} of {type(module).__name__} "
               f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
               f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)

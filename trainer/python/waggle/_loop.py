@@ -56,6 +56,12 @@ class LoopModel:
         raise NotImplementedError
 
 
+def _sizes(name: str, shape: Sequence[int]) -> list[int]:
+    if not isinstance(name, str) or not isinstance(shape, Sequence):
+        raise TypeError(f"a tensor is ({name!r}, {shape!r}), and must be a name and the list of its dimensions")
+    return [_options.whole(f"a dimension of {name}", each, 1) for each in shape]
+
+
 class Loop(Leaves):
     """The loop under `Optimizer`, for arrays of numpy, JAX, or anything else with buffers.
 
@@ -89,15 +95,15 @@ class Loop(Leaves):
                   "more": {**swarm._given.get("more", {}), **training["more"]}}
         self.swarm = swarm
         self._peer = swarm._peer
-        named = [(name, list(shape)) for name, shape in parameters]
+        named = [(name, _sizes(name, shape)) for name, shape in parameters]
         if statistics is None:
             statistics = [[] for _ in named]
         if _waggle.steps_each_pass(str(merged.get("strategy", ""))):
             settled = 0
         elif settled is None:
             settled = len(_waggle.settled_numbers(optimizer))
-        changed = [(name, list(shape), False) for name, shape in buffers]
-        changed += [(name, list(shape), True) for name, shape in counters]
+        changed = [(name, _sizes(name, shape), False) for name, shape in buffers]
+        changed += [(name, _sizes(name, shape), True) for name, shape in counters]
         refusing(self._peer.start, model, merged, named, statistics, changed, optimizer, dict(numbers or {}),
                  settled, float(learning_rate), rate_ratios, frozen)
         self._owns_rate = not merged["rate_of_run"]
@@ -134,12 +140,14 @@ class Loop(Leaves):
         wrong number of samples, waggle.Error if all initial peers refuse this one, if none answers (see
         waggle.join), if this peer has ended, or in another thread or process. Other failures of the
         network raise nothing."""
-        return refusing(self._peer.offer, samples, loss)
+        return refusing(self._peer.offer, _options.whole("samples", samples, 1), loss)
 
     def keep(self, what: bytes) -> None:
         """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the
         place in its data. Call it before a step: it is kept with the samples of that step. Raises ValueError if
         it is longer."""
+        if not isinstance(what, bytes):
+            raise TypeError(f"keep takes bytes, and this is of type {type(what).__name__}: encode it, such as by json")
         refusing(self._peer.keep, what)
 
     def kept(self) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ._buffers import Buffer, buffers_of
-from ._describe import Description, Statistic
+from ._describe import Description, Statistic, plain_name, unwrapped
 from ._loop import LoopModel
 from ._numbers import Numbers, set_number
 from ._schedulers import Followed
@@ -29,10 +29,10 @@ class Model(LoopModel):
         self.description = Description(inner, [p for _, p in parameters])
         # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them the buffers.
         self.tensors: list[tuple[torch.Tensor, Statistic | None]] = [(p, None) for _, p in parameters]
-        names = list(dict.fromkeys(s.name for row in self.description.statistics for s in row))
+        names = list(dict.fromkeys(s.sent_name for row in self.description.statistics for s in row))
         for name in names:
             for (_, p), row in zip(parameters, self.description.statistics):
-                self.tensors += [(p, s) for s in row if s.name == name]
+                self.tensors += [(p, s) for s in row if s.sent_name == name]
         self.left_out = torch.zeros(len(parameters))  # updates without a gradient, by parameter
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
@@ -45,6 +45,7 @@ class Model(LoopModel):
             or self.description.counter is not None
         self.own_updates: int | None = None  # before the run's, of this loop; None: the run has not begun
         self.updates_here = 0
+        self._trains = False  # in this mode, and a state of the other one is loaded
         self.count_steps()
 
     def count_steps(self) -> None:
@@ -127,6 +128,10 @@ class Model(LoopModel):
     def step(self, lr: float) -> None:
         self._inner_step(lr)
 
+    def _kept(self, statistic: Statistic, state: dict[str, Any]) -> dict[str, Any]:
+        """Where it is: in the state of its parameter, or in a group."""
+        return state if statistic.group is None else self.inner.param_groups[statistic.group]
+
     def read(self, which: int, into: memoryview) -> None:
         values = torch.frombuffer(into, dtype=torch.float32)
         with torch.no_grad():
@@ -134,7 +139,7 @@ class Model(LoopModel):
                 return self.buffers[which - len(self.tensors)].read(values)
             tensor, statistic = self.tensors[which]
             if statistic is not None:
-                statistic.read(self.inner.state.get(tensor, {}), values)
+                statistic.read(self._kept(statistic, self.inner.state.get(tensor, {})), values)
             else:
                 values.copy_(tensor.detach().reshape(-1))
 
@@ -145,7 +150,12 @@ class Model(LoopModel):
                 return self.buffers[which - len(self.tensors)].write(new)
             tensor, statistic = self.tensors[which]
             if statistic is not None:
-                statistic.write(self.inner.state[tensor], new)
+                kept = self._kept(statistic, self.inner.state[tensor])
+                before = kept.get(statistic.name)
+                statistic.write(kept, new)
+                if statistic.group is not None and statistic.name in self.description.modes:
+                    mode = self.description.modes[statistic.name]
+                    self._trains |= before == mode and kept[statistic.name] != mode
             else:
                 tensor.copy_(new.view(tensor.shape))
                 if self._versions:
@@ -164,6 +174,9 @@ class Model(LoopModel):
 
     def set_steps(self, steps: int) -> None:
         self._begin()
+        if self._trains:
+            self._trains = False
+            self.inner.train()  # type: ignore[attr-defined]
         self.steps_made = steps
         self._versions = [p._version for _, p in self.parameters]
         for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):
@@ -173,7 +186,7 @@ class Model(LoopModel):
             elif row or self.description.counter is not None:
                 state = self.inner.state[p]
                 for statistic in row:
-                    statistic.make(state)
+                    statistic.make(self._kept(statistic, state))
                 counter = self.description.counter
                 if counter is not None:
                     counter.make(state)
@@ -188,7 +201,8 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer)
     if module is None:
         named = [(str(i), p) for i, p in enumerate(held)]
     else:
-        named = list(module.named_parameters())
+        module = unwrapped(module)
+        named = [(plain_name(name), p) for name, p in module.named_parameters()]
     parameters = []
     for name, p in named:
         if not p.requires_grad or p.numel() == 0:

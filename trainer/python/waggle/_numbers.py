@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -38,10 +38,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _places_in(group: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    """Of an optimizer that only Python knows: all its numbers, the rate first."""
-    places: list[tuple[str, int | None]] = [("lr", None)] if "lr" in group else []
-    for key, value in sorted(compared(group).items()):
+def _places_in(group: Mapping[str, Any], changed: Collection[str]) -> list[tuple[str, int | None]]:
+    """Of an optimizer that only Python knows: all its numbers, the rate first, but for those that its steps change."""
+    places: list[tuple[str, int | None]] = [("lr", None)] if "lr" in group and "lr" not in changed else []
+    for key, value in sorted(compared(group, changed).items()):
         if _is_number(value):
             places.append((key, None))
         elif isinstance(value, (tuple, list)) and value and all(map(_is_number, value)):
@@ -59,7 +59,7 @@ class Numbers:
         # The settled numbers of a group are those of its first parameter.
         self._first = {group: i for i, group in reversed(list(enumerate(self._group_of.tolist())))}
         self.places = ([_places.get(name, (name, None)) for name in _waggle.settled_numbers(of.kind)] if of.numbers
-                       else _places_in(inner.param_groups[0]))
+                       else _places_in(inner.param_groups[0], of.changed))
         self.rate: float | None = None
         self._other = 0  # times in a row that another rate than the loop's was used
         self._warned = False

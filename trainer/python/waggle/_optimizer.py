@@ -17,6 +17,7 @@ from ._buffers import offer_buffers
 from ._describe import compared, frozen_tensors, initial_rate, rate_ratios
 from ._loop import Loop
 from ._model import Model, tensors_of
+from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._swarm import Leaves, Swarm, refusing
 
@@ -31,11 +32,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     """A torch optimizer that steps together with the other peers of a run.
 
     optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own; what it keeps
-        must be numbers and dense tensors (LBFGS and SparseAdam are refused).
+        must be numbers and dense tensors, of parameters or in their groups (LBFGS and SparseAdam are refused).
     swarm: what `waggle.join` returned; one optimizer for each.
     module: gives the parameters their names, and its running means and variances are averaged, too.
         Without it the parameters are called 0, 1, … and buffers stay this peer's own.
-    target_batch_size: samples of the whole swarm for one update.
+    target_batch_size: samples of the whole swarm for one update; 256 unless the strategy counts steps.
     strategy: how the peers train together; a name as of `waggle train`. "collaborative": one update
         with the mean of all gradients. Others: the optimizer steps in each step, and the peers average
         parameters.
@@ -61,7 +62,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     _step_supports_amp_scaling = False  # for GradScaler: unscale before step
 
     def __init__(self, optimizer: torch.optim.Optimizer, swarm: Swarm, module: torch.nn.Module | None = None, *,
-                 target_batch_size: int = 256, strategy: str = "collaborative", samples: int | None = None,
+                 target_batch_size: int | None = None, strategy: str = "collaborative", samples: int | None = None,
                  frozen: str = "equal", **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
@@ -71,9 +72,12 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
         if module is not None and not isinstance(module, torch.nn.Module):
             raise TypeError(f"module is of type {type(module).__name__}, and must be a torch.nn.Module")
-        if strategy == "collaborative" or not strategy.startswith("decentralized"):
-            options["target_batch_size"] = target_batch_size
-        options["strategy"] = strategy
+        options.update(target_batch_size=target_batch_size, strategy=strategy)
+        if samples is not None:
+            samples = whole("samples", samples, 1)
+        if strategy is None:
+            raise TypeError("strategy is None, and must be a text: leave it out for \"collaborative\"")
+        of_training(options)  # before anything else is done with them
         self._inner = optimizer
         self._module = module
         self._swarm = swarm
@@ -130,6 +134,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         network raise nothing."""
         result = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(f"closure is of type {type(closure).__name__}, and must be callable: pass samples and loss "
+                                "by name, as in step(samples=4)")
             with torch.enable_grad():
                 result = closure()
             if loss is None and isinstance(result, (int, float, torch.Tensor)):
@@ -138,22 +145,22 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if samples is None:
             raise ValueError("samples is missing: pass the number of samples of the gradient to step, or to the "
                              "constructor of waggle.Optimizer")
-        try:
-            samples = operator.index(samples)
-        except TypeError:
-            raise TypeError(f"samples is of type {type(samples).__name__}, and must be a whole number") from None
-        if samples < 1:
-            raise ValueError(f"samples is {samples}: the gradient must be over at least one sample")
+        samples = whole("samples", samples, 1)
         if isinstance(loss, torch.Tensor):
             if loss.numel() != 1:
                 raise ValueError(f"loss has {loss.numel()} values, and must be a number")
             loss = loss.item()
+        if loss is not None:
+            try:
+                loss = float(loss)
+            except (TypeError, ValueError):
+                raise TypeError(f"loss is {loss!r}, and must be a number") from None
         if loss is None and self._needs_loss:
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
-        self._last = refusing(self._loop._peer.offer, samples, None if loss is None else float(loss),
-                              self._addresses(), self._model.passes, self._model.written())
+        self._last = refusing(self._loop._peer.offer, samples, loss, self._addresses(), self._model.passes,
+                              self._model.written())
         return result
 
     def keep(self, what: bytes) -> None:
@@ -276,7 +283,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     # -- what must not change
 
     def _remember_structure(self) -> None:
-        self._groups = [compared(group) for group in self._inner.param_groups]
+        changed = self._model.description.changed
+        self._groups = [compared(group, changed) for group in self._inner.param_groups]
         self._lists = [list(group["params"]) for group in self._inner.param_groups]
         self._sizes: list[tuple[torch.nn.Module, int, int]] = []
         self._places: list[tuple[dict[str, Any], str, torch.Tensor, str]] = []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import difflib
+import operator
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 from . import _waggle
@@ -21,7 +23,9 @@ _table = {name.replace("-", "_"): (group, value) for name, group, value in _wagg
 
 _in_torch = "set it in the constructor of the torch optimizer"
 _not_for_loops = {
+    "run": "pass it to waggle.join as its first argument",
     "run_id": "pass it to waggle.join as its first argument",
+    "learning_rate": "set it in the constructor of the torch optimizer, or pass lr for a rate of the run",
     "optimizer": "pass another torch optimizer",
     "weight_decay": _in_torch,
     "no_decay": "give vectors a parameter group with weight decay 0",
@@ -47,12 +51,42 @@ _not_for_loops = {
 _hyper = {"momentum", "dampening", "nesterov", "beta1", "beta2", "epsilon", "amsgrad", "smoothing",
           "centered", "trust"}
 
+of_optimizer = {name for name, (group, _) in _table.items() if group in ("training", "averaging")}  # its arguments
+of_optimizer -= set(_not_for_loops) | _hyper | _of_the_peer
+
+
+def is_known(name: str) -> bool:
+    """Whether it is one, or there is a sentence that says what to do instead."""
+    return name != "run" and name in of_join | of_optimizer | set(_not_for_loops) | _hyper
+
 
 def in_python(sentence: str) -> str:
     """A sentence that names options of the command line, with the names of arguments."""
     sentence = re.sub(r"swarm_options::more: ([a-z0-9-]+)", lambda m: m[1].replace("-", "_"), sentence)
     sentence = re.sub(r"swarm_options::(\w+)", r"\1", sentence).replace("max_epochs", "epochs")
+    sentence = sentence.replace("--run-id", "run").replace("pass of --micro-batch 1", "step of a sample")
     return re.sub(r"--([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), sentence)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A number that the extension can take."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is of type {type(value).__name__}, and must be a whole number") from None
+    if not least <= number < 2**63:
+        raise ValueError(f"{name} is {number}, and must be a whole number from {least} to 2^63 - 1")
+    return number
+
+
+def _utf8(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} is {text!r}, and must be valid UTF-8") from None
+    if "\0" in text:
+        raise ValueError(f"{name} is {text!r}, and must not contain a zero byte")
+    return text
 
 
 def _text(name: str, value: Any) -> str:
@@ -65,41 +99,48 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, (int, float)):
         return f"{round(value * 1000)}ms" if kind == "TIME" else repr(value)
     if isinstance(value, (list, tuple)):
-        return ",".join(str(each) for each in value)
+        return _utf8(name, ",".join(str(each) for each in value))
     if isinstance(value, (str, os.PathLike)):
-        return os.fspath(value)
+        return _utf8(name, os.fspath(value))
     raise TypeError(f"{name} is of type {type(value).__name__}, and an option is a number, a text, "
                     "True or False, or a time as datetime.timedelta")
 
 
+def text(name: str, value: Any) -> str:
+    return str(_typed(name, value, (str,), "a text"))
+
+
 def _typed(name: str, value: Any, kinds: tuple[type, ...], what: str) -> Any:
     if isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds):
-        return value
+        return _utf8(name, value) if isinstance(value, str) else value
     raise TypeError(f"{name} is of type {type(value).__name__}, and must be {what}")
 
 
-def _refuse_unknown(where: str, name: str, known: Set[str]) -> None:
+def _refuse_unknown(where: str, name: str) -> None:
     if name in _not_for_loops or name in _hyper:
         raise TypeError(f"{where} takes no {name}: {_not_for_loops.get(name, _in_torch)}")
-    raise TypeError(f"{where} takes no {name}; the nearest is {_waggle.nearest(name, sorted(known))}")
+    nearest = _waggle.nearest(name, sorted(of_join | of_optimizer))
+    if f"_{name}_" not in f"_{nearest}_" and difflib.SequenceMatcher(None, name, nearest).ratio() < 0.6:
+        nearest = _waggle.nearest(name, sorted(of_join if where == "waggle.join" else of_optimizer))
+    takes = "waggle.join" if nearest in of_join else "waggle.Optimizer"
+    raise TypeError(f"{where} takes no {name}; the nearest is {nearest}" + (f" of {takes}" if takes != where else ""))
 
 
 def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of swarm_options that waggle.join was called with."""
-    known = of_join
     out: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in known:
+        if name not in of_join:
             training = name in _of_the_training or _table.get(name, ("",))[0] in ("training", "averaging")
             if training and name not in _not_for_loops and name not in _hyper:
                 raise TypeError(f"waggle.join takes no {name}: pass it to waggle.Optimizer")
-            _refuse_unknown("waggle.join", name, known)
+            _refuse_unknown("waggle.join", name)
         if value is None:
             continue
         if name == "initial_peers":
             if isinstance(value, str):
                 value = [each.strip() for each in value.split(",") if each.strip()]
-            out[name] = [str(_typed(name, each, (str,), "a list of texts")) for each in
+            out[name] = [str(_typed(f"{name} has {each!r}, which", each, (str,), "a text HOST:PORT")) for each in
                          _typed(name, value, (list, tuple), "a list of texts HOST:PORT")]
         elif name == "client_mode":
             out.setdefault("more", {})["client-mode"] = _text(name, _typed(name, value, (bool,), "True or False"))
@@ -113,39 +154,35 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"join_timeout is {value}, and must be a number of seconds from 0 on")
             out[name] = round(value * 1000)
         elif name == "data_dir":
-            out[name] = os.fspath(_typed(name, value, (str, os.PathLike), "a path"))
+            out[name] = _utf8(name, os.fspath(_typed(name, value, (str, os.PathLike), "a path")))
         else:
-            out[name] = _typed(name, value, (str,), "a text")
+            out[name] = text(name, value)
     return out
 
 
 def of_training(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for the keyword arguments of waggle.Optimizer."""
-    known = {name for name, (group, _) in _table.items() if group in ("training", "averaging")}
-    known -= set(_not_for_loops) | _hyper | _of_the_peer
     out: dict[str, Any] = {}
     more: dict[str, str] = {}
     of_run = given.get("lr") is not None
     for name, value in given.items():
-        if name not in known:
+        if name not in of_optimizer:
             if name in of_join:
                 raise TypeError(f"waggle.Optimizer takes no {name}: pass it to waggle.join")
-            _refuse_unknown("waggle.Optimizer", name, known)
+            _refuse_unknown("waggle.Optimizer", name)
         if value is None:
             continue
         if name in ("target_batch_size", "epochs"):
-            value = _typed(name, value, (int,), "a whole number")
-            if not 0 <= value < 2**63:
-                raise ValueError(f"{name} is {value}, and must be from {int(name != 'epochs')} on")
-            out[name] = value
-        elif name in ("strategy", "model", "data"):
-            out[name] = _typed(name, value, (str,), "a text")
-        elif name == "schedule" and not of_run:
-            out[name] = _typed(name, value, (str,), "a text")
+            out[name] = whole(name, value, int(name != "epochs"))
+        elif name in ("strategy", "model", "data") or (name == "schedule" and not of_run):
+            out[name] = text(name, value)
         elif name in _rates and not of_run:
             raise ValueError(f"{name} needs lr: without it, the rate is that of the torch optimizer")
         else:
             more[name.replace("_", "-")] = _text(name, value)
+    if "target_batch_size" in out and _waggle.counts_steps(out.get("strategy", "")):  # also if it is the default
+        raise ValueError(f"target_batch_size belongs to the other strategies: with {out['strategy']} peers average after a "
+                         "number of steps, so leave it out")
     out["rate_of_run"] = of_run
     out["more"] = more
     return out

@@ -231,7 +231,8 @@ class Followed:
             self._restore()
 
     def _numbers(self) -> list[dict[str, Any]]:
-        return [{name: _copied(value) for name, value in group.items() if name != "params"}
+        no_options = self._model.description.changed | {"params"}
+        return [{name: _copied(value) for name, value in group.items() if name not in no_options}
                 for group in self._model.inner.param_groups]
 
     def _restore(self) -> None:

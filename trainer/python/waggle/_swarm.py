@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import operator
 import os
 import sys
 import weakref
@@ -137,6 +136,7 @@ class Swarm(Leaves):
         """Asks this process only, never the network; takes some ten microseconds. From another
         thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
         now = self._peer.status()
+        now["waiting_for"] = _options.in_python(now["waiting_for"])
         now["passes"] = [SamplesSeen(*each) for each in now["passes"]]
         return Status(**now)
 
@@ -157,12 +157,7 @@ class Swarm(Leaves):
                     opt.step(samples=len(x), loss=loss)
 
         Raises TypeError or ValueError with a sentence."""
-        try:
-            samples, passes = operator.index(samples), operator.index(passes)
-        except TypeError:
-            raise TypeError("samples and passes must be whole numbers") from None
-        if samples < 1 or passes < 1:
-            raise ValueError(f"samples is {samples} and passes is {passes}, and both must be from 1 on")
+        samples, passes = _options.whole("samples", samples, 1), _options.whole("passes", passes, 1)
         refusing(self._peer.deal, samples, passes)
         if "torch" in sys.modules:
             from ._sampler import Sampler
@@ -209,9 +204,7 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
 
     Raises TypeError or ValueError with a sentence. Installs no signal handlers.
     """
-    if not isinstance(run, str):
-        raise TypeError(f"run is of type {type(run).__name__}, and must be a text")
-    return Swarm(run, dict(initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
+    return Swarm(_options.text("run", run), dict(initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
                            client_mode=client_mode, log_level=log_level, join_timeout=join_timeout,
                            start_alone=start_alone, resume=resume, **unknown))
 

@@ -56,7 +56,7 @@ def _listen(host_maddrs: Sequence[str]) -> str:
 class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning need not be installed
     """Trains with all peers of the run, on one device of this machine.
 
-    target_batch_size: samples of the whole swarm for one update.
+    target_batch_size: samples of the whole swarm for one update; None with strategies that count steps.
     run_id: the name of the run.
     batch_size: samples of each batch of this peer; None: the first dimension of the first tensor in the
         batch, at each batch. With accumulate_grad_batches, batches add up.
@@ -78,7 +78,7 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
     strategy_name = "waggle"
     optimizers: Any  # of the base class
 
-    def __init__(self, target_batch_size: int, run_id: str = "lightning_run", batch_size: int | None = None,
+    def __init__(self, target_batch_size: int | None, run_id: str = "lightning_run", batch_size: int | None = None,
                  delay_state_averaging: bool | None = None, delay_optimizer_step: bool | None = None,
                  delay_grad_averaging: bool | None = None, offload_optimizer: bool | None = None,
                  reuse_grad_buffers: bool = False, scheduler_fn: Callable[[torch.optim.Optimizer], Any] | None = None,

@@ -1,0 +1,143 @@
+"""What a step of an optimizer changes, found on a copy of it with few parameters."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+STEPS = 10  # of the trial: some, such as with a rectified rate, begin with other ones
+
+_of_torch = set(vars(torch.optim.SGD([torch.zeros(1)], 0.1))) | {"_step_count", "_opt_called"}
+
+
+def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
+    """With all of its attributes, which __getstate__ of torch leaves out."""
+    made = memo[id(optimizer)] = object.__new__(type(optimizer))
+    for name, value in vars(optimizer).items():
+        if name == "step":
+            continue  # the wrapper of a scheduler, which refers to `optimizer`
+        if "_hooks" in name and isinstance(value, dict):
+            value = type(value)()
+        elif id(value) not in memo and isinstance(value, torch.optim.Optimizer):
+            value = _copied(value, memo)
+        else:
+            try:
+                value = copy.deepcopy(value, memo)
+            except Exception:
+                pass  # such as a lock: the copy uses it, too
+        vars(made)[name] = value
+    return made
+
+
+def _picture(value: Any, seen: set[int]) -> Any:
+    """What can be compared with the same later."""
+    if isinstance(value, (bool, int, float, complex, str)):
+        return value
+    if id(value) in seen:
+        return None
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {name if isinstance(name, str) else id(name): _picture(each, seen) for name, each in value.items()}
+    if isinstance(value, (list, tuple, collections.deque)):
+        return {i: _picture(each, seen) for i, each in enumerate(value)}
+    if isinstance(value, type) or callable(value) or not isinstance(getattr(value, "__dict__", None), dict):
+        return None
+    return {name: _picture(each, seen) for name, each in vars(value).items() if name not in _of_torch
+            or (isinstance(value, torch.optim.Optimizer) and name in ("state", "param_groups"))}
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+    return type(a) is type(b) and (bool(a == b) or a != a)
+
+
+class Trial:
+    """states: what the optimizer keeps for each of `parameters`. of_groups: what its steps, `train` and `eval` change in
+    each parameter group. modes: of that, what `eval` changes, and the value that `train` gives it.
+
+    Raises ValueError or TypeError with a sentence if it cannot step, or keeps something else, which a peer that joins
+    would not receive."""
+
+    def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> None:
+        trained = {id(p) for p in parameters}
+        memo: dict[int, Any] = {id(inner.state): collections.defaultdict(dict)}
+        alike: dict[Any, torch.Tensor] = {}  # one for all of a group that have one shape
+        for i, group in enumerate(inner.param_groups):
+            for p in group["params"]:
+                key = (i, tuple(p.shape), p.dtype, p.device, p.stride(), id(p) in trained)
+                if key not in alike:
+                    alike[key] = torch.zeros_like(p.detach()).requires_grad_(id(p) in trained)
+                memo[id(p)] = alike[key]
+        self._step_of = {id(p): memo[id(p)] for p in parameters}
+        self._copy = made = _copied(inner, memo)
+        for group in made.param_groups:
+            group["params"] = list({id(p): p for p in group["params"]}.values())
+        self.of_groups: list[dict[str, Any]] = [{} for _ in made.param_groups]
+        self.modes: dict[str, Any] = {}
+        with torch.random.fork_rng([p.device.index for p in alike.values() if p.is_cuda]):
+            self._try(alike.values(), type(inner).__module__.startswith("torch.optim."))
+        self.states: list[dict[str, Any]] = [made.state.get(self._step_of[id(p)], {}) for p in parameters]
+        known = {id(p) for p in alike.values()}
+        for key in made.state:
+            if id(key) not in known:
+                raise TypeError(f"{type(inner).__name__} keeps {key!r} in its state, which is of no parameter: a peer that "
+                                "joins receives what is kept for parameters and in their groups only")
+
+    def _try(self, alike: Iterable[torch.Tensor], of_torch: bool) -> None:
+        name = type(self._copy).__name__
+        before = {}
+        try:
+            self._switch("train")
+            for i in range(1 if of_torch else STEPS):  # those of torch keep all in their states
+                for p in alike:
+                    if p.requires_grad:  # at first zeros, for which any optimizer has a step
+                        p.grad = (0.01 * i * torch.linspace(-1, 1, p.numel(), device=p.device)).view_as(p).to(p)
+                self._note(self._copy.step, into=self.of_groups)
+                if i == 0:
+                    before = self._attributes()
+        except Exception as e:
+            raise ValueError(f"{name} is not supported: a step of a copy of it, which shows what it keeps, fails "
+                             f"({e})") from e
+        after = {} if of_torch else self._attributes()
+        for attribute in after:
+            if not _equal(before.get(attribute), after[attribute]):
+                raise TypeError(f"{name} keeps something in its attribute {attribute} that its steps change: a peer that "
+                                "joins receives what is kept for parameters and in their groups only, so keep it there")
+        modes: list[dict[str, Any]] = [{} for _ in self._copy.param_groups]
+        self._switch("eval")
+        self._note(lambda: self._switch("train"), into=modes)
+        for mode, changed in zip(modes, self.of_groups):
+            self.modes.update(mode)
+            changed.update(mode)
+
+    def _switch(self, mode: str) -> None:
+        """Optimizers that average their steps have these, as modules do."""
+        switch = getattr(self._copy, mode, None)
+        if callable(switch):
+            switch()
+
+    def _note(self, call: Any, into: list[dict[str, Any]]) -> None:
+        """Calls it, and notes what it changes in the groups."""
+        groups = self._copy.param_groups
+        before = [{option: _picture(value, set()) for option, value in group.items() if option != "params"}
+                  for group in groups]
+        call()
+        for group, was, changed in zip(groups, before, into):
+            for option, value in group.items():
+                if option != "params" and not _equal(was.get(option), _picture(value, set())):
+                    changed[option] = value
+
+    def _attributes(self) -> dict[str, Any]:
+        made = self._copy
+        seen = {id(made), id(made.state), id(made.param_groups), *map(id, made.state.values()),
+                *map(id, made.param_groups), *(id(p) for group in made.param_groups for p in group["params"])}
+        return {name: _picture(value, seen) for name, value in vars(made).items() if name not in _of_torch}
