@@ -134,7 +134,7 @@ result<loop> loop::start(const swarm& in, loop_options options) {
                                      array_model{std::move(tensors), std::move(options.update)});
   if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
       !started)
-    return started.error();
+    return in_members(started.error());
   return loop{std::move(made)};
 }
 

@@ -120,16 +120,15 @@ std::string bootstrap::notice() const {
   for (const auto& t : targets_)
     if (t.given && std::ranges::any_of(t.addresses, [](const address& a) { return a.shared; }))
       return to_string(*t.given)
-             + " leads to this peer and to others, so peers may find each other late: give "
-               "--initial-peers the addresses of single peers, or a name that stands for all of "
-               "them";
+             + " leads to this peer and to others, so peers may find each other late: name "
+               "single peers as initial peers, or give a name that stands for all of them";
   if (!joined_ || !connected_.empty() || initial_addresses() > 0)
     return {};
   for (const auto& t : targets_)
     if (t.given)
       return to_string(*t.given)
              + " is this peer itself and no other answers there: this peer starts the run. If the "
-               "run exists, add the address of another of its peers to --initial-peers";
+               "run exists, add the address of another of its peers to the initial peers";
   return {};
 }
 
