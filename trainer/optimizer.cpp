@@ -45,7 +45,7 @@ optimizer::optimizer(const swarm& in, loop_parameters trained,
   if (auto started = session_->start(port_, *state_, state_->identity(), state_->learning_rate(),
                                      state_->rate_ratios(), frozen);
       !started)
-    throw std::runtime_error{started.error().detail};
+    throw std::runtime_error{in_members(started.error()).detail};
 }
 
 optimizer::optimizer(const result<swarm>& joined, loop_parameters trained,

@@ -52,17 +52,20 @@ run_options without_from(run_options options) {
   return options;
 }
 
-/// Files of a folder that are not read may be a mistake.
-void log_left_out(spdlog::logger& log, const run_options& options) {
-  if (options.data == "synthetic")
+/// What of the data may be a mistake: files that are not read, or are read as they are packed.
+void log_data(spdlog::logger& log, const run_options& options, data_role role) {
+  auto request = request_of(options, role);
+  if (request.path.empty() || request.path == "synthetic")
     return;
-  auto found = files_of(request_of(options, data_role::training));
+  auto found = files_of(request);
   if (!found)
     return; // it was checked a moment ago; the model's thread will say what has happened
   if (auto what = found->left_out())
     log.log(found->reads_all_text() ? spdlog::level::info : spdlog::level::warn,
-            "of --data {}, {} files are read; left out: {}", options.data, found->files.size(),
-            *what);
+            "of {} {}, {} files are read; left out: {}", option_of(role), request.path,
+            found->files.size(), *what);
+  if (auto packed = packed_text(request))
+    log.warn("{}", *packed);
 }
 
 learner_factory makes_learner(const run_options& o, const learner_config& learner) {
@@ -91,7 +94,8 @@ int run_train(const run_options& given) {
   if (!process)
     return bad_usage(process.error().detail);
   auto& p = **process;
-  log_left_out(p.log(), options);
+  log_data(p.log(), options, data_role::training);
+  log_data(p.log(), options, data_role::evaluation);
   if (bool from = !given.from.empty(); from && goes_on(options, p.data_dir())) {
     p.log().info("--from {} is not read: this peer goes on from its own checkpoint", given.from);
   } else if (from) {

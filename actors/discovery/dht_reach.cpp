@@ -177,7 +177,7 @@ std::string dht_reach::notice() const {
               ? ". It goes on as a client, which dials the others and reduces nothing. "
               : ". Only peers that it dials itself can use it. ")
          + "Open or forward the announced port (" + joined(addresses())
-         + "), or announce an address that others reach: --announce HOST:PORT";
+         + "), or announce an address that others reach (HOST:PORT)";
 }
 
 caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,

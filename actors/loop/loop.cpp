@@ -152,7 +152,7 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   made->wish(options.learning_rate);
   if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
       !started)
-    return started.error();
+    return in_members(started.error());
   return loop{std::move(made)};
 }
 

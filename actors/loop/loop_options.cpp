@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 
 #include "actors/loop/swarm_session.hpp"
 #include "runtime/cli/trainer_program.hpp"
@@ -96,6 +97,27 @@ const std::map<std::string, std::string>& options_not_for_loops() {
     return all;
   }();
   return table;
+}
+
+failure in_members(const failure& why) {
+  static const std::regex option{"`[^`]*`|--([a-z][a-z0-9-]*)"}; // in backticks is a command
+  std::string out;
+  auto rest = why.detail.begin();
+  for (std::sregex_iterator found{rest, why.detail.end(), option}, end; found != end; ++found) {
+    auto whole = (*found)[0];
+    auto name = (*found)[1].str();
+    out.append(rest, whole.first);
+    rest = whole.second;
+    const auto* member = std::ranges::find_if(
+      members, [&name](const option_member& each) { return each.option == name; });
+    if (name.empty())
+      out += whole;
+    else if (member != std::end(members))
+      out += std::string{"swarm_options::"} + member->name;
+    else
+      out += (options_not_for_loops().contains(name) ? "" : "swarm_options::more: ") + name;
+  }
+  return {why.code, out.append(rest, why.detail.end())};
 }
 
 result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes) {

@@ -17,7 +17,7 @@ constexpr int in_vain_max = 8;
 result<shards> shards::of(const swarm& in, std::uint64_t samples, std::uint64_t passes) {
   const auto& session = in.shared_session();
   if (auto dealt = session->deal(samples, passes); !dealt)
-    return dealt.error();
+    return in_members(dealt.error());
   return shards{session};
 }
 

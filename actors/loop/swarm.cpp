@@ -31,7 +31,7 @@ result<control_actor> control_of(const swarm& peer) {
 result<swarm> join(const swarm_options& options) {
   auto session = swarm_session::prepare(options);
   if (!session)
-    return session.error();
+    return in_members(session.error());
   return swarm{std::move(*session)};
 }
 

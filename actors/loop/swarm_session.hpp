@@ -23,6 +23,8 @@ namespace waggle {
 /// The options of `waggle train` that swarm_options::more refuses, each with the rest of a sentence
 /// that begins with "OPTION is" and says what to do instead.
 const std::map<std::string, std::string>& options_not_for_loops();
+/// The failure, with members of swarm_options in place of options of the command line.
+failure in_members(const failure& why);
 /// An option that needs the optimizer: run_options_of leaves it out.
 constexpr const char* averaged_statistics = "average-opt-statistics";
 /// The options of a peer with these. `passes`: of shards; 0: there are none. Fails with a sentence.

@@ -317,8 +317,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
                                              : net::machine_addresses{});
     };
     ctx.record.addresses = announce->empty() ? read() : *announce;
-    if (announce->empty() && may_change)
+    if (announce->empty() && may_change) {
       dht.reach.read_addresses = read;
+      if (auto warning = net::only_of_links(net::read_machine_addresses({})))
+        ctx.log->warn("{}", *warning);
+    }
     transport->announce(ctx.record);
   }
 

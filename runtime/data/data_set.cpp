@@ -1,5 +1,9 @@
 #include "runtime/data/data_set.hpp"
 
+#include <array>
+#include <fstream>
+#include <string_view>
+
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/data/images.hpp"
 #include "runtime/data/sentence.hpp"
@@ -32,6 +36,17 @@ bool only_bin_files(const fs::path& folder) {
     some = true;
   }
   return some;
+}
+
+/// Whether gzip, xz, zstd, bzip2 or zip has written it.
+bool is_packed(const fs::path& file) {
+  std::array<char, 16> begin{};
+  std::ifstream{file, std::ios::binary}.read(begin.data(), begin.size());
+  for (std::string_view how :
+       {"\x1f\x8b\x08", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd", "BZh91AY&SY", "PK\x03\x04"})
+    if (std::string_view{begin.data(), begin.size()}.starts_with(how))
+      return true;
+  return false;
 }
 
 } // namespace
@@ -69,6 +84,21 @@ result<data_files> files_of(const data_request& request) {
       break;
   }
   return list_data_files(request.path, request.context + 1, option);
+}
+
+std::optional<std::string> packed_text(const data_request& request) {
+  auto files = files_of(request);
+  if (!files || format_of(request.path) != data_format::text)
+    return std::nullopt;
+  std::vector<fs::path> packed;
+  for (const auto& file : files->files)
+    if (is_packed(file.path))
+      packed.push_back(file.path);
+  if (packed.empty())
+    return std::nullopt;
+  return sentence("of ", option_of(request.role), " ", request.path, ", ", packed.size(), " of ",
+                  files->files.size(), " files are packed, the first ", packed.front().string(),
+                  ": their packed bytes are trained on, not the text in them; unpack them first");
 }
 
 std::size_t window_of(const sample_shape& shape, std::size_t context) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/agreement/data_files.hpp"
@@ -38,6 +39,10 @@ struct data_request {
 
 /// The files of the set. Fails with ec::bad_config and a sentence. REQUIRES: it is not synthetic.
 result<data_files> files_of(const data_request& request);
+
+/// A sentence about files of text that are archives (gzip, xz, …), whose packed bytes would be
+/// trained on; nothing if there are none. REQUIRES: it is not synthetic.
+std::optional<std::string> packed_text(const data_request& request);
 
 /// Opens the set, and checks sizes, headers and labels. Packed files are unpacked in memory. Fails
 /// with ec::bad_config and a sentence that names the file and what to do.

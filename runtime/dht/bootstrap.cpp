@@ -120,16 +120,15 @@ std::string bootstrap::notice() const {
   for (const auto& t : targets_)
     if (t.given && std::ranges::any_of(t.addresses, [](const address& a) { return a.shared; }))
       return to_string(*t.given)
-             + " leads to this peer and to others, so peers may find each other late: give "
-               "--initial-peers the addresses of single peers, or a name that stands for all of "
-               "them";
+             + " leads to this peer and to others, so peers may find each other late: name "
+               "single peers as initial peers, or give a name that stands for all of them";
   if (!joined_ || !connected_.empty() || initial_addresses() > 0)
     return {};
   for (const auto& t : targets_)
     if (t.given)
       return to_string(*t.given)
              + " is this peer itself and no other answers there: this peer starts the run. If the "
-               "run exists, add the address of another of its peers to --initial-peers";
+               "run exists, add the address of another of its peers to the initial peers";
   return {};
 }
 
@@ -157,7 +156,7 @@ bool bootstrap::resolved(const endpoint& name, const result<std::vector<endpoint
                                         : doubled(options_.retry_min, t->resolutions++,
                                                   longest_pause(t->away_since, now)));
   if (!found) { // the addresses found earlier may be right
-    bool is_news = t->why.empty();
+    bool is_news = t->why.empty() && found.error().code != ec::shutting_down;
     t->why = to_string(found.error());
     join_if_alone();
     return is_news;
@@ -303,7 +302,7 @@ bool bootstrap::failed(const endpoint& where, const failure& why, steady_time no
     join_if_alone();
     return false;
   }
-  bool is_news = t.given && a.why.empty();
+  bool is_news = t.given && a.why.empty() && !a.left && why.code != ec::shutting_down;
   a.why = to_string(why);
   back_off(t, a, now);
   try_another(t, now);
@@ -409,6 +408,7 @@ void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool 
     for (auto& a : t.addresses)
       if (a.peer == peer) {
         was_initial = true;
+        a.left = why == ec::shutting_down;
         link_broke(a, settled, now);
         t.resolutions = 0;
         t.away_since = now;

@@ -86,7 +86,8 @@ public:
 
   /// Names to resolve now. Report each outcome with `resolved`.
   [[nodiscard]] std::vector<endpoint> unresolved(steady_time now);
-  /// True if resolving this name failed for the first time since it last succeeded.
+  /// True if resolving this name failed for the first time since it last succeeded, and not because
+  /// this peer stops.
   bool resolved(const endpoint& name, const result<std::vector<endpoint>>& found, steady_time now);
 
   // -- dialling -----------------------------------------------------------------------------------
@@ -101,7 +102,8 @@ public:
   void reached(const endpoint& where, const peer_id& who, steady_time now);
   /// The address led to this very process.
   void met_ourselves(const endpoint& where, steady_time now);
-  /// True if this is an initial address that failed for the first time since it was last reached.
+  /// True if this is an initial address that failed for the first time since it was last reached,
+  /// and neither this peer nor the one there has ended in order.
   bool failed(const endpoint& where, const failure& why, steady_time now);
 
   // -- links --------------------------------------------------------------------------------------
@@ -119,6 +121,7 @@ private:
     peer_id peer; // who answered last, of an initial address; zero: nobody, or ourselves
     bool dialling = false;
     bool shared = false;      // has led to different peers
+    bool left = false;        // who answered last has said goodbye
     unsigned meetings = 0;    // consecutive attempts that led to ourselves
     unsigned failures = 0;    // consecutive failed attempts
     unsigned repeats = 0;     // attempts since it was found to be shared

@@ -22,6 +22,17 @@ std::optional<ip::address> numeric(std::string_view host) {
   return error ? std::nullopt : std::optional{address};
 }
 
+bool lacks_interface(const ip::address& address) {
+  return address.is_v6() && address.to_v6().is_link_local() && address.to_v6().scope_id() == 0;
+}
+
+std::string text_of(const boost::system::error_code& error, std::string_view host) {
+  auto address = numeric(host);
+  bool invalid = error == boost::system::errc::invalid_argument;
+  return invalid && address && lacks_interface(*address) ? std::string{add_interface}
+                                                         : error.message();
+}
+
 ip::address unmapped(const ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped())
     return ip::make_address_v4(ip::v4_mapped, address.to_v6());

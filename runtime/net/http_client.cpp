@@ -5,6 +5,8 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
+#include "runtime/net/host_key.hpp"
+
 namespace waggle::net {
 
 namespace beast = boost::beast;
@@ -29,7 +31,7 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     if (error == pending)
       return {ec::timeout, to_string(where) + " did not answer within "
                              + std::to_string(timeout.count()) + " ms"};
-    return {code, to_string(where) + ": " + error.message()};
+    return {code, to_string(where) + ": " + text_of(error, where.host)};
   };
 
   tcp::resolver resolver{io};

@@ -87,10 +87,10 @@ result<endpoint> http_front::open(listener& at, const endpoint& where, bool ipv6
   }
   if (error) {
     if (error == asio::error::address_in_use)
-      return sentence("the port is taken; choose another with --listen, or 0 for any");
+      return sentence("the port is taken: listen on another, or on 0 for any");
     if (error == asio::error::access_denied)
-      return sentence("ports below 1024 need privileges; choose another with --listen");
-    return sentence(error.message());
+      return sentence("ports below 1024 need privileges: listen on another");
+    return sentence(text_of(error, where.host));
   }
   return endpoint{host, at.acceptor.local_endpoint(error).port()};
 }

@@ -97,6 +97,15 @@ std::vector<std::string> addresses_to_announce(const machine_addresses& machine,
   return out;
 }
 
+std::optional<std::string> only_of_links(const machine_addresses& machine) {
+  if (!machine.all.empty() || machine.of_link.empty())
+    return std::nullopt;
+  return "this machine has only addresses of links, such as " + machine.of_link
+         + ": this peer announces loopback, where no other machine reaches it. Give the machine an "
+           "address, or announce that one, '["
+         + machine.of_link + "]:PORT'; peers that dial it have to add %INTERFACE, too";
+}
+
 // -- the operating system ------------------------------------------------------------------------
 
 namespace {
@@ -157,9 +166,12 @@ machine_addresses read_machine_addresses(const std::vector<endpoint>& initial_pe
   if (getifaddrs(&all) == 0) {
     for (auto* i = all; i != nullptr; i = i->ifa_next) {
       auto address = address_of(i->ifa_addr);
-      if (!address || (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0
-          || (address->is_v6() && address->to_v6().is_link_local()))
+      if (!address || (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0)
         continue;
+      if (lacks_interface(*address)) {
+        out.of_link = address->to_string() + "%" + i->ifa_name;
+        continue;
+      }
       auto known = address->is_v6() ? flags.find(address->to_v6()) : flags.end();
       auto flag = known != flags.end() ? known->second : 0U;
       if ((flag & (duplicate | tentative)) != 0)
@@ -188,14 +200,17 @@ machine_addresses read_machine_addresses(const std::vector<endpoint>& initial_pe
 namespace {
 
 result<std::vector<endpoint>> numeric(const endpoint& where, const host_lookup& lookup) {
+  if (auto address = net::numeric(where.host); address && lacks_interface(*address))
+    return failure{ec::bad_config,
+                   "cannot announce " + to_string(where) + ": " + std::string{add_interface}};
   if (kind_of(where.host) != host_kind::name && where.host != "localhost")
     return std::vector{where};
   auto found = lookup(where.host);
   if (!found)
     return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
                                      + found.error().detail
-                                     + "; give --announce an address, or a name that this machine "
-                                       "can resolve"};
+                                     + "; announce an address, or a name that this machine can "
+                                       "resolve"};
   std::vector<endpoint> out;
   for (bool v6 : {false, true}) {
     // Many machines know their own name as 127.0.1.1, where nobody else reaches them.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct machine_addresses {
   std::vector<interface_address> all;
   std::vector<std::string> towards_initial_peers; // our addresses in packets to them
   std::vector<std::string> by_default;            // our addresses in packets to other networks
+  std::string of_link{}; // one of fe80::/10 with its interface, "fe80::1%eth0"; empty: none
 };
 
 /// The addresses that others dial, best first and at most addresses_max: those from which this peer
@@ -34,6 +36,10 @@ struct machine_addresses {
 /// loopback if there is nothing else.
 std::vector<std::string> addresses_to_announce(const machine_addresses& machine, bool ipv4,
                                                bool ipv6);
+
+/// A warning for a peer that announces loopback although the machine has addresses of links, which
+/// nobody can dial who does not know by which interface.
+std::optional<std::string> only_of_links(const machine_addresses& machine);
 
 /// Reads what this machine's interfaces and routes are now. Sends no packets and does not block.
 /// `initial_peers`: names among them are not looked up.

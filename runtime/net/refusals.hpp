@@ -8,11 +8,11 @@ namespace waggle::net {
 
 /// The reason that both processes get if they use one identity at the same time.
 constexpr std::string_view identity_in_use =
-  "another process uses this identity: give each its own --data-dir";
+  "another process uses this identity: give each its own data folder";
 
 /// The reason that a peer of another run gets. It names neither run.
 constexpr std::string_view another_run =
-  "this peer belongs to another run: --run-id must be the same on all peers";
+  "this peer belongs to another run: the run's name must be the same on all peers";
 /// How the reason begins if the server at an address answers no peers (ec::wrong_version).
 constexpr std::string_view not_a_peer = "the server there is not a waggle peer";
 /// The reason that a peer gets if there is no room for its link.

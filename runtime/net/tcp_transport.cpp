@@ -171,7 +171,7 @@ private:
       }
       socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
         if (error)
-          return me->finish(failure{ec::unreachable, error.message()});
+          return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});
         me->upgrade();
       });
     }

@@ -378,9 +378,9 @@ TEST_F(LoopOptions, WhatADelayedLoopCannotDoIsRefusedWithWhatToDoInstead) {
               }),
               HasSubstr("not for running statistics and extra tensors, such as teacher"));
   o.strategy = "local-updates";
-  EXPECT_THAT(refusal(o), HasSubstr("belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal(o), HasSubstr("belongs to swarm_options::strategy collaborative"));
   o = with({{"average-gradients", "true"}});
-  EXPECT_THAT(refusal(o), HasSubstr("--average-gradients belongs to"));
+  EXPECT_THAT(refusal(o), HasSubstr("swarm_options::more: average-gradients belongs to"));
 }
 
 } // namespace

@@ -137,19 +137,21 @@ TEST_F(SwarmOfOne, AStrategyThatDoesNotSuitTheOptimizerIsRefused) {
     }
     return {};
   };
-  EXPECT_THAT(refused("decentralized-sgd", ""), HasSubstr("is for --optimizer sgd"));
+  EXPECT_THAT(refused("decentralized-sgd", ""), HasSubstr("is for optimizer sgd"));
   EXPECT_THAT(refused("local-updates", "momentum_buffer"),
               HasSubstr("adamw keeps exp_avg, exp_avg_sq"));
   EXPECT_EQ(refused("local-updates", "exp_avg_sq,exp_avg"), "");
   auto o = options();
   o.more["average-opt-statistics"] = "exp_avg_sq";
-  EXPECT_THAT(refusal(o), HasSubstr("belongs to --strategy local-updates"));
+  EXPECT_THAT(refusal(o), HasSubstr("belongs to swarm_options::strategy local-updates"));
   o = options();
   o.strategy = "local-update";
   EXPECT_THAT(refusal(o), HasSubstr("swarm_options::strategy: 'local-update'"));
   o = options();
   o.more["alpha"] = "0.5";
-  EXPECT_THAT(refusal(o), HasSubstr("--alpha belongs to strategies that average parameters"));
+  EXPECT_THAT(
+    refusal(o),
+    HasSubstr("swarm_options::more: alpha belongs to strategies that average parameters"));
   o.strategy = "local-updates";
   o.more["alpha"] = "1.5";
   EXPECT_THAT(refusal(o), HasSubstr("at most 1 in training"));
@@ -424,7 +426,7 @@ TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {
   EXPECT_THAT(refusal(o), HasSubstr("rate_owner::run"));
   o = options();
   o.more["matchmaking-time"] = "1s"; // of groups that are searched for
-  EXPECT_THAT(refusal(o), HasSubstr("use --groups moshpit"));
+  EXPECT_THAT(refusal(o), HasSubstr("use swarm_options::more: groups moshpit"));
   o = options();
   o.initial_peers = {"nowhere"};
   EXPECT_THAT(refusal(o), HasSubstr("swarm_options::initial_peers: 'nowhere'"));

@@ -88,7 +88,7 @@ TEST_F(DhtRouter, ASecondProcessWithItsIdentityIsNotItself) {
   tell(router, bootstrap_from{{first_address}});
   pass(5s);
   EXPECT_FALSE(status().bootstrapped);
-  EXPECT_THAT(status().bootstrap_failures, ElementsAre(HasSubstr("give each its own --data-dir")));
+  EXPECT_THAT(status().bootstrap_failures, ElementsAre(HasSubstr("give each its own data folder")));
 }
 
 TEST_F(DhtRouter, DialsTheAddressesOfANameAndResolvesItAgain) {

@@ -16,6 +16,7 @@
 #include <prometheus/registry.h>
 #include <unistd.h>
 
+#include "actors/loop/swarm_session.hpp"
 #include "waggle/control.hpp"
 
 namespace waggle {
@@ -23,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// y = w·x by SGD with momentum; the gradient depends on the seed.
 struct line {
@@ -324,6 +326,18 @@ TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   EXPECT_EQ(peer->step(broken, 4, 0), step_outcome::dropped);
   EXPECT_EQ(peer->step(own.gradient(), 8, 0), step_outcome::stepped);
   EXPECT_THAT(refusal([](loop_options&) {}), HasSubstr("already has an optimizer"));
+}
+
+TEST_F(LoopInAService, ASentenceAboutOptionsNamesTheMembersThatALoopSets) {
+  auto o = options("wrong");
+  o.more["client-mode"] = "true";
+  auto joined = join(o);
+  ASSERT_FALSE(joined);
+  EXPECT_THAT(joined.error().detail,
+              StartsWith("swarm_options::more: client-mode needs swarm_options::initial_peers:"));
+  EXPECT_EQ(in_members({ec::bad_config, "use --epochs 3, --lr or `waggle train --auxiliary true`"}),
+            (failure{ec::bad_config, "use swarm_options::max_epochs 3, lr or `waggle train "
+                                     "--auxiliary true`"}));
 }
 
 } // namespace

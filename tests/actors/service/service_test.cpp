@@ -20,10 +20,12 @@
 namespace waggle {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 /// The actor system, registry and log of a service.
@@ -316,6 +318,26 @@ TEST(Service, APeerThatFindsNobodySaysWhatItWaitsFor) {
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code, ec::timeout);
   EXPECT_THAT(ready.error().detail, HasSubstr("not ready: "));
+}
+
+TEST(Service, HintsAreAboutWhatAServiceCanSet) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  auto o = mine.options({ann->address()});
+  o.listen = {ann->address()};
+  EXPECT_THAT(refusal(o), AllOf(HasSubstr("the port is taken"), Not(HasSubstr("--"))));
+  o.listen = {"127.0.0.1:0"};
+  o.announce = {"[fe80::1]:7700"};
+  EXPECT_THAT(refusal(o), AllOf(HasSubstr("add %INTERFACE"), Not(HasSubstr("--"))));
+  o.announce.clear();
+  o.run = "bees";
+  auto bob = node::start(o);
+  ASSERT_TRUE(bob);
+  std::string why;
+  for (int tries = 0; tries < 50 && why.find("the run's name") == std::string::npos; ++tries)
+    why = bob->wait_until_ready(200ms).error().detail;
+  EXPECT_THAT(why, AllOf(HasSubstr("the run's name must be the same"), Not(HasSubstr("--"))));
 }
 
 TEST(SimulatedService, TenPeersAverageWithoutTheOneThatDies) {

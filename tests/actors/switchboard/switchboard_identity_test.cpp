@@ -41,7 +41,7 @@ TEST_F(SwitchboardOfAnIdentity, TheSecondIsRefusedWhileTheFirstLives) {
     ASSERT_EQ(received_by_second->disconnected.size(), 1U);
     EXPECT_EQ(received_by_second->disconnected[0].why.code, ec::duplicate_identity);
     EXPECT_THAT(received_by_second->disconnected[0].why.detail,
-                HasSubstr("another process uses this identity: give each its own --data-dir"));
+                HasSubstr("another process uses this identity: give each its own data folder"));
     EXPECT_EQ(connected(second), std::vector<peer_id>{});
     EXPECT_EQ(connected(first), std::vector{ann.id()});
     EXPECT_EQ(connections(ann), 1U);

@@ -186,7 +186,7 @@ TEST_F(AgreementOfProcesses, ASecondProcessWithAnIdentityIsRefusedAndTheFirstGoe
     << first.log();
   peer second{folder, "second", command};
   EXPECT_TRUE(eventually([&] {
-    return second.log().find("another process uses this identity: give each its own --data-dir")
+    return second.log().find("another process uses this identity: give each its own data folder")
            != std::string::npos;
   }))
     << second.log() << node.log();

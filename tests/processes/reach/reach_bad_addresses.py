@@ -26,7 +26,7 @@ def run(new_lab):
         # A name that leads to the wrong host at first is looked up again.
         peer = lab.node(last, "--initial-peers", f"moved:{lab.PORT}")
         wait_until("it says why it cannot join",
-                   lambda: "--run-id must be the same" in (peer.ready() or (0, ""))[1], 10)
+                   lambda: "the run's name must be the same" in (peer.ready() or (0, ""))[1], 10)
         if peer.links():
             raise Failed("it has joined another run")
         last.set_names({"moved": [good.address]})

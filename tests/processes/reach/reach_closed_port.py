@@ -44,7 +44,7 @@ def run_with(new_lab, options):
             notice = peer.status().get("notice") or ""
             page = peer.ready()[1]
             for where, text in (("status", notice), ("/readyz", page), ("log", peer.text())):
-                if "no other peer reaches this one" not in text or "--announce HOST:PORT" not in text:
+                if "no other peer reaches this one" not in text or "announce an address that others reach" not in text:
                     raise Failed(f"{where} does not name the cure: {text[-400:]}")
 
 

@@ -264,6 +264,20 @@ TEST_F(DataSet, TextHasTheClassesOfBytes) {
   EXPECT_SAYS(refusal(r), "is text, whose bytes are 256 classes");
 }
 
+TEST_F(DataSet, TextThatIsPackedIsSaid) {
+  write("a.txt", "some text");
+  EXPECT_EQ(packed_text(request()), std::nullopt);
+  write_packed("b.txt.gz", "some text");
+  write("c", std::string{"\xfd"} + "7zXZ and so on");
+  auto said = packed_text(request()).value_or("");
+  EXPECT_SAYS(said, "2 of 3 files are packed, the first " + (folder / "b.txt.gz").string()
+                      + ": their packed bytes are trained on");
+  EXPECT_SAYS(packed_text(request("c")).value_or(""), "1 of 1 files are packed");
+  write_idx();
+  write_packed("train-labels-idx1-ubyte.gz", labels_of(20));
+  EXPECT_EQ(packed_text(request()), std::nullopt) << "images may be packed";
+}
+
 TEST_F(DataSet, PeersCompareNamesSizesAndTheTypeOfAnItem) {
   write_idx();
   auto images = data_set_identity(request());

@@ -352,6 +352,31 @@ TEST_F(Bootstrap, AnInitialPeerThatSentAGoodbyeIsTriedAgain) {
   EXPECT_THAT(joins.due(now), ElementsAre(first));
 }
 
+TEST_F(Bootstrap, AnOrderlyEndOfEitherPeerIsNoNews) {
+  joins.join_at({first, name}, {}, now, {name});
+  (void)joins.unresolved(now);
+  EXPECT_FALSE(joins.resolved(name, failure{ec::shutting_down, ""}, now));
+  (void)joins.due(now);
+  EXPECT_FALSE(joins.failed(first, {ec::shutting_down, ""}, now)) << "this peer stops";
+  wait();
+  (void)joins.due(now);
+  joins.reached(first, numbered(1).id, now);
+  link_for_a_while(1);
+  lose(1, ec::shutting_down);
+  wait();
+  (void)joins.due(now);
+  EXPECT_FALSE(joins.failed(first, refused, now)) << "it has left";
+  EXPECT_THAT(joins.failures(), SizeIs(2)) << "the status has it";
+  wait();
+  (void)joins.due(now);
+  joins.reached(first, numbered(1).id, now);
+  link_for_a_while(1);
+  lose(1);
+  wait();
+  (void)joins.due(now);
+  EXPECT_TRUE(joins.failed(first, refused, now)) << "it came back, and was lost";
+}
+
 // -- when ----------------------------------------------------------------------------------------
 
 TEST_F(Bootstrap, PausesDoubleAreJitteredAndStayShortAtFirst) {

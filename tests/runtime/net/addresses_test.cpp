@@ -1,6 +1,7 @@
 // Which addresses are announced, which of others are dialled, what limits count as one host, and
 // under which names pages are served.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/net/dial_policy.hpp"
@@ -10,6 +11,8 @@
 
 namespace waggle::net {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(DialPolicy, DialsNumericAddressesOfOtherMachinesOnly) {
   dial_policy policy{{{"0.0.0.0", 7700}, {"seed.example.org", 7700}}};
@@ -89,6 +92,25 @@ TEST(AddressesToAnnounce, LoopbackOnlyIfThereIsNothingElse) {
   EXPECT_EQ(addresses_to_announce({}, false, true), hosts{"::1"});
   machine_addresses self_assigned{{{"eth0", "169.254.7.7"}}, {}, {}};
   EXPECT_EQ(addresses_to_announce(self_assigned, true, true), hosts{"169.254.7.7"});
+}
+
+TEST(AddressesToAnnounce, AMachineThatHasOnlyAddressesOfLinksIsWarned) {
+  machine_addresses machine;
+  EXPECT_EQ(only_of_links(machine), std::nullopt) << "of no network";
+  machine.of_link = "fe80::7%eth0";
+  EXPECT_THAT(only_of_links(machine).value_or(""),
+              HasSubstr("announce that one, '[fe80::7%eth0]:"));
+  machine.all = {{"eth0", "10.77.0.1"}};
+  EXPECT_EQ(only_of_links(machine), std::nullopt);
+}
+
+TEST(NumericAddresses, OneOfALinkNeedsItsInterface) {
+  auto found = numeric_addresses({{"fe80::7", 7700}}, {});
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.error().detail,
+              HasSubstr("cannot announce [fe80::7]:7700: an address of a link"));
+  EXPECT_THAT(found.error().detail, HasSubstr("add %INTERFACE"));
+  EXPECT_TRUE(numeric_addresses({{"fe80::7%lo", 7700}}, {}));
 }
 
 TEST(NumericAddresses, OfANameAreOneOfEachFamilyAndNotLoopbackIfThereIsAnother) {
