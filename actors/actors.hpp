@@ -18,7 +18,8 @@ namespace waggle {
 
 /// Is notified when peers connect and disconnect.
 using link_listener_actor = caf::typed_actor<
-  // A peer is reachable now. Sent once per peer, whatever the number of its connections.
+  // A peer is reachable now. Sent once per peer, whatever the number of its connections, and again
+  // when the peer announces other addresses.
   caf::reacts_to<peer_connected>,
   // A peer's last link is down, with the reason.
   caf::reacts_to<peer_disconnected>>;
@@ -64,8 +65,10 @@ using wired_peer_link_actor = peer_link_actor::extend<
   caf::reacts_to<serve>,
   caf::reacts_to<keep_link>>;
 
-/// Is notified when a link ends.
-using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
+/// Is notified when a link ends, and when the peer at its other end announces another record.
+using link_owner_actor = caf::typed_actor<
+  caf::reacts_to<link_down>,
+  caf::reacts_to<record_changed>>;
 
 /// Holds the links to all peers, and dials a peer that is to be reached and is not connected. The
 /// peer_links that it spawns pass inbound calls and events to the services (service_table). Rounds

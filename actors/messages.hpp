@@ -62,9 +62,15 @@ struct connect_address {
   /// The operator gave this, and it stands for `where`. Nothing: a peer announced `where`.
   std::optional<endpoint> given{};
 };
-/// A link to `peer` is up. Also an event for link listeners: once per peer, not per connection.
+/// A link to `peer` is up. Also an event for link listeners: once per peer, not per connection, and
+/// again when the peer announces another record.
 struct peer_connected {
   peer_record peer;
+};
+/// Command to the switchboard: `now` is what this peer announces from now on; or, from one of its
+/// links, what the peer at the other end does.
+struct record_changed {
+  peer_record now;
 };
 /// Event for the dht_router: we have no link with this member of a round.
 struct member_unlinked {

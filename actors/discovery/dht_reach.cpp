@@ -30,10 +30,11 @@ std::string joined(const std::vector<endpoint>& all) {
 
 dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
                      switchboard_actor switchboard, std::function<void(std::string)> changed,
-                     std::function<void(const peer_id&)> reached)
+                     std::function<void(const peer_id&)> reached, std::function<void()> moved)
   : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), changed_(std::move(changed)),
-    reached_(std::move(reached)), reach_(config_.inquiries), limits_(config_.limits) {}
+    reached_(std::move(reached)), moved_(std::move(moved)), reach_(config_.inquiries),
+    limits_(config_.limits) {}
 
 void dht_reach::on_exit() {
   waiting_.clear();
@@ -57,12 +58,22 @@ void dht_reach::look_at_addresses() {
   ctx_.log->info("the network has changed: this peer announces {}, no longer {}", joined(found),
                  joined(before));
   ctx_.reach->set_addresses(std::move(found));
+  announce();
+}
+
+void dht_reach::announce() {
   if (config_.announce)
     config_.announce(ctx_.own_record());
+  moved_();
+}
+
+/// The network may be another one now.
+void dht_reach::look_soon() {
+  look_due_ = std::min(look_due_, looked_ + 1s); // many dials may fail at once
 }
 
 void dht_reach::on_dial_failed() {
-  look_due_ = std::min(look_due_, looked_ + 1s); // many dials may fail at once
+  look_soon();
   go_on();
 }
 
@@ -70,6 +81,7 @@ void dht_reach::on_connected(const peer_id& peer) {
   auto link = ctx_.links->find(peer);
   if (addresses().empty())
     return;
+  look_soon();
   bool known = link && !link->host().empty();
   reach_.connected(peer, known ? link->host() : std::string{}, known && link->outbound(), now());
   go_on();
@@ -149,8 +161,7 @@ void dht_reach::settle() {
   told_ = present;
   if (config_.may_become_client && ctx_.reach->as_client() != reach_.client()) {
     ctx_.reach->set_as_client(reach_.client());
-    if (config_.announce)
-      config_.announce(ctx_.own_record());
+    announce();
   }
   if (told_.empty())
     ctx_.log->info("other peers reach this one again");
@@ -203,10 +214,12 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
       ->request(switchboard_, config_.dial_timeout + 1s,
                 connect_address{{call.host, port}, config_.dial_timeout})
       .then(
-        [this, ended, peer = call.from.id](const peer_connected& up) {
-          if (up.peer.id != peer)
+        [this, ended, peer = call.from,
+         where = endpoint{call.host, port}](const peer_connected& up) {
+          if (up.peer.id != peer.id)
             return ended(ec::unreachable); // another one listens there
-          reached_(peer);
+          if (std::ranges::find(peer.addresses, where) != peer.addresses.end())
+            reached_(peer.id);
           ended(ec::none);
         },
         [ended](const caf::error& why) {
@@ -214,6 +227,13 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
           ended(code == ec::none ? ec::unreachable : code);
         });
   return all->promise;
+}
+
+bool dht_reach::may_follow(const peer_id& by) {
+  constexpr std::size_t links_enough = 8; // to find the others
+  auto link = ctx_.links->find(by);
+  return link && link->outbound() && ctx_.links->peers().size() < links_enough
+         && limits_.take(link->host(), 1, now());
 }
 
 void dht_reach::try_to_reach(const peer_record& peer) {

@@ -41,10 +41,11 @@ inline constexpr net::dial_back_limits::options tries_max{
 class dht_reach {
 public:
   /// `changed` takes the notice for the operator whenever it changes; empty: others reach us.
-  /// `reached` takes a peer that we reached at an address that it announces.
+  /// `reached` takes a peer that we reached at an address that it announces. `moved` is called when
+  /// others reach us elsewhere than before.
   dht_reach(dht_router_base* self, node_context ctx, reach_config config,
             switchboard_actor switchboard, std::function<void(std::string)> changed,
-            std::function<void(const peer_id&)> reached);
+            std::function<void(const peer_id&)> reached, std::function<void()> moved);
   dht_reach(const dht_reach&) = delete;
   dht_reach& operator=(const dht_reach&) = delete;
 
@@ -58,6 +59,9 @@ public:
   void on_unlinked(const member_unlinked& msg);
   /// Dials the peer that asks at the host from which we see it, never at another one.
   caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
+  /// Whether this peer dials one that `by` has told it of: only if it has dialled `by`, as it asks
+  /// only such peers whom they know, and has few links.
+  [[nodiscard]] bool may_follow(const peer_id& by);
   /// Dials the addresses that a peer that dialled us announces, one after the other, unless that
   /// was done lately. Until it was reached others are not told of it, but for those behind its
   /// router (dht_router).
@@ -71,7 +75,9 @@ private:
   [[nodiscard]] steady_time now() const { return self_->clock().now(); }
   [[nodiscard]] std::vector<endpoint> addresses() const;
   void go_on();
+  void look_soon();
   void look_at_addresses();
+  void announce();
   void ask(const peer_id& peer);
   [[nodiscard]] bool was_tried(const peer_record& peer) const;
   void try_next(const peer_record& peer, std::deque<endpoint> left);
@@ -84,6 +90,7 @@ private:
   switchboard_actor switchboard_;
   std::function<void(std::string)> changed_;
   std::function<void(const peer_id&)> reached_;
+  std::function<void()> moved_;
   net::reachability reach_;
   net::dial_back_limits limits_;
   net::dial_back_limits tries_{tries_max};

@@ -29,7 +29,11 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
     reach_(
       this, ctx_, config_.reach, switchboard_,
       [this](std::string notice) { joining_.show_reach(std::move(notice)); },
-      [this](const peer_id& peer) { table_.reached(peer); }),
+      [this](const peer_id& peer) { on_reached(peer); },
+      [this] {
+        self_lookup_ = {}; // one that runs does not say where we are now
+        look_up_self();
+      }),
     unread_(unread_bytes_max) {
   end_on_exception(this, ctx_);
 }
@@ -46,7 +50,7 @@ dht_router::behavior_type dht_router::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { joining_.on_down(down.source); });
   return {
     [this](const inbound_call& msg) { return answer(msg); },
-    [](const inbound_event& msg) { msg.release(); }, // the DHT has no events
+    [this](const inbound_event& msg) { on_event(msg); },
     [this](store_record& msg) { return store(msg); },
     [this](const find_records& msg) { return find(msg); },
     [this](const bootstrap_from& msg) {
@@ -107,16 +111,42 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
 
 // -- routing table ----------------------------------------------------------------------------
 
-void dht_router::seen(const peer_record& peer) {
+/// @param named by others, or some time ago: what the peer itself announces comes first.
+void dht_router::seen(const peer_record& named) {
+  auto peer = ctx_.links->record(named.id).value_or(named);
   if (peer.client_mode || peer.addresses.empty() || peer.id == ctx_.record.id)
-    return;
+    return table_.remove(peer.id); // it may have become one
   if (auto oldest = table_.seen(peer, now()))
     ping(*oldest);
-  if (auto link = ctx_.links->find(peer.id); link && link->outbound())
-    table_.reached(peer.id);
+  auto link = ctx_.links->find(peer.id);
+  auto at_its_host = [&](const endpoint& where) { return where.host == link->host(); };
+  if (link && link->outbound()
+      && (link->host().empty() || std::ranges::any_of(peer.addresses, at_its_host)))
+    on_reached(peer.id);
   else if (!table_.is_reached(peer.id))
     reach_.try_to_reach(peer);
   store_unread();
+}
+
+/// Tells those of it that nobody else can dial: a peer that joins later never finds them, and they
+/// find it now, not when the peer through which they joined is gone.
+void dht_router::on_reached(const peer_id& peer) {
+  if (table_.is_reached(peer))
+    return;
+  table_.reached(peer);
+  auto known = table_.find(peer);
+  if (!known)
+    return;
+  for (const auto& other : ctx_.links->peers())
+    if (other != peer && !table_.is_reached(other))
+      ctx_.links->tell(other, wire::reach_note{*known}, {});
+}
+
+void dht_router::on_event(const inbound_event& msg) {
+  msg.release();
+  const auto* note = std::get_if<wire::reach_note>(&msg.what);
+  if (note != nullptr && !ctx_.links->find(note->peer.id) && reach_.may_follow(msg.from.id))
+    ping(note->peer);
 }
 
 void dht_router::ping(const peer_record& peer) {

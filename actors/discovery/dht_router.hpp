@@ -77,7 +77,9 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
   // The routing table and the links.
-  void seen(const peer_record& peer);
+  void seen(const peer_record& named);
+  void on_reached(const peer_id& peer);
+  void on_event(const inbound_event& msg);
   void ping(const peer_record& peer);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);

@@ -25,6 +25,8 @@ net::work work_for(std::size_t header_bytes, const result<wire::message>& messag
   if (const auto* event = std::get_if<wire::event>(&*message)) {
     if (std::holds_alternative<wire::progress_push>(*event))
       all += net::cost::signature;
+    if (std::holds_alternative<wire::reach_note>(*event)) // answered with our report
+      all += net::cost::signature;
   } else if (const auto* call = std::get_if<wire::call>(&*message)) {
     if (const auto* store = std::get_if<wire::dht_store>(&call->what))
       all += net::cost::signature * store->records.size();

@@ -91,6 +91,11 @@ bool peer_link::is_stranger() {
   return !ctx_.rounds->has_averaged_with(link_->remote().id);
 }
 
+/// As the peer announces itself now: the handshake may be long ago.
+peer_record peer_link::remote() const {
+  return ctx_.links->record(link_->remote().id).value_or(link_->remote());
+}
+
 void peer_link::transmit(const wire::message& what, payload body) {
   if (!ended_)
     send_frame(wire::encode(what), std::move(body), false);
@@ -215,7 +220,7 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
   auto patience =
     std::clamp(milliseconds{call.deadline_ms}, milliseconds{1}, config_.inbound_deadline_max);
   request(service, patience,
-          inbound_call{link_->remote(), std::move(call.what), link_->host(), std::move(ticket)})
+          inbound_call{remote(), std::move(call.what), link_->host(), std::move(ticket)})
     .then(
       [this, id = call.id, for_piece](outbound_answer& what) {
         pieces_wanted_ -= for_piece ? 1 : 0;
@@ -276,9 +281,13 @@ void peer_link::on_event(wire::event& event, payload body, std::shared_ptr<void>
     departure_announced_ = true; // the peer closes the link next
     return;
   }
+  if (const auto* note = std::get_if<wire::reach_note>(&event);
+      note != nullptr && note->peer.id == link_->remote().id) {
+    ctx_.links->set_record(note->peer); // before its next message
+    return send(owner_, record_changed{note->peer});
+  }
   auto service = services_.find(event);
-  inbound_event message{link_->remote(), std::move(event), std::move(body), link_,
-                        std::move(ticket)};
+  inbound_event message{remote(), std::move(event), std::move(body), link_, std::move(ticket)};
   if (service)
     send(service, std::move(message));
   else

@@ -78,6 +78,7 @@ private:
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] bool is_stranger();
+  [[nodiscard]] peer_record remote() const;
   void transmit(const wire::message& what, payload body = {});
   void send_frame(std::string header, payload body, bool background);
 

@@ -56,6 +56,7 @@ switchboard::behavior_type switchboard::make_behavior() {
     [this](const dial_next& msg) { on_dial_next(msg); },
     [this](const dial_ended& msg) { on_dial_ended(msg); },
     [this](const link_down& msg) { on_link_down(msg); },
+    [this](const record_changed& msg) { on_record_changed(msg.now); },
   };
 }
 
@@ -332,7 +333,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
                                                 caf::actor_cast<link_owner_actor>(this), services_);
   auto [entry, is_new] = peers_.try_emplace(remote.id);
   auto& peer = entry->second;
-  if (is_new || !remote.addresses.empty())
+  if (is_new)
     peer.record = remote;
   if (instance != 0)
     peer.instance = instance;
@@ -340,6 +341,8 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
     if (older.outbound == link->outbound())
       send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound(), link->host()});
+  if (announced_) // the handshake may have begun before that
+    send(actor, notify_over_link{wire::reach_note{*announced_}, {}});
   if (peer.connections.size() > 1) {
     // Both sides dialled at once: the side that dialled the unused one closes it when idle.
     const auto& wanted = used(remote.id, peer.connections);
@@ -399,6 +402,24 @@ void switchboard::on_link_down(const link_down& msg) {
       enter(newcomer);
   }
   count_connections();
+}
+
+/// Ours: all peers learn it that we have a link with, which would go on with the one of the
+/// handshake. Theirs: our own actors do.
+void switchboard::on_record_changed(const peer_record& now) {
+  if (now.id == ctx_.record.id) {
+    transport_->announce(now);
+    announced_ = now;
+    for (const auto& [id, peer] : peers_)
+      for (const auto& c : peer.connections)
+        send(c.actor, notify_over_link{wire::reach_note{now}, {}});
+  } else if (auto known = peers_.find(now.id);
+             known != peers_.end() && known->second.record != now) {
+    known->second.record = now;
+    ctx_.links->set_record(now);
+    for (const auto& listener : listeners_)
+      send(listener, peer_connected{now});
+  }
 }
 
 // -- two processes with one identity --------------------------------------------------------------

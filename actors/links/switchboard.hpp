@@ -154,6 +154,7 @@ private:
   // Links.
   void enter(const std::shared_ptr<net::link>& link);
   void on_link_down(const link_down& msg);
+  void on_record_changed(const peer_record& now);
   [[nodiscard]] const connection& used(const peer_id& peer,
                                        const std::vector<connection>& all) const;
   [[nodiscard]] std::size_t connection_count() const;
@@ -187,6 +188,7 @@ private:
   std::set<peer_id> shared_identities_;     // that were logged; bounded by links_max
   std::set<peer_id> configured_;            // reached at an address of the operator; the same bound
   std::optional<net::dial_policy> dialled_; // of announced addresses
+  std::optional<peer_record> announced_;    // in place of the record of our start
   net::dial_limits limits_;                 // of announced addresses
   bool hung_up_ = false;
 };

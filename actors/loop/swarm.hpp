@@ -111,7 +111,8 @@ struct swarm_status {
 };
 
 /// Thrown by `step` when this peer cannot go on: all initial peers refuse it, none of them has
-/// answered for long (swarm_options::join_timeout), or it has ended.
+/// answered for long (swarm_options::join_timeout), it has waited as long while its thread has
+/// other loops, which cannot step meanwhile, or it has ended.
 class swarm_error final : public std::runtime_error {
 public:
   explicit swarm_error(failure why) : std::runtime_error(why.detail), code_(why.code) {}

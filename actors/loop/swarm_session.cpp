@@ -1,6 +1,8 @@
 #include "actors/loop/swarm_session.hpp"
 
+#include <algorithm>
 #include <map>
+#include <mutex>
 
 #include <spdlog/logger.h>
 
@@ -22,6 +24,39 @@ constexpr auto look_every = 20ms;
 constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
 constexpr auto copy_time = 5s;     // beyond a node's limit: this thread copies the state first
 constexpr auto release_timeout = 5s;
+constexpr auto first_notice = 10s; // of a wait, as in wait_log
+
+/// The threads of the loops of this process. Thread-safe.
+class loop_threads {
+public:
+  using entry = std::shared_ptr<std::atomic<std::thread::id>>;
+
+  /// It counts as long as the result lives.
+  entry add() {
+    auto made = std::make_shared<std::atomic<std::thread::id>>(std::this_thread::get_id());
+    std::lock_guard guard{mutex_};
+    std::erase_if(all_, [](const auto& each) { return each.expired(); });
+    all_.push_back(made);
+    return made;
+  }
+  /// The loops of this thread.
+  [[nodiscard]] std::size_t here() const {
+    std::lock_guard guard{mutex_};
+    return static_cast<std::size_t>(std::ranges::count_if(all_, [](const auto& each) {
+      auto loop = each.lock();
+      return loop && loop->load() == std::this_thread::get_id();
+    }));
+  }
+
+private:
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<entry::element_type>> all_;
+};
+
+loop_threads& threads() {
+  static loop_threads all;
+  return all;
+}
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
@@ -205,6 +240,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   unanswered_.emplace(o.run_id, o.initial_peers, join_timeouts_max * given_.join_timeout);
   port_ = std::move(port);
   model_ = &model;
+  stepper_ = threads().add();
   node_ = std::move(*started);
   board_ = node_->board;
   return done{};
@@ -242,6 +278,7 @@ void swarm_session::check_samples(std::uint64_t samples) const {
 
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                                   const loop_port::is_over& over, std::uint64_t passes) {
+  *stepper_ = std::this_thread::get_id();
   auto before = port_->samples().outdated;
   auto outcome = port_->offer(*model_, gradient, pass, over, passes);
   if (auto outdated = static_cast<double>(port_->samples().outdated - before); outdated > 0) {
@@ -274,8 +311,34 @@ bool swarm_session::over() {
     over_ = now->phase == trainer_phase::finished;
     if (auto why = unanswered_->look(now->waiting_for, steady::now()))
       throw swarm_error{*why};
+    check_wait(now->waiting_for);
   }
   return over_;
+}
+
+/// Of two loops of one thread, one may wait for what the other can only do in a call of its own:
+/// nobody else would end that wait.
+void swarm_session::check_wait(const std::string& waiting_for) {
+  auto time = steady::now();
+  if (!wait_.since || wait_.offered != offered())
+    wait_ = {offered(), time, false};
+  auto waited = std::chrono::duration_cast<std::chrono::seconds>(time - *wait_.since);
+  bool too_long = waited >= join_timeouts_max * given_.join_timeout;
+  if (over_ || !(too_long || (waited >= first_notice && !wait_.logged)))
+    return;
+  auto here = threads().here();
+  if (here < 2)
+    return;
+  wait_.logged = true;
+  auto why =
+    "run " + given_.run + ": a step has waited " + std::to_string(waited.count()) + " s"
+    + (waiting_for.empty() ? "" : " for " + waiting_for) + ", and meanwhile "
+    + std::to_string(here - 1) + (here == 2 ? " other loop" : " other loops")
+    + " of this thread cannot step: give each loop a thread or a process of its own if one "
+      "waits for the other, start the peers that are missing, or lower min_peers";
+  process_->log().warn("{}", why);
+  if (too_long)
+    throw swarm_error{{ec::timeout, why + "; with a larger join_timeout it waits longer"}};
 }
 
 void swarm_session::stop(loop_model& model, bool in_a_hurry,
@@ -289,6 +352,7 @@ void swarm_session::stop(loop_model& model, bool in_a_hurry,
   }
   port_->close();
   model_ = nullptr;
+  stepper_.reset();
   node_.reset();
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/loop/swarm.hpp"
@@ -91,7 +92,9 @@ public:
   /// The address that this peer listens on, from `start` on; nothing before, and for a client.
   [[nodiscard]] std::optional<endpoint> address() const { return address_; }
   /// The addresses at which other peers can reach this one.
-  [[nodiscard]] const std::vector<endpoint>& addresses() const { return addresses_; }
+  [[nodiscard]] std::vector<endpoint> addresses() const {
+    return node_ ? node_->ctx.reach->addresses().value_or(addresses_) : addresses_;
+  }
   [[nodiscard]] const peer_id& id() const;
   /// Null unless it runs.
   [[nodiscard]] const started_node* node() const { return node_ ? &*node_ : nullptr; }
@@ -99,7 +102,8 @@ public:
   [[nodiscard]] const std::filesystem::path& data_dir() const;
   /// Whether the last update of the run is applied. Waits for no actor: the trainer may be waiting
   /// for this thread (loop_port::read_now). Throws swarm_error if all initial peers refuse
-  /// this one, if none has answered for long, or if this peer has ended.
+  /// this one, if none has answered for long, if a call waits for long while this thread has other
+  /// loops, or if this peer has ended.
   [[nodiscard]] bool over();
   /// The last result of `over`.
   [[nodiscard]] bool was_over() const { return over_; }
@@ -133,6 +137,7 @@ private:
   [[nodiscard]] const strategy_row& strategy() const;
   [[nodiscard]] std::optional<training_status> ask() const;
   [[nodiscard]] swarm_status summary(const training_status& s) const;
+  void check_wait(const std::string& waiting_for);
   void serve(loop_model& model, std::chrono::milliseconds limit, const std::function<bool()>& done);
   void stop_running(loop_model& model, bool in_a_hurry, const std::function<bool()>& interrupted);
 
@@ -149,7 +154,13 @@ private:
   std::optional<endpoint> address_;
   std::vector<endpoint> addresses_;
   std::optional<training_status> last_;
-  std::optional<unanswered> unanswered_; // from `start` on
+  std::optional<unanswered> unanswered_;                  // from `start` on
+  std::shared_ptr<std::atomic<std::thread::id>> stepper_; // while it runs: the loop's thread
+  struct {
+    std::uint64_t offered = 0; // samples, when the call that waits began
+    std::optional<std::chrono::steady_clock::time_point> since;
+    bool logged = false;
+  } wait_;
   bool over_ = false;
 };
 

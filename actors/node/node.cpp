@@ -330,9 +330,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     if (auto network = weak.lock())
       network->resolve(given, timeout, std::move(done));
   };
-  dht.reach.announce = [weak = std::weak_ptr{transport}](peer_record self) {
-    if (auto network = weak.lock())
-      network->announce(std::move(self));
+  dht.reach.announce = [links = caf::actor_cast<caf::weak_actor_ptr>(board)](peer_record self) {
+    if (auto to = caf::actor_cast<caf::strong_actor_ptr>(links))
+      caf::anon_send(caf::actor_cast<link_owner_actor>(to), record_changed{std::move(self)});
   };
   const auto* first = first_averager(config);
   dht.reach.may_become_client = first && first->matchmaking.mode == member_mode::node;

@@ -1,6 +1,7 @@
 #include "waggle/state.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "actors/service/running_node.hpp"
 #include "actors/state/state_fetcher.hpp"
@@ -14,6 +15,15 @@ namespace {
 constexpr std::size_t name_bytes_max = 200;
 constexpr auto publish_timeout = 60s; // hashing a large state
 constexpr milliseconds lookup_timeout = 10s;
+constexpr milliseconds look_again_max = 2s;
+
+/// Whether a donor may yet be found after this failure: its record is under way, or those found
+/// first are older, or gone.
+bool may_come(ec why) {
+  return why == ec::no_donor || why == ec::not_found || why == ec::epoch_mismatch
+         || why == ec::not_ready || why == ec::unreachable || why == ec::peer_lost
+         || why == ec::shutting_down;
+}
 
 const state_publisher_actor& publisher_of(running_node& peer) {
   std::lock_guard guard{peer.states_mutex};
@@ -47,6 +57,22 @@ result<fetched_version> shared_state::fetch(std::uint64_t version_min,
                                             std::uint64_t bytes_max) const {
   if (auto valid = check_timeout(timeout, "timeout"); !valid)
     return valid.error();
+  const auto& node = peer_->node;
+  auto until = std::chrono::steady_clock::now() + timeout;
+  auto left = timeout;
+  for (auto pause = 50ms;; pause = std::min(2 * pause, look_again_max)) {
+    auto got = fetch_now(version_min, std::max(left, milliseconds{1}), bytes_max);
+    left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    if (got || !may_come(got.error().code) || left <= 50ms || node.board->has_ended())
+      return got;
+    std::this_thread::sleep_for(std::min(pause, left / 2));
+  }
+}
+
+/// From those that say now that they have it.
+result<fetched_version> shared_state::fetch_now(std::uint64_t version_min,
+                                                std::chrono::milliseconds timeout,
+                                                std::uint64_t bytes_max) const {
   auto until = std::chrono::steady_clock::now() + timeout;
   const auto& node = peer_->node;
   find_records who{record_kind::owned, state_publisher::key_of(name_), true,

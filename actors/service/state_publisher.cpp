@@ -14,6 +14,7 @@ namespace {
 
 constexpr auto lifetime = 5min; // of a record
 constexpr auto announce_every = 2min;
+constexpr auto look_every = 5s; // at our addresses
 constexpr auto store_timeout = 10s;
 
 } // namespace
@@ -45,7 +46,9 @@ state_publisher::behavior_type state_publisher::make_behavior() {
     delayed_send(this, pause, begin_to_serve{});
   });
   serve_states();
-  delayed_send(this, announce_every, announce_states{});
+  addresses_ = ctx_.own_record().addresses;
+  announced_ = clock().now();
+  delayed_send(this, look_every, announce_states{});
   return {
     [this](const get_state_snapshot& wanted) { return snapshot(wanted); },
     [this](const publish_state& msg) {
@@ -58,9 +61,13 @@ state_publisher::behavior_type state_publisher::make_behavior() {
     },
     [this](begin_to_serve) { serve_states(); },
     [this](announce_states again) {
-      for (const auto& [branch, state] : states_)
-        announce(state);
-      delayed_send(this, announce_every, again);
+      auto before = std::exchange(addresses_, ctx_.own_record().addresses);
+      if (addresses_ != before || clock().now() - announced_ >= announce_every) {
+        announced_ = clock().now();
+        for (const auto& [branch, state] : states_)
+          announce(state);
+      }
+      delayed_send(this, look_every, again);
     },
   };
 }

@@ -15,7 +15,7 @@ struct publish_state {
   std::uint64_t version = 0;
   payload bytes;
 };
-/// To itself: tell the DHT again who has these states.
+/// To itself: it may be time to tell the DHT again who has these states, and where.
 struct announce_states {};
 /// To itself: start another donor.
 struct begin_to_serve {};
@@ -62,6 +62,8 @@ private:
   state_donor_actor donor_; // null: it has died
   unsigned restarts_ = 0;
   std::map<digest, published> states_; // by branch
+  std::vector<endpoint> addresses_;    // that the DHT was told
+  steady_time announced_;              // all of them
 };
 
 } // namespace waggle

@@ -37,16 +37,21 @@ public:
   /// version. Every donor of a version donates the same bytes. Fails with ec::wrong_shape if there
   /// are none, or with ec::bad_config if the version is more than 2^48.
   status donate(std::uint64_t version, std::span<const std::byte> bytes);
-  /// Downloads a version not below `version_min`. Of donors that offer different bytes, those of
-  /// more than half count; the download goes on with another donor if one is lost. All bytes have
-  /// the hash that was offered. Whoever can join the run can donate: where strangers can, compare
-  /// the bytes with a hash or signature of your own. Fails with ec::no_donor if no other peer has
-  /// such a version, ec::oversize if it has more than `bytes_max` bytes, ec::timeout, …
+  /// Downloads a version not below `version_min`, and waits for `timeout` until another peer has
+  /// one. Of donors that offer different bytes, those of more than half count; the download goes on
+  /// with another donor if one is lost. All bytes have the hash that was offered. Whoever can join
+  /// the run can donate: where strangers can, compare the bytes with a hash or signature of your
+  /// own. Fails with ec::no_donor if no other peer has such a version by then, ec::oversize if it
+  /// has more than `bytes_max` bytes, ec::timeout, …
   [[nodiscard]] result<fetched_version> fetch(std::uint64_t version_min,
                                               std::chrono::milliseconds timeout,
                                               std::uint64_t bytes_max = 1ULL << 30U) const;
 
 private:
+  [[nodiscard]] result<fetched_version> fetch_now(std::uint64_t version_min,
+                                                  std::chrono::milliseconds timeout,
+                                                  std::uint64_t bytes_max) const;
+
   shared_state(std::shared_ptr<running_node> peer, std::string name)
     : peer_(std::move(peer)), name_(std::move(name)) {}
 

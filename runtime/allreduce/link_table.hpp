@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,10 @@ class link_table {
 public:
   void set(const peer_id& peer, std::shared_ptr<net::link> link) {
     std::lock_guard guard{mutex_};
-    auto& entry = links_[peer];
+    auto [known, is_new] = links_.try_emplace(peer);
+    auto& entry = known->second;
+    if (is_new)
+      entry.record = link->remote();
     auto seen = link->neighbour();
     entry.link = std::move(link);
     if (!seen || std::find(entry.seen.begin(), entry.seen.end(), seen) != entry.seen.end())
@@ -32,10 +36,31 @@ public:
     std::lock_guard guard{mutex_};
     links_.erase(peer);
   }
+  /// The peer announces this from now on, in place of what it said in a handshake.
+  void set_record(const peer_record& now) {
+    std::lock_guard guard{mutex_};
+    if (auto found = links_.find(now.id); found != links_.end())
+      found->second.record = now;
+  }
+  /// What the peer announced last; nothing: it has no link.
+  [[nodiscard]] std::optional<peer_record> record(const peer_id& peer) const {
+    std::lock_guard guard{mutex_};
+    auto found = links_.find(peer);
+    return found == links_.end() ? std::nullopt : std::optional{found->second.record};
+  }
   [[nodiscard]] std::shared_ptr<net::link> find(const peer_id& peer) const {
     std::lock_guard guard{mutex_};
     auto found = links_.find(peer);
     return found == links_.end() ? nullptr : found->second.link;
+  }
+
+  /// All that have a link.
+  [[nodiscard]] std::vector<peer_id> peers() const {
+    std::lock_guard guard{mutex_};
+    std::vector<peer_id> out;
+    for (const auto& [peer, entry] : links_)
+      out.push_back(peer);
+    return out;
   }
 
   /// Sends `what` over the peer's link. False: there is none.
@@ -95,6 +120,7 @@ private:
   static constexpr std::size_t seen_max = 8; // a peer may have half as many links
 
   struct entry {
+    peer_record record;
     std::shared_ptr<net::link> link;
     std::vector<std::shared_ptr<const net::neighbourhood>> seen; // by the links since it connected
   };

@@ -377,7 +377,7 @@ void bootstrap::back_off(const target& t, address& a, steady_time now) {
 // -- links ---------------------------------------------------------------------------------------
 
 bool bootstrap::connected(const peer_record& peer, steady_time now) {
-  connected_.insert_or_assign(peer.id, connection{peer.addresses, now});
+  connected_.try_emplace(peer.id, connection{{}, now}).first->second.addresses = peer.addresses;
   for (auto& t : targets_) {
     if (t.peer == peer.id)
       t.from_earlier = false;

@@ -108,7 +108,8 @@ public:
 
   // -- links --------------------------------------------------------------------------------------
 
-  /// True if this peer joined the run by this link.
+  /// True if this peer joined the run by this link. Called again when the peer announces others
+  /// addresses.
   bool connected(const peer_record& peer, steady_time now);
   /// The peer is dialled again soon, unless it sent a goodbye (ec::shutting_down) and is not an
   /// initial peer.

@@ -6,6 +6,7 @@
 #include <boost/beast/http.hpp>
 
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
 
@@ -41,8 +42,17 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     error = how;
     found = all;
   };
-  if (!step([&] { resolver.async_resolve(where.host, std::to_string(where.port), resolved); })
-      || !step([&] { stream.async_connect(found, done); }))
+  if (!step([&] { resolver.async_resolve(where.host, std::to_string(where.port), resolved); }))
+    return failed(ec::unreachable);
+  for (const auto& each : found) {
+    stream.close();
+    open_socket(stream.socket(), each.endpoint().protocol(), error);
+    if (!error)
+      step([&] { stream.async_connect(each.endpoint(), done); });
+    if (!error || error == pending)
+      break;
+  }
+  if (error)
     return failed(ec::unreachable);
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).

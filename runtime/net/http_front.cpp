@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
 
@@ -17,7 +18,7 @@ namespace {
 
 error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_only) {
   error_code error;
-  acceptor.open(where.protocol(), error);
+  open_socket(acceptor, where.protocol(), error);
   if (!error)
     acceptor.set_option(tcp::acceptor::reuse_address{true}, error);
   if (!error && where.address().is_v6())
@@ -105,10 +106,13 @@ void http_front::stop() {
 }
 
 void http_front::accept_next(listener& at) {
-  at.acceptor.async_accept([this, &at](const error_code& error, tcp::socket socket) {
+  at.acceptor.async_wait(tcp::acceptor::wait_read, [this, &at](error_code error) {
     if (error == asio::error::operation_aborted)
       return;
-    if (error) {
+    unique_fd peer;
+    if (!error)
+      peer = accept_socket(at.acceptor.native_handle());
+    if (error || (!peer && !may_accept_next())) {
       // Most likely out of descriptors: give the open connections time to end.
       at.back_off.expires_after(std::chrono::milliseconds{100});
       at.back_off.async_wait([this, &at](const error_code& e) {
@@ -117,7 +121,13 @@ void http_front::accept_next(listener& at) {
       });
       return;
     }
-    serve(std::move(socket));
+    tcp::socket socket{io_};
+    if (peer)
+      socket.assign(at.acceptor.local_endpoint(error).protocol(), peer.get(), error);
+    if (peer && !error) {
+      (void)peer.release();
+      serve(std::move(socket));
+    }
     accept_next(at);
   });
 }

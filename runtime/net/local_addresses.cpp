@@ -20,6 +20,7 @@
 
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
 
@@ -146,7 +147,7 @@ std::optional<std::string> source_towards(const ip::address& to) {
   ip::udp::socket socket{io};
   error_code error;
   ip::udp::endpoint there{to, 9};
-  socket.open(there.protocol(), error);
+  open_socket(socket, there.protocol(), error);
   if (!error)
     socket.connect(there, error); // chooses a route, and sends nothing
   if (error)

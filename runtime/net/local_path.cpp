@@ -4,12 +4,14 @@
 #include <cstring>
 #include <fstream>
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
 
@@ -129,7 +131,8 @@ std::optional<arena_lender::loan> arena_lender::lend(const payload& body) {
 local_path::local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<arena_lender> lender,
                        events told)
   : socket_(io), lender_(std::move(lender)),
-    theirs_(std::make_shared<peer_memory>(unique_fd{::dup(socket.get())}, told.returned)),
+    theirs_(std::make_shared<peer_memory>(unique_fd{::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)},
+                                          told.returned)),
     same_user_(is_same_user(socket.get())), told_(std::move(told)) {
   socket_.assign(socket.release());
 }
@@ -326,9 +329,8 @@ void local_host::accept_next() {
       auto me = weak.lock();
       if (error || !me)
         return;
-      unique_fd from{
-        ::accept4(me->acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-      if (!from && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+      auto from = accept_socket(me->acceptor_.native_handle());
+      if (!from && !may_accept_next())
         return; // most likely out of descriptors: later peers get no shared memory
       if (from && is_ours(from.get())) {
         auto guest = std::make_shared<visitor>(me->io_, from.release());

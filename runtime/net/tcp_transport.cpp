@@ -16,6 +16,7 @@
 #include "runtime/net/narrow_paths.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/socket_tuning.hpp"
+#include "runtime/net/sockets.hpp"
 #include "runtime/net/tcp_session.hpp"
 
 namespace waggle::net {
@@ -162,13 +163,13 @@ private:
       if (!address)
         return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
       tcp::endpoint there{*address, to_.where.port};
+      error_code failed;
+      open_socket(socket_, there.protocol(), failed);
+      if (failed)
+        return finish(failure{ec::unreachable, failed.message()});
       if (owner_->narrow_.contains(unmapped(*address).to_string(),
-                                   std::chrono::steady_clock::now())) {
-        error_code error;
-        socket_.open(there.protocol(), error);
-        if (!error)
-          socket_tuning::use_small_segments(socket_.native_handle());
-      }
+                                   std::chrono::steady_clock::now()))
+        socket_tuning::use_small_segments(socket_.native_handle());
       socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
         if (error)
           return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});

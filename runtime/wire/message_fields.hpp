@@ -124,6 +124,10 @@ void fields(of<dialled_back>, auto& io, auto& x) {
   io("outcome", x.outcome);
 }
 
+void fields(of<reach_note>, auto& io, auto& x) {
+  io("peer", x.peer);
+}
+
 void fields(of<dht_find>, auto& io, auto& x) {
   io("keys", x.keys, {1, keys_per_find_max});
   io("nodes_only", x.nodes_only);

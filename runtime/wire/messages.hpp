@@ -51,6 +51,12 @@ struct dialled_back {
   ec outcome = ec::none; // none: it reached us; overloaded: it has not tried; else why it did not
 };
 
+/// How a peer is reached now. The sender: in place of what it announced before. Another peer: the
+/// sender has just reached it there, and the receiver, which others may not reach, can dial it.
+struct reach_note {
+  peer_record peer;
+};
+
 /// Asks for the records stored under these keys, and for the peers known nearest to them.
 struct dht_find {
   std::vector<dht_id> keys;
@@ -307,7 +313,7 @@ using event = std::variant<goodbye, begin_group, disband_group, leave_group, pro
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
                            round_takeover, round_promise, bandwidth_report, next_plan, call_round,
                            progress_note, round_key_share, round_digests, round_pledge,
-                           round_pledge_digests, round_checked, round_challenge>;
+                           round_pledge_digests, round_checked, round_challenge, reach_note>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

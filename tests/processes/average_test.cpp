@@ -95,6 +95,43 @@ TEST_F(AverageProcesses, SurvivorsOfAFrozenPeerFinishWithoutIt) {
   expect_agreement();
 }
 
+// The client joins before the second node, and through the first one only.
+TEST_F(AverageProcesses, AClientAndANodeThatAreLeftAverage) {
+  std::vector<std::string> arguments{"average", "--elements",         "1024", "--rounds",
+                                     "1",       "--matchmaking-time", "5s",   "--averaging-timeout",
+                                     "20s"};
+  auto add = [&](bool client) {
+    auto with = arguments;
+    if (!peers.empty())
+      with.insert(with.end(), {"--initial-peers", to_string(*peers[0]->address())});
+    if (client)
+      with.emplace_back("--client-mode");
+    peers.push_back(std::make_unique<peer>(folder, "peer" + std::to_string(peers.size()), with));
+    return peers.back().get();
+  };
+  auto* first = add(false);
+  (void)first->await_address();
+  auto* leaves = add(true);
+  auto* client = add(true);
+  auto linked = [](const peer& who, const peer& with) {
+    auto text = with.log();
+    auto at = text.find("peer ");
+    return at != std::string::npos
+           && who.log().find("connected to peer " + text.substr(at + 5, 8)) != std::string::npos;
+  };
+  ASSERT_TRUE(eventually([&] { return linked(*leaves, *first) && linked(*client, *first); }));
+  auto* node = add(false);
+  ASSERT_TRUE(eventually([&] { return linked(*client, *node); })) << logs();
+  first->signal(SIGTERM); // all are searching
+  leaves->signal(SIGTERM);
+  for (auto* left : {client, node}) {
+    EXPECT_EQ(left->await_exit(60s), 0) << left->log();
+    auto rounds = left->rounds();
+    ASSERT_EQ(rounds.size(), 1U) << left->log();
+    EXPECT_EQ(rounds[0]["contributors"].size(), 2U) << left->log();
+  }
+}
+
 TEST_F(AverageProcesses, StopWithinFiveSecondsOnSigterm) {
   start(2);
   ASSERT_TRUE(reach({0, 1}, 2, 1)) << logs();

@@ -62,6 +62,14 @@ elif mode == "workers":
         step(i)
         if i == 3:
             print("pids", *[c.pid for c in __import__("multiprocessing").active_children()], flush=True)
+elif mode == "children":  # in each step, of which the last goes on
+    i = 0
+    while True:
+        step(i)
+        os.system(f"ls /proc/$$/fd >> {folder}/inherited")
+        if i == 50:
+            os.system("sleep 600 & echo child $!")
+        i += 1
 elif mode == "exits":  # without leaving
     for i in range(5):
         step(i)

@@ -240,3 +240,18 @@ def test_an_exception_in_the_body_leaves_in_a_hurry(tmp_path):
             raise KeyError("the user's")
     with pytest.raises(waggle.Error, match="has left"):
         opt.step()
+
+
+def test_two_loops_of_one_thread_do_not_wait_forever(tmp_path):
+    """Those of a GAN, say, each for a second peer."""
+    def loop_of(run):
+        model = net()
+        swarm = waggle.join(run, listen="127.0.0.1:0", data_dir=tmp_path / run, join_timeout=0.05)
+        return model, waggle.Optimizer(sgd(model), swarm, model, target_batch_size=4, min_peers=2)
+
+    (model, opt), (_, other) = loop_of("generator"), loop_of("discriminator")
+    with opt, other:
+        loss_of(model, 0).backward()
+        with pytest.raises(waggle.Error, match="1 other loop of this thread cannot step") as e:
+            opt.step(samples=4)
+        assert e.value.code == "timeout" and "lower min_peers" in str(e.value)

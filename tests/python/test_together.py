@@ -149,6 +149,30 @@ def test_workers_of_a_killed_loop_keep_neither_port_nor_folder(tmp_path):
             os.kill(pid, 9)
 
 
+def test_children_of_a_killed_loop_keep_neither_port_nor_links(tmp_path):
+    with processes(tmp_path) as start:
+        loop = start.python("loop", HERE / "ends.py", "children", tmp_path / "loop")
+        where = loop.line("address ")
+        other = start.python("other", HERE / "ends.py", "children", tmp_path / "other", where)
+        assert eventually(lambda: status_of(where).get("group_size") == 2)
+        children = [int(each.line("child ")) for each in (loop, other)]
+        try:
+            for each in ("loop", "other"):
+                assert set((tmp_path / each / "inherited").read_text().split()) == {"0", "1", "2"}
+            loop.kill()
+            loop.ended()
+            host, port = where.rsplit(":", 1)
+            with socket.socket() as again:
+                again.bind((host, int(port)))
+            other.line("lost peer")  # its link has ended, too
+            next_one = start.python("next", HERE / "ends.py", "exits", tmp_path / "loop")
+            next_one.line("exits")
+            assert next_one.ended() == 0, next_one.log
+        finally:
+            for pid in children:
+                os.kill(pid, 9)
+
+
 def port_is_held(pid, port):
     """Whether a process has a descriptor of a socket with this local port."""
     inodes = set()

@@ -17,10 +17,9 @@
 extern "C" {
 int __real_close(int fd);
 int __real_socket(int domain, int type, int protocol);
-int __real_accept(int fd, sockaddr* address, socklen_t* length);
 int __real_accept4(int fd, sockaddr* address, socklen_t* length, int flags);
 int __real_open(const char* path, int flags, ...);
-int __real_dup(int fd);
+int __real_fcntl(int fd, int command, ...);
 int __real_epoll_create1(int flags);
 int __real_eventfd(unsigned int count, int flags);
 int __real_timerfd_create(int clock, int flags);
@@ -77,9 +76,6 @@ int __wrap_close(int fd) {
 int __wrap_socket(int domain, int type, int protocol) {
   return waggle::keep(__real_socket(domain, type, protocol));
 }
-int __wrap_accept(int fd, sockaddr* address, socklen_t* length) {
-  return waggle::keep(__real_accept(fd, address, length));
-}
 int __wrap_accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   return waggle::keep(__real_accept4(fd, address, length, flags));
 }
@@ -90,8 +86,13 @@ int __wrap_open(const char* path, int flags, ...) {
   va_end(more);
   return waggle::keep(__real_open(path, flags, mode));
 }
-int __wrap_dup(int fd) {
-  return waggle::keep(__real_dup(fd));
+int __wrap_fcntl(int fd, int command, ...) {
+  std::va_list more;
+  va_start(more, command);
+  auto* argument = va_arg(more, void*); // or an int, passed in the same way
+  va_end(more);
+  auto out = __real_fcntl(fd, command, argument);
+  return command == F_DUPFD_CLOEXEC ? waggle::keep(out) : out;
 }
 int __wrap_epoll_create1(int flags) {
   return waggle::keep(__real_epoll_create1(flags));

@@ -4,6 +4,7 @@
 
 namespace waggle::testing {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -164,6 +165,98 @@ TEST_F(DhtReach, APeerThatDialledUsIsNamedToOthersOnceItWasReachedWhereItAnnounc
   EXPECT_EQ(routing_entries(), 4) << "we ask all of them, and who asked";
 }
 
+TEST_F(DhtReach, WhoCannotBeDialledIsToldOfAPeerThatJoinsLater) {
+  auto client = test_peer(2);
+  client.addresses.clear();
+  client.client_mode = true;
+  auto to_client = std::make_shared<hosted_link>(client, "10.0.0.2", false);
+  ctx.links->set(client.id, to_client);
+  tell(router, peer_connected{client});
+  world->connect = [](const endpoint&) { return result<peer_record>{test_peer(3)}; };
+  link(3, "10.0.0.3", false);
+  ASSERT_THAT(to_client->notes(), SizeIs(1));
+  EXPECT_EQ(to_client->notes()[0].peer, test_peer(3));
+  asked_by_peer<wire::dht_pong>(wire::dht_ping{}, 3);
+  EXPECT_THAT(to_client->notes(), SizeIs(1)) << "once";
+  EXPECT_THAT(links.at(test_peer(3).id)->notes(), IsEmpty()) << "it finds the others itself";
+}
+
+TEST_F(DhtReach, DialsAPeerThatOneThatItHasDialledTellsItOf) {
+  auto told_by = [&](std::uint64_t by, std::uint64_t of) {
+    world->calls.clear();
+    tell(router, inbound_event{test_peer(by), wire::reach_note{test_peer(of)}, {}, nullptr});
+    return std::ranges::count_if(world->calls,
+                                 [&](const call_peer& c) { return c.to == test_peer(of); });
+  };
+  link(2, "10.0.0.2", true);
+  link(3, "10.0.0.3", false);
+  EXPECT_EQ(told_by(2, 4), 1);
+  EXPECT_EQ(told_by(3, 5), 0) << "a peer that came to us could have us dial anybody";
+  EXPECT_EQ(told_by(2, 3), 0) << "there is a link";
+  for (std::uint64_t i = 6; i < 12; ++i)
+    link(i, "10.0.0." + std::to_string(i), true);
+  EXPECT_EQ(told_by(2, 4), 0) << "these links are enough to find the others";
+}
+
+TEST_F(DhtReach, LooksItselfUpAgainWhenItsAddressesHaveChanged) {
+  std::vector<endpoint> now{{"127.0.0.1", 7700}};
+  dht_config with;
+  with.reach.read_addresses = [&] { return now; };
+  start(with);
+  tell(router, bootstrap_from{{}, {}});
+  link(2, "10.0.0.2", true);
+  pass(2s);
+  world->calls.clear();
+  now = {{"10.0.0.1", 7700}};
+  link(3, "10.0.0.3", false); // perhaps the network is another one
+  pass(1s);
+  EXPECT_EQ(ctx.own_record().addresses, now);
+  EXPECT_TRUE(std::ranges::any_of(world->calls, [&](const call_peer& c) {
+    const auto* find = std::get_if<wire::dht_find>(&c.what);
+    return find != nullptr && find->nodes_only && find->keys[0] == dht_id_of(ctx.record.id);
+  }));
+}
+
+TEST_F(DhtReach, APeerThatBecomesAClientIsNamedToNobody) {
+  world->connect = [](const endpoint&) { return result<peer_record>{test_peer(2)}; };
+  link(2, "10.0.0.2", false);
+  EXPECT_THAT(named(), SizeIs(1));
+  auto client = test_peer(2);
+  client.addresses.clear();
+  client.client_mode = true;
+  ctx.links->set_record(client);
+  tell(router, peer_connected{client});
+  EXPECT_THAT(named(), IsEmpty());
+}
+
+TEST_F(DhtReach, WhatOthersSayOfAPeerDoesNotReplaceWhatItAnnounces) {
+  world->connect = [](const endpoint&) { return result<peer_record>{test_peer(3)}; };
+  link(3, "10.0.0.3", false);
+  auto outdated = test_peer(3);
+  outdated.addresses = {{"127.0.0.1", 7700}};
+  world->answer = [&](const call_peer& asked) -> result<wire::response> {
+    if (std::holds_alternative<wire::dht_find>(asked.what) && asked.to.id == test_peer(2).id)
+      return wire::response{wire::dht_found{{{{}, {outdated}}}}};
+    return polite(asked);
+  };
+  link(2, "peer-2", true); // names it in its answer to our lookup
+  EXPECT_TRUE(ask<found_records>(router, query()).ok());
+  ASSERT_TRUE(
+    std::ranges::any_of(world->calls, [&](const call_peer& c) { return c.to == outdated; }));
+  EXPECT_THAT(named(), Contains(test_peer(3)));
+}
+
+TEST_F(DhtReach, WhoIsReachedOnlyWhereItDoesNotAnnounceIsNamedToNobody) {
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    return where.host == "10.0.0.2" ? result<peer_record>{test_peer(2)}
+                                    : failure{ec::unreachable, "refused"};
+  };
+  link(2, "10.0.0.2", false); // announces peer-2:7700
+  EXPECT_EQ(asked_by_peer<wire::dialled_back>(wire::dial_back{{7700}}, 2, "10.0.0.2").outcome,
+            ec::none);
+  EXPECT_THAT(named(), IsEmpty());
+}
+
 TEST_F(DhtReach, APeerThatCameBackIsTriedAtOnce) {
   link(2, "10.0.0.2", false);
   EXPECT_THAT(named(), IsEmpty());
@@ -180,11 +273,15 @@ TEST_F(DhtReach, APeerThatAnnouncesOtherAddressesIsTriedThereAtOnce) {
     return where.port == 7800 ? result<peer_record>{test_peer(2)} : failure{ec::unreachable, ""};
   };
   auto moved = test_peer(2);
+  auto announce = [&] {
+    ctx.links->set_record(moved);
+    EXPECT_TRUE(ask<outbound_answer>(router, inbound_call{moved, wire::dht_ping{}, {}}).ok());
+  };
   moved.addresses = {{"peer-2", 7799}, {"peer-2", 7800}};
-  EXPECT_TRUE(ask<outbound_answer>(router, inbound_call{moved, wire::dht_ping{}, {}}).ok());
+  announce();
   EXPECT_THAT(named(), SizeIs(1));
   moved.addresses = {{"peer-2", 7801}};
-  EXPECT_TRUE(ask<outbound_answer>(router, inbound_call{moved, wire::dht_ping{}, {}}).ok());
+  announce();
   EXPECT_THAT(named(), IsEmpty()) << "nobody listens there";
   pass(3s); // and the first dial has ended
   EXPECT_THAT(named(), IsEmpty());

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "actors/discovery/dht_router.hpp"
+#include "runtime/wire/convert.hpp"
 #include "tests/support/actor_test.hpp"
 #include "tests/support/rounds.hpp"
 
@@ -76,12 +77,26 @@ public:
   [[nodiscard]] bool outbound() const override { return outbound_; }
   [[nodiscard]] std::string host() const override { return host_; }
   void start(std::shared_ptr<net::link_listener>) override {}
-  bool send(net::frame) override { return true; }
+  bool send(net::frame f) override {
+    sent_.push_back(f.header);
+    return true;
+  }
   void grant(std::size_t) override {}
   [[nodiscard]] bool idle() const override { return true; }
   void close(failure) override {}
 
+  [[nodiscard]] std::vector<wire::reach_note> notes() const {
+    std::vector<wire::reach_note> out;
+    for (const auto& header : sent_)
+      if (auto got = wire::decode(header, 0))
+        if (const auto* event = std::get_if<wire::event>(&*got))
+          if (const auto* note = std::get_if<wire::reach_note>(event))
+            out.push_back(*note);
+    return out;
+  }
+
 private:
+  std::vector<std::string> sent_;
   peer_record remote_;
   std::string host_;
   bool outbound_;
@@ -100,8 +115,9 @@ protected:
   void connect(std::uint64_t seed) { tell(router, peer_connected{test_peer(seed)}); }
   /// With a link; `outbound`: we dialled the peer.
   void link(std::uint64_t seed, const std::string& host, bool outbound) {
-    ctx.links->set(test_peer(seed).id,
-                   std::make_shared<hosted_link>(test_peer(seed), host, outbound));
+    auto made = std::make_shared<hosted_link>(test_peer(seed), host, outbound);
+    links[test_peer(seed).id] = made;
+    ctx.links->set(test_peer(seed).id, made);
     connect(seed);
   }
   void disconnect(std::uint64_t seed, ec why) {
@@ -165,6 +181,7 @@ protected:
     return exported(*ctx.metrics, "waggle_dht_records_rejected_total{reason=\"" + reason + "\"");
   }
 
+  std::map<peer_id, std::shared_ptr<hosted_link>> links; // of `link`
   bool open_records = true;
   std::shared_ptr<surroundings> world = std::make_shared<surroundings>();
   node_context ctx = test_context(1, wall);

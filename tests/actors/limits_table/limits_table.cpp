@@ -162,7 +162,7 @@ std::vector<limit_row> limits_table() {
     {"attempts to dial announced addresses, at once and per second", number(links.dials_max),
      "the members of a group", "the address waits, or the message fails",
      "`waggle_network_dial_errors_total{reason=\"overloaded\"}`"},
-    {"ports that others have us dial back, in 10 s; of one host",
+    {"ports that others have us dial back, and peers they tell us of, in 10 s; of one host",
      number(dial_backs.all_max) + "; " + number(dial_backs.of_host_max),
      "the newcomers of a swarm that starts", "not dialled; the peer asks again after 10 s",
      "none: the caller decides nothing"},

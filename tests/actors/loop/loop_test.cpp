@@ -23,6 +23,7 @@ namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -182,6 +183,35 @@ TEST_F(LoopInAService, TwoLoopsThatStepInEachPassShareAnAnchor) {
   auto second = train("second", 2, first_address.get_future().get());
   EXPECT_EQ(second, other.get());
   EXPECT_EQ(second.first, 20U);
+}
+
+TEST_F(LoopInAService, TwoLoopsOfOneThreadDoNotWaitForEachOtherForever) {
+  auto with_two = [this](const char* name, std::vector<std::string> peers = {}) {
+    auto o = options(name, std::move(peers));
+    o.more["min-peers"] = "2";
+    o.join_timeout = 25ms; // forty of them
+    return o;
+  };
+  auto first = join(with_two("first"));
+  ASSERT_TRUE(first) << first.error().detail;
+  line a{1};
+  line b{2};
+  auto one = loop::start(*first, a.options());
+  ASSERT_TRUE(one) << one.error().detail;
+  auto second = join(with_two("second", {first->address()}));
+  auto other = loop::start(*second, b.options());
+  ASSERT_TRUE(other) << other.error().detail;
+  try {
+    while (one->step(a.gradient(), 4, 0) != step_outcome::finished) {
+    }
+    ADD_FAILURE() << "the other loop did not step";
+  } catch (const swarm_error& e) {
+    EXPECT_EQ(e.code(), ec::timeout);
+    EXPECT_THAT(e.what(), HasSubstr("1 other loop of this thread cannot step"));
+    EXPECT_THAT(e.what(), HasSubstr("a thread or a process of its own"));
+  }
+  std::lock_guard guard{mutex};
+  EXPECT_THAT(lines, Contains(HasSubstr("1 other loop of this thread cannot step")));
 }
 
 TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {

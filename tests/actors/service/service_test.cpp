@@ -284,7 +284,7 @@ TEST(Service, AStateComesFromItsDonorsAndFromNoneThatDiffersFromMost) {
   auto changed = weights;
   changed[77] ^= std::byte{1};
   auto of = [&](std::size_t i) { return *shared_state::of(peers[i], "weights"); };
-  EXPECT_EQ(of(3).fetch(0, 10s).error().code, ec::no_donor);
+  EXPECT_EQ(of(3).fetch(0, 100ms).error().code, ec::no_donor);
   ASSERT_TRUE(of(0).donate(7, changed));
   ASSERT_TRUE(of(1).donate(7, weights));
   ASSERT_TRUE(of(2).donate(7, weights));
@@ -296,18 +296,40 @@ TEST(Service, AStateComesFromItsDonorsAndFromNoneThatDiffersFromMost) {
   EXPECT_EQ(got->version, 7U);
   EXPECT_TRUE(got->bytes == weights);
   EXPECT_EQ(of(3).fetch(5, 30s, 1000).error().code, ec::oversize);
-  EXPECT_EQ(of(3).fetch(8, 10s).error().code, ec::no_donor);
+  EXPECT_EQ(of(3).fetch(8, 100ms).error().code, ec::no_donor);
 
   ASSERT_TRUE(of(1).donate(8, changed));
   auto next = of(3).fetch(8, 30s);
-  while (!next && next.error().code == ec::no_donor)
-    next = of(3).fetch(8, 30s);
   ASSERT_TRUE(next) << to_string(next.error());
   EXPECT_EQ(next->donor, peers[1].id());
   EXPECT_TRUE(next->bytes == changed);
   EXPECT_EQ(of(0).donate(9, {}).error().code, ec::wrong_shape);
   EXPECT_EQ(of(0).donate((1ULL << 48U) + 1, changed).error().code, ec::bad_config);
   EXPECT_THAT(shared_state::of(peers[0], "").error().detail, HasSubstr("name"));
+}
+
+TEST(Service, AStateIsFetchedThoughItsDonorAnnouncesItLater) {
+  service mine;
+  auto donor = node::start(mine.options({}));
+  ASSERT_TRUE(donor);
+  auto reader = node::start(mine.options({donor->address()}));
+  ASSERT_TRUE(reader);
+  ASSERT_TRUE(reader->wait_until_ready(10s));
+  auto theirs = *shared_state::of(*donor, "weights");
+  std::vector<std::byte> bytes(1000, std::byte{7});
+  for (std::uint64_t version = 7; version < 10; ++version) {
+    ASSERT_TRUE(theirs.donate(version, bytes));
+    auto got = shared_state::of(*reader, "weights")->fetch(version, 20s); // at once
+    ASSERT_TRUE(got) << to_string(got.error());
+    EXPECT_EQ(got->version, version);
+  }
+  auto waits = std::async(std::launch::async,
+                          [&] { return shared_state::of(*reader, "weights")->fetch(10, 20s); });
+  ASSERT_EQ(waits.wait_for(200ms), std::future_status::timeout) << "nobody has version 10";
+  ASSERT_TRUE(theirs.donate(10, bytes));
+  auto got = waits.get();
+  ASSERT_TRUE(got) << to_string(got.error());
+  EXPECT_EQ(got->version, 10U);
 }
 
 TEST(Service, APeerThatFindsNobodySaysWhatItWaitsFor) {

@@ -90,7 +90,7 @@ private:
 
 inline link_owner_actor::behavior_type
 recording_owner(link_owner_actor::pointer, std::shared_ptr<std::vector<link_down>> downs) {
-  return {[downs](const link_down& msg) { downs->push_back(msg); }};
+  return {[downs](const link_down& msg) { downs->push_back(msg); }, [](const record_changed&) {}};
 }
 
 inline payload some_bytes(std::size_t size) {

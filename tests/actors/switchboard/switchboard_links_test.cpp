@@ -112,6 +112,35 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
   EXPECT_GT(surplus_used, 0) << "everything was sent over the other one at once";
 }
 
+TEST_F(Switchboard, APeerWhoseAddressesChangeSaysSoOverItsLinks) {
+  auto& ann = add_peer(1);
+  auto& bob = add_peer(2);
+  auto& cat = add_peer(3);
+  auto at_ann = serve_at(ann, service_topic::dht);
+  auto heard = listen_at(ann);
+  ASSERT_TRUE(ask_peer(bob, ann));
+  ASSERT_EQ(heard->connected, std::vector{bob.ctx.record});
+  auto moved = bob.ctx.record;
+  moved.addresses = {{"10.0.0.2", 7700}};
+  auto change = [this](const peer& who, const peer_record& now) {
+    tell(caf::actor_cast<link_owner_actor>(who.board), record_changed{now});
+  };
+  change(bob, moved);
+  run_for(100ms);
+  EXPECT_EQ(heard->connected, (std::vector{bob.ctx.record, moved}));
+  ASSERT_TRUE(ask_peer(bob, ann));
+  EXPECT_EQ(at_ann->calls.back().from, moved) << "nobody goes on with the record of the handshake";
+  change(bob, moved);
+  run_for(100ms);
+  EXPECT_THAT(heard->connected, SizeIs(2)) << "it is no news";
+  // The handshake of a link that is new then may have begun before.
+  auto at_cat = listen_at(cat);
+  ASSERT_TRUE(ask_peer(cat, bob));
+  run_for(100ms);
+  EXPECT_EQ(at_cat->connected.back(), moved);
+  EXPECT_TRUE(heard->disconnected.empty());
+}
+
 TEST_F(Switchboard, OnePeerGetsOnlyAFewConnections) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);

@@ -130,8 +130,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
         Raises ValueError if the samples are missing, 0 or too many; waggle.Error if a parameter was
         added, moved or cast, in another thread or a forked process, after the peer has left, if all
-        initial peers refuse this one, and if none answers (see waggle.join). Other failures of the
-        network raise nothing."""
+        initial peers refuse this one, if none answers (see waggle.join), and if it waits as long
+        while this thread has other loops. Other failures of the network raise nothing."""
         result = None
         if closure is not None:
             if not callable(closure):
