@@ -1,6 +1,7 @@
 #include "runtime/core/error.hpp"
 
 #include <array>
+#include <stdexcept>
 
 namespace waggle {
 
@@ -58,6 +59,10 @@ constexpr std::array<std::string_view, ec_max + 1U> names{"none",
                                                           "unequal_results",
                                                           "wrong_sum"};
 
+struct thrown_failure final : std::runtime_error, failure {
+  explicit thrown_failure(const failure& why) : std::runtime_error(to_string(why)), failure(why) {}
+};
+
 } // namespace
 
 std::string_view to_string(ec code) {
@@ -74,6 +79,10 @@ std::string to_string(const failure& what) {
   if (!what.detail.empty())
     out.append(": ").append(what.detail);
   return out;
+}
+
+void throw_failure(const failure& why) {
+  throw thrown_failure{why};
 }
 
 } // namespace waggle

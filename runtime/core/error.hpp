@@ -131,4 +131,7 @@ struct failure {
 /// "peer_lost: connection to 1a2b3c4d reset".
 std::string to_string(const failure& what);
 
+/// Throws what can be caught as `const failure&` and as `const std::exception&`.
+[[noreturn]] void throw_failure(const failure& why);
+
 } // namespace waggle

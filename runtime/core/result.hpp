@@ -3,7 +3,6 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/core/check.hpp"
 #include "runtime/core/error.hpp"
 
 namespace waggle {
@@ -19,12 +18,15 @@ public:
   [[nodiscard]] bool ok() const { return content_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
+  /// Throws the failure (throw_failure), if there is one; so do the operators.
   [[nodiscard]] T& value() & {
-    WAGGLE_CHECK(ok(), to_string(std::get<1>(content_)));
+    if (!ok()) [[unlikely]]
+      throw_failure(std::get<1>(content_));
     return std::get<0>(content_);
   }
   [[nodiscard]] const T& value() const& {
-    WAGGLE_CHECK(ok(), to_string(std::get<1>(content_)));
+    if (!ok()) [[unlikely]]
+      throw_failure(std::get<1>(content_));
     return std::get<0>(content_);
   }
   [[nodiscard]] T&& value() && { return std::move(value()); }

@@ -9,6 +9,8 @@
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "runtime/core/check.hpp"
+
 namespace waggle::testing {
 
 /// Wall time that advances with the network's virtual time.

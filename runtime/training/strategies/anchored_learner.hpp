@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/check.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/plateau.hpp"

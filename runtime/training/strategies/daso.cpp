@@ -1,3 +1,4 @@
+#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/strategies/anchored_learner.hpp"
 #include "runtime/training/strategies/daso_schedule.hpp"

@@ -1,5 +1,9 @@
+#include <functional>
 #include <map>
 #include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -77,9 +81,31 @@ TEST(Result, HoldsAValueOrTheReason) {
   EXPECT_EQ(to_string(bad.error()), "timeout: slow");
 }
 
-TEST(ResultDeathTest, TheValueOfAFailureIsABug) {
-  result<int> bad{ec::timeout};
-  EXPECT_DEATH((void)*bad, "timeout");
+TEST(Result, TheValueOfAFailureThrowsItAndEndsNoService) {
+  const failure slow{ec::timeout, "slow"};
+  result<std::string> bad{slow};
+  const auto& same = bad;
+  const std::vector<std::function<void()>> uses{[&] { (void)bad.value(); },
+                                                [&] { (void)same.value(); },
+                                                [&] { (void)result<std::string>(bad).value(); },
+                                                [&] { (void)*bad; },
+                                                [&] { (void)*same; },
+                                                [&] { (void)*result<std::string>(bad); },
+                                                [&] { (void)bad->size(); },
+                                                [&] { (void)same->size(); }};
+  for (const auto& use : uses) {
+    try {
+      use();
+      ADD_FAILURE() << "there was a value";
+    } catch (const failure& why) {
+      EXPECT_EQ(why, slow);
+    }
+    try {
+      use();
+    } catch (const std::exception& e) {
+      EXPECT_STREQ(e.what(), "timeout: slow");
+    }
+  }
 }
 
 TEST(ErrorCodes, EveryCodeHasANameOfItsOwn) {

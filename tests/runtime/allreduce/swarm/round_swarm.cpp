@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/core/check.hpp"
 #include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
