@@ -167,7 +167,7 @@ void peer_process::switch_debug(const char* signal) const {
 void peer_process::log_new_addresses(const started_node& peer) {
   auto own = peer.ctx.own_record().addresses;
   auto before = std::exchange(joined_at_, own);
-  if (!own.empty() && !before.empty() && own != before && agreement_)
+  if (!own.empty() && !before.empty() && own != before)
     log_->info("join with: {}", join_line(options_.run_id, agreement_.get(), own, peer.bound));
 }
 

@@ -24,5 +24,7 @@ def run(new_lab):
                 if host is not lab.hosts[0] or first_is_late:
                     host.attach()
             wait_until("each is linked with all", lambda: all(len(linked_with(p)) == 3 for p in [first, *others]), 30)
+            wait_until("the log has today's join line",
+                       lambda: f"--initial-peers 10.77.0.2:{lab.PORT}" in others[0].text(), 5)
             first.end(signal.SIGKILL)
             wait_until("the others are linked with each other", lambda: all(len(linked_with(p)) == 2 for p in others), 15)
