@@ -17,8 +17,10 @@ constexpr milliseconds lookup_timeout = 10s;
 
 const state_publisher_actor& publisher_of(running_node& peer) {
   std::lock_guard guard{peer.states_mutex};
-  if (!peer.states)
+  if (!peer.states) {
+    caller_thread here;
     peer.states = peer.system->spawn<state_publisher, caf::detached>(peer.node);
+  }
   return peer.states;
 }
 
@@ -68,6 +70,7 @@ result<fetched_version> shared_state::fetch(std::uint64_t version_min,
   fetch_config how;
   how.download.bytes_max = bytes_max;
   how.compare = state_comparison::content;
+  caller_thread here;
   auto fetcher = peer_->system->spawn<state_fetcher>(node.ctx, how, node.parts.switchboard);
   auto got = peer_->ask<fetched_state>(fetcher, question.deadline + 1s, question);
   caf::anon_send_exit(fetcher, caf::exit_reason::user_shutdown);
