@@ -13,7 +13,6 @@
 #include "runtime/cli/compare_strategies.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
-#include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/strategy.hpp"
 #include "trainer/plain_loop.hpp"
@@ -249,8 +248,7 @@ result<std::string> image_at(const fs::path& where) {
   std::error_code error;
   if (!fs::is_directory(where, error))
     return files->read(where, checkpoint_store::image_bytes_max);
-  auto folder = fs::is_directory(where / "checkpoints", error) ? where / "checkpoints" : where;
-  auto last = checkpoint_store{files, folder}.read_last();
+  auto last = last_checkpoint(where);
   return last ? result<std::string>{std::move(last->image)} : last.error();
 }
 

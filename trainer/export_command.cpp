@@ -6,7 +6,6 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
-#include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/safetensors.hpp"
 #include "trainer/script_model.hpp"
 #include "trainer/train_command.hpp"
@@ -41,7 +40,7 @@ result<std::string> torchscript_file(const std::string& model,
 
 result<epoch_id> export_model(const run_options& o, const std::filesystem::path& to) {
   auto files = make_system_disk();
-  auto last = checkpoint_store{files, o.data_dir / "checkpoints"}.read_last();
+  auto last = last_checkpoint(o.data_dir);
   if (!last)
     return bad("--data-dir " + o.data_dir.string() + ": " + to_string(last.error()));
   auto weights = weights_in(as_byte_span(last->image));
@@ -72,6 +71,18 @@ int run_export(const run_options& options) {
 }
 
 } // namespace
+
+result<checkpoint_store::found> last_checkpoint(const std::filesystem::path& folder) {
+  auto where = checkpoints_below(folder);
+  if (!where)
+    return where.error();
+  auto last = checkpoint_store{make_system_disk(), *where}.read_last();
+  if (!last)
+    return last.error();
+  for (const auto& bad : last->skipped)
+    std::cerr << "waggle: " << bad.detail << ": the checkpoint before it is used\n";
+  return std::move(*last->newest);
+}
 
 command export_command() {
   return export_entry(run_export);

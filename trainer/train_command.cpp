@@ -38,9 +38,10 @@ std::string summary_of(const training_status& s, const run_options& options,
   auto loss = s.steps > 0 ? fmt::format("loss {:.4f}", s.loss) : "no pass of its own";
   if (!std::isnan(s.eval_accuracy))
     loss += fmt::format(", accuracy {:.4f} at epoch {}", s.eval_accuracy, s.eval_epoch.value());
-  auto out = fmt::format("epoch {}{}, {}, {} samples used and {} dropped here, {} rounds",
-                         s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
-                         s.samples_dropped, s.rounds_complete + s.rounds_shrunk);
+  auto out =
+    fmt::format("epoch {}{}, {}, {} samples used, {} dropped and {} kept here, {} rounds",
+                s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
+                s.samples_dropped, s.samples_pending(), s.rounds_complete + s.rounds_shrunk);
   if (options.resume)
     out +=
       "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();

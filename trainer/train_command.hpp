@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/cli/bench.hpp"
+#include "runtime/training/checkpoint_store.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -10,6 +11,10 @@ command train_command();
 command export_command();
 /// `waggle bench train`, `loop` and `loss`.
 std::vector<bench_entry> train_benchmarks();
+
+/// The newest checkpoint below a folder (checkpoints_below) that is undamaged; what is wrong with
+/// later ones is said on standard error.
+result<checkpoint_store::found> last_checkpoint(const std::filesystem::path& folder);
 
 /// Whether `waggle train` accepts the options on this machine: its device and its data, too. Fails
 /// with ec::bad_config and a sentence.

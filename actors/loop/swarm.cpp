@@ -1,5 +1,6 @@
 #include "actors/loop/swarm.hpp"
 
+#include "actors/caller_thread.hpp"
 #include "actors/loop/swarm_session.hpp"
 #include "actors/service/peer_control.hpp"
 
@@ -25,6 +26,7 @@ result<control_actor> control_of(const swarm& peer) {
     return failure{ec::not_ready, "no loop or optimizer runs with this swarm"};
   if (running->board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
+  caller_thread here;
   return control_actor{session.system().spawn<peer_control>(*running, nullptr)};
 }
 

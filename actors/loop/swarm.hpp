@@ -43,7 +43,7 @@ struct swarm_options {
   /// The addresses that other peers dial, if they differ from those in `listen`.
   std::string announce{};
   /// The folder for the identity, checkpoints and known addresses; for one process at a time.
-  /// Empty: .waggle, or .waggle-2, … if another process uses it.
+  /// Empty: .waggle/TAG, or .waggle/TAG-2, … if another process uses it; TAG stands for the run.
   std::filesystem::path data_dir{};
   std::string log_level = "info"; // debug, info, warn or error
 
@@ -94,12 +94,14 @@ struct swarm_options {
 
 /// The state of the run as this peer knows it.
 struct swarm_status {
-  std::uint64_t epoch = 0;           // updates, or averages; `step` may apply the last one later
-  bool finished = false;             // the last update of the run is applied
-  std::uint32_t group_size = 0;      // peers that average with this one, itself included
-  std::uint64_t samples_offered = 0; // passed to `optimizer::step`
+  std::uint64_t epoch = 0;      // updates, or averages; `step` may apply the last one later
+  bool finished = false;        // the last update of the run is applied
+  std::uint32_t group_size = 0; // peers that average with this one, itself included
+  // offered = used + dropped + pending
+  std::uint64_t samples_offered = 0; // passed to `step`, or kept by the process before this one
   std::uint64_t samples_used = 0;    // of these, samples that entered an update
-  std::uint64_t samples_dropped = 0; // of these, samples that entered none
+  std::uint64_t samples_dropped = 0; // of these, samples that entered none and never will
+  std::uint64_t samples_pending = 0; // all others; at the end: kept in data_dir for the next start
   std::uint64_t state_downloads = 0; // from other peers
   std::uint64_t rounds = 0;          // rounds whose mean this peer applied
   std::string waiting_for;           // empty: this peer does not wait
@@ -126,7 +128,7 @@ class swarm_session;
 
 /// A handle to this process's peer of a run; copies refer to the same peer. The peer neither
 /// listens nor dials before a waggle::optimizer is constructed with it, because peers compare
-/// optimizers, too. Use it from one thread, apart from wait_until_ready.
+/// optimizers, too. Use it from one thread, apart from wait_until_ready; any may destroy it.
 class swarm {
 public:
   explicit swarm(std::shared_ptr<swarm_session> session) : session_(std::move(session)) {}

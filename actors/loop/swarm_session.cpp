@@ -7,6 +7,7 @@
 #include <spdlog/logger.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/caller_thread.hpp"
 #include "actors/program/training_parts.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/net/handshake.hpp"
@@ -279,20 +280,14 @@ void swarm_session::check_samples(std::uint64_t samples) const {
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                                   const loop_port::is_over& over, std::uint64_t passes) {
   *stepper_ = std::this_thread::get_id();
-  auto before = port_->samples().outdated;
-  auto outcome = port_->offer(*model_, gradient, pass, over, passes);
-  if (auto outdated = static_cast<double>(port_->samples().outdated - before); outdated > 0) {
-    node_->ctx.metrics->count_samples("dropped", outdated);
-    node_->ctx.metrics->count_discarded("behind", outdated);
-  }
-  return outcome;
+  return port_->offer(*model_, gradient, pass, over, passes);
 }
 
 std::optional<training_status> swarm_session::ask() const {
   if (!node_ || node_->board->has_ended())
     return last_;
   std::optional<training_status> answer;
-  caf::scoped_actor asker{process_->system()};
+  caller_actor asker{process_->system()};
   asker->request(node_->parts.trainer, question_timeout, get_training_status{})
     .receive([&](const training_status& s) { answer = s; },
              [](const caf::error&) { /* the trainer is busy or ending, which `over` detects */ });
@@ -381,7 +376,7 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
       return node_->board->has_ended() || !(needs_round || needs_state);
     });
   {
-    caf::scoped_actor self{process_->system()};
+    caller_actor self{process_->system()};
     auto limit = process_->shutdown_limit() + copy_time;
     auto stopped =
       self->request(node_->node, limit,
@@ -393,11 +388,18 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
           [&] { return node_->board->has_ended() || (hurry() && steady::now() >= end); });
     if (in_a_hurry)
       port_->close();
-    stopped.receive([&](const training_status& s) { last_ = s; },
+    std::optional<training_status> at_end;
+    stopped.receive([&](const training_status& s) { at_end = s; },
                     [&](const caf::error& why) {
                       process_->log().error("this peer did not stop in time: {}",
                                             to_string(from_caf(why)));
                     });
+    if (at_end && at_end->phase == trainer_phase::stopped) {
+      last_ = std::move(at_end);
+    } else { // the trainer did not say that it has kept anything
+      last_ = last_.value_or(training_status{});
+      last_->samples_dropped += summary(*last_).samples_pending;
+    }
   }
   // Finish the requests that this thread has begun, e.g. a snapshot for another peer.
   // In the caller's actor system, where others run on, closing the port ends them instead.
@@ -407,9 +409,10 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
     return;
   auto s = status_now();
   process_->log().info("this peer's loop ended at epoch {}{}: {} samples offered, {} used, {} "
-                       "dropped; {} rounds; parameters {}",
+                       "dropped, {} kept for the next start; {} rounds; parameters {}",
                        s.epoch, s.finished ? " (the last)" : "", s.samples_offered, s.samples_used,
-                       s.samples_dropped, s.rounds, to_string(last_->parameters));
+                       s.samples_dropped, s.samples_pending, s.rounds,
+                       to_string(last_->parameters));
 }
 
 swarm_status swarm_session::summary(const training_status& s) const {
@@ -417,19 +420,16 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.epoch = s.epoch.value();
   out.finished = over_ || s.phase == trainer_phase::finished;
   out.group_size = s.group_size;
+  out.samples_offered = s.samples_resumed + offered();
   out.samples_used = s.samples_used;
   out.samples_dropped = s.samples_dropped;
+  out.samples_pending = out.samples_offered - out.samples_used - out.samples_dropped;
   out.state_downloads = s.state_downloads;
   out.rounds = s.rounds_complete + s.rounds_shrunk;
   out.waiting_for = s.waiting_for;
   out.loss = s.loss;
   out.parameters = s.parameters;
   out.passes = s.passes;
-  if (port_) {
-    auto samples = port_->samples();
-    out.samples_offered = samples.offered;
-    out.samples_dropped += samples.outdated;
-  }
   return out;
 }
 

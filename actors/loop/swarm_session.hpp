@@ -85,7 +85,7 @@ public:
                const frozen_tensors& frozen = frozen_tensors{std::in_place});
   /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
   void check_samples(std::uint64_t samples) const;
-  /// loop_port::offer to the running peer. Counts samples that were out of date in the metrics.
+  /// loop_port::offer to the running peer.
   step_outcome offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                      const loop_port::is_over& over, std::uint64_t passes = 1);
   [[nodiscard]] bool started() const { return port_ != nullptr; }

@@ -11,6 +11,7 @@
 
 #include "actors/averaging/group_averager.hpp"
 #include "actors/averaging/moshpit_averager.hpp"
+#include "actors/caller_thread.hpp"
 #include "actors/guard.hpp"
 #include "actors/node/node_supervisor.hpp"
 #include "actors/training/group_helper.hpp"
@@ -224,6 +225,7 @@ snapshot_source_actor snapshot_source(const node_parts& p) {
 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies) {
+  caller_thread here;
   if (auto checked = check_node_config(config); !checked)
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)

@@ -58,7 +58,9 @@ bool is_locked(const fs::path& file) {
 
 folder_facts look_at_folder(const run_options& options) {
   folder_facts facts;
-  facts.folder = options.data_dir;
+  facts.folder = options.given.contains("data-dir")
+                   ? options.data_dir
+                   : default_folder(options.data_dir, options.run_id, 1);
   std::error_code error;
   facts.exists = fs::is_directory(facts.folder, error);
   if (!facts.exists && fs::exists(facts.folder, error))
@@ -71,7 +73,7 @@ folder_facts look_at_folder(const run_options& options) {
   facts.free_bytes = fs::space(base, error).available;
   if (!facts.exists)
     return facts;
-  if (auto running = address_of_running_peer(facts.folder, true))
+  if (auto running = address_of_running_peer(facts.folder))
     facts.running = *running;
   facts.locked = is_locked(facts.folder / "lock");
   auto key = options.identity.value_or(facts.folder / "identity.pem");

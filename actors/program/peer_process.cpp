@@ -8,6 +8,7 @@
 #include <spdlog/sinks/sink.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/caller_thread.hpp"
 #include "actors/program/node_options.hpp"
 #include "runtime/cli/command_line.hpp"
 #include "runtime/cli/join_line.hpp"
@@ -26,16 +27,17 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
                                                             environment around) {
   std::unique_ptr<peer_process> parts{new peer_process{options}};
   bool chosen = options.given.count("data-dir") > 0;
-  // Several peers may be started with the default folder: each takes one of its own.
+  // Several peers of a run may be started without a folder: each takes one of its own.
   for (int i = 1; !parts->lock_ && i <= (chosen ? 1 : default_folders_max); ++i) {
-    parts->data_dir_ = default_folder(options.data_dir, i);
+    parts->data_dir_ =
+      chosen ? options.data_dir : default_folder(options.data_dir, options.run_id, i);
     auto lock = folder_lock::take(parts->data_dir_);
     if (!lock)
       return lock.error();
     parts->lock_ = std::move(*lock);
   }
   if (!parts->lock_)
-    return failure{ec::bad_config, "another peer uses --data-dir " + options.data_dir.string()
+    return failure{ec::bad_config, "another peer uses --data-dir " + parts->data_dir_.string()
                                      + ": give this one its own"};
   auto key = identity::load_or_create(options.identity.value_or(parts->data_dir_ / "identity.pem"));
   if (!key)
@@ -53,6 +55,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (auto warning = writable_by_others(parts->data_dir_))
     parts->log_->warn("{}", *warning);
   if (around.system == nullptr) {
+    caller_thread here;
     parts->own_system_ = std::make_unique<caf::actor_system>(parts->config_);
     around.system = parts->own_system_.get();
   }
@@ -234,7 +237,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
     }
   }
   if (!*ended) {
-    caf::scoped_actor self{*around_.system};
+    caller_actor self{*around_.system};
     self->request(peer.node, shutdown_limit_, shut_down{why})
       .receive(
         [last](const training_status& status) { // all actors have ended

@@ -4,7 +4,7 @@
 #include <array>
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "actors/service/running_node.hpp"
 #include "runtime/net/http_hosts.hpp"
@@ -56,10 +56,15 @@ status set_averagers(const node_options& from, node_config& to) {
 }
 
 std::shared_ptr<spdlog::logger> own_log(const std::string& level) {
-  auto log =
-    std::make_shared<spdlog::logger>("waggle", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  log->set_level(spdlog::level::from_str(level));
-  return log;
+  auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  out->set_pattern("%H:%M:%S.%e %^%-7l%$ %v"); // as of the programs
+  constexpr spdlog::level::level_enum levels[]{spdlog::level::debug, spdlog::level::info,
+                                               spdlog::level::warn, spdlog::level::err};
+  return logger_to(
+    [=](log_level at, std::string_view text) {
+      out->log({"waggle", levels[static_cast<std::size_t>(at)], {text.data(), text.size()}});
+    },
+    level);
 }
 
 } // namespace
@@ -120,7 +125,13 @@ result<node_config> node_config_of(const node_options& o) {
   return config;
 }
 
-result<node> node::start(const node_options& options) {
+result<node> node::start(const node_options& given) {
+  auto options = given;
+  std::error_code error;
+  if (!options.data_dir.empty()) // the service may go to another folder later
+    options.data_dir = std::filesystem::absolute(options.data_dir, error);
+  if (error)
+    return bad("node_options::data_dir: there is no current folder: " + error.message());
   auto config = node_config_of(options);
   if (!config)
     return config.error();
@@ -143,6 +154,7 @@ result<node> node::start(const node_options& options) {
   }
   made->system = options.around.system;
   if (made->system == nullptr) {
+    caller_thread here;
     made->own_system = std::make_unique<caf::actor_system>(made->config);
     made->system = made->own_system.get();
   }

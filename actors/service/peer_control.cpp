@@ -130,6 +130,7 @@ result<control_actor> control_of(const node& peer) {
   const auto& it = *peer.running();
   if (it.node.board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
+  caller_thread here;
   return control_actor{it.system->spawn<peer_control>(it.node, it.averagers)};
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/caf_error.hpp"
+#include "actors/caller_thread.hpp"
 #include "actors/service/averager_table.hpp"
 #include "actors/service/machine.hpp"
 #include "actors/service/state_publisher.hpp"
@@ -45,7 +46,7 @@ public:
     if (node.board->has_ended())
       return out;
     timeout = std::clamp(timeout, milliseconds{0}, timeout_max); // CAF throws, or overflows
-    caf::scoped_actor asker{*system};
+    caller_actor asker{*system};
     auto failed = [&](const caf::error& why) { out = from_caf(why); };
     if constexpr (std::is_same_v<Answer, caf::unit_t>) // CAF sends nothing, but expects a unit
       asker->request(caf::actor_cast<caf::actor>(receiver), timeout, std::move(question))

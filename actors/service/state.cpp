@@ -27,8 +27,10 @@ bool may_come(ec why) {
 
 const state_publisher_actor& publisher_of(running_node& peer) {
   std::lock_guard guard{peer.states_mutex};
-  if (!peer.states)
+  if (!peer.states) {
+    caller_thread here;
     peer.states = peer.system->spawn<state_publisher, caf::detached>(peer.node);
+  }
   return peer.states;
 }
 
@@ -94,6 +96,7 @@ result<fetched_version> shared_state::fetch_now(std::uint64_t version_min,
   fetch_config how;
   how.download.bytes_max = bytes_max;
   how.compare = state_comparison::content;
+  caller_thread here;
   auto fetcher = peer_->system->spawn<state_fetcher>(node.ctx, how, node.parts.switchboard);
   auto got = peer_->ask<fetched_state>(fetcher, question.deadline + 1s, question);
   caf::anon_send_exit(fetcher, caf::exit_reason::user_shutdown);

@@ -11,6 +11,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/crypto/run_secret.hpp"
 #include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/smooth.hpp"
 
@@ -201,8 +202,13 @@ void model_worker::resume(own_progress& kept) {
     return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
                           to_string(loaded.error()));
   log_about about{{.epoch = newest.epoch}};
-  ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
-                 newest.file.string());
+  const auto& run = search->own.run;
+  bool of_another = !run.empty() && run != run_tag(ctx_.run_id);
+  ctx_.log->warn(
+    "resumed from the checkpoint of epoch {}{} ({}): to begin anew, remove {}, or give "
+    "this peer another data folder",
+    newest.epoch.value(), of_another ? " of another run, " + run : std::string{},
+    newest.file.string(), newest.file.parent_path().string());
   resume_own(*search, kept);
 }
 
@@ -374,6 +380,7 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     own.own = std::move(state);
     own.stopped = true;
   }
+  own.run = run_tag(ctx_.run_id);
   own.position = position_;
   if (own.stopped && shared_->resumes()) {
     own.position = shared_->position();

@@ -222,6 +222,7 @@ bool trainer::done() const {
 
 /// The samples of an unfinished epoch, from the checkpoint from which the model resumed.
 void trainer::take_over(const own_progress& kept) {
+  report_.offer(model_->accumulated_samples() + kept.pending_samples, true);
   if (steps_locally())
     flight_.resume(kept);
   // They are of no use to another strategy, or after the last epoch.
@@ -310,6 +311,10 @@ digest trainer::held_parameters() const {
 
 const training_status& trainer::current_status() {
   auto& s = report_.status;
+  auto outdated = model_ ? model_->outdated_samples() : 0;
+  outdated -= std::exchange(outdated_, outdated);
+  report_.offer(outdated);
+  report_.drop(outdated, "behind");
   s.parameters = held_parameters();
   s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + flight_.in_flight();
   s.schedule_epoch = schedule_epoch();

@@ -241,6 +241,7 @@ private:
   checkpoint_clock checkpoint_;
 
   training_report report_;
+  std::uint64_t outdated_ = 0; // samples of the model's that are reported
   last_report reported_;
   steady_time began_; // this actor
   stop_state stop_;

@@ -10,7 +10,7 @@ namespace waggle {
 result<endpoint> asked_peer(const run_options& options) {
   if (const auto& address = options.arguments.front(); !address.empty())
     return parse_endpoint(address);
-  return address_of_running_peer(options.data_dir, options.given.contains("data-dir"));
+  return address_of_running_peer(options.data_dir);
 }
 
 int report_no_peer(const failure& why) {
@@ -43,7 +43,7 @@ command health_command() {
   return {.name = "health",
           .summary = "Asks a peer whether it is alive: exit code 0, or 1.",
           .details =
-            "  waggle health                       the peer of this folder (.waggle)\n"
+            "  waggle health                       the peer of this folder (in .waggle)\n"
             "  waggle health --data-dir /data/a    the peer of that folder\n"
             "  waggle health 127.0.0.1:7700\n"
             "For the health checks of containers. A living peer need not be ready to average; the "

@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/peer_address.hpp"
 #include "runtime/crypto/identity.hpp"
 
 namespace waggle {
@@ -8,7 +9,10 @@ namespace waggle {
 namespace {
 
 int run_id(const run_options& options) {
-  auto file = options.identity.value_or(options.data_dir / "identity.pem");
+  auto folder = options.given.contains("data-dir")
+                  ? options.data_dir
+                  : default_folder(options.data_dir, options.run_id, 1);
+  auto file = options.identity.value_or(folder / "identity.pem");
   auto key = identity::load_or_create(file);
   if (!key)
     return bad_usage(key.error().detail);
@@ -22,9 +26,11 @@ int run_id(const run_options& options) {
 command id_command() {
   return {.name = "id",
           .summary = "Shows this peer's id; makes its key if there is none.",
-          .details = "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
+          .details =
+            "The key stays in --data-dir (identity.pem, readable by its owner only). Without that "
+            "option, it is that of the first peer of --run-id in this folder.\n",
           .run = run_id,
-          .single_options = {"data-dir", "identity"}};
+          .single_options = {"run-id", "data-dir", "identity"}};
 }
 
 } // namespace waggle

@@ -9,6 +9,7 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/disk.hpp"
+#include "runtime/crypto/run_secret.hpp"
 
 namespace waggle {
 
@@ -63,8 +64,8 @@ std::optional<endpoint> running_in(const fs::path& folder) {
 
 } // namespace
 
-fs::path default_folder(const fs::path& first, int number) {
-  auto folder = first;
+fs::path default_folder(const fs::path& home, const std::string& run_id, int number) {
+  auto folder = home / run_tag(run_id);
   if (number > 1)
     folder += "-" + std::to_string(number);
   return folder;
@@ -87,11 +88,16 @@ peer_address::~peer_address() {
   fs::remove(file_, ignored);
 }
 
-result<endpoint> address_of_running_peer(const fs::path& folder, bool only_this) {
+result<endpoint> address_of_running_peer(const fs::path& folder) {
   std::vector<endpoint> found;
-  for (int i = 1; i <= (only_this ? 1 : default_folders_max); ++i)
-    if (auto where = running_in(default_folder(folder, i)))
+  auto look = [&found](const fs::path& in) {
+    if (auto where = running_in(in))
       found.push_back(*where);
+  };
+  look(folder);
+  std::error_code none;
+  for (const auto& each : fs::directory_iterator{folder, none})
+    look(each.path());
   if (found.empty())
     return failure{ec::unreachable, "no peer runs on this machine with --data-dir "
                                       + folder.string()

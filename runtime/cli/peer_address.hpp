@@ -27,13 +27,15 @@ private:
 };
 
 /// The address of the one peer that runs on this machine (in this container) with this data folder,
-/// or, unless `only_this`, with one of those that peers take if it is taken ("FOLDER-2", …). Fails
-/// with a sentence that says what to do if there is none, or more than one.
-result<endpoint> address_of_running_peer(const std::filesystem::path& folder, bool only_this);
+/// or with one in it, as default folders are. Fails with a sentence that says what to do if there
+/// is none, or more than one.
+result<endpoint> address_of_running_peer(const std::filesystem::path& folder);
 
-/// More peers than this do not share a default folder (peer_process).
+/// At most so many peers of a run have a default folder (peer_process).
 constexpr int default_folders_max = 64;
-/// The folder that the `number`th peer takes, counted from 1.
-std::filesystem::path default_folder(const std::filesystem::path& first, int number);
+/// The data folder of the `number`th peer of a run, counted from 1, if the operator names none: no
+/// run goes on from the checkpoints of another one. `home`: run_options::data_dir.
+std::filesystem::path default_folder(const std::filesystem::path& home, const std::string& run_id,
+                                     int number);
 
 } // namespace waggle

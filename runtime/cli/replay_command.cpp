@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder stands for the logs in it, and for those in its folder `events`: a peer's --data-dir.
+/// A folder stands for the logs in it, for those in its folder `events` (a peer's --data-dir), and
+/// for those of the peers in it.
 result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
   auto files = make_system_disk();
   std::vector<fs::path> out;
@@ -31,7 +32,11 @@ result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
       continue;
     }
     auto before = out.size();
-    for (const auto& folder : {fs::path{name}, fs::path{name} / "events"}) {
+    std::vector<fs::path> folders{name, fs::path{name} / "events"};
+    for (const auto& each : fs::directory_iterator{name, error})
+      if (fs::is_directory(each.path() / "events", error))
+        folders.push_back(each.path() / "events");
+    for (const auto& folder : folders) {
       auto found = event_log_files(*files, folder);
       if (!found)
         return found.error();

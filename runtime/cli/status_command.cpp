@@ -41,7 +41,7 @@ int run_status(const run_options& options) {
 command status_command() {
   return {.name = "status",
           .summary = "Shows the status of a peer: waggle status [HOST:PORT].",
-          .details = "  waggle status                    the peer of this folder (.waggle)\n"
+          .details = "  waggle status                    the peer of this folder (in .waggle)\n"
                      "  waggle status 127.0.0.1:7700\n"
                      "With --json: one JSON object on standard output.\n",
           .groups = {"output"},

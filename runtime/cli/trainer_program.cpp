@@ -26,9 +26,9 @@ command export_entry(std::function<int(const run_options&)> run) {
   return {
     "export",
     "Writes the model of a peer's last checkpoint to a file: waggle export --data-dir DIR OUT.",
-    "  waggle export --data-dir .waggle model.safetensors\n"
-    "  waggle export --data-dir .waggle --format torchscript --model net.pt trained.pt\n"
-    "The peer may run. Nothing is written if the checkpoint is damaged, or of another model.\n",
+    "  waggle export model.safetensors                  of the peer of this folder (in .waggle)\n"
+    "  waggle export --data-dir /data/a --format torchscript --model net.pt trained.pt\n"
+    "The peer may run. Of a damaged checkpoint, the one before it is written, and that is said.\n",
     {"export", "run", "training"},
     {{"OUT", "The file to write."}},
     std::move(run)};

@@ -17,8 +17,12 @@ result<std::string> gathered_text(std::string_view v) {
 
 status set_json(run_options& x, std::string_view v) {
   x.json = true;
-  if (!v.empty() && v != "true")
-    x.json_file = std::filesystem::path{v};
+  if (v.empty() || v == "true")
+    return done{};
+  auto file = absolute_path(v);
+  if (!file)
+    return file.error();
+  x.json_file = std::move(*file);
   return done{};
 }
 

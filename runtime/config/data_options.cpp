@@ -37,8 +37,12 @@ binding model() {
   return bound(&o::model,
                [](std::string_view v) -> result<std::string> {
                  auto names = names_in(model_table());
-                 if (is_torchscript(v) || std::find(names.begin(), names.end(), v) != names.end())
+                 if (std::find(names.begin(), names.end(), v) != names.end())
                    return std::string{v};
+                 if (is_torchscript(v)) {
+                   auto file = absolute_path(v);
+                   return file ? result<std::string>{file->string()} : file.error();
+                 }
                  return failure{ec::bad_config, "is not one of " + joined(names, ", ")
                                                   + ", nor a TorchScript file (FILE.pt); the "
                                                     "nearest is "
@@ -62,7 +66,7 @@ void add_data_options(std::vector<option_spec>& table) {
      {"data", "PATH",
       "A text file or a folder of text files; tokens (.bin); a folder of images with MNIST's names "
       "(IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
-      text(&o::data).agreed(data_of)},
+      path_or_word(&o::data, {"synthetic"}).agreed(data_of)},
      {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
       one_of(&o::token_type, {"uint16", "uint32"}).agreed()},
      {"classes", "N",

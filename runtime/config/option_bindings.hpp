@@ -147,7 +147,19 @@ binding path(Path run_options::*field, std::string what) {
   return bound(field, [=](std::string_view v) -> result<std::filesystem::path> {
     if (v.empty())
       return failure{ec::bad_config, "must name " + what};
-    return std::filesystem::path{v};
+    return absolute_path(v);
+  });
+}
+
+/// A path, or one of `words`, which stand for something else.
+inline binding path_or_word(std::string run_options::*field, std::vector<std::string> words = {}) {
+  return bound(field, [=](std::string_view v) -> result<std::string> {
+    if (v.empty())
+      return failure{ec::bad_config, "must not be empty"};
+    if (std::find(words.begin(), words.end(), v) != words.end())
+      return std::string{v};
+    auto path = absolute_path(v);
+    return path ? result<std::string>{path->string()} : path.error();
   });
 }
 

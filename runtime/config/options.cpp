@@ -41,6 +41,11 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
+  auto folder = absolute_path(options.data_dir); // if it is the default
+  if (!folder)
+    return failure{ec::bad_config,
+                   "--data-dir: " + options.data_dir.string() + " " + folder.error().detail};
+  options.data_dir = std::move(*folder);
   const auto& strategy = strategy_of(options);
   if (!strategy.optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy.optimizer;

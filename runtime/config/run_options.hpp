@@ -22,6 +22,8 @@ struct run_options {
   std::vector<endpoint> announce;             // empty: what it listens on
   std::vector<endpoint> initial_peers;
   bool client_mode = false;
+  /// Absolute, once the options are resolved. Unless it is set, a peer takes a folder in it
+  /// (default_folder).
   std::filesystem::path data_dir = ".waggle";
   std::optional<std::filesystem::path> identity; // default: <data_dir>/identity.pem
   std::string log_level = "info";

@@ -316,7 +316,7 @@ void add_training_options(std::vector<option_spec>& table) {
      {"from", "CHECKPOINT",
       "Begin a new run with the parameters of this checkpoint of this model, of any strategy and "
       "optimizer; a peer that resumes or joins does not use it.",
-      text(&o::from)},
+      path_or_word(&o::from)},
      {"checkpoint-interval", "TIME",
       "Minimum time between two checkpoints, which are written at the end of an epoch.",
       duration(&o::checkpoint_interval)},

@@ -107,6 +107,14 @@ result<std::vector<endpoint>> parse_endpoints(std::string_view text) {
   return found;
 }
 
+result<std::filesystem::path> absolute_path(const std::filesystem::path& path) {
+  std::error_code error;
+  auto found = std::filesystem::absolute(path, error);
+  if (error)
+    return no("is relative to a folder that cannot be found: " + error.message());
+  return found;
+}
+
 std::string text_of(std::uint64_t value) {
   return std::to_string(value);
 }

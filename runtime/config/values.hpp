@@ -28,6 +28,9 @@ result<endpoint> parse_address(std::string_view text);
 /// "HOST:PORT,HOST:PORT"; empty is none.
 result<std::vector<endpoint>> parse_endpoints(std::string_view text);
 
+/// The path from the root: the process may go to another folder later.
+result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
+
 // The texts of values, which the parsers read back. Each value has one.
 
 inline std::string text_of(const std::string& value) {

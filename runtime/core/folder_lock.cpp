@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,10 +15,14 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
                                                        const std::string& option) {
   std::error_code error;
   namespace fs = std::filesystem;
-  bool made = fs::create_directories(folder, error);
-  if (made && !error)
-    fs::permissions(folder, fs::perms::group_write | fs::perms::others_write,
-                    fs::perm_options::remove, error);
+  std::vector<fs::path> missing;
+  for (auto at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    missing.push_back(at);
+  fs::create_directories(folder, error);
+  for (const auto& made : missing)
+    if (!error)
+      fs::permissions(made, fs::perms::group_write | fs::perms::others_write,
+                      fs::perm_options::remove, error);
   if (error)
     return failure{ec::bad_config,
                    "cannot use " + option + " " + folder.string() + ": " + error.message()};
@@ -43,9 +48,13 @@ result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::pa
   // Earlier versions made it readable, so that other users could hold it.
   if ((found.st_mode & 077U) != 0)
     (void)::fchmod(handle.get(), 0600);
-  if (::flock(handle.get(), LOCK_EX | LOCK_NB) != 0)
+  if (::flock(handle.get(), LOCK_EX | LOCK_NB) == 0)
+    return std::unique_ptr<folder_lock>{new folder_lock{std::move(handle)}};
+  if (errno == EWOULDBLOCK)
     return std::unique_ptr<folder_lock>{};
-  return std::unique_ptr<folder_lock>{new folder_lock{std::move(handle)}};
+  return failure{ec::bad_config, "cannot lock " + file.string() + ": " + std::strerror(errno)
+                                   + ": give this peer " + option
+                                   + " on a file system with locks, such as a local disk"};
 }
 
 } // namespace waggle

@@ -13,8 +13,8 @@ namespace waggle {
 class folder_lock {
 public:
   /// Null: another process holds the lock. Fails with a sentence if the folder cannot be used, or
-  /// if its lock belongs to another user, who could hold it for ever. A folder that does not exist
-  /// is made such that only this user can write to it.
+  /// if its lock belongs to another user, who could hold it for ever. Folders that do not
+  /// exist are made such that only this user can write to them.
   /// `option`: what the operator gave the folder with.
   static result<std::unique_ptr<folder_lock>> take(const std::filesystem::path& folder,
                                                    const std::string& option = "--data-dir");

@@ -2,6 +2,7 @@
 
 // What a peer's actors report about themselves, for its pages, its metrics and its log.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -59,8 +60,14 @@ struct training_status {
   double gradient_norm = 0;               // of the last applied gradient
   std::uint64_t samples_toward_epoch = 0; // of this peer
   std::uint64_t target_batch_size = 0;
-  std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
-  std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
+  // INV-2: offered = used + dropped + pending
+  std::uint64_t samples_offered = 0; // by passes, and those that were resumed
+  std::uint64_t samples_resumed = 0; // that the process before this one had kept
+  std::uint64_t samples_used = 0;    // entered an optimizer update
+  std::uint64_t samples_dropped = 0; // dropped and counted
+  [[nodiscard]] std::uint64_t samples_pending() const {
+    return samples_offered - std::min(samples_offered, samples_used + samples_dropped);
+  }
   /// The last passes over the data that ended while this peer trained, and then the present one;
   /// empty: the samples are not counted.
   std::vector<pass_seen> passes;

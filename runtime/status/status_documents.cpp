@@ -103,7 +103,10 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["eval_accuracy"] = known(trains, t.eval_accuracy);
   doc["eval_epoch"] = known(std::isfinite(t.eval_loss), t.eval_epoch.value());
   doc["seconds_left"] = known(trains, t.seconds_left);
-  doc["samples"] = {{"used", t.samples_used}, {"dropped", t.samples_dropped}};
+  doc["samples"] = {{"offered", t.samples_offered},
+                    {"used", t.samples_used},
+                    {"dropped", t.samples_dropped},
+                    {"pending", t.samples_pending()}};
   json passes = json::array();
   for (const auto& each : t.passes)
     if (each.once + each.twice > 0)

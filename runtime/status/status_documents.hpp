@@ -54,7 +54,8 @@ training_status not_started();
 /// /api/v1/status:
 /// {"peer","run","run_tag","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","eval_loss",
-/// "eval_accuracy","eval_epoch","seconds_left","samples":{"used","dropped"},
+/// "eval_accuracy","eval_epoch","seconds_left","samples":{"offered","used","dropped",
+/// "pending"},
 /// "passes":[{"pass","once","twice","never"}],
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
 /// "samples_per_second","compute_samples_per_second","learning_rate",

@@ -70,6 +70,9 @@ void training_report::complete(double epoch_seconds, const std::string& doubt) {
                      : std::numeric_limits<double>::quiet_NaN();
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
+  // A gradient can be taken, or dropped, before the end of its pass is known here.
+  s.samples_offered = std::max(
+    {s.samples_offered, offered_, s.samples_used + s.samples_dropped + s.samples_toward_epoch});
   s.peers_behind = 0;
   std::set<digest> histories;
   if (s.group_size > 0)
@@ -215,6 +218,12 @@ std::optional<std::string> training_report::compare(const parameter_vote::outcom
             + ". Passes must not write to parameters (an embedding with max_norm does, and an "
               "average of parameters in place): leave it out, or do it before the loop begins";
   return line;
+}
+
+void training_report::offer(std::uint64_t samples, bool resumed) {
+  offered_ += samples;
+  if (resumed)
+    status.samples_resumed += samples;
 }
 
 void training_report::use(std::uint64_t samples) {

@@ -101,6 +101,8 @@ public:
   void fall_back();
   /// The vote has compared our parameters with those of others. Returns an error.
   std::optional<std::string> compare(const parameter_vote::outcome& found);
+  /// Samples that are to be used or dropped later. @param resumed by the process before this one.
+  void offer(std::uint64_t samples, bool resumed = false);
   void use(std::uint64_t samples);
   /// @param reason of training_metrics::discarded.
   void drop(std::uint64_t samples, std::string_view reason);
@@ -141,6 +143,7 @@ private:
   wait_log waits_;
   line line_;
   steady_time sent_, logged_;
+  std::uint64_t offered_ = 0;      // by passes that have ended, or resumed
   std::uint64_t pass_samples_ = 0; // of the last pass
   std::uint64_t fallbacks_ = 0;    // training_status::local_fallbacks when an epoch ended last
   int differed_ = 0;               // times that others held other parameters

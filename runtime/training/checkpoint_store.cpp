@@ -155,23 +155,28 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
   return outcome;
 }
 
-result<checkpoint_store::found> checkpoint_store::read_last() {
+result<checkpoint_store::search> checkpoint_store::read_last() {
   auto all = list();
   if (!all)
     return all.error();
-  if (all->empty())
-    return failure{ec::not_found, "there is no checkpoint in " + folder_.string()};
-  const auto& file = all->front().file;
-  auto image = files_->read(file, image_bytes_max);
-  if (!image)
-    return image.error();
-  auto state = decode_state(as_byte_span(*image));
-  if (!state)
-    return failure{state.error().code, file.string() + ": " + state.error().detail};
-  return found{state->epoch, state->past, file, std::move(*image)};
+  search outcome;
+  for (const auto& [serial, branch, file] : *all) {
+    auto image = files_->read(file, image_bytes_max);
+    auto state = image ? decode_state(as_byte_span(*image)) : image.error();
+    if (state) {
+      outcome.newest = found{state->epoch, state->past, file, std::move(*image)};
+      return outcome;
+    }
+    outcome.skipped.push_back(
+      image ? failure{state.error().code, file.string() + ": " + state.error().detail}
+            : image.error());
+  }
+  if (!outcome.skipped.empty())
+    return outcome.skipped.front();
+  return failure{ec::not_found, "there is no checkpoint in " + folder_.string()};
 }
 
-/// Empty if there is none. Fails if it is damaged or belongs to another state.
+/// Fails if there is none, it is damaged or belongs to another state.
 result<own_progress> checkpoint_store::load_own(const std::filesystem::path& image,
                                                 const std::string& content) {
   auto names = files_->list(folder_);
@@ -179,7 +184,7 @@ result<own_progress> checkpoint_store::load_own(const std::filesystem::path& ima
     return names.error();
   auto file = own_file_of(image);
   if (std::find(names->begin(), names->end(), file.filename().string()) == names->end())
-    return own_progress{};
+    return failure{ec::not_found, file.string() + " is missing"};
   // A sum has at most two words per value of the state, a contribution and a residual one.
   auto bytes = files_->read(file, own_bytes_max + 4 * content.size());
   if (!bytes)
@@ -216,6 +221,22 @@ result<std::optional<std::filesystem::path>> checkpoint_store::last_of(const dig
     if (e.branch == short_name(branch))
       return std::optional{e.file};
   return std::optional<std::filesystem::path>{};
+}
+
+result<std::filesystem::path> checkpoints_below(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  auto own = folder / "checkpoints";
+  if (fs::is_directory(own, none))
+    return own;
+  std::vector<fs::path> found;
+  for (const auto& each : fs::directory_iterator{folder, none})
+    if (fs::is_directory(each.path() / "checkpoints", none))
+      found.push_back(each.path());
+  if (found.size() > 1)
+    return failure{ec::bad_config, "several peers have checkpoints in " + folder.string()
+                                     + ": name the folder of one, e.g. " + found.front().string()};
+  return found.empty() ? folder : found.front() / "checkpoints";
 }
 
 } // namespace waggle

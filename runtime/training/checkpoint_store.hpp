@@ -20,6 +20,8 @@ namespace waggle {
 /// checkpoint is written atomically. Beside it, a file of the same name that ends with ".own" holds
 /// what belongs to this peer only (own_progress): a checkpoint is what other peers would receive.
 /// It is written first, and counts only for the state that it names. Not thread-safe.
+///
+/// The folder is `checkpoints` in a peer's data folder.
 class checkpoint_store {
 public:
   /// `kept`: checkpoints of the history that is being written, at least 1.
@@ -49,8 +51,8 @@ public:
   struct search {
     std::optional<found> newest;
     std::vector<failure> skipped; // checkpoints that are damaged or do not fit, newest first
-    own_progress own;             // of `newest`; empty: there is none, or it cannot be used
-    failure own_trouble;          // why it cannot; ec::none: it can, or there is none
+    own_progress own;             // of `newest`; empty: it cannot be used
+    failure own_trouble;          // why it cannot; ec::none: it can
   };
   /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
   /// images have `image_bytes` bytes; of a longer file, only the beginning is read. `tensors` of
@@ -59,9 +61,10 @@ public:
   result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max,
                              const state_table* tensors = nullptr);
 
-  /// The checkpoint that was written last, of whatever model, read and checked. Fails with
-  /// ec::not_found if there is none, or with what is wrong with it. Changes nothing.
-  result<found> read_last();
+  /// The newest checkpoint that is undamaged, of whatever model, and what is wrong with later ones.
+  /// Fails with ec::not_found if there is none, or with what is wrong with the newest. Changes
+  /// nothing.
+  result<search> read_last();
 
   /// The last checkpoint of this history, if there is one.
   result<std::optional<std::filesystem::path>> last_of(const digest& branch);
@@ -81,5 +84,10 @@ private:
   std::filesystem::path folder_;
   std::size_t kept_;
 };
+
+/// The folder with the checkpoints of a peer: for its data folder, for the one that contains it
+/// (default_folder), or for itself. Fails with ec::bad_config if several peers have checkpoints
+/// there.
+result<std::filesystem::path> checkpoints_below(const std::filesystem::path& folder);
 
 } // namespace waggle

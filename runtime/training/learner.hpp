@@ -177,6 +177,9 @@ public:
   virtual std::uint64_t take_back() { return 0; }
   /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
+  /// Samples so far that were in no pass, because a loop computed them from parameters that were
+  /// replaced meanwhile.
+  [[nodiscard]] virtual std::uint64_t outdated_samples() const { return 0; }
   /// Whether a pass adds to the only copy of the accumulated gradient. If so, the gradient can only
   /// be taken between two passes. It can be dropped at any time.
   [[nodiscard]] virtual bool adds_in_place() const { return false; }

@@ -121,6 +121,9 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return below_->accumulated_samples();
   }
+  [[nodiscard]] std::uint64_t outdated_samples() const override {
+    return below_->outdated_samples();
+  }
   [[nodiscard]] bool adds_in_place() const override { return below_->adds_in_place(); }
   [[nodiscard]] bool waits_for_pass() const override { return below_->waits_for_pass(); }
 

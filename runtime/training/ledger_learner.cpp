@@ -59,7 +59,7 @@ public:
   std::uint64_t drop_gradient() override {
     auto samples = below().drop_gradient();
     draws_->drop(samples);
-    return samples;
+    return samples + lost_.exchange(0);
   }
   /// A peer cannot take back what it gave: it may be in an update of the others.
   std::uint64_t take_back() override {

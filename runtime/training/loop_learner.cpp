@@ -68,6 +68,9 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return port_->gradients().samples();
   }
+  [[nodiscard]] std::uint64_t outdated_samples() const override {
+    return port_->samples().outdated;
+  }
   [[nodiscard]] bool adds_in_place() const override {
     return port_->gradients().use() == gradient_use::in_place;
   }
@@ -216,17 +219,22 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     offered_gradients& gradients;
     ~end() { gradients.take_away(); }
   } const at_end{gradients_};
-  struct drawn {
-    sample_draws* draws;
-    std::uint64_t samples;
-    ~drawn() {
-      if (draws != nullptr && samples > 0) // they are in no gradient
-        draws->put_back(samples);
-    }
-  } unused{draws_.get(), step.samples};
   guard lock{mutex_};
+  struct unused_samples { // until they are in the gradient; also if this throws
+    sample_draws* draws;
+    guard& lock;
+    std::uint64_t& outdated;
+    std::uint64_t samples;
+    bool drawn = true;
+    ~unused_samples() {
+      if (draws != nullptr && drawn && samples > 0)
+        draws->put_back(samples);
+      if (!lock.owns_lock())
+        lock.lock();
+      outdated += samples;
+    }
+  } unused{draws_.get(), lock, account_.outdated, step.samples};
   account_.offered += step.samples;
-  account_.outdated += step.samples; // unless it is given below; also if this throws
   auto before = in_module_;
   // With a master copy, the state may have changed since the pass began. The trainer knows whether
   // its gradient still counts.
@@ -235,10 +243,10 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     return step_outcome::finished;
   if (in_module_ != before)
     return in_module_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
-  unused.samples = 0;
+  unused.drawn = false;
   if (draws_ && !draws_->offer(step.samples))
     return step_outcome::dropped;
-  account_.outdated -= step.samples;
+  unused.samples = 0;
   account_.given += step.samples;
   bool counts = false;
   if (step.finite) {

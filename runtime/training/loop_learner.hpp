@@ -146,7 +146,7 @@ public:
   void close();
 
   /// Samples of gradients that were offered; that count or counted toward an update; and that were
-  /// never passed to the run because their parameters were out of date.
+  /// never passed to the run because their parameters were out of date. The rest waits in `offer`.
   struct account {
     std::uint64_t offered = 0;
     std::uint64_t given = 0;

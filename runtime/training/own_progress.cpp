@@ -12,7 +12,7 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view magic = "WGGLOW05";
+constexpr std::string_view magic = "WGGLOW06";
 /// More than any epoch has, and small enough that sums do not overflow.
 constexpr std::uint64_t samples_max = 1ULL << 40U;
 
@@ -41,18 +41,19 @@ digest name_of_state(byte_span header) {
 }
 
 std::string head_of(const own_progress& p, const digest& state) {
-  WAGGLE_CHECK(p.own.size() <= learner::own_bytes_max && p.position.size() <= position_bytes_max
+  WAGGLE_CHECK(p.run.size() <= own_progress::run_bytes_max && p.own.size() <= learner::own_bytes_max
+                 && p.position.size() <= position_bytes_max
                  && p.pending_position.size() <= position_bytes_max,
                std::to_string(p.own.size()));
   byte_writer fields;
   fields.put(static_cast<std::uint8_t>(p.stopped ? 1 : 0));
-  for (const auto* text : {&p.own, &p.position, &p.pending_position})
+  for (const auto* text : {&p.run, &p.own, &p.position, &p.pending_position})
     fields.put(static_cast<std::uint32_t>(text->size()));
   fields.put(p.partial.samples).put(p.partial.passes).put(p.partial.scale);
   fields.put(size_of(p.partial.sum)).put(p.pending_samples).put(size_of(p.pending));
   fields.put(p.local_samples).put(p.local_passes).put(p.uncounted_steps);
   fields.put(size_of(p.residual));
-  fields.put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
+  fields.put_raw(p.run).put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
   auto hash = sha256_stream{}
                 .add(fields.text())
                 .add(bytes_of(p.partial.sum))
@@ -79,6 +80,7 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   own_progress p;
   auto stopped = in.get<std::uint8_t>();
   p.stopped = stopped == 1;
+  auto run = in.get<std::uint32_t>();
   auto own = in.get<std::uint32_t>();
   auto position = in.get<std::uint32_t>();
   auto pending_position = in.get<std::uint32_t>();
@@ -92,16 +94,17 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   p.local_passes = in.get<std::uint64_t>();
   p.uncounted_steps = in.get<std::uint64_t>();
   auto residual_values = in.get<std::uint64_t>();
-  bool plausible = stopped <= 1 && own <= learner::own_bytes_max && position <= position_bytes_max
-                   && pending_position <= position_bytes_max && p.partial.samples <= samples_max
-                   && p.partial.passes <= p.partial.samples && p.pending_samples <= samples_max
-                   && std::isfinite(p.partial.scale) && p.partial.scale > 0
-                   && (p.partial.samples == 0 || partial_values > 0)
-                   && (p.pending_samples == 0) == (pending_values == 0)
-                   && p.local_samples <= samples_max && p.local_passes <= samples_max
-                   && p.uncounted_steps <= samples_max;
+  bool plausible =
+    stopped <= 1 && run <= own_progress::run_bytes_max && own <= learner::own_bytes_max
+    && position <= position_bytes_max && pending_position <= position_bytes_max
+    && p.partial.samples <= samples_max && p.partial.passes <= p.partial.samples
+    && p.pending_samples <= samples_max && std::isfinite(p.partial.scale) && p.partial.scale > 0
+    && (p.partial.samples == 0 || partial_values > 0)
+    && (p.pending_samples == 0) == (pending_values == 0) && p.local_samples <= samples_max
+    && p.local_passes <= samples_max && p.uncounted_steps <= samples_max;
   if (!plausible)
     return failure{ec::malformed, "its fields contradict each other"};
+  p.run = in.get_raw(run);
   p.own = in.get_raw(own);
   p.position = in.get_raw(position);
   p.pending_position = in.get_raw(pending_position);

@@ -16,10 +16,11 @@ namespace waggle {
 /// What a peer keeps for itself beside a checkpoint, which is what other peers would receive. It is
 /// only of use together with the state of that very checkpoint.
 ///
-/// Written with each checkpoint: the first two. Only if the peer stops by itself: the rest, so that
-/// the samples of the unfinished epoch are not lost. Without a stop, the position is the one after
-/// the samples in the state, so later samples are drawn again.
+/// Written with each checkpoint: the first three. Only if the peer stops by itself: the rest, so
+/// that the samples of the unfinished epoch are not lost. Without a stop, the position is the one
+/// after the samples in the state, so later samples are drawn again.
 struct own_progress {
+  std::string run;          // its run_tag; at most run_bytes_max bytes
   std::string own;          // learner::own_state(); at most learner::own_bytes_max bytes
   std::string position;     // learner::position(); at most position_bytes_max bytes
   bool stopped = false;     // the peer stopped by itself
@@ -37,8 +38,11 @@ struct own_progress {
   /// nothing. Of no use without a stop: later rounds may have sent it.
   std::shared_ptr<const float_vector> residual;
 
+  static constexpr std::size_t run_bytes_max = 64;
+
   [[nodiscard]] bool empty() const {
-    return own.empty() && position.empty() && !stopped && !partial.sum && !pending && !residual;
+    return run.empty() && own.empty() && position.empty() && !stopped && !partial.sum && !pending
+           && !residual;
   }
   [[nodiscard]] std::uint64_t samples() const { return partial.samples + pending_samples; }
 };
@@ -50,11 +54,11 @@ digest name_of_state(byte_span header);
 /// The bytes in front of the three vectors of `progress`, which follow as they are in memory.
 /// Layout, little-endian:
 ///
-///     magic "WGGLOW05" (8) | name_of_state (32) | SHA-256 of all that follows (32)
-///     | stopped (1) | lengths of own, position, pending position (4 each)
+///     magic "WGGLOW06" (8) | name_of_state (32) | SHA-256 of all that follows (32)
+///     | stopped (1) | lengths of run, own, position, pending position (4 each)
 ///     | partial: samples (8), passes (8), scale (8), values (8) | pending: samples (8), values (8)
 ///     | local: samples (8), passes (8), uncounted steps (8) | residual: values (8)
-///     | own | position | pending position | values of partial | of pending | of residual
+///     | run | own | position | pending position | values of partial | of pending | of residual
 std::string head_of(const own_progress& progress, const digest& state);
 
 /// Fails with ec::malformed if the bytes are damaged or inconsistent, and wrong_run if they belong

@@ -196,6 +196,8 @@ inline void expect_samples_accounted(const peer& who, std::uint64_t micro_batch)
   auto waiting = status["samples_toward_epoch"].get<std::uint64_t>();
   EXPECT_GT(used, 0U) << status;
   EXPECT_EQ(used + dropped + waiting, status["steps"].get<std::uint64_t>() * micro_batch) << status;
+  EXPECT_EQ(status["samples"]["offered"].get<std::uint64_t>(), used + dropped + waiting) << status;
+  EXPECT_EQ(status["samples"]["pending"].get<std::uint64_t>(), waiting) << status;
   std::string samples = "waggle_training_samples_total";
   EXPECT_EQ(metric(where, samples, "outcome=\"used\""), static_cast<double>(used));
   EXPECT_EQ(metric(where, samples, "outcome=\"dropped\""), static_cast<double>(dropped));

@@ -1,4 +1,4 @@
-"""A peer that ends in some way, for test_together.py: MODE FOLDER [PEER]."""
+"""A peer that ends in some way, for test_together.py and test_ends.py: MODE FOLDER [PEER]."""
 
 import os
 import sys
@@ -11,6 +11,28 @@ from support import batch, loss_of, net
 import waggle
 
 mode, folder, *peers = sys.argv[1:]
+if mode.startswith("daemon"):  # waits for a second peer; "daemons": another one steps on
+    def run(name, min_peers):
+        model = net()
+        swarm = waggle.join("tests", listen="127.0.0.1:0", data_dir=f"{folder}/{name}")
+        inner = torch.optim.SGD(model.parameters(), 0.01)
+        opts[name] = waggle.Optimizer(inner, swarm, model, target_batch_size=4, samples=4, min_peers=min_peers)
+        while True:
+            opts[name].zero_grad()
+            loss_of(model, 0).backward()
+            opts[name].step()
+            time.sleep(0.001)
+
+    opts = {}
+    threading.Thread(target=run, args=("waits", 2), daemon=True).start()
+    while not (opts and opts["waits"].swarm.status().waiting_for):
+        time.sleep(0.01)
+    if mode == "daemons":
+        threading.Thread(target=run, args=("steps", 1), daemon=True).start()
+        while not ("steps" in opts and opts["steps"].last):
+            time.sleep(0.01)
+    print("the program ends", flush=True)
+    sys.exit()
 model = net()
 swarm = waggle.join("tests", initial_peers=peers, listen="127.0.0.1:0", data_dir=folder)
 more = {"min_peers": 2} if mode in ("waits", "counts") else {}

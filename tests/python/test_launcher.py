@@ -1,5 +1,6 @@
 """python3 -m waggle with scripts that know nothing of it."""
 
+import os
 import re
 import sys
 
@@ -29,6 +30,26 @@ def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
             assert "ended at epoch 50 (the last)" in each.log, each.log
         digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
         assert digests[0] == digests[1]
+
+
+def test_a_rank_is_told_what_it_becomes_and_a_script_may_go_elsewhere(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "s.py").write_text(f"""
+import os, torch
+os.chdir({str(tmp_path / "elsewhere")!r})
+m = torch.nn.Linear(2, 1)
+o = torch.optim.SGD(m.parameters(), 0.1)
+m(torch.ones(4, 2)).sum().backward()
+o.step()
+""")
+    with processes(tmp_path) as start:
+        folder = os.path.relpath(tmp_path / "peer")
+        process = start("rank", sys.executable, "-m", "waggle", "--listen", "127.0.0.1:0", "--target-batch-size", "4",
+                        "--data-dir", folder, tmp_path / "s.py", RANK="1", WORLD_SIZE="2")
+        assert process.ended() == 0, process.log
+        assert process.log.count("waggle: rank 1 of 2 becomes a peer of its own") == 1
+        assert list((tmp_path / "peer/checkpoints").iterdir())
+        assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.parametrize("options, script, sentence", [

@@ -50,8 +50,8 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
             assert end["finished"] and end["epoch"] == EPOCHS
             assert end["parameters"] == theirs["parameters"]
             assert end["samples_used"] > 0
-            kept = end["samples_offered"] - end["samples_used"] - end["samples_dropped"]
-            assert 0 <= kept < 64  # the gradient since the last update is kept for the next start
+            assert end["samples_offered"] == sum(end[f"samples_{what}"] for what in ("used", "dropped", "pending"))
+            assert end["samples_pending"] < 64  # the gradient since the last update is kept for the next start
 
 
 @pytest.mark.parametrize("optimizer, devices", [

@@ -86,6 +86,7 @@ inline void expect_rounds_kept_the_contract(simulation& sim, bool auxiliaries = 
 
 /// Every sample that a peer computed entered an update, was dropped and counted, or is pending.
 inline void expect_samples_accounted(const training_status& s) {
+  EXPECT_EQ(s.samples_pending(), s.samples_toward_epoch);
   EXPECT_EQ(s.steps * 4, s.samples_used + s.samples_dropped + s.samples_toward_epoch);
 }
 

@@ -14,6 +14,8 @@
 #include "runtime/core/version.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/strategy.hpp"
+#include "trainer/python/gil.hpp"
+#include "trainer/python/log_lines.hpp"
 #include "trainer/python/owned_descriptors.hpp"
 #include "trainer/python/python_loop.hpp"
 
@@ -21,6 +23,7 @@ namespace {
 
 namespace py = pybind11;
 using namespace waggle;
+using python::log_lines;
 using python::python_loop;
 
 /// Sets a member if the dictionary has an entry of its name.
@@ -137,6 +140,7 @@ py::dict dict_of(const swarm_status& s) {
   out["samples_offered"] = s.samples_offered;
   out["samples_used"] = s.samples_used;
   out["samples_dropped"] = s.samples_dropped;
+  out["samples_pending"] = s.samples_pending;
   out["state_downloads"] = s.state_downloads;
   out["rounds"] = s.rounds;
   out["waiting_for"] = s.waiting_for;
@@ -210,6 +214,7 @@ PYBIND11_MODULE(_waggle, m) {
   m.attr("__version__") = version;
   close_descriptors_after_fork();
 
+  m.def("end_program", python::end_program);
   m.def("options", options);
   m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
   m.def(
@@ -230,11 +235,19 @@ PYBIND11_MODULE(_waggle, m) {
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));
 
+  py::class_<log_lines, std::shared_ptr<log_lines>>(m, "LogLines")
+    .def(py::init())
+    .def("take", &log_lines::take)
+    .def("end", &log_lines::end);
+
   py::class_<python_loop>(m, "Peer")
-    .def(py::init([](const py::dict& options) {
-           return std::make_unique<python_loop>(options_from(options));
+    .def(py::init([](const py::dict& options, std::shared_ptr<log_lines> log) {
+           auto given = options_from(options);
+           if (log)
+             given.around.log = python::log_to(std::move(log));
+           return std::make_unique<python_loop>(given);
          }),
-         py::arg("options"))
+         py::arg("options"), py::arg("log") = py::none())
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
          py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"))

@@ -9,6 +9,8 @@
 #include <pybind11/stl.h>
 #include <unistd.h>
 
+#include "trainer/python/gil.hpp"
+
 namespace waggle::python {
 
 namespace {
@@ -97,18 +99,6 @@ void run_signal_handlers() {
     throw py::error_already_set();
 }
 
-/// Both ends are called with the GIL.
-class busy_while {
-public:
-  explicit busy_while(bool& busy) : busy_(busy) { busy_ = true; }
-  ~busy_while() { busy_ = false; }
-  busy_while(const busy_while&) = delete;
-  busy_while& operator=(const busy_while&) = delete;
-
-private:
-  bool& busy_;
-};
-
 template <class T>
 T of(result<T> made) {
   if (made)
@@ -118,7 +108,44 @@ T of(result<T> made) {
   throw swarm_error{made.error()};
 }
 
+failure has_left() {
+  return {ec::shutting_down, "this peer has left the run"};
+}
+
+failure in_use() {
+  return {ec::not_owner, "this peer is in use: it steps or leaves at this moment"};
+}
+
 } // namespace
+
+/// While a thread is in the peer without the GIL. Another one that is there already: swarm_error.
+class python_loop::away {
+public:
+  explicit away(python_loop& loop) : loop_(loop) {
+    {
+      std::lock_guard lock{loop.mutex_};
+      if (loop.user_ != std::thread::id{})
+        throw swarm_error{in_use()};
+      loop.user_ = std::this_thread::get_id();
+    }
+    free_.emplace();
+  }
+  ~away() {
+    if (!program_ends())
+      free_.reset(); // before whoever waits for this thread gets the GIL
+    {
+      std::lock_guard lock{loop_.mutex_};
+      loop_.user_ = {};
+    }
+    loop_.free_.notify_all();
+  }
+  away(const away&) = delete;
+  away& operator=(const away&) = delete;
+
+private:
+  python_loop& loop_;
+  std::optional<without_gil> free_;
+};
 
 python_loop::python_loop(const swarm_options& options)
   : session_(of(swarm_session::prepare(options))), process_(::getpid()),
@@ -149,10 +176,10 @@ void python_loop::require_process() const {
 
 void python_loop::require_loop() const {
   require_process();
-  if (left())
-    throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
-  if (busy_)
-    throw swarm_error{{ec::not_owner, "this peer is in use: it steps or leaves at this moment"}};
+  if (program_ends())
+    without_gil{}; // which does not return
+  if (left() || leaving_)
+    throw swarm_error{has_left()};
   if (std::this_thread::get_id() != thread_)
     throw swarm_error{{ec::not_owner, "this peer belongs to the thread that constructed it: call "
                                       "step there only"}};
@@ -174,7 +201,7 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
                         const std::string& rate_ratios, const frozen_tensors& frozen) {
   require_process();
   if (left())
-    throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
+    throw swarm_error{has_left()};
   if (session_->started())
     throw std::invalid_argument{
       "this swarm already has an optimizer: call waggle.join once for each optimizer"};
@@ -194,7 +221,7 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   auto port =
     std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
   auto started = [&] {
-    py::gil_scoped_release free;
+    away here{*this};
     return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen);
   }();
   if (!started)
@@ -224,8 +251,7 @@ void python_loop::require_shards() const {
 /// Calls what may wait, or call the model, on the loop's thread.
 template <class Call>
 auto python_loop::waiting(Call call) {
-  busy_while here{busy_};
-  py::gil_scoped_release free;
+  away here{*this};
   return call([this] { return look(); });
 }
 
@@ -298,8 +324,7 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   if (session_->was_over())
     return step_outcome::finished;
   point_to(addresses);
-  busy_while here{busy_};
-  py::gil_scoped_release free;
+  away here{*this};
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = std::isfinite(loss.value_or(0));
   pass.written = std::move(written);
@@ -309,6 +334,8 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
 
 /// While the loop's thread waits. Returns whether the run is over.
 bool python_loop::look() {
+  if (leaving_ || program_ends())
+    throw swarm_error{has_left()};
   run_signal_handlers();
   bool is = session_->over();
   auto now = session_->status_seen();
@@ -325,8 +352,7 @@ void python_loop::keep(const py::bytes& what) {
 py::bytes python_loop::kept() {
   require_optimizer();
   {
-    busy_while here{busy_};
-    py::gil_scoped_release free;
+    away here{*this};
     port_->await_pass(*model_, [this] { return look(); });
   }
   return port_->kept();
@@ -349,39 +375,61 @@ swarm_status python_loop::status() {
   require_process();
   if (left() || std::this_thread::get_id() != thread_)
     return status_;
+  auto session = session_; // another thread may leave meanwhile
   swarm_status now;
   {
-    py::gil_scoped_release free;
-    now = session_->status_now();
+    without_gil free;
+    now = session->status_now();
   }
   return status_ = std::move(now);
 }
 
+/// Of another thread in the peer: it ends, or has left.
+void python_loop::end_wait() {
+  bool ended = true;
+  {
+    without_gil free;
+    std::unique_lock lock{mutex_};
+    if (user_ != std::this_thread::get_id()) {
+      leaving_ = true;
+      ended = free_.wait_for(lock, end_of_wait_max, [this] { return user_ == std::thread::id{}; });
+    } else {
+      ended = false; // e.g. in a handler of a signal
+    }
+  }
+  if (ended)
+    return;
+  leaving_ = false;
+  throw swarm_error{in_use()};
+}
+
 void python_loop::leave(bool in_a_hurry) {
   require_process();
-  if (busy_)
-    throw swarm_error{{ec::not_owner, "this peer is in use: it steps or leaves at this moment"}};
+  end_wait();
   if (left())
     return;
   std::optional<py::error_already_set> interrupted;
   auto hurry = [&interrupted] {
+    if (program_ends())
+      return true;
     py::gil_scoped_acquire gil;
     if (!interrupted && PyErr_CheckSignals() != 0)
       interrupted.emplace(); // takes the error, because the model's methods are still called
     return interrupted.has_value();
   };
+  swarm_status last;
   {
-    busy_while here{busy_};
-    auto ends = std::exchange(shards_, std::nullopt); // other threads look while the GIL is free
-    py::gil_scoped_release free;
+    // Other threads look at these while the GIL is free.
+    auto session = std::exchange(session_, nullptr);
+    auto ends = std::exchange(shards_, std::nullopt);
+    away here{*this};
     if (model_)
-      session_->stop(*model_, in_a_hurry, hurry);
-    auto last = session_->status_now();
+      session->stop(*model_, in_a_hurry, hurry);
+    last = session->status_now();
     ends.reset();
-    session_.reset(); // waits for threads
-    py::gil_scoped_acquire gil;
-    status_ = std::move(last);
+    session.reset(); // waits for threads
   }
+  status_ = std::move(last);
   if (interrupted)
     throw std::move(*interrupted);
 }

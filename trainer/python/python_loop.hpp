@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,8 +21,8 @@ namespace waggle::python {
 
 namespace py = pybind11;
 
-/// The peer of a loop in Python. All calls come from the thread that called `start`, with the GIL;
-/// what waits gives it up meanwhile. Calls the model's methods `settle(numbers, present)`,
+/// The peer of a loop in Python. All calls but `leave` come from the thread that called `start`,
+/// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers, present)`,
 /// `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
 /// `read_left_out(into)`, `write_left_out(values)`, `steps()` and `set_steps(n)`, on that thread
 /// only. A mistake of the caller throws std::invalid_argument or swarm_error.
@@ -67,9 +70,12 @@ public:
   /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`
   /// it looks every 100 ms.
   [[nodiscard]] swarm_status status();
-  /// Leaves the run, and frees the port and the data folder.
+  /// Leaves the run, and frees the port and the data folder. From any thread: a wait of another one
+  /// in the peer ends by swarm_error with ec::shutting_down; ec::not_owner if it does not end.
   void leave(bool in_a_hurry);
+  static constexpr std::chrono::seconds end_of_wait_max{10};
 
+  /// Or it leaves now.
   [[nodiscard]] bool left() const { return !session_; }
   /// Where this peer is, and was. Its addresses are known from `start` on.
   struct place {
@@ -81,6 +87,7 @@ public:
   [[nodiscard]] const place& where() const;
 
 private:
+  class away;
   void require_process() const;
   void require_loop() const;
   void require_optimizer() const;
@@ -88,6 +95,7 @@ private:
   template <class Call>
   auto waiting(Call call);
   [[nodiscard]] bool look();
+  void end_wait();
   void point_to(const std::optional<py::list>& addresses);
 
   std::shared_ptr<swarm_session> session_; // null: it has left
@@ -101,7 +109,10 @@ private:
   place where_;
   const int process_;
   std::thread::id thread_;
-  bool busy_ = false; // a thread is in `offer` or `leave`; the GIL guards it
+  std::mutex mutex_; // guards user_; the GIL is never waited for with it
+  std::condition_variable free_;
+  std::thread::id user_;              // waits in the peer, or leaves, without the GIL; none: nobody
+  std::atomic<bool> leaving_ = false; // another thread wants to leave, or has left
 };
 
 } // namespace waggle::python

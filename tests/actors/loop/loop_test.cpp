@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <caf/all.hpp>
@@ -306,6 +309,124 @@ TEST_F(LoopInAService, OthersTrainOnWhileALoopIsPausedAndItTakesTheirState) {
   first.get();
   second.get();
   EXPECT_GE(members[1].downloads, 2U) << "when it came, and when it went on";
+}
+
+/// Calls it in another thread, which has to end it.
+template <class Call>
+void in_another_thread(Call call) {
+  std::promise<void> ended;
+  std::thread thread{[&] {
+    call();
+    ended.set_value();
+  }};
+  if (ended.get_future().wait_for(60s) != std::future_status::ready) {
+    std::fputs("it waits for the thread that made it\n", stderr);
+    std::_Exit(1);
+  }
+  thread.join();
+}
+
+// Each has an actor system of its own.
+TEST_F(LoopInAService, APeerIsMadeUsedAndDestroyedByDifferentThreads) {
+  auto o = options("threads");
+  o.around = {};
+  o.log_level = "warn";
+  line own{1};
+  std::optional<swarm> in;
+  std::optional<loop> peer;
+  in_another_thread([&] { in.emplace(*join(o)); });
+  peer.emplace(*loop::start(*in, own.options()));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(peer->step(own.gradient(), 8, 0), step_outcome::stepped);
+  EXPECT_EQ(in->epoch(), 3U);
+  ASSERT_TRUE(control_of(*in));
+  in_another_thread([&] { peer.reset(); });
+  EXPECT_EQ(in->status().samples_used, 24U);
+  in_another_thread([&] { in.reset(); });
+  auto again = join(o); // the folder is free
+  EXPECT_TRUE(again) << again.error().detail;
+}
+
+TEST_F(LoopInAService, WhatAStopKeepsIsPendingAndWhatItThrowsAwayIsDropped) {
+  for (const char* strategy : {"collaborative", "local-updates", "diloco:steps=5"})
+    for (bool resume : {true, false}) {
+      auto o = options(std::string{strategy} + (resume ? "/kept" : "/thrown away"));
+      o.max_epochs = 0;
+      o.resume = resume;
+      use(o, strategy);
+      auto run = [&](std::uint64_t steps) {
+        auto in = *join(o);
+        line own{1};
+        auto expect_balance = [&](const swarm_status& s) {
+          EXPECT_EQ(s.samples_offered, s.samples_used + s.samples_dropped + s.samples_pending);
+        };
+        {
+          auto peer = *loop::start(in, own.options());
+          for (std::uint64_t i = 0; i < steps; ++i) {
+            peer.step(own.gradient(), 3, 0);
+            expect_balance(in.status());
+          }
+        }
+        expect_balance(in.status());
+        return in.status();
+      };
+      auto first = run(7);
+      EXPECT_EQ(first.samples_offered, 21U) << strategy;
+      bool local = std::string_view{strategy} == "local-updates"; // which uses each at once
+      EXPECT_EQ(first.samples_used, local                                           ? 21U
+                                    : std::string_view{strategy} == "collaborative" ? 18U
+                                                                                    : 15U)
+        << strategy;
+      EXPECT_EQ(first.samples_pending, resume ? 21 - first.samples_used : 0) << strategy;
+      auto second = run(7);
+      EXPECT_EQ(second.samples_offered, 21 + first.samples_pending) << strategy;
+    }
+}
+
+TEST_F(LoopInAService, ItsFolderStaysWhereItWasWhenTheProcessGoesElsewhere) {
+  auto before = fs::current_path();
+  fs::create_directories(folder_ / "here");
+  fs::create_directories(folder_ / "there");
+  fs::current_path(folder_ / "here");
+  auto o = options("");
+  o.data_dir = "peer";
+  auto train = [&] {
+    auto in = *join(o);
+    fs::current_path(folder_ / "there");
+    line own{1};
+    auto peer = *loop::start(in, own.options());
+    (void)peer.kept(); // the state is loaded
+    EXPECT_EQ(peer.step(own.gradient(), 8, 0), step_outcome::stepped);
+    return in.epoch();
+  };
+  EXPECT_EQ(train(), 1U);
+  EXPECT_TRUE(fs::exists(folder_ / "here/peer/checkpoints"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "there"));
+  fs::current_path(folder_ / "here");
+  EXPECT_EQ(train(), 2U) << "it goes on";
+  fs::current_path(before);
+}
+
+TEST_F(LoopInAService, WithoutAFolderEachRunBeginsAnew) {
+  auto before = fs::current_path();
+  fs::current_path(folder_);
+  auto o = options("");
+  o.data_dir.clear();
+  auto epochs_of = [&](const char* run) {
+    o.run = run;
+    auto in = *join(o);
+    line own{1};
+    auto peer = *loop::start(in, own.options());
+    (void)peer.kept(); // the state is loaded
+    EXPECT_EQ(peer.step(own.gradient(), 8, 0), step_outcome::stepped);
+    return in.epoch();
+  };
+  EXPECT_EQ(epochs_of("birds"), 1U);
+  EXPECT_EQ(epochs_of("bees"), 1U);
+  EXPECT_EQ(epochs_of("birds"), 2U);
+  fs::current_path(before);
+  std::lock_guard guard{mutex};
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("resumed from the checkpoint of epoch 1")));
 }
 
 /// Its run has ended, say, and all peers have left.

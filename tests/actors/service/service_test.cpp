@@ -1,8 +1,11 @@
 // The classes of include/waggle/ for services, on real sockets and in waggle::simulation.
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include <caf/all.hpp>
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 
 #include "waggle/averager.hpp"
+#include "waggle/control.hpp"
 #include "waggle/dht.hpp"
 #include "waggle/node.hpp"
 #include "waggle/simulation.hpp"
@@ -88,6 +92,50 @@ TEST(Service, APeerOfAServiceUsesItsSystemRegistryAndLogUntilItLeaves) {
   EXPECT_EQ(late.error().code, ec::shutting_down);
   EXPECT_EQ(table.get("members").error().code, ec::shutting_down);
   EXPECT_EQ(ann->wait_until_ready(1s).error().code, ec::shutting_down);
+}
+
+// It has an actor system of its own.
+TEST(Service, APeerIsMadeAskedAndDestroyedByDifferentThreads) {
+  auto here = std::filesystem::current_path();
+  auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
+  std::filesystem::path folder = ::mkdtemp(name.data());
+  std::filesystem::current_path(folder);
+  node_options o;
+  o.listen = {"127.0.0.1:0"};
+  o.log_level = "error";
+  o.data_dir = "peer";
+  auto ann = node::start(o);
+  ASSERT_TRUE(ann) << to_string(ann.error());
+  std::filesystem::current_path(here);
+  EXPECT_TRUE(std::filesystem::exists(folder / "peer" / "identity.pem"));
+  EXPECT_TRUE(ann->wait_until_ready(10s));
+  ASSERT_TRUE(dht{*ann}.put("members", "ann", "here", 1min));
+  const std::string text(100, 'x');
+  ASSERT_TRUE(shared_state::of(*ann, "state")->donate(1, std::as_bytes(std::span{text})));
+  ASSERT_TRUE(control_of(*ann));
+  std::promise<void> ended;
+  std::thread thread{[&, mine = std::move(*ann)]() mutable {
+    { auto destroyed = std::move(mine); }
+    ended.set_value();
+  }};
+  if (ended.get_future().wait_for(60s) != std::future_status::ready) {
+    std::fputs("it waits for the thread that made it\n", stderr);
+    std::_Exit(1);
+  }
+  thread.join();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Service, WithoutALogOfItsOwnItsLinesAreThoseOfTheProgram) {
+  ::testing::internal::CaptureStderr();
+  node_options o;
+  o.listen = {"127.0.0.1:0"};
+  { auto ann = node::start(o); }
+  std::istringstream lines{::testing::internal::GetCapturedStderr()};
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    EXPECT_THAT(line, ::testing::MatchesRegex("[0-9:]{8}\\.[0-9]{3} (info   |warning) .+"));
+  EXPECT_GT(count, 0);
 }
 
 TEST(Service, APeerThatHasNotLeftInTimeIsWaitedForByTheNextCall) {

@@ -13,6 +13,10 @@ namespace {
 constexpr std::uint64_t epochs = 4;
 constexpr std::uint64_t passes_per_epoch = 8;
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 struct Resumed : training_world {
   using files_ptr = std::shared_ptr<memory_disk>;
 
@@ -40,6 +44,16 @@ struct Resumed : training_world {
   std::string finish(member& m) {
     pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
     return state_of(m);
+  }
+  /// What a peer says at level warn when it resumes from these files.
+  std::string said_at_resume(const files_ptr& files) {
+    auto& m = add(keeping(files), {});
+    keep_log(m);
+    m.ctx.log->set_level(spdlog::level::warn);
+    tell(m.actor, start_training{});
+    pass(5ms);
+    end(m);
+    return m.said.str();
   }
   void pass_steps(const member& m, std::uint64_t steps) {
     pass_until([&] { return m.probe->micro_steps >= steps; });
@@ -232,6 +246,30 @@ TEST_F(Resumed, AfterAKillFromTheLastCheckpoint) {
   stop(second);
 }
 
+TEST_F(Resumed, IsSaidAsAWarningWithHowToBeginAnewAndOfWhichRun) {
+  auto files = std::make_shared<memory_disk>();
+  EXPECT_EQ(said_at_resume(files), "");
+  auto& first = add_started(keeping(files));
+  pass_steps(first, passes_per_epoch + 3);
+  stop(first);
+  EXPECT_THAT(said_at_resume(files),
+              AllOf(HasSubstr("resumed from the checkpoint of epoch 1 (/data/checkpoint-"),
+                    HasSubstr("to begin anew, remove /data, or give this peer another data folder"),
+                    Not(HasSubstr("another run"))));
+  auto names = *files->list("/data");
+  ASSERT_TRUE(names[names.size() - 2].ends_with(".own"));
+  const auto& own_name = names[names.size() - 2]; // of the newest
+  auto image = *files->read("/data/" + own_name.substr(0, own_name.size() - 4) + ".wgl", 1_MiB);
+  auto state = name_of_state(as_byte_span(image).first(state_header_bytes));
+  own_progress of_another;
+  of_another.run = "run-0badcafe";
+  files->corrupt("/data/" + own_name, head_of(of_another, state));
+  EXPECT_THAT(said_at_resume(files), HasSubstr("epoch 1 of another run, run-0badcafe"));
+  ASSERT_TRUE(files->remove("/data/" + own_name).ok());
+  EXPECT_THAT(said_at_resume(files), AllOf(HasSubstr("resumed from the checkpoint of epoch 1"),
+                                           HasSubstr(own_name + " is missing")));
+}
+
 TEST_F(Resumed, WithoutCheckpointsThePartialEpochIsDroppedAndCounted) {
   auto& m = add_started();
   pass_steps(m, 3);
@@ -358,7 +396,7 @@ TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
   auto names = *files->list("/data");
   for (const auto& name : names)
     if (name.ends_with(".own"))
-      files->corrupt("/data/" + name, "WGGLOW05 and no more");
+      files->corrupt("/data/" + name, "WGGLOW06 and no more");
   auto& again = restart(keeping(files), {}, 0);
   pass(5ms);
   EXPECT_EQ(again.reports.front().epoch, before.epoch);

@@ -285,6 +285,8 @@ protected:
     auto s = status_of(m);
     EXPECT_EQ(s.samples_used + s.samples_dropped + s.samples_toward_epoch,
               m.probe->micro_steps * m.micro_batch + m.resumed);
+    EXPECT_EQ(s.samples_offered, m.probe->micro_steps * m.micro_batch + m.resumed);
+    EXPECT_EQ(s.samples_pending(), s.samples_toward_epoch);
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="used")"),
               static_cast<double>(s.samples_used));
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="dropped")"),

@@ -1,5 +1,6 @@
 """Scenarios of joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
 import random
+import re
 import signal
 import socket
 import time
@@ -111,7 +112,7 @@ def restart_all(settings, report):
                 time.sleep(random.uniform(0, 0.4))
             last = max(p.began for p in peers)
             judge(settings, report, run, "restart of all", {p: last for p in peers})
-            resumed = [line.rsplit(" ", 1)[-1] for p in peers for line in p.text().splitlines() if "resumed from" in line]
+            resumed = re.findall("resumed from the checkpoint of epoch ([0-9]+)", "".join(p.text() for p in peers))
             report.fact("resumed at epochs", epochs="/".join(resumed))
 
 

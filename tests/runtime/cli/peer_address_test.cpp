@@ -19,9 +19,9 @@ TEST(PeerAddress, IsFoundWhileThePeerRuns) {
   fs::create_directories(folder);
   auto written = peer_address::write(folder, {"127.0.0.1", 7712});
   ASSERT_TRUE(written) << written.error().detail;
-  EXPECT_EQ(*address_of_running_peer(folder, true), (endpoint{"127.0.0.1", 7712}));
+  EXPECT_EQ(*address_of_running_peer(folder), (endpoint{"127.0.0.1", 7712}));
   written->reset();
-  auto gone = address_of_running_peer(folder, true);
+  auto gone = address_of_running_peer(folder);
   ASSERT_FALSE(gone);
   EXPECT_NE(gone.error().detail.find(folder.string()), std::string::npos);
   EXPECT_FALSE(fs::exists(folder / "address"));
@@ -31,9 +31,9 @@ TEST(PeerAddress, OfAWildcardIsLoopback) {
   auto scratch = *scratch_folder::make();
   auto home = scratch->path();
   auto ipv6 = peer_address::write(home, {"::", 7700});
-  EXPECT_EQ(*address_of_running_peer(home, true), (endpoint{"::1", 7700}));
+  EXPECT_EQ(*address_of_running_peer(home), (endpoint{"::1", 7700}));
   auto ipv4 = peer_address::write(home, {"0.0.0.0", 7700});
-  EXPECT_EQ(*address_of_running_peer(home, true), (endpoint{"127.0.0.1", 7700}));
+  EXPECT_EQ(*address_of_running_peer(home), (endpoint{"127.0.0.1", 7700}));
 }
 
 TEST(PeerAddress, OfAnotherProcessOrNonsenseIsNone) {
@@ -41,7 +41,7 @@ TEST(PeerAddress, OfAnotherProcessOrNonsenseIsNone) {
   auto home = scratch->path();
   auto with = [&](const std::string& text) {
     std::ofstream{home / "address"} << text;
-    return address_of_running_peer(home, true).ok();
+    return address_of_running_peer(home).ok();
   };
   EXPECT_FALSE(with("127.0.0.1:7700\n999999999 1 pid:[1]\n"));
   EXPECT_FALSE(with("127.0.0.1:7700\n" + std::to_string(::getpid()) + " 1 pid:[1]\n"))
@@ -52,20 +52,23 @@ TEST(PeerAddress, OfAnotherProcessOrNonsenseIsNone) {
   EXPECT_FALSE(with(""));
 }
 
-TEST(PeerAddress, SeveralPeersHaveToBeToldApart) {
+TEST(PeerAddress, IsFoundFromTheFolderThatHasThoseOfThePeersUnlessThereAreSeveral) {
   auto scratch = *scratch_folder::make();
-  auto home = scratch->path();
-  auto first = home / ".waggle";
-  fs::create_directories(default_folder(first, 1));
-  fs::create_directories(default_folder(first, 3));
-  auto one = peer_address::write(default_folder(first, 1), {"127.0.0.1", 7700});
-  EXPECT_TRUE(address_of_running_peer(first, false));
-  auto another = peer_address::write(default_folder(first, 3), {"127.0.0.1", 7701});
-  auto both = address_of_running_peer(first, false);
-  ASSERT_FALSE(both);
-  EXPECT_NE(both.error().detail.find("--data-dir"), std::string::npos);
-  EXPECT_EQ(*address_of_running_peer(default_folder(first, 3), true),
-            (endpoint{"127.0.0.1", 7701}));
+  auto home = scratch->path() / ".waggle";
+  auto folder = [&](const char* run, int number) {
+    auto made = default_folder(home, run, number);
+    fs::create_directories(made);
+    return made;
+  };
+  auto one = peer_address::write(folder("birds", 1), {"127.0.0.1", 7700});
+  EXPECT_EQ(*address_of_running_peer(home), (endpoint{"127.0.0.1", 7700}));
+  for (auto other : {folder("birds", 3), folder("bees", 1)}) {
+    auto another = peer_address::write(other, {"127.0.0.1", 7701});
+    auto both = address_of_running_peer(home);
+    ASSERT_FALSE(both);
+    EXPECT_NE(both.error().detail.find("--data-dir"), std::string::npos);
+    EXPECT_EQ(*address_of_running_peer(other), (endpoint{"127.0.0.1", 7701}));
+  }
 }
 
 } // namespace

@@ -36,7 +36,32 @@ TEST(OptionTable, AValueThatIsReadBackStaysTheSame) {
   auto set = resolve({}, {}, documented);
   ASSERT_TRUE(set) << set.error().detail;
   for (const auto& spec : option_table())
-    EXPECT_EQ(spec.get(*set), spec.default_text) << spec.name;
+    EXPECT_EQ(spec.get(*set), spec.name == "data-dir"
+                                ? (std::filesystem::current_path() / spec.default_text).string()
+                                : spec.default_text)
+      << spec.name;
+}
+
+TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
+  const std::map<std::string, std::string> files{
+    {"data-dir", "peer"}, {"identity", "key.pem"}, {"data", "text"},   {"eval-data", "other"},
+    {"from", "c.wgl"},    {"checkpoint", "d.wgl"}, {"json", "e.json"}, {"model", "net.pt"}};
+  auto here = std::filesystem::current_path();
+  for (const auto& [name, file] : files) {
+    run_options set;
+    ASSERT_TRUE(find_option(name)->set(set, file)) << name;
+    auto text = name == "json" ? set.json_file->string() : find_option(name)->get(set);
+    EXPECT_EQ(text, (here / file).string()) << name;
+  }
+  for (const char* word : {"data", "model"}) { // those that are no paths
+    run_options set;
+    auto text = find_option(word)->default_text;
+    ASSERT_TRUE(find_option(word)->set(set, text));
+    EXPECT_EQ(find_option(word)->get(set), text);
+  }
+  auto unset = resolve({}, {}, {});
+  ASSERT_TRUE(unset);
+  EXPECT_EQ(unset->data_dir, here / ".waggle");
 }
 
 TEST(OptionTable, EveryOptionSetsItsOwnField) {
@@ -53,6 +78,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"identity", "/k.pem"},
     {"checkpoint", "/c.wgl"},
     {"data", "/text"},
+    {"eval-data", "/other"},
+    {"from", "/d.wgl"},
     {"device", "cuda:3"},
     {"devices", "cuda:0,cuda:1"},
     {"congestion", "bbr"},
@@ -164,7 +191,7 @@ TEST(Resolve, ReadsWhatIsTyped) {
   EXPECT_EQ(options->duration, 90s);
   EXPECT_EQ(options->identity, std::filesystem::path{"/k.pem"});
   EXPECT_TRUE(options->json);
-  EXPECT_EQ(options->json_file, std::filesystem::path{"out.json"});
+  EXPECT_EQ(options->json_file, std::filesystem::current_path() / "out.json");
   EXPECT_FALSE(options->reuse_group);
 }
 

@@ -1,11 +1,23 @@
 #include "runtime/core/folder_lock.hpp"
 
+#include <cerrno>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+namespace {
+int flock_error = 0; // of a file system
+} // namespace
+
+/// In place of the C library's.
+extern "C" int flock(int handle, int how) noexcept {
+  errno = flock_error;
+  return flock_error != 0 ? -1 : static_cast<int>(::syscall(SYS_flock, handle, how));
+}
 
 namespace waggle {
 namespace {
@@ -49,10 +61,23 @@ TEST_F(FolderLock, IsHeldByOneProcess) {
 }
 
 TEST_F(FolderLock, CannotBeOpenedByOtherUsers) {
-  auto lock = folder_lock::take(folder / "new");
+  auto mask = ::umask(0);
+  auto lock = folder_lock::take(folder / "all" / "new");
+  ::umask(mask);
   ASSERT_TRUE(lock.ok() && *lock);
-  EXPECT_EQ(mode_of(folder / "new" / "lock"), 0600U);
-  EXPECT_EQ(mode_of(folder / "new") & 022U, 0U) << "nor can they make files beside it";
+  EXPECT_EQ(mode_of(folder / "all" / "new" / "lock"), 0600U);
+  EXPECT_EQ(mode_of(folder / "all" / "new") & 022U, 0U) << "nor can they make files beside it";
+  EXPECT_EQ(mode_of(folder / "all") & 022U, 0U) << "nor can they replace the folder";
+}
+
+TEST_F(FolderLock, OfANetworkFileSystemWithoutLocksIsNoOtherPeer) {
+  flock_error = ENOLCK;
+  expect_refused("No locks available: give this peer --data-dir on a file system with locks");
+  flock_error = EWOULDBLOCK;
+  auto taken = folder_lock::take(folder);
+  flock_error = 0;
+  ASSERT_TRUE(taken.ok());
+  EXPECT_FALSE(*taken);
 }
 
 TEST_F(FolderLock, OfAnEarlierVersionIsClosedToOtherUsers) {

@@ -1,6 +1,7 @@
 #include "runtime/training/checkpoint_store.hpp"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/memory_disk.hpp"
@@ -79,17 +80,42 @@ TEST_F(CheckpointStore, KeepsAsManyAsItIsTold) {
 }
 
 // An export must not silently be of an older epoch.
-TEST_F(CheckpointStore, TheLastOneIsReadWhateverItIsOfAndDamageIsAFailure) {
+TEST_F(CheckpointStore, TheLastOneIsReadWhateverItIsOfAndOfADamagedOneTheOneBeforeAndThatIsSaid) {
   EXPECT_EQ(store.read_last().error().code, ec::not_found);
   ASSERT_TRUE(save(1).ok());
   ASSERT_TRUE(save(2, sha256("another model")).ok());
   auto last = store.read_last();
   ASSERT_TRUE(last.ok());
-  EXPECT_EQ(last->epoch, epoch_id{2});
+  EXPECT_EQ(last->newest->epoch, epoch_id{2});
+  EXPECT_TRUE(last->skipped.empty());
   cut(name(2, 2), 130);
+  auto older = store.read_last();
+  ASSERT_TRUE(older.ok());
+  EXPECT_EQ(older->newest->epoch, epoch_id{1});
+  ASSERT_EQ(older->skipped.size(), 1U);
+  EXPECT_NE(older->skipped[0].detail.find(name(2, 2)), std::string::npos);
+  cut(name(1, 1), 130);
   auto damaged = store.read_last();
   ASSERT_FALSE(damaged.ok());
   EXPECT_NE(damaged.error().detail.find(name(2, 2)), std::string::npos) << damaged.error().detail;
+}
+
+TEST(CheckpointsBelow, AreThoseOfThePeerInTheFolderUnlessThereAreSeveral) {
+  namespace fs = std::filesystem;
+  auto pattern = (fs::temp_directory_path() / "waggle-below-XXXXXX").string();
+  fs::path home = ::mkdtemp(pattern.data());
+  EXPECT_EQ(*checkpoints_below(home), home);
+  fs::create_directories(home / "run-1" / "checkpoints");
+  EXPECT_EQ(*checkpoints_below(home), home / "run-1" / "checkpoints");
+  EXPECT_EQ(*checkpoints_below(home / "run-1"), home / "run-1" / "checkpoints");
+  EXPECT_EQ(*checkpoints_below(home / "run-1" / "checkpoints"), home / "run-1" / "checkpoints");
+  fs::create_directories(home / "run-1-2" / "checkpoints");
+  auto several = checkpoints_below(home);
+  ASSERT_FALSE(several.ok());
+  EXPECT_NE(several.error().detail.find((home / "run-1").string()), std::string::npos);
+  fs::create_directories(home / "checkpoints");
+  EXPECT_EQ(*checkpoints_below(home), home / "checkpoints") << "its own";
+  fs::remove_all(home);
 }
 
 TEST_F(CheckpointStore, ATornCheckpointFallsBackToTheOneBefore) {
@@ -131,10 +157,14 @@ TEST_F(CheckpointStore, EachHasItsOwnProgressBesideIt) {
             (std::vector<std::string>{own_name(2, 2), name(2, 2), own_name(3, 3), name(3, 3)}));
 }
 
-TEST_F(CheckpointStore, WithoutOwnProgressNoneIsWritten) {
-  ASSERT_TRUE(save(1).ok());
-  EXPECT_EQ(names(), std::vector<std::string>{name(1, 1)});
-  EXPECT_TRUE(store.load_newest(schema)->own.empty());
+TEST_F(CheckpointStore, OwnProgressThatIsMissingIsSaidAndCostsNoCheckpoint) {
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  ASSERT_TRUE(files->remove("/data/" + own_name(1, 1)).ok());
+  auto found = store.load_newest(schema);
+  ASSERT_TRUE(found.ok() && found->newest);
+  EXPECT_TRUE(found->own.empty());
+  EXPECT_EQ(found->own_trouble.code, ec::not_found);
+  EXPECT_NE(found->own_trouble.detail.find(own_name(1, 1)), std::string::npos);
 }
 
 // The machine lost power after the first of the two files.

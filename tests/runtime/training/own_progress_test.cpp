@@ -14,6 +14,7 @@ const digest state = sha256("a state");
 
 own_progress full() {
   own_progress p;
+  p.run = "run-1a2b3c4d";
   p.own = "scale 4";
   p.position = "at 12";
   p.stopped = true;
@@ -40,6 +41,7 @@ TEST(OwnProgress, IsReadAsItWasWritten) {
   auto read = decode_own_progress(bytes_of(full()), state);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(bytes_of(*read), bytes_of(full()));
+  EXPECT_EQ(read->run, "run-1a2b3c4d");
   EXPECT_EQ(read->own, "scale 4");
   EXPECT_EQ(read->position, "at 12");
   EXPECT_TRUE(read->stopped);

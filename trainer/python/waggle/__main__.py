@@ -13,6 +13,7 @@ updates of the run.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import runpy
 import sys
@@ -36,6 +37,8 @@ def _value(name: str, text: str) -> Any:
         if text not in ("true", "false"):
             raise Usage(f"--{name.replace('_', '-')} {text}: is neither true nor false")
         return text == "true"
+    if name == "data_dir":
+        return os.path.abspath(text)  # the script may go to another folder
     if name == "join_timeout":
         for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
             if text.endswith(unit):
@@ -78,6 +81,15 @@ def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], l
     return run, of_peer, of_training, words
 
 
+def _of_rank() -> str | None:
+    """What becomes of a process that torchrun has started beside others."""
+    rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "1")
+    if not ranks.isdigit() or int(ranks) < 2:
+        return None
+    return (f"rank {rank} of {ranks} becomes a peer of its own, which exchanges gradients with the peers that "
+            "--initial-peers names: leave DistributedDataParallel out of the script")
+
+
 def main() -> int:
     try:
         run, of_peer, of_training, script = _arguments(sys.argv[1:])
@@ -86,6 +98,8 @@ def main() -> int:
     except (Usage, TypeError, ValueError) as e:
         print(f"waggle: {e}", file=sys.stderr)
         return 2
+    if told := _of_rank():
+        print(f"waggle: {told}", file=sys.stderr, flush=True)
     from . import _launcher  # imports torch, which takes seconds
 
     launcher = _launcher.Launcher(run, of_peer, of_training, Usage)

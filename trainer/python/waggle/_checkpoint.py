@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import struct
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,10 +52,24 @@ class Checkpoint:
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Reads a checkpoint: a file, or the newest one of a peer's `data_dir`. The peer may run. Raises
     `FileNotFoundError`, or `waggle.Error` with code "malformed" or "hash_mismatch" for a file that is
-    damaged or is none."""
+    damaged or is none. Of a folder, it then warns, and reads the one before."""
     file = pathlib.Path(path)
-    if file.is_dir():
-        file = _newest(file / "checkpoints" if (file / "checkpoints").is_dir() else file)
+    if not file.is_dir():
+        return _read(file)
+    files = _newest_first(file / "checkpoints" if (file / "checkpoints").is_dir() else file)
+    failed: Exception | None = None
+    for each in files:
+        try:
+            return _read(each)
+        except (Error, OSError) as e:
+            failed = failed or e
+            if each is not files[-1]:
+                warnings.warn(f"{e}: the checkpoint before it is read", stacklevel=2)
+    assert failed is not None
+    raise failed
+
+
+def _read(file: pathlib.Path) -> Checkpoint:
     image = memoryview(file.read_bytes())
     if len(image) < _HEADER.size + _TABLE.size:
         raise _error("malformed", file, "it is cut off")
@@ -91,15 +106,15 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(epoch, steps, *found)
 
 
-def _newest(folder: pathlib.Path) -> pathlib.Path:
+def _newest_first(folder: pathlib.Path) -> list[pathlib.Path]:
     def serial(file: pathlib.Path) -> int:
         number = file.name.split("-")[1]
         return int(number) if number.isdigit() else -1
 
-    files = sorted(folder.glob("checkpoint-*-*-*.wgl"), key=serial)
+    files = sorted(folder.glob("checkpoint-*-*-*.wgl"), key=serial, reverse=True)
     if not files:
         raise FileNotFoundError(f"there is no checkpoint in {folder}")
-    return files[-1]
+    return files
 
 
 def _error(code: str, file: pathlib.Path, why: str) -> Error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import logging
 import operator
 import os
 import re
@@ -15,7 +16,7 @@ from . import _waggle
 # Options that are members of swarm_options (actors/loop/swarm.hpp), by their names in Python.
 _of_the_peer = {"initial_peers", "listen", "announce", "data_dir", "log_level", "join_timeout",
                 "start_alone", "resume"}
-of_join = _of_the_peer | {"client_mode"}  # the arguments of waggle.join
+of_join = _of_the_peer | {"client_mode", "log"}  # the arguments of waggle.join
 _of_the_training = {"strategy", "target_batch_size", "epochs", "model", "data", "schedule"}
 _rates = ("lr", "warmup_epochs", "total_steps_in_epoch")
 
@@ -142,6 +143,10 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
                 value = [each.strip() for each in value.split(",") if each.strip()]
             out[name] = [str(_typed(f"{name} has {each!r}, which", each, (str,), "a text HOST:PORT")) for each in
                          _typed(name, value, (list, tuple), "a list of texts HOST:PORT")]
+        elif name == "log":  # not an option of the extension
+            if not callable(value) and not isinstance(value, (logging.Logger, logging.LoggerAdapter)):
+                raise TypeError(f"log is of type {type(value).__name__}, and must be a logging.Logger, or a function "
+                                "of a level and a text")
         elif name == "client_mode":
             out.setdefault("more", {})["client-mode"] = _text(name, _typed(name, value, (bool,), "True or False"))
         elif name in ("start_alone", "resume"):

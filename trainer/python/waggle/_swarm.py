@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
 from . import _options, _waggle
 
@@ -21,6 +23,10 @@ _R = TypeVar("_R")
 _L = TypeVar("_L", bound="Leaves")
 
 _alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
+_logs: set[_Log] = set()  # that get lines
+
+Log = Union[logging.Logger, "logging.LoggerAdapter[Any]", Callable[[str, str], object]]
+_levels = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 
 
 class SamplesSeen(NamedTuple):
@@ -39,9 +45,10 @@ class Status:
     epoch: int  # updates, or averages, of the run so far
     finished: bool  # the last update of the run is applied
     group_size: int  # peers that average with this one, itself included
-    samples_offered: int  # passed to step
+    samples_offered: int  # passed to step, or kept by the process before this one
     samples_used: int  # of these, samples that entered an update
-    samples_dropped: int  # of these, samples that entered none
+    samples_dropped: int  # of these, samples that entered none and never will
+    samples_pending: int  # all others; after leave: kept in data_dir for the next start
     state_downloads: int  # from other peers
     rounds: int  # rounds whose mean this peer applied
     waiting_for: str  # empty: this peer does not wait
@@ -60,6 +67,38 @@ def refusing(call: Callable[..., _R], *arguments: Any) -> _R:
         again = _waggle.Error(_options.in_python(str(e)))
         again.code = e.code
         raise again from None
+
+
+class _Log:
+    """Passes the log of a peer on, in a thread of its own: no thread of the peer waits for Python."""
+
+    def __init__(self, to: Log) -> None:
+        self.lines = _waggle.LogLines()
+        self._to = to
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._pass_on, name="waggle-log", daemon=True)
+
+    def start(self) -> None:
+        _logs.add(self)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Waits for the last lines, of a peer that has left."""
+        if self._process == os.getpid() and self._thread is not threading.current_thread():
+            self.lines.end()
+            self._thread.join(5)
+
+    def _pass_on(self) -> None:
+        while lines := self.lines.take():
+            for level, text in lines:
+                try:
+                    if isinstance(self._to, (logging.Logger, logging.LoggerAdapter)):
+                        self._to.log(_levels[level], "%s", text)
+                    else:
+                        self._to(level, text)
+                except Exception:  # of the user's function; the next line may fare better
+                    sys.excepthook(*sys.exc_info())
+        _logs.discard(self)
 
 
 class Leaves:
@@ -88,8 +127,11 @@ class Swarm(Leaves):
 
     def __init__(self, run: str, given: dict[str, Any]) -> None:
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
-        self._peer = refusing(_waggle.Peer, self._given)
+        self._log = None if given.get("log") is None else _Log(given["log"])
+        self._peer = refusing(_waggle.Peer, self._given, self._log and self._log.lines)
         _alive.add(self._peer)
+        if self._log is not None:
+            self._log.start()
 
     @property
     def run(self) -> str:
@@ -170,8 +212,11 @@ class Swarm(Leaves):
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
         state, then writes a checkpoint and says goodbye. `in_a_hurry`: says goodbye within a second.
-        A second call does nothing."""
+        A second call does nothing. From any thread: where the loop's thread waits in `step`, that raises
+        waggle.Error; where it computes, the next `step` does."""
         refusing(self._peer.leave, in_a_hurry)
+        if self._log is not None:
+            self._log.end()
 
     def __repr__(self) -> str:
         return f"<waggle.Swarm {self.run!r} at {self.address or 'no address yet'}>"
@@ -182,7 +227,7 @@ class Swarm(Leaves):
 
 def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
          announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
-         client_mode: bool | None = None, log_level: str | None = None,
+         client_mode: bool | None = None, log_level: str | None = None, log: Log | None = None,
          join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
          resume: bool | None = None, **unknown: Any) -> Swarm:
     """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
@@ -193,10 +238,12 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
         the run.
     listen: "HOST:PORT,…"; port 0 is a free one, which `Swarm.address` has. Default: [::]:0, all of IPv4 and IPv6.
     announce: the address that other peers dial, if it differs.
-    data_dir: the folder of the identity and the checkpoints, for one process at a time. Default:
-        .waggle, or .waggle-2, … if another process uses it.
+    data_dir: the folder of the identity and the checkpoints, for one process at a time. Default: .waggle/TAG, or
+        .waggle/TAG-2, … if another process uses it; TAG stands for the run.
     client_mode: only dial, accept no connections.
-    log_level: "debug", "info" (default), "warn" or "error"; the log goes to standard error.
+    log_level: "debug", "info" (default), "warn" or "error": the lines from this level on.
+    log: a logging.Logger, or a function of a level and a text, that gets them, in a thread of its own. Default:
+        standard error.
     join_timeout: seconds to look for the run before this peer starts it, if it may. If not, and
         nobody answers for forty times as long, `step` raises waggle.Error. Default: 15.
     start_alone: whether it may, although there are initial peers. Default: False.
@@ -205,14 +252,17 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
     Raises TypeError or ValueError with a sentence. Installs no signal handlers.
     """
     return Swarm(_options.text("run", run), dict(initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
-                           client_mode=client_mode, log_level=log_level, join_timeout=join_timeout,
+                           client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
                            start_alone=start_alone, resume=resume, **unknown))
 
 
 @atexit.register
 def _leave_in_a_hurry() -> None:
+    _waggle.end_program()  # daemon threads that wait in a peer stay there
     for peer in list(_alive):
         try:
             peer.leave(True)
         except _waggle.Error:
-            pass  # a forked process, or a daemon thread that waits in step
+            pass  # a forked process, or a thread that does not come back
+    for log in list(_logs):
+        log.end()

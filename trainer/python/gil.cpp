@@ -1,0 +1,31 @@
+#include "trainer/python/gil.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include <unistd.h>
+
+namespace waggle::python {
+
+namespace {
+
+std::atomic<std::thread::id> ends_in; // no thread: the program goes on
+
+} // namespace
+
+void end_program() {
+  ends_in = std::this_thread::get_id();
+}
+
+bool program_ends() {
+  auto thread = ends_in.load();
+  return thread != std::thread::id{} && thread != std::this_thread::get_id();
+}
+
+without_gil::~without_gil() {
+  while (program_ends())
+    ::pause();
+  PyEval_RestoreThread(state_);
+}
+
+} // namespace waggle::python
