@@ -101,6 +101,8 @@ public:
   void fall_back();
   /// The vote has compared our parameters with those of others. Returns an error.
   std::optional<std::string> compare(const parameter_vote::outcome& found);
+  /// @param peer whose updates round differently; null: none. Returns a warning, once.
+  std::optional<std::string> show_rounding(const swarm_progress::peer* peer);
   void use(std::uint64_t samples);
   /// @param reason of training_metrics::discarded.
   void drop(std::uint64_t samples, std::string_view reason);
@@ -143,6 +145,7 @@ private:
   steady_time sent_, logged_;
   std::uint64_t pass_samples_ = 0; // of the last pass
   std::uint64_t fallbacks_ = 0;    // training_status::local_fallbacks when an epoch ended last
+  bool shown_rounding_ = false;
 };
 
 } // namespace waggle

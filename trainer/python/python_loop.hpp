@@ -20,7 +20,8 @@ namespace py = pybind11;
 
 /// The peer of a loop in Python. All calls come from the thread that called `start`, with the GIL;
 /// what waits gives it up meanwhile. Calls the model's methods `apply(gradient, lr)`, `step(lr)`,
-/// `read(which, into)`, `write(which, values)`, `steps()` and `set_steps(n)`, on that thread only.
+/// `read(which, into)`, `write(which, values)`, `steps()`, `set_steps(n)` and `rounding()`, on that
+/// thread only.
 /// A mistake of the caller throws std::invalid_argument or swarm_error.
 class python_loop {
 public:

@@ -43,6 +43,12 @@ class LoopModel:
         """The last thing of a state that is loaded: the number of steps of its optimizer."""
         raise NotImplementedError
 
+    def rounding(self) -> int:
+        """A number of up to 64 bits that is equal on two peers if their updates of equal values have equal bits, as
+        a hash of a fixed update has; 0: not known. Peers whose numbers differ compare their parameters up to
+        rounding."""
+        return 0
+
 
 class Loop(Leaves):
     """The loop under `Optimizer`, for arrays of numpy, JAX, or anything else with buffers.

@@ -11,6 +11,7 @@ import torch
 
 from ._describe import Description, Statistic
 from ._loop import LoopModel
+from ._rounding import rounding_of
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -124,6 +125,9 @@ class Model(LoopModel):
 
     def steps(self) -> int:
         return self.steps_made
+
+    def rounding(self) -> int:
+        return rounding_of(self.inner, [p for _, p in self.parameters])
 
     def set_steps(self, steps: int) -> None:
         self.steps_made = steps
