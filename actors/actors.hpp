@@ -210,6 +210,7 @@ struct model_ready {
   /// What the process before had begun. The accumulated gradient is in the model. Pending samples
   /// without a contribution do not fit this model.
   std::shared_ptr<const own_progress> kept;
+  parameter_sketch sketch{}; // of `parameters`
 };
 
 /// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and

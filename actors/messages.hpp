@@ -169,6 +169,7 @@ struct report_progress {
   history_claim claim;
   double samples_per_second = 0; // while computing; 0: measured from the reports
   peer_vitals vitals{};
+  parameter_sketch sketch{}; // of `parameters`
 };
 /// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
 struct announce_departure {};

@@ -125,6 +125,7 @@ struct update_applied {
   epoch_id epoch;                        // that begins
   digest parameters;                     // zero: too many to hash each epoch
   std::optional<plateau_report> plateau; // learner::plateau_state
+  parameter_sketch sketch{};             // of `parameters`
 };
 struct image_loaded {
   failure why; // ec::none: it was loaded
@@ -132,6 +133,7 @@ struct image_loaded {
   history past;
   digest parameters;
   std::optional<plateau_report> plateau;
+  parameter_sketch sketch{}; // of `parameters`
 };
 /// Command to the evaluation_worker: measure these weights (weights_of). Answered with
 /// model_evaluated, also to the trainer.

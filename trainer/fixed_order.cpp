@@ -7,6 +7,9 @@
 
 #include <ATen/Parallel.h>
 
+#include "runtime/core/check.hpp"
+#include "trainer/fused_sum.hpp"
+
 namespace waggle {
 
 namespace {
@@ -51,7 +54,44 @@ void multiply_tile(const float* a, const float* b, float* out, std::int64_t inne
     std::copy_n(sums[i], columns, out + i * width);
 }
 
+/// See fused_sum; `b` may be null.
+void sum_on_cpu(const torch::Tensor& out, const torch::Tensor& from, double keep,
+                const torch::Tensor& a, const torch::Tensor* b, double by) {
+  WAGGLE_CHECK(out.is_contiguous() && from.is_contiguous() && a.numel() == out.numel(), "shapes");
+  auto first = a.contiguous();
+  auto second = b != nullptr ? b->contiguous() : torch::Tensor{};
+  const fused_sum all{out.data_ptr<float>(),   from.data_ptr<float>(),
+                      first.data_ptr<float>(), b != nullptr ? second.data_ptr<float>() : nullptr,
+                      static_cast<float>(by),  static_cast<float>(keep)};
+  at::parallel_for(0, out.numel(), at::internal::GRAIN_SIZE, [&](auto begin, auto end) {
+    all.from(begin).compute(end - begin, best_fused_path());
+  });
+}
+
 } // namespace
+
+torch::Tensor add_scaled(torch::Tensor to, const torch::Tensor& x, double by, double keep) {
+  if (!to.is_cpu())
+    return to.mul_(keep).add_(x, by);
+  sum_on_cpu(to, to, keep, x, nullptr, by);
+  return to;
+}
+
+torch::Tensor plus_scaled(const torch::Tensor& to, const torch::Tensor& x, double by) {
+  if (!to.is_cpu())
+    return to.add(x, by);
+  auto out = torch::empty_like(to);
+  sum_on_cpu(out, to, 1, x, nullptr, by);
+  return out;
+}
+
+torch::Tensor add_product(torch::Tensor to, const torch::Tensor& a, const torch::Tensor& b,
+                          double by, double keep) {
+  if (!to.is_cpu())
+    return to.mul_(keep).addcmul_(a, b, by);
+  sum_on_cpu(to, to, keep, a, &b, by);
+  return to;
+}
 
 double sum_of_squares(const torch::Tensor& x) {
   if (!x.is_cpu())

@@ -128,6 +128,7 @@ public:
     return updated_->optimizer_steps();
   }
   void set_optimizer_steps(std::uint64_t steps) override;
+  [[nodiscard]] std::uint64_t rounding() const override { return updated_->rounding(); }
   void refresh() override;
 
   /// The master copy for a loop_port, which another thread uses from then on; null if updates are

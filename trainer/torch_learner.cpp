@@ -21,6 +21,7 @@
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/replicas.hpp"
+#include "trainer/rounding.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
@@ -181,6 +182,16 @@ public:
   void set_optimizer_steps(std::uint64_t steps) override {
     optimizer_->set_steps(steps);
     keep_buffers();
+  }
+
+  [[nodiscard]] std::uint64_t rounding() const override {
+    auto matrix = table_of({{"w", {17, 59}, state_tensor::kind::parameter}}, config_.optimizer);
+    std::optional<flat_optimizer> trial;
+    return rounding_of(parameters_->master().device(), [&](auto& parameters, const auto& gradient) {
+      if (!trial)
+        trial.emplace(config_.optimizer, matrix, parameters);
+      trial->step(parameters, gradient, fixed_rate);
+    });
   }
 
   [[nodiscard]] bool resumes() const override { return true; }

@@ -20,7 +20,7 @@ void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& 
 /// Weight decay as a part of the gradient.
 void add_decay(const optimizer_identity& numbers, step_tensors& v) {
   if (numbers.weight_decay != 0)
-    v.gradient = v.gradient.add(v.parameters, numbers.weight_decay);
+    v.gradient = plus_scaled(v.gradient, v.parameters, numbers.weight_decay);
 }
 
 void step_momentum(const optimizer_identity& numbers, double lr, std::uint64_t count,
@@ -30,10 +30,10 @@ void step_momentum(const optimizer_identity& numbers, double lr, std::uint64_t c
     if (count == 1) // as torch's SGD: the first gradient is not dampened
       buffer.copy_(v.gradient);
     else
-      buffer.mul_(numbers.momentum).add_(v.gradient, 1 - numbers.dampening);
-    v.gradient = numbers.nesterov ? v.gradient.add(buffer, numbers.momentum) : buffer;
+      add_scaled(buffer, v.gradient, 1 - numbers.dampening, numbers.momentum);
+    v.gradient = numbers.nesterov ? plus_scaled(v.gradient, buffer, numbers.momentum) : buffer;
   }
-  v.parameters.add_(v.gradient, -lr);
+  add_scaled(v.parameters, v.gradient, -lr);
 }
 
 void step_sgd(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
@@ -48,8 +48,8 @@ void step_sgdw(const optimizer_identity& numbers, double lr, std::uint64_t count
 
 /// Moves the two moments (statistics 0 and 1) toward the gradient.
 void update_moments(const optimizer_identity& numbers, step_tensors& v) {
-  v.statistics[0].mul_(numbers.beta1).add_(v.gradient, 1 - numbers.beta1);
-  v.statistics[1].mul_(numbers.beta2).addcmul_(v.gradient, v.gradient, 1 - numbers.beta2);
+  add_scaled(v.statistics[0], v.gradient, 1 - numbers.beta1, numbers.beta1);
+  add_product(v.statistics[1], v.gradient, v.gradient, 1 - numbers.beta2, numbers.beta2);
 }
 
 void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t count,
@@ -80,7 +80,7 @@ void step_adagrad(const optimizer_identity& numbers, double lr, std::uint64_t /*
                   step_tensors& v) {
   add_decay(numbers, v);
   auto& sum = v.statistics[0];
-  sum.addcmul_(v.gradient, v.gradient, 1);
+  add_product(sum, v.gradient, v.gradient, 1);
   v.parameters.addcdiv_(v.gradient, sum.sqrt().add_(numbers.epsilon), -lr);
 }
 
@@ -88,18 +88,18 @@ void step_rmsprop(const optimizer_identity& numbers, double lr, std::uint64_t /*
                   step_tensors& v) {
   add_decay(numbers, v);
   auto& squares = v.statistics[0];
-  squares.mul_(numbers.smoothing).addcmul_(v.gradient, v.gradient, 1 - numbers.smoothing);
+  add_product(squares, v.gradient, v.gradient, 1 - numbers.smoothing, numbers.smoothing);
   auto variance = squares;
   if (numbers.centered) {
     auto& mean = v.statistics.back();
-    mean.mul_(numbers.smoothing).add_(v.gradient, 1 - numbers.smoothing);
+    add_scaled(mean, v.gradient, 1 - numbers.smoothing, numbers.smoothing);
     // Rounding can make it negative, and the root not a number.
-    variance = squares.addcmul(mean, mean, -1).clamp_min_(0);
+    variance = add_product(squares.clone(), mean, mean, -1).clamp_min_(0);
   }
   auto denominator = variance.sqrt().add_(numbers.epsilon);
   if (numbers.momentum > 0) {
     v.statistics[1].mul_(numbers.momentum).addcdiv_(v.gradient, denominator);
-    v.parameters.add_(v.statistics[1], -lr);
+    add_scaled(v.parameters, v.statistics[1], -lr);
   } else {
     v.parameters.addcdiv_(v.gradient, denominator, -lr);
   }
@@ -110,9 +110,9 @@ void step_lion(const optimizer_identity& numbers, double lr, std::uint64_t /*cou
                step_tensors& v) {
   auto& mean = v.statistics[0];
   decay_directly(numbers, lr, v);
-  auto direction = mean.mul(numbers.beta1).add_(v.gradient, 1 - numbers.beta1).sign_();
-  v.parameters.add_(direction, -lr);
-  mean.mul_(numbers.beta2).add_(v.gradient, 1 - numbers.beta2);
+  auto direction = add_scaled(mean.mul(numbers.beta1), v.gradient, 1 - numbers.beta1).sign_();
+  add_scaled(v.parameters, direction, -lr);
+  add_scaled(mean, v.gradient, 1 - numbers.beta2, numbers.beta2);
 }
 
 // -- rules for whole tensors: their lengths, rows and columns, or products ------------------------
@@ -128,8 +128,8 @@ torch::Tensor orthogonalized(torch::Tensor x) {
   x = x.div(length_of(x) + 1e-7);
   for (int step = 0; step < 5; ++step) {
     auto square = product(x, x.t());
-    auto polynomial = product(square, square).mul_(2.0315).add_(square, -4.7750);
-    x = product(polynomial, x).add_(x, 3.4445);
+    auto polynomial = add_scaled(product(square, square), square, -4.7750, 2.0315);
+    x = add_scaled(product(polynomial, x), x, 3.4445);
   }
   return x;
 }
@@ -142,10 +142,10 @@ void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count
   auto rate = lr * std::sqrt(1 - std::pow(numbers.beta2, t)) / (1 - std::pow(numbers.beta1, t));
   auto direction = v.statistics[0].div(v.statistics[1].sqrt().add_(numbers.epsilon));
   if (numbers.weight_decay != 0)
-    direction.add_(v.parameters, numbers.weight_decay);
+    add_scaled(direction, v.parameters, numbers.weight_decay);
   auto length = std::min(length_of(v.parameters), length_max);
   auto step = length_of(direction);
-  v.parameters.add_(direction, -rate * (length > 0 && step > 0 ? length / step : 1));
+  add_scaled(v.parameters, direction, -rate * (length > 0 && step > 0 ? length / step : 1));
 }
 
 /// You et al., arXiv:1708.03888.
@@ -156,10 +156,10 @@ void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t /*cou
   auto trust = 1.0;
   if (length > 0 && slope > 0)
     trust = numbers.trust * length / (slope + numbers.weight_decay * length + numbers.epsilon);
-  auto step = v.gradient.add(v.parameters, numbers.weight_decay).mul_(trust);
+  auto step = plus_scaled(v.gradient, v.parameters, numbers.weight_decay).mul_(trust);
   if (numbers.momentum > 0)
     step = v.statistics[0].mul_(numbers.momentum).add_(step);
-  v.parameters.add_(step, -lr);
+  add_scaled(v.parameters, step, -lr);
 }
 
 /// Shazeer and Stern, arXiv:1804.04235, with the learning rate of the run relative to the size of
@@ -173,13 +173,13 @@ void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t 
   torch::Tensor update;
   if (v.statistics.size() == 1) {
     auto& variance = v.statistics[0];
-    variance.mul_(1 - fresh).add_(squares, fresh);
+    add_scaled(variance, squares, fresh, 1 - fresh);
     update = v.gradient.div(variance.sqrt());
   } else {
     auto rows = v.statistics[0].view({-1});
     auto& columns = v.statistics[1];
-    rows.mul_(1 - fresh).add_(row_means(as_matrix(squares)), fresh);
-    columns.mul_(1 - fresh).add_(column_means(as_matrix(squares)), fresh);
+    add_scaled(rows, row_means(as_matrix(squares)), fresh, 1 - fresh);
+    add_scaled(columns, column_means(as_matrix(squares)), fresh, 1 - fresh);
     auto mean = row_means(rows.unsqueeze(0));
     update = as_matrix(v.gradient)
                .div(rows.div(mean).sqrt_().unsqueeze(1))
@@ -189,7 +189,7 @@ void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t 
   auto size = std::max(size_min, root_mean_square(v.parameters));
   auto limit = std::max(1.0, root_mean_square(update) / update_max);
   decay_directly(numbers, lr, v);
-  v.parameters.add_(update, -lr * size / limit);
+  add_scaled(v.parameters, update, -lr * size / limit);
 }
 
 /// Matrices by orthogonalized momentum, with steps as large as AdamW's (arXiv:2502.16982), so that
@@ -198,16 +198,17 @@ void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count
   if (v.parameters.dim() < 2)
     return step_adamw(numbers, lr, count, v);
   auto& mean = v.statistics[0];
-  mean.mul_(numbers.momentum).add_(v.gradient, 1 - numbers.momentum);
-  auto direction =
-    numbers.nesterov ? v.gradient.mul(1 - numbers.momentum).add_(mean, numbers.momentum) : mean;
+  add_scaled(mean, v.gradient, 1 - numbers.momentum, numbers.momentum);
+  auto direction = numbers.nesterov
+                     ? add_scaled(v.gradient.mul(1 - numbers.momentum), mean, numbers.momentum)
+                     : mean;
   auto matrix = direction.reshape({direction.size(0), -1});
   bool tall = matrix.size(0) > matrix.size(1);
   auto step = orthogonalized(tall ? matrix.t() : matrix);
   auto side = static_cast<double>(std::max(matrix.size(0), matrix.size(1)));
   decay_directly(numbers, lr, v);
-  v.parameters.add_((tall ? step.t() : step).reshape(v.parameters.sizes()),
-                    -lr * 0.2 * std::sqrt(side));
+  add_scaled(v.parameters, (tall ? step.t() : step).reshape(v.parameters.sizes()),
+             -lr * 0.2 * std::sqrt(side));
 }
 
 constexpr update_rule table[] = {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/host_staging.hpp"
+#include "trainer/rounding.hpp"
 
 namespace waggle {
 
@@ -231,6 +232,22 @@ void updated_tensors::set_optimizer_steps(std::uint64_t steps) {
       auto made = static_cast<std::int64_t>(steps) - static_cast<std::int64_t>(left_out_[i]);
       kind_.counter.set_steps(*optimizer_, tensors_[i], std::max(made, std::int64_t{0}));
     }
+}
+
+std::uint64_t updated_tensors::rounding() const {
+  auto has_matrix = [](const optim::OptimizerParamGroup& group) {
+    return std::ranges::any_of(group.params(), [](const auto& p) { return p.dim() > 1; });
+  };
+  auto& groups = optimizer_->param_groups();
+  auto group = std::ranges::find_if(groups, has_matrix); // vectors may have another weight decay
+  auto& options = (group != groups.end() ? *group : groups.front()).options();
+  std::unique_ptr<optim::Optimizer> trial;
+  return rounding_of(tensors_.front().device(), [&](auto& parameters, const auto& gradient) {
+    if (!trial)
+      trial = kind_.make(kind_.identity(options), fixed_rate, {parameters});
+    parameters.mutable_grad() = gradient;
+    trial->step();
+  });
 }
 
 } // namespace waggle

@@ -58,6 +58,7 @@ public:
   void write_tensor(std::size_t which, std::span<const float> values) override;
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override;
+  [[nodiscard]] std::uint64_t rounding() const override;
 
 private:
   [[nodiscard]] std::size_t statistics_count() const;

@@ -154,6 +154,7 @@ void progress_tracker::report(const report_progress& msg) {
   own.parameters = msg.parameters;
   own.claim = msg.claim;
   own.vitals = msg.vitals;
+  own.sketch = msg.sketch;
   if (msg.samples > 0 || msg.claim.group_size > 0)
     active_ = ledger_.global_epoch(own_, ctx_.wall->now());
   push_due_ = true;

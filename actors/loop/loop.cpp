@@ -17,8 +17,9 @@ namespace {
 class array_model final : public loop_model {
 public:
   array_model(std::vector<std::span<float>> tensors, std::vector<float> left_out,
-              std::function<void(std::span<const float>, double)> update)
-    : tensors_(std::move(tensors)), left_out_(std::move(left_out)), update_(std::move(update)) {}
+              std::function<void(std::span<const float>, double)> update, std::uint64_t rounding)
+    : tensors_(std::move(tensors)), left_out_(std::move(left_out)), update_(std::move(update)),
+      rounding_(rounding) {}
 
   /// For `step`, which gets no gradient: the one that was offered.
   void offer(std::span<const float> gradient) { offered_ = gradient; }
@@ -36,11 +37,13 @@ public:
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
+  [[nodiscard]] std::uint64_t rounding() const override { return rounding_; }
 
 private:
   const std::vector<std::span<float>> tensors_;
   const std::vector<float> left_out_; // which one of them is
   const std::function<void(std::span<const float>, double)> update_;
+  const std::uint64_t rounding_;
   std::span<const float> offered_;
   std::uint64_t steps_ = 0;
 };
@@ -148,7 +151,9 @@ result<loop> loop::start(const swarm& in, loop_options options) {
       "reuse-grad-buffers is for waggle::optimizer, which knows when a gradient is cleared");
   auto port = std::make_shared<loop_port>(std::move(table), schema);
   auto made = std::make_unique<impl>(
-    session, port, array_model{std::move(tensors), std::move(left_out), std::move(options.update)});
+    session, port,
+    array_model{std::move(tensors), std::move(left_out), std::move(options.update),
+                options.rounding});
   made->wish(options.learning_rate);
   if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
       !started)

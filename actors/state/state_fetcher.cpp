@@ -66,7 +66,7 @@ caf::result<fetched_state> state_fetcher::fetch(const fetch_state& msg) {
   auto promise = promise_ = make_response_promise<fetched_state>();
   delayed_send(this, msg.deadline, fetch_expired{});
   if (config_.compare != state_comparison::none && donors_.size() > 1) {
-    vote_.emplace(std::exchange(what_.donors, {}), msg.epoch_min, config_.compare);
+    vote_.emplace(std::exchange(what_.donors, {}), msg.epoch_min, config_.compare, config_.rounded);
     donors_.clear();
     delayed_send(this, config_.offer_patience, offers_late{});
     ask_for_offers();

@@ -18,6 +18,8 @@ struct fetch_config {
   milliseconds open_timeout{30'000};
   /// Not `none`: takes only a state that more than half of the donors offer.
   state_comparison compare = state_comparison::none;
+  /// Compared offers: donors differ by rounding. Takes one of them if no state is that of most.
+  bool rounded = false;
   /// Compared offers: how long the first donors may take before the others are asked, too.
   milliseconds offer_patience{1'000};
   /// Not null: receives the donors that offered another state than most, one that is too large, or

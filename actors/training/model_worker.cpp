@@ -177,8 +177,10 @@ caf::result<model_ready> model_worker::prepare() {
   if (place_ != pass_place::in_turn)
     passes =
       spawn_beside(place_ == pass_place::in_another_thread, run_passes, ctx_, shared_, listener_);
-  return model_ready{shared_,           model_->epoch(),   model_->past(),
-                     compared_digest(), std::move(passes), std::move(kept)};
+  rounding_ = shared_->rounding();
+  auto sample = compared();
+  return model_ready{shared_,           model_->epoch(), model_->past(), sample.hash,
+                     std::move(passes), std::move(kept), sample.sketch};
 }
 
 void model_worker::resume(own_progress& kept) {
@@ -279,12 +281,15 @@ learner::early_gradient model_worker::soon_over(steady_time began) {
           [this] { send(listener_, gradient_offered{}); }};
 }
 
-digest model_worker::compared_digest() {
-  auto epoch = model_->epoch();
-  if (shared_->parameter_count() > sampled_values_max)
-    return parameter_sample(*shared_, epoch);
-  return sample_is_finite(*shared_, epoch) ? model_->parameters() // which may be known already
-                                           : not_finite_sample();
+parameter_sample model_worker::compared() {
+  bool is_window = shared_->parameter_count() > sampled_values_max;
+  auto sample = sample_parameters(*shared_, model_->epoch(), sampled_values_max, is_window);
+  if (sample.hash == not_finite_sample())
+    return sample;
+  if (!is_window)
+    sample.hash = model_->parameters(); // which may be known already
+  sample.sketch.rounding = rounding_;
+  return sample;
 }
 
 void model_worker::apply(const apply_update& update) {
@@ -303,7 +308,9 @@ void model_worker::apply(const apply_update& update) {
   last_.reset();
   evaluate_if_due();
   ctx_.metrics->observe_step("optimizer", seconds_of(clock().now() - began));
-  send(listener_, update_applied{model_->epoch(), compared_digest(), shared_->plateau_state()});
+  auto sample = compared();
+  send(listener_,
+       update_applied{model_->epoch(), sample.hash, shared_->plateau_state(), sample.sketch});
 }
 
 /// At the end of an epoch. The weights are copied here; another thread measures them.
@@ -345,7 +352,9 @@ void model_worker::load(const load_image& msg) {
   last_.reset();
   outcome.epoch = model_->epoch();
   outcome.past = model_->past();
-  outcome.parameters = compared_digest();
+  auto sample = compared();
+  outcome.parameters = sample.hash;
+  outcome.sketch = sample.sketch;
   outcome.plateau = shared_->plateau_state();
   if (outcome.why.code == ec::none)
     evaluate_if_due();

@@ -11,6 +11,7 @@
 #include "actors/node_context.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/evaluation.hpp"
+#include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/trained_model.hpp"
 
 namespace waggle {
@@ -67,8 +68,8 @@ private:
   void resume_own(const checkpoint_store::search& found, own_progress& kept);
   caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
-  /// What peers compare at this epoch: of the parameters, or of a window (parameter_sample).
-  digest compared_digest();
+  /// What peers compare at this epoch: of the parameters, or of a window (sample_parameters).
+  parameter_sample compared();
 
   const node_context ctx_;
   const learner_factory make_;
@@ -84,6 +85,7 @@ private:
   steady_time evaluated_at_; // when the last evaluation ended
   std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   double pass_seconds_ = 0;            // smoothed
+  std::uint64_t rounding_ = 0;         // of the learner
   std::string position_;               // of the data, after the samples in the model's state
   std::optional<state_snapshot> last_; // of the current epoch
   struct waiting_snapshot {

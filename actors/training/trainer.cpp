@@ -133,7 +133,7 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const update_applied& msg) {
       vector_.applied();
       show_model(msg.plateau, msg.epoch);
-      vote_.hold(msg.epoch, msg.parameters);
+      vote_.hold(msg.epoch, msg.parameters, msg.sketch);
       if (vector_.waiting() == 0)
         report_own_progress();
       react();
@@ -164,7 +164,7 @@ void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
   show_model({}, ready.epoch);
   passes_ = ready.passes;
-  vote_.hold(ready.epoch, ready.parameters);
+  vote_.hold(ready.epoch, ready.parameters, ready.sketch);
   at_.begin(ready.past, ready.epoch);
   membership_.merged(ready.epoch);
   progress_.enter(now());
@@ -420,7 +420,7 @@ void trainer::report_own_progress() {
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
-                                       pass_.rate, report_.vitals(pass_.seconds)});
+                                       pass_.rate, report_.vitals(pass_.seconds), vote_.sketch()});
 }
 
 } // namespace waggle

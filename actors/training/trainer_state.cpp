@@ -47,6 +47,7 @@ void trainer::fetch_if_needed() {
   if (exact())
     how.compare = table.buffer_count() > 0 || steps_locally() ? state_comparison::parameters
                                                               : state_comparison::content;
+  how.rounded = exact() && vote_.rounds_unlike(membership_.voters(at_.past().branch)) != nullptr;
   request_state(
     this, ctx_, peers_.switchboard, sync_, request_, std::move(how),
     {std::move(holders), at_.past().branch, at_.first_kept(), config_.sync_timeout, nullptr},
@@ -97,7 +98,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   flight_.forget_steps();
   pass_.outdated = pass_.runs && !moved; // beside the worker: otherwise it had to end first
   show_model(outcome.plateau, outcome.epoch);
-  vote_.hold(outcome.epoch, outcome.parameters);
+  vote_.hold(outcome.epoch, outcome.parameters, outcome.sketch);
   membership_.merged(outcome.epoch);
   ++report_.status.state_downloads;
   report_.status.last_outcome = "state loaded";
@@ -191,11 +192,16 @@ bool trainer::differs_from_most() {
   if (!exact() || !at_.in_step() || vector_.waiting() > 0 || vote_.epoch() != at_.epoch()
       || vote_.parameters().is_zero())
     return false;
-  auto found = vote_.compare(membership_.voters(at_.past().branch));
+  auto voters = membership_.voters(at_.past().branch);
+  if (auto line = report_.show_rounding(vote_.rounds_unlike(voters)))
+    ctx_.log->warn("{}", *line);
+  auto found = vote_.compare(voters);
   if (auto line = report_.compare(found)) {
     log_about about{{.epoch = vote_.epoch(), .remote = found.first}};
     ctx_.log_caused("other parameters", now(), spdlog::level::err, *line);
   }
+  if (found.minority)
+    sync_.differs(now());
   return found.minority;
 }
 

@@ -39,6 +39,9 @@ struct loop_options {
   /// where gradients are averaged the one that all members take: the median of their loops' rates
   /// (loop::wish). Called in `step` and in the destructor only. What it throws ends the loop.
   std::function<void(std::span<const float> gradient, double rate)> update;
+  /// A hash of what `update` makes of fixed values, if its bits depend on the machine: peers with
+  /// another one compare parameters up to rounding. 0: not known, they compare bytes.
+  std::uint64_t rounding = 0;
 };
 
 /// Makes a loop of your own a peer of a run, as waggle::optimizer does for LibTorch. It reads and

@@ -11,7 +11,8 @@ namespace waggle {
 
 namespace {
 
-constexpr std::uint8_t record_version = 3;
+constexpr std::uint8_t record_version = 4;
+constexpr std::uint8_t record_version_without_sketch = 3; // whose rounding is not known
 constexpr std::uint8_t record_version_min = 1; // has no target batch size; 2 has no vitals
 constexpr std::uint8_t phase_max = 7;          // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
@@ -47,11 +48,34 @@ bool read_vitals(byte_reader& in, peer_vitals& out) {
   return true;
 }
 
+/// 72 bytes.
+void write_sketch(const parameter_sketch& sketch, byte_writer& out) {
+  out.put(sketch.rounding);
+  for (auto sum : sketch.sums)
+    out.put(sum);
+}
+
+/// False: not finite.
+bool read_sketch(byte_reader& in, parameter_sketch& out) {
+  out.rounding = in.get<std::uint64_t>();
+  for (auto& sum : out.sums)
+    sum = in.get<float>();
+  return std::all_of(out.sums.begin(), out.sums.end(), [](float x) { return std::isfinite(x); });
+}
+
 } // namespace
+
+double parameter_sketch::distance_to(const parameter_sketch& other) const {
+  double squares = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    squares += std::pow(static_cast<double>(sums[i]) - static_cast<double>(other.sums[i]), 2);
+  return std::sqrt(squares);
+}
 
 std::string encode_progress(const progress_report& report) {
   byte_writer out;
-  out.put(record_version)
+  bool has_sketch = report.sketch.rounding != 0;
+  out.put(has_sketch ? record_version : record_version_without_sketch)
     .put(static_cast<std::uint8_t>(report.who.client_mode ? 1 : 0))
     .put(report.epoch.value())
     .put(report.samples)
@@ -75,6 +99,8 @@ std::string encode_progress(const progress_report& report) {
     .put(flags)
     .put(claim.target_batch_size);
   write_vitals(report.vitals, out);
+  if (has_sketch)
+    write_sketch(report.sketch, out);
   return out.take();
 }
 
@@ -119,6 +145,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
     claim.target_batch_size = in.get<std::uint64_t>();
   if (version >= 3 && !read_vitals(in, report.vitals))
     return failure{ec::malformed, "a progress record with vitals out of their bounds"};
+  if (version > record_version_without_sketch && !read_sketch(in, report.sketch))
+    return failure{ec::malformed, "a progress record with a sketch that is not finite"};
   if (!in.ok())
     return failure{ec::malformed, "a progress record without its history"};
   if (claim.auxiliary && claim.reduces_only)

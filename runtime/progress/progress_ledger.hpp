@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,6 +49,22 @@ struct peer_vitals {
 };
 constexpr float vitals_seconds_max = 1e6;
 
+/// Parameters in a few numbers, for peers whose updates round differently: on other processors,
+/// with other versions of torch. A value enters one of the sums, with a sign that is random but the
+/// same on all peers, and the sums are divided by the length of all values. So the distance of two
+/// sketches is about that of the parameters, relative to their length.
+struct parameter_sketch {
+  std::uint64_t rounding = 0;   // learner::rounding of the peer; 0: not known
+  std::array<float, 16> sums{}; // finite
+
+  [[nodiscard]] double distance_to(const parameter_sketch& other) const;
+  /// Whether both roundings are known, and not the same.
+  [[nodiscard]] bool rounds_unlike(const parameter_sketch& other) const {
+    return rounding != other.rounding && rounding != 0 && other.rounding != 0;
+  }
+  friend bool operator==(const parameter_sketch&, const parameter_sketch&) = default;
+};
+
 /// The progress that a peer reports of itself.
 struct progress_report {
   peer_record who;
@@ -58,6 +75,7 @@ struct progress_report {
   digest parameters; // of the parameters at the beginning of the epoch; zero: not known
   history_claim claim;
   peer_vitals vitals{};
+  parameter_sketch sketch{}; // of `parameters`
 
   friend bool operator==(const progress_report&, const progress_report&) = default;
 };

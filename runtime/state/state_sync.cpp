@@ -58,6 +58,11 @@ void state_sync::refused_state(steady_time now) {
   (void)pause_after_failure(now);
 }
 
+void state_sync::differs(steady_time now) {
+  if (last_.donor != peer_id{})
+    (void)refused_.add(last_.donor, now);
+}
+
 void state_sync::loaded(steady_time now) {
   WAGGLE_CHECK(phase_ == phase::loading, "nothing was fetched");
   phase_ = phase::idle;

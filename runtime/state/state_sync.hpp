@@ -21,9 +21,9 @@ namespace waggle {
 /// | loading  | loaded, or refused: it is not the state that was wanted → idle           |
 ///
 /// After a failure it pauses, longer after each one, and after a download that soon follows another
-/// one. A donor whose state was refused is skipped for a time that doubles, unless no other donor is
-/// left. One that was too slow is asked after all others for a while: it may be this peer's own link
-/// that is slow. Not thread-safe.
+/// one. A donor whose state was refused is skipped for a time that doubles, unless no other donor
+/// is left. One that was too slow is asked after all others for a while: it may be this peer's own
+/// link that is slow. Not thread-safe.
 class state_sync {
 public:
   enum class phase : std::uint8_t { idle, fetching, loading };
@@ -81,6 +81,8 @@ public:
   void stop();
   /// It is not the state that was wanted. Its donor is not asked for a while.
   void refused_state(steady_time now);
+  /// What this peer holds is not what most hold: the last donor is not asked for a while.
+  void differs(steady_time now);
   void loaded(steady_time now);
 
   /// The state that was loaded is of use.

@@ -8,8 +8,8 @@
 namespace waggle {
 
 state_vote::state_vote(std::vector<peer_record> donors, epoch_id epoch_min,
-                       state_comparison compare)
-  : compare_(compare) {
+                       state_comparison compare, bool rounded)
+  : compare_(compare), rounded_(rounded) {
   if (compares() && donors.size() > donors_max)
     donors.resize(donors_max);
   for (auto& donor : donors)
@@ -148,8 +148,14 @@ void state_vote::decide() {
   }
   if (count(phase::due) + count(phase::asked) > 0 || align())
     return;
+  bool enough = count(phase::offered) >= needed();
+  if (enough && rounded_) {
+    chosen_ = std::ranges::find(donors_, phase::offered, &entry::at)->offer;
+    standing_ = standing::chosen;
+    return;
+  }
   standing_ = standing::failed;
-  if (count(phase::offered) >= needed())
+  if (enough)
     why_ = alignments_ == alignments_max
              ? failure{ec::epoch_mismatch, "the donors' epochs end faster than they are compared"}
              : failure{ec::hash_mismatch,
@@ -167,7 +173,8 @@ std::deque<state_vote::vote> state_vote::voters() const {
 std::vector<peer_id> state_vote::dissenters() const {
   std::vector<peer_id> out;
   for (const auto& e : donors_)
-    if (e.at == phase::offered && e.offer.epoch == chosen_->epoch && !same_state(e.offer, *chosen_))
+    if (!rounded_ && e.at == phase::offered && e.offer.epoch == chosen_->epoch
+        && !same_state(e.offer, *chosen_))
       out.push_back(e.donor.id);
   return out;
 }

@@ -45,7 +45,11 @@ public:
 
   /// @param donors in order of preference.
   /// @param epoch_min no state before it is of use.
-  state_vote(std::vector<peer_record> donors, epoch_id epoch_min, state_comparison compare);
+  /// @param rounded honest states differ, too, because the donors' updates round differently: if
+  /// enough donors offer one, and none is that of most, the first one is chosen. Nobody is a
+  /// dissenter.
+  state_vote(std::vector<peer_record> donors, epoch_id epoch_min, state_comparison compare,
+             bool rounded = false);
 
   /// The donors to ask now; they count as asked.
   [[nodiscard]] std::vector<question> next();
@@ -90,6 +94,7 @@ private:
 
   std::vector<entry> donors_;
   state_comparison compare_;
+  bool rounded_;
   bool begun_ = false;
   std::uint32_t alignments_ = 0;
   standing standing_ = standing::open;

@@ -226,6 +226,15 @@ void training_report::offer(std::uint64_t samples, bool resumed) {
     status.samples_resumed += samples;
 }
 
+std::optional<std::string> training_report::show_rounding(const swarm_progress::peer* peer) {
+  if (peer == nullptr || std::exchange(shown_rounding_, true))
+    return std::nullopt;
+  return fmt::format("peer {} rounds updates differently (another processor, GPU or version of "
+                     "PyTorch): the peers' parameters are equal up to rounding only, and compared "
+                     "so, to {:g} of their length",
+                     short_name(peer->who.id), parameter_vote::rounding_max);
+}
+
 void training_report::use(std::uint64_t samples) {
   line_.samples += samples;
   status.samples_used += samples;

@@ -103,6 +103,8 @@ public:
   std::optional<std::string> compare(const parameter_vote::outcome& found);
   /// Samples that are to be used or dropped later. @param resumed by the process before this one.
   void offer(std::uint64_t samples, bool resumed = false);
+  /// @param peer whose updates round differently; null: none. Returns a warning, once.
+  std::optional<std::string> show_rounding(const swarm_progress::peer* peer);
   void use(std::uint64_t samples);
   /// @param reason of training_metrics::discarded.
   void drop(std::uint64_t samples, std::string_view reason);
@@ -148,6 +150,7 @@ private:
   std::uint64_t fallbacks_ = 0;    // training_status::local_fallbacks when an epoch ended last
   int differed_ = 0;               // times that others held other parameters
   std::string written_;            // the last micro_step::written
+  bool shown_rounding_ = false;
 };
 
 } // namespace waggle

@@ -98,6 +98,10 @@ public:
   /// The number of optimizer steps that the statistics have accumulated.
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
+  /// Equal on two peers if their optimizers change fixed parameters by fixed gradients to the same
+  /// bits. These depend on the processor and the version of torch, if the optimizer is one of
+  /// torch's. 0: not known.
+  [[nodiscard]] virtual std::uint64_t rounding() const { return 0; }
   /// This peer's own state beside the tensors, such as the scale of the loss: at most own_bytes_max
   /// bytes, which checkpoints keep and other peers never receive.
   static constexpr std::size_t own_bytes_max = 1024;

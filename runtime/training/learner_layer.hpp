@@ -80,6 +80,7 @@ public:
   void write_tensor(std::size_t which, std::span<const float> values) override;
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return below_->optimizer_steps(); }
   void set_optimizer_steps(std::uint64_t steps) override { below_->set_optimizer_steps(steps); }
+  [[nodiscard]] std::uint64_t rounding() const override { return below_->rounding(); }
   [[nodiscard]] std::string own_state() const override { return below_->own_state(); }
   status load_own_state(std::string_view own) override { return below_->load_own_state(own); }
   status load_position(std::string_view position) override {

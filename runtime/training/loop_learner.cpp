@@ -56,6 +56,12 @@ public:
     call(effect::loaded, [&](loop_model& m) { m.set_optimizer_steps(steps); });
   }
 
+  [[nodiscard]] std::uint64_t rounding() const override {
+    std::uint64_t of = 0;
+    call(effect::none, [&](loop_model& m) { of = m.rounding(); });
+    return of;
+  }
+
   [[nodiscard]] bool passes_beside_updates() const override { return port_->has_master(); }
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }

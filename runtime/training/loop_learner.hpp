@@ -44,6 +44,8 @@ public:
   virtual void step(double lr) = 0;
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
+  /// See learner::rounding.
+  [[nodiscard]] virtual std::uint64_t rounding() const { return 0; }
   /// Makes the module's parameters those of the master copy, if the loop_port has one.
   virtual void refresh() {}
 };

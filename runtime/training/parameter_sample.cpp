@@ -1,12 +1,14 @@
 #include "runtime/training/parameter_sample.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <span>
+#include <tuple>
 
 #include "runtime/core/float_vector.hpp"
+#include "runtime/core/random.hpp"
 
 namespace waggle {
 
@@ -45,36 +47,59 @@ bool for_window(const learner& model, epoch_id epoch, std::size_t values_max,
   return true;
 }
 
-/// Finite only if every value is: opposite infinities give NaN.
-double sum_of(std::span<const float> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
+/// See parameter_sketch.
+class sketching {
+public:
+  explicit sketching(epoch_id epoch) : random_(epoch.value()) {}
+
+  void add(std::span<const float> values) {
+    for (auto value : values) {
+      if (count_ % 64 == 0)
+        signs_ = random_.next();
+      auto x = static_cast<double>(value);
+      sums_[count_ % sums_.size()] += (signs_ >> (count_ % 64) & 1U) != 0 ? x : -x;
+      squares_ += x * x;
+      ++count_;
+    }
+  }
+  /// Finite only if every value is: opposite infinities give NaN.
+  [[nodiscard]] bool is_finite() const { return std::isfinite(squares_); }
+  [[nodiscard]] parameter_sketch made() const {
+    parameter_sketch out;
+    for (std::size_t i = 0; i < sums_.size() && squares_ > 0; ++i)
+      out.sums[i] = static_cast<float>(sums_[i] / std::sqrt(squares_));
+    return out;
+  }
+
+private:
+  random_source random_;
+  std::uint64_t signs_ = 0;
+  std::uint64_t count_ = 0;
+  std::array<double, std::tuple_size_v<decltype(parameter_sketch::sums)>> sums_{};
+  double squares_ = 0;
+};
 
 } // namespace
 
-digest parameter_sample(const learner& model, epoch_id epoch, std::size_t values_max) {
+parameter_sample sample_parameters(const learner& model, epoch_id epoch, std::size_t values_max,
+                                   bool hashed) {
   sha256_stream hash;
-  bool finite = true;
+  sketching sketch{epoch};
   bool complete = for_window(model, epoch, values_max, [&](std::span<const float> values) {
-    hash.add(std::as_bytes(values));
-    finite = finite && std::isfinite(sum_of(values));
+    if (hashed)
+      hash.add(std::as_bytes(values));
+    sketch.add(values);
   });
   if (!complete)
     return {};
-  return finite ? hash.finish() : not_finite_sample();
+  if (!sketch.is_finite())
+    return {not_finite_sample(), {}};
+  return {hashed ? hash.finish() : digest{}, sketch.made()};
 }
 
 const digest& not_finite_sample() {
   static const digest one = sha256("parameters that are not finite");
   return one;
-}
-
-bool sample_is_finite(const learner& model, epoch_id epoch, std::size_t values_max) {
-  bool finite = true;
-  for_window(model, epoch, values_max, [&](std::span<const float> values) {
-    finite = finite && std::isfinite(sum_of(values));
-  });
-  return finite;
 }
 
 } // namespace waggle

@@ -54,6 +54,23 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
             assert end["samples_pending"] < 64  # the gradient since the last update is kept for the next start
 
 
+@pytest.mark.skipif("avx2" not in pathlib.Path("/proc/cpuinfo").read_text(), reason="this machine cannot be two processors")
+@pytest.mark.parametrize("optimizer", ["adamw", "own"])
+def test_one_on_an_older_processor_trains_with_another_without_downloads(optimizer, tmp_path):
+    with processes(tmp_path) as start:
+        loops = []
+        for i, capability in enumerate(["default", "avx2"]):
+            where = loops[0].line("address ") if loops else ""
+            loops.append(start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer, 2,
+                                      ATEN_CPU_CAPABILITY=capability))
+        ends = [ending(loop) for loop in loops]
+        assert ends[0]["parameters"] != ends[1]["parameters"], "torch has not taken it for an older one"
+        for end, loop in zip(ends, loops):
+            assert end["epoch"] == EPOCHS and end["state_downloads"] <= 1
+            assert loop.log.count("rounds updates differently") == 1
+            assert "differ from ours" not in loop.log
+
+
 @pytest.mark.parametrize("optimizer, devices", [
     ("own", ["cpu"] * 4),
     *[pytest.param(optimizer, devices, marks=GPU.marks) for optimizer in ("own", "adamw")
@@ -78,7 +95,8 @@ def test_one_joins_later_and_one_is_killed(optimizer, devices, tmp_path):
         third.line("in step at epoch")
         slow.unlink()
         ends = [ending(each) for each in (first, second, third)]
-        assert len({end["parameters"] for end in ends}) == 1
+        if len(set(devices)) == 1:  # otherwise they round differently
+            assert len({end["parameters"] for end in ends}) == 1
         assert ends[1]["rounds"] > 0
 
 

@@ -1,17 +1,28 @@
 #include "trainer/flat_optimizer.hpp"
 
+#include <bit>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <memory>
 #include <set>
+#include <span>
+#include <sstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "runtime/training/state_schema.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
+#include "trainer/fused_sum.hpp"
 #include "trainer/plain_loop.hpp"
+#include "trainer/updated_tensors.hpp"
 
 namespace waggle {
 
@@ -165,6 +176,140 @@ TEST(FlatOptimizer, AStepOfALongVectorIsThatOfItsPieces) {
       ASSERT_TRUE(torch::equal(whole, torch::cat({head, tail})))
         << run["optimizer"] << " " << run["numbers"] << ", step " << step;
     }
+  }
+}
+
+// -- on other processors --------------------------------------------------------------------------
+
+/// The bytes that the rules leave in tensors whose sizes are no multiples of an instruction's.
+std::string updates_of_all_rules() {
+  const std::vector<sizes> shapes{{7}, {1}, {33, 31}, {5, 3, 17}, {1003}, {300'001}};
+  std::string all;
+  for (const auto& run : vectors()["runs"]) {
+    auto numbers = numbers_of(run);
+    auto table = table_for(shapes, numbers);
+    random_source random{5};
+    auto next = [&](double scale) {
+      auto out = torch::empty({static_cast<std::int64_t>(table.parameter_count())});
+      for (auto& value : std::span{out.data_ptr<float>(), table.parameter_count()})
+        value = static_cast<float>(scale * (random.unit() - 0.5));
+      return out;
+    };
+    auto parameters = next(1);
+    flat_optimizer optimizer{numbers, table, parameters};
+    for (int step = 0; step < 6; ++step)
+      optimizer.step(parameters, next(step % 2 == 0 ? 0.1 : 1e-4), 0.01);
+    sha256_stream hash;
+    for (const auto& part : {parameters, optimizer.statistics()})
+      hash.add(
+        std::as_bytes(std::span{part.data_ptr<float>(), static_cast<std::size_t>(part.numel())}));
+    all += name_of(run) + ": " + to_string(hash.finish()) + "\n";
+  }
+  return all;
+}
+
+/// The rounding of each optimizer of torch.
+std::string roundings_of_torch() {
+  std::string all;
+  for (auto name : {"sgd", "adam", "adamw", "adagrad", "rmsprop"}) {
+    const auto& kind = *find_torch_optimizer(name);
+    auto w = torch::zeros({3, 2}).requires_grad_();
+    auto table = table_for({{3, 2}}, identity_with(name, {}));
+    const updated_tensors loop{
+      table, {w}, kind, kind.make(identity_with(name, {}), 0.1, {w}), rate_owner::optimizer};
+    all += std::string{name} + " " + std::to_string(loop.rounding()) + "\n";
+  }
+  return all;
+}
+
+// Run by the next test, in a process whose LibTorch takes the processor for another one.
+TEST(OnAnotherProcessor, DISABLED_Prints) {
+  std::cout << "updates\n" << updates_of_all_rules() << "torch\n" << roundings_of_torch() << "end";
+}
+
+struct printed {
+  std::string updates;
+  std::string of_torch;
+};
+printed on_a_processor_with(const std::string& capability) {
+  auto command = "ATEN_CPU_CAPABILITY=" + capability + " '"
+                 + std::filesystem::read_symlink("/proc/self/exe").string()
+                 + "' --gtest_filter='*DISABLED_Prints' --gtest_also_run_disabled_tests";
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen(command.c_str(), "r"), ::pclose};
+  std::string text;
+  for (char line[512]; pipe && std::fgets(line, sizeof line, pipe.get()) != nullptr;)
+    text += line;
+  auto between = [&text](std::string_view from, std::string_view to) {
+    auto begin = text.find(from) + from.size();
+    return text.substr(begin, text.find(to, begin) - begin);
+  };
+  return {between("updates\n", "torch\n"), between("torch\n", "end")};
+}
+
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+TEST(OnAnotherProcessor, UpdatesOfEveryRuleHaveTheSameBytes) {
+  if (!has_avx2())
+    GTEST_SKIP() << "this machine cannot be two processors";
+  auto plain = on_a_processor_with("default");
+  auto modern = on_a_processor_with("avx2");
+  EXPECT_GT(plain.updates.size(), 100U);
+  EXPECT_EQ(plain.updates, modern.updates);
+  EXPECT_NE(plain.of_torch, modern.of_torch) << "LibTorch has not taken it for another one";
+}
+
+TEST(OnAnotherProcessor, APeerKnowsThatTheOptimizersOfTorchRoundDifferently) {
+  if (!has_avx2())
+    GTEST_SKIP() << "this machine cannot be two processors";
+  std::istringstream plain{on_a_processor_with("default").of_torch};
+  std::istringstream modern{on_a_processor_with("avx2").of_torch};
+  std::string other;
+  for (std::string line; std::getline(plain, line) && std::getline(modern, other);)
+    EXPECT_NE(line, other);
+  EXPECT_EQ(other.substr(0, 7), "rmsprop") << "all were compared";
+}
+
+TEST(FusedSum, RoundsOnceOnEachPath) {
+  random_source random{8};
+  constexpr std::size_t count = 4'099;
+  std::vector<float> sums(count);
+  std::vector<float> a(count);
+  std::vector<float> b(count);
+  // All bits are arbitrary, with few of them set as often as many, so that sums end between two
+  // floats. Exponents: about equal, or of results with fewer bits.
+  auto next = [&](std::uint32_t exponent) {
+    auto bits = static_cast<std::uint32_t>(random.next());
+    if (random.below(3) == 0)
+      bits &= 0x807F'F000U;
+    auto value =
+      (bits & 0x807F'FFFFU) | (exponent + static_cast<std::uint32_t>(random.below(40))) << 23U;
+    return std::bit_cast<float>(value);
+  };
+  for (int round = 0; round < 300; ++round) {
+    for (std::size_t i = 0; i < count; ++i) {
+      a[i] = next(round % 2 == 0 ? 107 : 50);
+      b[i] = next(round % 2 == 0 ? 107 : 30);
+      sums[i] = random.below(20) == 0 ? 0 : next(round % 2 == 0 ? 107 : 0);
+    }
+    auto by = round % 3 == 0 ? 1.0F : 0.3F;
+    auto keep = round % 5 == 0 ? 1.0F : 0.9F;
+    for (const float* factors : {static_cast<const float*>(nullptr), std::as_const(b).data()})
+      for (auto path : {fused_path::portable, best_fused_path()}) {
+        auto out = sums; // in place
+        fused_sum{out.data(), out.data(), a.data(), factors, by, keep}.compute(count, path);
+        for (std::size_t i = 0; i < count; ++i) {
+          auto exact = factors != nullptr ? std::fma(by * a[i], factors[i], keep * sums[i])
+                                          : std::fma(a[i], by, keep * sums[i]);
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::bit_cast<std::uint32_t>(exact))
+            << a[i] << " " << sums[i];
+        }
+      }
   }
 }
 

@@ -81,6 +81,10 @@ public:
     py::gil_scoped_acquire gil;
     model_.attr("set_steps")(steps);
   }
+  [[nodiscard]] std::uint64_t rounding() const override {
+    py::gil_scoped_acquire gil;
+    return model_.attr("rounding")().cast<std::uint64_t>();
+  }
 
 private:
   /// torch warns of memory that is read-only, and has no type for it.

@@ -93,6 +93,7 @@ public:
   }
 
   void apply(std::span<const float> mean, double lr) override;
+  [[nodiscard]] std::uint64_t rounding() const override { return 0; } // outer steps round alike
 
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     below().merge_buffers(mean, contributed);

@@ -209,6 +209,46 @@ TEST_F(LoopsOfUsers, DelayedOnesThatAreKilledReturnAndEndWithEqualParameters) {
   }
 }
 
+std::size_t count_of(const std::string& text, const std::string& what) {
+  std::size_t count = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+    ++count;
+  return count;
+}
+
+/// LibTorch rounds updates otherwise without AVX2, and here takes the machine for one without.
+TEST_F(LoopsOfUsers, OfAnOlderProcessorTrainsWithTheOthersAndNobodyDownloads) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2"))
+#endif
+    GTEST_SKIP() << "this machine cannot be two processors";
+  auto first =
+    train(joined({"--step-interval", "20ms", "--micro-batch", "8", "--linger", "5m"}, train_waits));
+  auto where = to_string(first->await_address());
+  auto second = start("second", where, joined({"--seed", "2"}, loops_wait));
+  ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  auto older = start("older", where, joined({"--seed", "3"}, loops_wait));
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  for (auto* each : {second.get(), older.get()})
+    EXPECT_EQ(each->await_exit(150s), 0) << each->log() << first->log();
+  first->signal(SIGTERM);
+  EXPECT_EQ(first->await_exit(), 0) << first->log();
+  for (const auto& log : {first->log(), second->log(), older->log()}) {
+    EXPECT_EQ(count_of(log, "rounds updates differently"), 1U) << log;
+    EXPECT_EQ(count_of(log, "differ from ours"), 0U) << log;
+    EXPECT_LE(count_of(log, "loaded the state of epoch"), 1U) << log;
+  }
+  auto a = ending_in(second->log());
+  auto b = ending_in(older->log());
+  ASSERT_TRUE(a && b);
+  EXPECT_NE(a->parameters, b->parameters) << "LibTorch has not taken it for an older one";
+  EXPECT_LT(b->offered, b->used + b->dropped + target);
+  auto expected = last_checkpoint(folder.path() / "train");
+  auto actual = last_checkpoint(folder.path() / "older");
+  EXPECT_EQ(actual.epoch, epochs);
+  EXPECT_LE(relative_distance(expected.parameters, actual.parameters), 1e-5);
+}
+
 /// The relative distance between the parameters of two peers that average them. They end with what
 /// they learned during the last round, and were at most 0.0014 apart; 0.008 without merging what
 /// they average (--alpha 1e-9).

@@ -91,6 +91,51 @@ TEST(ParameterVote, DoesNotCountPeersThatStillDownload) {
   EXPECT_EQ(b.it.differing(), 0U);
 }
 
+/// Of values that differ from those of `near(…, 0)` by `distance`, relative to their length.
+parameter_sketch near(std::uint64_t rounding, double distance) {
+  parameter_sketch of{rounding};
+  of.sums[3] = 1;
+  of.sums[7] = static_cast<float>(distance);
+  return of;
+}
+constexpr double rounding_error = parameter_vote::rounding_max / 4;
+constexpr double an_update = parameter_vote::rounding_max * 4;
+
+TEST(ParameterVote, PeersThatRoundDifferentlyHoldTheSameUpToRounding) {
+  ballots b;
+  b.it.hold(epoch_id{5}, sha256("a"), near(1, 0));
+  b.add("b").sketch = near(2, rounding_error);
+  b.add("c").sketch = near(2, 2 * rounding_error); // it began with another one's rounding
+  auto all = b.compare();
+  EXPECT_FALSE(all.minority);
+  EXPECT_EQ(all.found, "equal");
+  EXPECT_EQ(b.it.differing(), 0U);
+}
+
+TEST(ParameterVote, AmongPeersThatRoundAlikeABitIsADifference) {
+  for (std::uint64_t theirs : {1U, 0U}) {
+    ballots b;
+    b.it.hold(epoch_id{5}, sha256("a"), near(1, 0));
+    for (int i = 0; i < 2; ++i)
+      b.add("b").sketch = near(theirs, rounding_error);
+    EXPECT_TRUE(b.compare().minority);
+    EXPECT_EQ(b.it.differing(), 2U);
+  }
+}
+
+TEST(ParameterVote, OfPeersThatRoundDifferentlyOneThatMissedAnUpdateGivesWay) {
+  auto minority = [](double ours, std::initializer_list<double> theirs) {
+    ballots b;
+    b.it.hold(epoch_id{5}, sha256("a"), near(1, ours));
+    int others = 0;
+    for (auto distance : theirs)
+      b.add("b" + std::to_string(++others)).sketch = near(2, distance);
+    return b.compare().minority;
+  };
+  EXPECT_TRUE(minority(an_update, {0, rounding_error}));
+  EXPECT_FALSE(minority(0, {rounding_error, an_update}));
+}
+
 TEST(ParameterVote, GivesUpParametersThatAreNotFiniteHoweverManyHoldThem) {
   ballots b;
   b.it.hold(epoch_id{5}, not_finite);

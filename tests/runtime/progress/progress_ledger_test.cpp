@@ -266,6 +266,7 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
 
 TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
   auto written = report(7, 12, 345, 6.5);
+  written.sketch.rounding = 1; // the last field that is known
   auto value = encode_progress(written);
   value[0] = 9;
   auto read = decode_progress(written.who.key, written.who.id, value + "more of it");
@@ -348,6 +349,22 @@ TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
   ASSERT_TRUE(read(earlier.substr(0, earlier.size() - 9)).ok());
   EXPECT_EQ(read(earlier.substr(0, earlier.size() - 9))->vitals, peer_vitals{});
   EXPECT_FALSE(read(encode_progress(sent).substr(0, earlier.size() - 1)).ok());
+}
+
+TEST(ProgressReport, HasASketchOfTheParametersIfItIsKnownHowUpdatesRound) {
+  auto sent = report(2, 8, 40);
+  auto read = [&](const std::string& text) { return decode_progress({}, sent.who.id, text); };
+  auto short_one = encode_progress(sent);
+  EXPECT_EQ(read(short_one)->sketch, parameter_sketch{});
+  sent.sketch.rounding = 7;
+  sent.sketch.sums.back() = -0.25F;
+  auto value = encode_progress(sent);
+  EXPECT_EQ(read(value)->sketch, sent.sketch);
+  EXPECT_FALSE(read(value.substr(0, value.size() - 1)).ok());
+  value[0] = 3; // a peer of the version before reads what it knows
+  EXPECT_EQ(read(value)->sketch, parameter_sketch{});
+  sent.sketch.sums.front() = std::nanf("");
+  EXPECT_FALSE(read(encode_progress(sent)).ok());
 }
 
 } // namespace

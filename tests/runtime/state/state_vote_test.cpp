@@ -30,8 +30,9 @@ state_offer state(std::uint64_t epoch, const std::string& text = "honest") {
 }
 
 struct Vote {
-  Vote(std::uint8_t count, state_comparison compare = state_comparison::content)
-    : vote(donors(count), epoch_id{5}, compare) {}
+  Vote(std::uint8_t count, state_comparison compare = state_comparison::content,
+       bool rounded = false)
+    : vote(donors(count), epoch_id{5}, compare, rounded) {}
   /// The donors that are asked now, as "1>=5 2>=5".
   std::string asked() {
     std::string out;
@@ -80,6 +81,40 @@ TEST(StateVote, ALiarIsOutvotedAndNamed) {
   EXPECT_EQ(v.vote.chosen(), state(9));
   EXPECT_EQ(v.vote.voters().front().donor.id, donor(2).id);
   EXPECT_EQ(v.vote.dissenters(), (std::vector{donor(1).id}));
+}
+
+TEST(StateVote, OfDonorsThatRoundDifferentlyOneSufficesAndNobodyIsALiar) {
+  Vote v{3, state_comparison::content, true};
+  EXPECT_EQ(v.asked(), "1>=5 2>=5");
+  v.offers(1, state(9, "rounded up"));
+  v.offers(2, state(9, "rounded down"));
+  EXPECT_EQ(v.asked(), "3>=5");
+  EXPECT_EQ(v.vote.outcome(), verdict::open);
+  v.offers(3, state(9));
+  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
+  EXPECT_EQ(v.vote.chosen(), state(9, "rounded up"));
+  EXPECT_TRUE(v.vote.dissenters().empty());
+}
+
+TEST(StateVote, OfDonorsThatRoundDifferentlyMostDecideWhereTheyAgree) {
+  Vote v{3, state_comparison::content, true};
+  (void)v.asked();
+  v.offers(1, state(9, "poison"));
+  v.offers(2, state(9));
+  (void)v.asked();
+  v.offers(3, state(9));
+  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
+  EXPECT_EQ(v.vote.chosen(), state(9));
+}
+
+TEST(StateVote, DonorsThatAreBusyKeepALiarFromBeingTheOnlyOneAlsoIfSomeRoundDifferently) {
+  Vote v{3, state_comparison::content, true};
+  (void)v.asked();
+  v.offers(1, state(9, "poison"));
+  v.refuses(2, ec::overloaded);
+  (void)v.asked();
+  v.refuses(3, ec::overloaded);
+  EXPECT_EQ(v.vote.outcome(), verdict::failed);
 }
 
 TEST(StateVote, DonorsThatAreBehindAreAskedForTheEpochThatTheOthersReached) {

@@ -241,5 +241,17 @@ TEST(TrainingReport, NamesPeersWithOtherParametersOnce) {
   EXPECT_FALSE(it.report.compare(it.vote.compare({&other}))) << "they are equal again";
 }
 
+TEST(TrainingReport, SaysOnceThatAPeerRoundsDifferently) {
+  peer it;
+  EXPECT_FALSE(it.report.show_rounding(nullptr));
+  swarm_progress::peer other;
+  other.who.id = named(2);
+  auto line = it.report.show_rounding(&other);
+  ASSERT_TRUE(line);
+  EXPECT_THAT(*line, HasSubstr("peer " + short_name(named(2)) + " rounds updates differently"));
+  EXPECT_THAT(*line, HasSubstr("to 1e-05 of their length"));
+  EXPECT_FALSE(it.report.show_rounding(&other));
+}
+
 } // namespace
 } // namespace waggle

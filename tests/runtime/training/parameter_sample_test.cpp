@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "tests/support/toy_learner.hpp"
 
@@ -44,6 +45,11 @@ private:
                       {"momentum/a", {3}, kind::statistic}}};
 };
 
+digest hash_of(const learner& model, std::uint64_t epoch,
+               std::size_t values_max = sampled_values_max) {
+  return sample_parameters(model, epoch_id{epoch}, values_max).hash;
+}
+
 digest of_values(std::vector<float> values) {
   sha256_stream hash;
   hash.add(std::as_bytes(std::span{values}));
@@ -53,8 +59,8 @@ digest of_values(std::vector<float> values) {
 TEST(ParameterSample, OfASmallModelIsThatOfAllParameters) {
   nine_values model;
   for (std::uint64_t epoch : {0U, 1U, 7U}) {
-    EXPECT_EQ(parameter_sample(model, epoch_id{epoch}, 9), model.parameters_digest());
-    EXPECT_EQ(parameter_sample(model, epoch_id{epoch}), model.parameters_digest());
+    EXPECT_EQ(hash_of(model, epoch, 9), model.parameters_digest());
+    EXPECT_EQ(hash_of(model, epoch), model.parameters_digest());
   }
 }
 
@@ -62,10 +68,10 @@ TEST(ParameterSample, OfALargerOneIsAWindowThatMovesOnWithTheEpochs) {
   nine_values model;
   for (bool in_host_memory : {true, false}) {
     model.in_host_memory = in_host_memory;
-    EXPECT_EQ(parameter_sample(model, epoch_id{0}, 4), of_values({0, 1, 2, 3}));
-    EXPECT_EQ(parameter_sample(model, epoch_id{1}, 4), of_values({4, 5, 6, 7}));
-    EXPECT_EQ(parameter_sample(model, epoch_id{2}, 4), of_values({8})) << "no statistic";
-    EXPECT_EQ(parameter_sample(model, epoch_id{3}, 4), of_values({0, 1, 2, 3}));
+    EXPECT_EQ(hash_of(model, 0, 4), of_values({0, 1, 2, 3}));
+    EXPECT_EQ(hash_of(model, 1, 4), of_values({4, 5, 6, 7}));
+    EXPECT_EQ(hash_of(model, 2, 4), of_values({8})) << "no statistic";
+    EXPECT_EQ(hash_of(model, 3, 4), of_values({0, 1, 2, 3}));
   }
 }
 
@@ -76,10 +82,7 @@ TEST(ParameterSample, OneValueThatDiffersIsFoundOnceTheWindowReachesIt) {
     other.values[where] += 1;
     std::size_t found = 0;
     for (std::uint64_t epoch = 0; epoch < 5; ++epoch)
-      found +=
-        parameter_sample(model, epoch_id{epoch}, 2) != parameter_sample(other, epoch_id{epoch}, 2)
-          ? 1
-          : 0;
+      found += hash_of(model, epoch, 2) != hash_of(other, epoch, 2) ? 1 : 0;
     EXPECT_EQ(found, 1U) << where;
   }
 }
@@ -88,19 +91,55 @@ TEST(ParameterSample, OfValuesThatAreNotFiniteIsTheSameWhateverTheOthers) {
   for (float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
     nine_values model;
     model.values[5] = bad;
-    for (std::uint64_t epoch : {0U, 2U}) {
-      EXPECT_NE(parameter_sample(model, epoch_id{epoch}, 4), not_finite_sample());
-      EXPECT_TRUE(sample_is_finite(model, epoch_id{epoch}, 4));
-    }
-    EXPECT_EQ(parameter_sample(model, epoch_id{1}, 4), not_finite_sample());
-    EXPECT_FALSE(sample_is_finite(model, epoch_id{1}, 4));
+    for (std::uint64_t epoch : {0U, 2U})
+      EXPECT_NE(hash_of(model, epoch, 4), not_finite_sample());
+    EXPECT_EQ(hash_of(model, 1, 4), not_finite_sample());
+    EXPECT_EQ(sample_parameters(model, epoch_id{1}, 4, false).hash, not_finite_sample());
+    EXPECT_EQ(sample_parameters(model, epoch_id{1}, 4).sketch, parameter_sketch{});
     model.values[4] = 77;
-    EXPECT_EQ(parameter_sample(model, epoch_id{1}, 4), not_finite_sample());
-    EXPECT_EQ(parameter_sample(model, epoch_id{0}), not_finite_sample());
+    EXPECT_EQ(hash_of(model, 1, 4), not_finite_sample());
+    EXPECT_EQ(hash_of(model, 0), not_finite_sample());
     model.values[5] = 5;
     model.values[10] = bad; // of a statistic
-    EXPECT_EQ(parameter_sample(model, epoch_id{0}), model.parameters_digest());
+    EXPECT_EQ(hash_of(model, 0), model.parameters_digest());
   }
+}
+
+TEST(ParameterSample, TheDistanceOfTwoSketchesIsAboutThatOfTheParameters) {
+  class many final : public learner_layer {
+  public:
+    many() : learner_layer(make_toy_learner({})), values(10'000) {
+      random_source random{3};
+      for (auto& value : values)
+        value = static_cast<float>(random.unit() - 0.5);
+    }
+    [[nodiscard]] const state_table& tensors() const override { return table_; }
+    [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
+      return std::span{values}.subspan(table_.offset(which), table_[which].elements());
+    }
+    std::vector<float> values;
+
+  private:
+    state_table table_{{{"x", {4'001}, state_tensor::kind::parameter},
+                        {"y", {5'999}, state_tensor::kind::parameter}}};
+  };
+  many a;
+  random_source random{4};
+  for (double distance : {1e-6, 1e-4, 1e-2})
+    for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+      auto sketch = [&](const learner& of) {
+        return sample_parameters(of, epoch_id{epoch}).sketch;
+      };
+      many all;
+      for (auto& value : all.values)
+        value += static_cast<float>(distance * (random.unit() - 0.5));
+      auto found = sketch(a).distance_to(sketch(all));
+      EXPECT_GT(found, distance / 3) << epoch;
+      EXPECT_LT(found, distance * 3) << epoch;
+      many one;
+      one.values[random.below(one.values.size())] += 1;
+      EXPECT_GT(sketch(a).distance_to(sketch(one)), 1e-3) << "a single value";
+    }
 }
 
 TEST(ParameterSample, CopiesNoHugeTensorForAWindow) {
@@ -114,7 +153,7 @@ TEST(ParameterSample, CopiesNoHugeTensorForAWindow) {
   private:
     state_table table_{{{"x", {16'777'217}, state_tensor::kind::parameter}}};
   };
-  EXPECT_TRUE(parameter_sample(huge{}, epoch_id{5}).is_zero());
+  EXPECT_TRUE(hash_of(huge{}, 5).is_zero());
 }
 
 } // namespace

@@ -55,6 +55,12 @@ class LoopModel:
         """The last thing of a state that is loaded: the number of steps of its optimizer."""
         raise NotImplementedError
 
+    def rounding(self) -> int:
+        """A number of up to 64 bits that is equal on two peers if their updates of equal values have equal bits, as
+        a hash of a fixed update has; 0: not known. Peers whose numbers differ compare their parameters up to
+        rounding."""
+        return 0
+
 
 def _sizes(name: str, shape: Sequence[int]) -> list[int]:
     if not isinstance(name, str) or not isinstance(shape, Sequence):

@@ -11,6 +11,7 @@ from ._buffers import Buffer, buffers_of
 from ._describe import Description, Statistic, plain_name, unwrapped
 from ._loop import LoopModel
 from ._numbers import Numbers, set_number
+from ._rounding import rounding_of
 from ._schedulers import Followed
 
 Named = list[tuple[str, torch.Tensor]]
@@ -171,6 +172,9 @@ class Model(LoopModel):
         if self.own_updates is None and not self.counts and self.followed is not None:
             return max(self.steps_made, self.followed.position())  # SGD keeps no count
         return self.steps_made
+
+    def rounding(self) -> int:
+        return rounding_of(self.inner, [p for _, p in self.parameters])
 
     def set_steps(self, steps: int) -> None:
         self._begin()
