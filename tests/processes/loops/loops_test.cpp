@@ -236,7 +236,7 @@ TEST_F(LoopsOfUsers, OfAnOlderProcessorTrainsWithTheOthersAndNobodyDownloads) {
   for (const auto& log : {first->log(), second->log(), older->log()}) {
     EXPECT_EQ(count_of(log, "rounds updates differently"), 1U) << log;
     EXPECT_EQ(count_of(log, "differ from ours"), 0U) << log;
-    EXPECT_LE(count_of(log, "loaded the state of epoch"), 1U) << log;
+    EXPECT_LE(count_of(log, "downloaded the state of epoch"), 1U) << log;
   }
   auto a = ending_in(second->log());
   auto b = ending_in(older->log());
