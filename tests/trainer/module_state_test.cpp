@@ -135,8 +135,8 @@ TEST_P(ModuleStateIn, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory)
       auto loaded = testing::load_state(loop, testing::save_state(*ours));
       ASSERT_TRUE(loaded) << loaded.error().detail;
       EXPECT_EQ(testing::save_state(loop), testing::save_state(*ours)) << name;
-      EXPECT_EQ(loop.rounding() == ours->rounding(), torch_rounds_once()) << name;
-      if (!torch_rounds_once())
+      EXPECT_EQ(loop.rounding() == ours->rounding(), testing::torch_rounds_once()) << name;
+      if (!testing::torch_rounds_once())
         return;
       train(loop, 20);
       EXPECT_EQ(loop.parameters_digest(), ours->parameters_digest()) << name;
