@@ -229,20 +229,12 @@ TEST_F(DhtReach, APeerThatBecomesAClientIsNamedToNobody) {
   EXPECT_THAT(named(), IsEmpty());
 }
 
-TEST_F(DhtReach, WhatOthersSayOfAPeerDoesNotReplaceWhatItAnnounces) {
+TEST_F(DhtReach, WhatAPeerAnnouncesIsNotReplacedByWhatWasSaidOfItBefore) {
   world->connect = [](const endpoint&) { return result<peer_record>{test_peer(3)}; };
   link(3, "10.0.0.3", false);
-  auto outdated = test_peer(3);
-  outdated.addresses = {{"127.0.0.1", 7700}};
-  world->answer = [&](const call_peer& asked) -> result<wire::response> {
-    if (std::holds_alternative<wire::dht_find>(asked.what) && asked.to.id == test_peer(2).id)
-      return wire::response{wire::dht_found{{{{}, {outdated}}}}};
-    return polite(asked);
-  };
-  link(2, "peer-2", true); // names it in its answer to our lookup
-  EXPECT_TRUE(ask<found_records>(router, query()).ok());
-  ASSERT_TRUE(
-    std::ranges::any_of(world->calls, [&](const call_peer& c) { return c.to == outdated; }));
+  auto before = test_peer(3);
+  before.addresses = {{"127.0.0.1", 7700}};
+  tell(router, peer_connected{before}); // it was under way, as answers to pings are
   EXPECT_THAT(named(), Contains(test_peer(3)));
 }
 

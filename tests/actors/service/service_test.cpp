@@ -216,7 +216,162 @@ TEST(Service, AnAveragerIsAddedAndEndedWhileThePeersRun) {
     EXPECT_EQ(low, high);
 
     // Nobody comes: its round fails when it ends, and not at the deadline.
-    auto waits = std::async(std::launch::async, [&reader] {
+    auto waits = std::async(std::launch::async, [&] {
+      for (;;)
+        if (auto r = first->average(low, {.timeout = 1h, .expected_peers = 2});
+            r || r.error().code != ec::overloaded) // by the one below
+          return r;
+    });
+    std::vector<float> other_values(100);
+    const average_options briefly{.timeout = 1ms, .expected_peers = 2};
+    while (first->average(other_values, briefly).error().code != ec::overloaded)
+      std::this_thread::yield();
+    EXPECT_TRUE(first->end());
+    EXPECT_EQ(waits.get().error().code, ec::shutting_down);
+    EXPECT_EQ(first->end().error().code, ec::bad_config);
+    EXPECT_THAT(first->average(low).error().detail, HasSubstr("no averager 'scores'"));
+    EXPECT_TRUE(second->end());
+    low.assign(100, 1);
+    high.assign(100, 3);
+  }
+  EXPECT_THAT(vector_averager::add(*ann, {.name = "a.b"}).error().detail,
+              HasSubstr("averager_options::name"));
+  EXPECT_THAT(vector_averager::add(*ann, {.name = "rates"}).error().detail,
+              HasSubstr("'rates' already"));
+  auto first = vector_averager::of(*ann, "rates"); // that it has begun with
+  EXPECT_TRUE(first->end());
+  EXPECT_EQ(first->end().error().code, ec::bad_config);
+  EXPECT_TRUE(vector_averager::add(*ann, {.name = "rates", .matchmaking_time = 2s}));
+}
+
+/// It has no averager of its own program's, but those of the service.
+TEST(Service, APeerThatNobodyReachesAveragesAsAClient) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  auto closed = mine.options({ann->address()});
+  closed.announce = {"127.0.0.1:1"};
+  auto bob = node::start(closed);
+  ASSERT_TRUE(bob);
+  std::string notice;
+  auto until = std::chrono::steady_clock::now() + 30s;
+  while (notice.find("no other peer reaches this one") == notice.npos
+         && std::chrono::steady_clock::now() < until)
+    notice = bob->status_json();
+  EXPECT_THAT(notice, HasSubstr("It goes on as a client"));
+  EXPECT_THAT(bob->addresses(), IsEmpty());
+  std::vector<float> low(8, 1);
+  std::vector<float> high(8, 3);
+  const average_options both{.timeout = 20s, .expected_peers = 2};
+  auto other = std::async(std::launch::async,
+                          [&] { return vector_averager::of(*bob, "rates")->average(high, both); });
+  EXPECT_TRUE(vector_averager::of(*ann, "rates")->average(low, both));
+  EXPECT_TRUE(other.get());
+  EXPECT_THAT(low, Each(FloatEq(2)));
+  EXPECT_EQ(low, high);
+}
+
+TEST(Service, TwoPeersDoNotShareAFolder) {
+  service mine;
+  auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
+  std::filesystem::path folder{::mkdtemp(name.data())};
+  auto o = mine.options();
+  o.data_dir = folder;
+  auto ann = node::start(o);
+  ASSERT_TRUE(ann);
+  auto id = ann->id();
+  EXPECT_THAT(refusal(o), HasSubstr("node_options::data_dir: another peer uses"));
+  EXPECT_TRUE(ann->leave());
+  auto again = node::start(o);
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->id(), id);
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+}
+
+TEST(Service, OnlyItsOwnerReplacesAValueThatIsOwned) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  auto bob = node::start(mine.options({ann->address()}));
+  ASSERT_TRUE(bob);
+  ASSERT_TRUE(bob->wait_until_ready(10s));
+  auto app = identity::generate();
+  auto other = identity::generate();
+  dht here{*ann};
+  dht there{*bob};
+  ASSERT_TRUE(here.put_owned(*app, "models", "v7", 1h));
+  ASSERT_TRUE(there.put_owned(*other, "models", "forged", 1h));
+  ASSERT_TRUE(there.put("models", std::string{app->id().raw()}, "forged", 1h));
+  ASSERT_TRUE(here.put_owned(*app, "models", "v8", 1min)) << "newer, and it expires earlier";
+  for (auto* table : {&here, &there}) {
+    auto found = table->get_owned("models");
+    ASSERT_TRUE(found) << to_string(found.error());
+    EXPECT_EQ(*found, (std::map<peer_id, std::string>{{app->id(), "v8"}, {other->id(), "forged"}}));
+  }
+  EXPECT_THAT(here.put_owned(*app, "", "v", 1h).error().detail, HasSubstr("the key has 0 bytes"));
+  EXPECT_THAT(here.put_owned(*app, "k", std::string(70'000, 'v'), 1h).error().detail,
+              HasSubstr("the value has 70000 bytes"));
+  EXPECT_EQ(here.put_owned(*app, "k", "v", 25h).error().code, ec::bad_expiry);
+  EXPECT_THAT(here.get_owned("models", -1ms).error().detail, HasSubstr("timeout"));
+}
+
+TEST(Service, AStateComesFromItsDonorsAndFromNoneThatDiffersFromMost) {
+  service mine;
+  std::vector<node> peers;
+  for (int i = 0; i < 4; ++i) {
+    auto made = node::start(
+      mine.options(i == 0 ? std::vector<std::string>{} : std::vector{peers[0].address()}));
+    ASSERT_TRUE(made);
+    ASSERT_TRUE(made->wait_until_ready(10s));
+    peers.push_back(std::move(*made));
+  }
+  std::vector<std::byte> weights(1'000'000);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights[i] = static_cast<std::byte>(i * i % 251);
+  auto changed = weights;
+  changed[77] ^= std::byte{1};
+  auto of = [&](std::size_t i) { return *shared_state::of(peers[i], "weights"); };
+  EXPECT_EQ(of(3).fetch(0, 100ms).error().code, ec::no_donor);
+  ASSERT_TRUE(of(0).donate(7, changed));
+  ASSERT_TRUE(of(1).donate(7, weights));
+  ASSERT_TRUE(of(2).donate(7, weights));
+  auto donors_known = [&] { return dht{peers[3]}.get_owned("waggle.state/weights")->size(); };
+  while (donors_known() < 3) // donate does not wait for the DHT
+    std::this_thread::yield();
+  auto got = of(3).fetch(5, 30s);
+  ASSERT_TRUE(got) << to_string(got.error());
+  EXPECT_EQ(got->version, 7U);
+  EXPECT_TRUE(got->bytes == weights);
+  EXPECT_EQ(of(3).fetch(5, 30s, 1000).error().code, ec::oversize);
+  EXPECT_EQ(of(3).fetch(8, 100ms).error().code, ec::no_donor);
+
+  ASSERT_TRUE(of(1).donate(8, changed));
+  auto next = of(3).fetch(8, 30s);
+  ASSERT_TRUE(next) << to_string(next.error());
+  EXPECT_EQ(next->donor, peers[1].id());
+  EXPECT_TRUE(next->bytes == changed);
+  EXPECT_EQ(of(0).donate(9, {}).error().code, ec::wrong_shape);
+  EXPECT_EQ(of(0).donate((1ULL << 48U) + 1, changed).error().code, ec::bad_config);
+  EXPECT_THAT(shared_state::of(peers[0], "").error().detail, HasSubstr("name"));
+}
+
+TEST(Service, AStateIsFetchedThoughItsDonorAnnouncesItLater) {
+  service mine;
+  auto donor = node::start(mine.options({}));
+  ASSERT_TRUE(donor);
+  auto reader = node::start(mine.options({donor->address()}));
+  ASSERT_TRUE(reader);
+  ASSERT_TRUE(reader->wait_until_ready(10s));
+  auto theirs = *shared_state::of(*donor, "weights");
+  std::vector<std::byte> bytes(1000, std::byte{7});
+  for (std::uint64_t version = 7; version < 10; ++version) {
+    ASSERT_TRUE(theirs.donate(version, bytes));
+    auto got = shared_state::of(*reader, "weights")->fetch(version, 20s); // at once
+    ASSERT_TRUE(got) << to_string(got.error());
+    EXPECT_EQ(got->version, version);
+  }
+  auto waits = std::async(std::launch::async, [&reader] {
     auto got = shared_state::of(*reader, "weights")->fetch(10, 20s);
     return got ? got->version : 0;
   });

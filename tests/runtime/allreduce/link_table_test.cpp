@@ -25,6 +25,21 @@ private:
   peer_record nobody_;
 };
 
+TEST(LinkTable, KeepsWhatAPeerAnnouncedLastUntilItsLinksEnd) {
+  link_table links;
+  peer_record ann; // as a silent_link has it
+  EXPECT_FALSE(links.record(ann.id).has_value());
+  links.set(ann.id, std::make_shared<silent_link>());
+  EXPECT_EQ(links.record(ann.id), ann);
+  auto moved = ann;
+  moved.addresses = {{"10.0.0.2", 7700}};
+  links.set_record(moved);
+  links.set(ann.id, std::make_shared<silent_link>()); // whose handshake began before
+  EXPECT_EQ(links.record(ann.id), moved);
+  links.erase(ann.id);
+  EXPECT_FALSE(links.record(ann.id).has_value());
+}
+
 TEST(LinkTable, ANeighbourStaysOneWhileItsLinksAreReplaced) {
   link_table links;
   peer_id ann;
