@@ -59,6 +59,7 @@ updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Te
     owner_(owner),
     ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}),
     left_out_(tensors_.size()) {
+  rounding_ = try_rounding();
   if (kind_.counter.steps == nullptr)
     return;
   std::vector<std::int64_t> made; // the optimizer may have stepped before
@@ -234,7 +235,7 @@ void updated_tensors::set_optimizer_steps(std::uint64_t steps) {
     }
 }
 
-std::uint64_t updated_tensors::rounding() const {
+std::uint64_t updated_tensors::try_rounding() const {
   auto has_matrix = [](const optim::OptimizerParamGroup& group) {
     return std::ranges::any_of(group.params(), [](const auto& p) { return p.dim() > 1; });
   };

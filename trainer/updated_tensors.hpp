@@ -58,9 +58,10 @@ public:
   void write_tensor(std::size_t which, std::span<const float> values) override;
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override;
-  [[nodiscard]] std::uint64_t rounding() const override;
+  [[nodiscard]] std::uint64_t rounding() const override { return rounding_; }
 
 private:
+  [[nodiscard]] std::uint64_t try_rounding() const;
   [[nodiscard]] std::size_t statistics_count() const;
   /// Whether tensor number `which` of the table is what was left out.
   [[nodiscard]] bool is_left_out(std::size_t which) const {
@@ -74,6 +75,7 @@ private:
   const std::shared_ptr<torch::optim::Optimizer> optimizer_;
   const rate_owner owner_;
   const std::vector<double> ratios_; // of the groups' rates to the first one's; for rate_owner::run
+  std::uint64_t rounding_ = 0; // with the numbers that all peers begin with
   std::optional<double> rate_of_run_;
   std::uint64_t steps_ = 0;
   std::vector<float> left_out_;         // by parameter: updates without a gradient

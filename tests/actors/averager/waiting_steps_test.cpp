@@ -117,9 +117,10 @@ TEST_F(WaitingSteps, TheRoundGoesOnAtOnceWithoutAMemberThatLeft) {
   tell(peers[2]->group, quit_group{});
   std::vector<pending_round> open{average_once(0, {1, 1, 1}), average_once(1, {3, 3, 3})};
   for (std::size_t i : {0, 1}) {
-    ASSERT_TRUE(open[i].get().ok()) << "no timeout is waited for";
-    EXPECT_THAT(*open[i].get()->report.values, ElementsAre(2, 2, 2));
-    for (const auto& fault : open[i].get()->report.faults)
+    auto round = open[i].get();
+    ASSERT_TRUE(round.ok()) << "no timeout is waited for";
+    EXPECT_THAT(*round->report.values, ElementsAre(2, 2, 2));
+    for (const auto& fault : round->report.faults)
       EXPECT_FALSE(fault.seen) << "nobody blames it: " << to_string(fault.reason);
   }
 }

@@ -37,6 +37,7 @@ class Model(LoopModel):
         self.left_out = torch.zeros(len(parameters))  # updates without a gradient, by parameter
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
+        self._rounding = rounding_of(inner, [p for _, p in parameters])  # with the numbers that all peers begin with
         self.passes = 0  # since the gradients were cleared
         self._versions: list[int] = []  # of the parameters after our last change
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
@@ -174,7 +175,7 @@ class Model(LoopModel):
         return self.steps_made
 
     def rounding(self) -> int:
-        return rounding_of(self.inner, [p for _, p in self.parameters])
+        return self._rounding
 
     def set_steps(self, steps: int) -> None:
         self._begin()
