@@ -217,7 +217,7 @@ TEST(Handshake, AnHonestMistakeInTheNameIsExplainedToBoth) {
   for (const auto& why : {talk.at_ann.why, talk.at_bob.why}) {
     EXPECT_EQ(why.code, ec::wrong_run);
     EXPECT_THAT(why.detail, HasSubstr("this peer belongs to another run"));
-    EXPECT_THAT(why.detail, HasSubstr("--run-id"));
+    EXPECT_THAT(why.detail, HasSubstr("the run's name must be the same on all peers"));
   }
 }
 
