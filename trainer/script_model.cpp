@@ -267,20 +267,28 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
   auto trial = load_module(file);
   if (!trial)
     return trial.error();
-  std::map<std::string, std::pair<const void*, std::uint32_t>> before;
-  auto version = [](const torch::Tensor& b) {
-    return std::pair<const void*, std::uint32_t>{b.unsafeGetTensorImpl(), b._version()};
+  struct buffer {
+    torch::Tensor tensor;
+    std::uint32_t version;
+    torch::Tensor values;
   };
+  std::map<std::string, buffer> before;
   for (const auto& [name, value] : exchanged_buffers(*trial))
-    before.emplace(name, version(value));
+    before.emplace(name, buffer{value, value._version(), value.clone()});
   if (auto good =
         try_out(file, *std::make_unique<script_model>(*trial, config, shape), config, shape);
       !good)
     return good.error();
   std::set<std::string> written;
-  for (const auto& b : trial->named_buffers())
-    if (auto was = before.find(b.name); was != before.end() && was->second != version(b.value))
+  for (const auto& b : trial->named_buffers()) {
+    auto was = before.find(b.name);
+    // The kernels of normalizations write without a new version, and here perhaps what was there.
+    if (was != before.end()
+        && (b.name.ends_with("running_mean") || b.name.ends_with("running_var")
+            || !b.value.is_same(was->second.tensor) || b.value._version() != was->second.version
+            || !b.value.equal(was->second.values)))
       written.insert(b.name);
+  }
   return std::shared_ptr<training_model>{
     std::make_shared<script_model>(std::move(*module), config, shape, std::move(written))};
 }

@@ -113,7 +113,7 @@ fs::path checkpoint_after(int steps, const run_options& options, const fs::path&
   trained_model model{made};
   for (int i = 0; i < steps; ++i) {
     made->accumulate();
-    std::vector<float> mean(made->parameter_count());
+    std::vector<float> mean(made->gradient_count());
     testing::take_mean_gradient(*made, mean);
     model.step(mean, 0.01, {});
   }

@@ -27,6 +27,7 @@ using hypers = std::map<std::string, double>;
 
 learner_config configuration(const std::string& optimizer, const hypers& set = {}) {
   learner_config c;
+  c.settles = true;
   c.model = "mlp";
   c.layers = 1;
   c.width = 19; // not a multiple of the width of a vector register

@@ -50,7 +50,7 @@ TEST(TrainCommand, OptionsOfTheLearnerArrive) {
   EXPECT_EQ(c.width, 24);
   EXPECT_EQ(c.heads, 6);
   EXPECT_EQ(c.context, 48);
-  EXPECT_EQ(c.data, "texts");
+  EXPECT_EQ(c.data, std::filesystem::absolute("texts").string());
   EXPECT_EQ(c.micro_batch, 5);
   EXPECT_EQ(c.optimizer.kind, "sgd");
   EXPECT_EQ(c.optimizer.momentum, 0.75);

@@ -14,6 +14,9 @@ def schema_error(text: str) -> _waggle.Error:
     return error
 
 
+_small = 4096  # whole numbers that are copied at each step anyway
+
+
 class Buffer:
     """A buffer of a module, by its place there: a pass may put another tensor in it. Floating-point ones are averaged as
     float32; of whole numbers the peers take the largest, three float32 values each."""
@@ -48,7 +51,7 @@ class Buffer:
             rest = rest - piece.to(torch.float64)
 
     def begin_offer(self) -> bool:
-        """Returns whether the values have changed since the last offer. Those on a GPU are copied from it, when the
+        """Returns whether the values may have changed since the last offer. Those on a GPU are copied from it, when the
         device has come so far."""
         now = self.tensor
         if (now.dtype, now.shape, now.device) != self._kind:
@@ -56,14 +59,15 @@ class Buffer:
             raise schema_error(f"buffer {self.name} is {list(now.shape)} of {now.dtype} on {now.device}, and was "
                                f"{list(shape)} of {dtype} on {device} when the waggle.Optimizer was constructed: change "
                                "its values only")
-        changed = self._seen != (id(now), now._version)
+        # The kernels of normalizations write to their running statistics without a new version.
+        changed = not self.counts or now.numel() <= _small or self._seen != (id(now), now._version)
         if changed and self._host is not None:
             self._host.copy_(now.detach(), non_blocking=True)
         self._seen = (id(now), now._version)
         return changed
 
     def end_offer(self) -> None:
-        """Of values that have changed. If a pass has made them not finite, they become those before it: otherwise one
+        """Of values that may have changed. If a pass has made them not finite, they become those before it: otherwise one
         such batch would spoil all later ones."""
         values = torch.empty_like(self.last)
         self._encode(self.tensor if self._host is None else self._host, values.view(-1))
