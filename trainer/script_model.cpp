@@ -269,7 +269,7 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
     return trial.error();
   struct buffer {
     torch::Tensor tensor;
-    std::uint32_t version;
+    std::int64_t version;
     torch::Tensor values;
   };
   std::map<std::string, buffer> before;
