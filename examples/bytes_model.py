@@ -54,7 +54,10 @@ def _arguments() -> argparse.Namespace:
     of_swarm.add_argument("--strategy", default="collaborative")
     of_swarm.add_argument("--target", type=int, default=64, help="samples of the whole swarm per update")
     of_swarm.add_argument("--min-peers", type=int, default=1)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.strategy.startswith("decentralized"):
+        arguments.target = None  # they count steps
+    return arguments
 
 
 ARGS = _arguments()

@@ -75,7 +75,7 @@ private:
   const std::shared_ptr<torch::optim::Optimizer> optimizer_;
   const rate_owner owner_;
   const std::vector<double> ratios_; // of the groups' rates to the first one's; for rate_owner::run
-  std::uint64_t rounding_ = 0; // with the numbers that all peers begin with
+  std::uint64_t rounding_ = 0;       // with the numbers that all peers begin with
   std::optional<double> rate_of_run_;
   std::uint64_t steps_ = 0;
   std::vector<float> left_out_;         // by parameter: updates without a gradient

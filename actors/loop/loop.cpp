@@ -150,10 +150,9 @@ result<loop> loop::start(const swarm& in, loop_options options) {
     return bad(
       "reuse-grad-buffers is for waggle::optimizer, which knows when a gradient is cleared");
   auto port = std::make_shared<loop_port>(std::move(table), schema);
-  auto made = std::make_unique<impl>(
-    session, port,
-    array_model{std::move(tensors), std::move(left_out), std::move(options.update),
-                options.rounding});
+  auto made = std::make_unique<impl>(session, port,
+                                     array_model{std::move(tensors), std::move(left_out),
+                                                 std::move(options.update), options.rounding});
   made->wish(options.learning_rate);
   if (auto started = session->start(port, made->model, optimizer, options.learning_rate, {});
       !started)

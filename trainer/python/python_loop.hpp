@@ -22,8 +22,8 @@ namespace waggle::python {
 namespace py = pybind11;
 
 /// The peer of a loop in Python. All calls but `leave` come from the thread that called `start`,
-/// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers, present)`,
-/// `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
+/// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
+/// present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
 /// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, on
 /// that thread only. A mistake of the caller throws std::invalid_argument or swarm_error.
 class python_loop {
