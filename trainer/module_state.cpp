@@ -1,3 +1,6 @@
+// This file is long: it is one table of the tensors of a loop's model and optimizer; building it,
+// checking it against them and stepping share its rows.
+
 #include "trainer/module_state.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// This file is long: it is one model's learner, whose passes and updates share its flat tensors.
+
 #include "trainer/torch_learner.hpp"
 
 #include <cmath>

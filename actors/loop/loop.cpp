@@ -41,7 +41,7 @@ public:
 
 private:
   const std::vector<std::span<float>> tensors_;
-  const std::vector<float> left_out_; // which one of them is
+  std::vector<float> left_out_; // which one of them is: keeps its memory when this moves
   const std::function<void(std::span<const float>, double)> update_;
   const std::uint64_t rounding_;
   std::span<const float> offered_;

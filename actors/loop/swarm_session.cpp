@@ -1,3 +1,6 @@
+// This file is long: it is the life of one loop's peer, whose joins, steps and ends share its
+// locks.
+
 #include "actors/loop/swarm_session.hpp"
 
 #include <algorithm>

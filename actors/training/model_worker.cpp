@@ -23,10 +23,6 @@ constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to 
 constexpr milliseconds evaluation_timeout = 24h;
 constexpr milliseconds offered_before = 200ms; // a pass is over
 
-double unix_seconds(const node_context& ctx) {
-  return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
-}
-
 } // namespace
 
 // -- the keeper -----------------------------------------------------------------------------------
@@ -76,7 +72,9 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
       watch::checkpoint{made.epoch.value(), made.state->size(), seconds_of(clock().now() - began),
                         saved ? std::string{"ok"} : std::string{to_string(saved.error().code)}});
     if (saved) {
-      ctx_.metrics->count_checkpoint_saved(seconds_of(clock().now() - began), unix_seconds(ctx_));
+      ctx_.metrics->count_checkpoint_saved(seconds_of(clock().now() - began),
+                                           static_cast<double>(to_nanoseconds(ctx_.wall->now()))
+                                             / 1e9);
     } else {
       ctx_.metrics->count_checkpoint_failed();
       ctx_.log->error("could not write a checkpoint: {}", to_string(saved.error()));

@@ -106,7 +106,6 @@ void trainer::on_pass(const pass_done& pass) {
     return end_because(step.why);
   if (auto sentence = report_.end_pass(step, pass.seconds, now()))
     ctx_.log->warn("{}", *sentence);
-  report_.offer(step.samples);
   bool counted = std::exchange(pass_.offered, false);
   if (!counted && (step.samples > 0 || waits_for_members())) // a loop that has ended has none
     flight_.pass_ended();

@@ -256,6 +256,7 @@ std::optional<std::string> training_report::end_pass(const micro_step& step, dou
   if (!step.written.empty())
     written_ = step.written;
   pass_samples_ = step.samples;
+  offer(step.samples);
   if (step.scale > 0)
     metrics_->set_loss_scale(step.scale);
   if (seconds > 0)

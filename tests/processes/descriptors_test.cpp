@@ -17,11 +17,13 @@ std::map<int, std::string> inherited_from(pid_t process) {
   for (const auto& entry : fs::directory_iterator{folder / "fd"}) {
     auto number = entry.path().filename();
     std::istringstream words{content_of(folder / "fdinfo" / number)};
-    for (std::string word; words >> word;)
-      if (word == "flags:" && words >> word && (std::stoul(word, nullptr, 8) & O_CLOEXEC) == 0) {
-        std::error_code gone;
-        out[std::stoi(number.string())] = fs::read_symlink(entry.path(), gone);
-      }
+    std::string word;
+    while (words >> word && word != "flags:") // those of a timer follow later
+      ;
+    if (words >> word && (std::stoul(word, nullptr, 8) & O_CLOEXEC) == 0) {
+      std::error_code gone;
+      out[std::stoi(number.string())] = fs::read_symlink(entry.path(), gone);
+    }
   }
   return out;
 }

@@ -226,7 +226,7 @@ TEST_F(MetricsExporter, APeerWithATrainerStartsAtEpochZeroWithoutValues) {
   auto doc = status();
   EXPECT_EQ(doc["phase"], "starting");
   EXPECT_EQ(doc["epoch"], 0);
-  EXPECT_EQ(doc["samples"], (json{{"used", 0}, {"dropped", 0}}));
+  EXPECT_EQ(doc["samples"], (json{{"used", 0}, {"dropped", 0}, {"offered", 0}, {"pending", 0}}));
   for (const char* name : {"loss", "first_loss", "learning_rate", "samples_per_second",
                            "compute_samples_per_second", "target_batch_size", "parameters"})
     EXPECT_TRUE(doc[name].is_null()) << name;
@@ -293,7 +293,8 @@ TEST_F(MetricsExporter, ShowsWhatTheTrainerReports) {
   EXPECT_EQ(doc["eval_accuracy"], 0.5);
   EXPECT_EQ(doc["eval_epoch"], 3);
   EXPECT_TRUE(doc["seconds_left"].is_null());
-  EXPECT_EQ(doc["samples"], (json{{"used", 1024}, {"dropped", 16}}));
+  EXPECT_EQ(doc["samples"],
+            (json{{"used", 1024}, {"dropped", 16}, {"offered", 0}, {"pending", 0}}));
 }
 
 TEST_F(MetricsExporter, ShowsALossThatIsNotANumberAsNull) {

@@ -20,6 +20,7 @@
 #include "runtime/cli/join_line.hpp"
 
 using namespace waggle;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -99,7 +100,8 @@ TEST_F(Program, RefusesATakenPort) {
   taken_port port;
   EXPECT_THAT(refusal("node --listen " + port.address()),
               HasSubstr("cannot listen on " + port.address()));
-  EXPECT_THAT(refusal("average --rounds 1 --listen " + port.address()), HasSubstr("--listen"));
+  EXPECT_THAT(refusal("average --rounds 1 --listen " + port.address()),
+              HasSubstr("the port is taken"));
 }
 
 TEST_F(Program, RefusesAddressesThatAreNotItsOwn) {
@@ -116,10 +118,11 @@ TEST_F(Program, RefusesUnreadableRunFiles) {
 
 TEST_F(Program, RefusesFoldersItCannotWrite) {
   write("file", "");
-  EXPECT_THAT(refusal("node --listen 127.0.0.1:0 --data-dir file"), HasSubstr("--data-dir file"));
+  EXPECT_THAT(refusal("node --listen 127.0.0.1:0 --data-dir file"),
+              HasSubstr("/file: Not a directory"));
   EXPECT_THAT(refusal("node --listen 127.0.0.1:0 --data-dir /proc/none"), HasSubstr("/proc/none"));
   EXPECT_THAT(refusal("id --data-dir /proc/none"), HasSubstr("/proc/none"));
-  EXPECT_THAT(refusal("swarm --data-dir file"), HasSubstr("--data-dir file"));
+  EXPECT_THAT(refusal("swarm --data-dir file"), HasSubstr("/file: Not a directory"));
 }
 
 TEST_F(Program, RefusesAnIdentityThatIsNone) {
@@ -189,7 +192,7 @@ TEST_F(Program, OneDataFolderServesOnePeer) {
   auto status = std::system(both.c_str());
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 2);
-  EXPECT_THAT(text_of("second"), HasSubstr("another peer uses --data-dir d"));
+  EXPECT_THAT(text_of("second"), ContainsRegex("another peer uses --data-dir /.*/d"));
 }
 
 TEST_F(Program, AnIdentityIsMadeOnceAndKeptPrivate) {
@@ -250,7 +253,7 @@ TEST_F(Program, StatusIsForPeopleAndAsJsonForScripts) {
   auto table = text_of("table");
   EXPECT_THAT(table, HasSubstr("run                   demo\n"));
   EXPECT_THAT(table, HasSubstr("epoch                 -\n")) << "a node has no epoch";
-  EXPECT_THAT(table, HasSubstr("samples               used 0, dropped 0\n"));
+  EXPECT_THAT(table, HasSubstr("samples               offered 0, used 0, dropped 0, pending 0\n"));
   EXPECT_EQ(table.find_first_of("{}\""), std::string::npos) << table;
   EXPECT_THAT(text_of("json"), HasSubstr("\"peer_list\": ["));
 }

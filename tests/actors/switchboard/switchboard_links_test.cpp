@@ -115,7 +115,6 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
 TEST_F(Switchboard, APeerWhoseAddressesChangeSaysSoOverItsLinks) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);
-  auto& cat = add_peer(3);
   auto at_ann = serve_at(ann, service_topic::dht);
   auto heard = listen_at(ann);
   ASSERT_TRUE(ask_peer(bob, ann));
@@ -133,11 +132,6 @@ TEST_F(Switchboard, APeerWhoseAddressesChangeSaysSoOverItsLinks) {
   change(bob, moved);
   run_for(100ms);
   EXPECT_THAT(heard->connected, SizeIs(2)) << "it is no news";
-  // The handshake of a link that is new then may have begun before.
-  auto at_cat = listen_at(cat);
-  ASSERT_TRUE(ask_peer(cat, bob));
-  run_for(100ms);
-  EXPECT_EQ(at_cat->connected.back(), moved);
   EXPECT_TRUE(heard->disconnected.empty());
 }
 

@@ -56,9 +56,9 @@ struct ending {
   std::string parameters;
 };
 std::optional<ending> ending_in(const std::string& log) {
-  static const std::regex line{
-    "ended at epoch (\\d+)( \\(the last\\))?: (\\d+) samples offered, (\\d+) used, (\\d+) dropped; "
-    "(\\d+) rounds; parameters ([0-9a-f]+)"};
+  static const std::regex line{"ended at epoch (\\d+)( \\(the last\\))?: (\\d+) samples offered, "
+                               "(\\d+) used, (\\d+) dropped(?:, \\d+ kept for the next start)?; "
+                               "(\\d+) rounds; parameters ([0-9a-f]+)"};
   std::smatch found;
   if (!std::regex_search(log, found, line))
     return std::nullopt;
