@@ -30,13 +30,17 @@ struct name_resolved {
 struct inquiry_due {
   std::uint64_t number = 0; // only the one that was set last counts
 };
+/// To itself: we may dial a peer that another one has named to us.
+struct named_peer {
+  peer_record peer;
+};
 /// To itself: periodic upkeep.
 struct table_tick {};
 
 using joining_actor = caf::typed_actor<caf::reacts_to<name_resolved>>;
 using dht_router_base =
   wired_dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
-                                 caf::reacts_to<inquiry_due>,
+                                 caf::reacts_to<inquiry_due>, caf::reacts_to<named_peer>,
                                  caf::reacts_to<table_tick>>::extend_with<joining_actor>::base;
 
 // -- joining -------------------------------------------------------------------------------------

@@ -65,6 +65,10 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
     [this](const name_resolved& msg) { joining_.on_resolved(msg); },
     [this](const inquiry_due& msg) { reach_.on_due(msg); },
+    [this](const named_peer& msg) {
+      if (!ctx_.links->find(msg.peer.id))
+        ping(msg.peer);
+    },
     [this](table_tick again) {
       on_tick();
       delayed_send(this, config_.upkeep_interval, again);
@@ -145,8 +149,9 @@ void dht_router::on_reached(const peer_id& peer) {
 void dht_router::on_event(const inbound_event& msg) {
   msg.release();
   const auto* note = std::get_if<wire::reach_note>(&msg.what);
+  // Later, as all that it tells of a peer dial that one, and most find it themselves meanwhile.
   if (note != nullptr && !ctx_.links->find(note->peer.id) && reach_.may_follow(msg.from.id))
-    ping(note->peer);
+    delayed_send(this, 1s + 1ms * static_cast<int>(random_.below(1'000)), named_peer{note->peer});
 }
 
 void dht_router::ping(const peer_record& peer) {

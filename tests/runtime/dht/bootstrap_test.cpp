@@ -353,28 +353,29 @@ TEST_F(Bootstrap, AnInitialPeerThatSentAGoodbyeIsTriedAgain) {
 }
 
 TEST_F(Bootstrap, AnOrderlyEndOfEitherPeerIsNoNews) {
+  auto dial = [this] {
+    do { // the name is looked up again in between
+      wait();
+      (void)joins.unresolved(now);
+    } while (joins.due(now).empty());
+  };
   joins.join_at({first, name}, {}, now, {name});
   (void)joins.unresolved(now);
   EXPECT_FALSE(joins.resolved(name, failure{ec::shutting_down, ""}, now));
   (void)joins.due(now);
   EXPECT_FALSE(joins.failed(first, {ec::shutting_down, ""}, now)) << "this peer stops";
-  wait();
-  (void)joins.due(now);
+  dial();
   joins.reached(first, numbered(1).id, now);
   link_for_a_while(1);
   lose(1, ec::shutting_down);
-  wait();
-  (void)joins.due(now);
+  dial();
   EXPECT_FALSE(joins.failed(first, refused, now)) << "it has left";
   EXPECT_THAT(joins.failures(), SizeIs(2)) << "the status has it";
-  wait();
-  (void)joins.due(now);
+  dial();
   joins.reached(first, numbered(1).id, now);
   link_for_a_while(1);
   lose(1);
-  do // the name is looked up again in between
-    wait();
-  while (joins.due(now).empty());
+  dial();
   EXPECT_TRUE(joins.failed(first, refused, now)) << "it came back, and was lost";
 }
 

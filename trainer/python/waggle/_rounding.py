@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -25,10 +25,12 @@ def rounding_of(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
     try:
         taken = inspect.signature(type(inner)).parameters
         options = {name: value for name, value in group.items() if name in taken and name != "params"}
-        trial = type(inner)([matrix], **{**options, "lr": 0.01})
-        for i in range(3):
-            matrix.grad = _fixed(7907, 104_729 * i, matrix.device)
-            trial.step()
+        with torch.random.fork_rng([matrix.device.index] if matrix.is_cuda else []):
+            make: Callable[..., torch.optim.Optimizer] = type(inner)
+            trial = make([matrix], **{**options, "lr": 0.01})
+            for i in range(3):
+                matrix.grad = _fixed(7907, 104_729 * i, matrix.device)
+                trial.step()
     except Exception:
         return 0
     values = matrix.detach().reshape(-1).cpu().view(torch.uint8)
