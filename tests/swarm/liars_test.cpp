@@ -220,7 +220,7 @@ TEST_F(Liars, ANewcomerTakesTheStateThatMostMembersHold) {
         poisoned = poisoned || status_of(joined).parameters == poisoned_parameters();
         return together({0, 2, joined}, 4 + n);
       },
-      10s))
+      15s))
       << picture(sim);
     EXPECT_FALSE(poisoned);
   }
