@@ -55,12 +55,14 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
 
 
 @pytest.mark.skipif("avx2" not in pathlib.Path("/proc/cpuinfo").read_text(), reason="this machine cannot be two processors")
-def test_one_on_an_older_processor_trains_with_another_without_downloads(tmp_path):
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("own", marks=pytest.mark.xfail(
+    reason="how a user's own optimizer rounds is not seen: its peers download"))])
+def test_one_on_an_older_processor_trains_with_another_without_downloads(optimizer, tmp_path):
     with processes(tmp_path) as start:
         loops = []
         for i, capability in enumerate(["default", "avx2"]):
             where = loops[0].line("address ") if loops else ""
-            loops.append(start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, "adamw", 2,
+            loops.append(start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer, 2,
                                       ATEN_CPU_CAPABILITY=capability))
         ends = [ending(loop) for loop in loops]
         for end, loop in zip(ends, loops):
