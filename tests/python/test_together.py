@@ -180,6 +180,10 @@ def test_children_of_a_killed_loop_keep_neither_port_nor_links(tmp_path):
                 assert kept - {"10"} == {"0", "1", "2"}  # at 10 the shell keeps its own output
             loop.kill()
             loop.ended()
+            host, port = where.rsplit(":", 1)
+            with socket.socket() as again:
+                again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed links may be in TIME_WAIT
+                again.bind((host, int(port)))
             other.line("lost peer")  # its link has ended, too
             next_one = start.python("next", HERE / "ends.py", "exits", tmp_path / "loop")
             next_one.line("exits")
