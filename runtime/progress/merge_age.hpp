@@ -10,8 +10,8 @@ namespace waggle {
 
 /// Whether a state is too old because others averaged without its peer. Where a run averages in
 /// many groups, a peer whose searches keep failing follows the run's epochs by number only, and
-/// drifts away from the others. Beyond the tolerance it must download a state
-/// (spec/optimizer.md §6, `max_allowed_epoch_difference`).
+/// drifts away from the others. Beyond the tolerance (`--max-epoch-difference`) it must download a
+/// state.
 ///
 /// If nobody averages, no state is better than this one. So the state counts as outdated only once
 /// two of the others have more work than when it went beyond the tolerance: a mean has two members

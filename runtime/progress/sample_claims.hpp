@@ -41,10 +41,10 @@ public:
   /// @param participants its members, those that contribute nothing included.
   /// @param delivered the round's weight: samples of all contributors.
   /// @param own samples that we contributed to it.
-  /// The number of peers whose claims do not count.
-  [[nodiscard]] std::size_t suspects(steady_time now) const { return suspects_.count(now); }
   shortfall end_round(const std::vector<peer_id>& participants, double delivered, std::uint64_t own,
                       steady_time now);
+  /// The number of peers whose claims do not count.
+  [[nodiscard]] std::size_t suspects(steady_time now) const { return suspects_.count(now); }
 
 private:
   struct delivery {
