@@ -63,6 +63,13 @@ def wait_until(what, condition, deadline, step=0.05):
     return value
 
 
+def rate(peers, seconds=8):
+    """Epochs a second of the slowest of them."""
+    before, at = [p.epoch() for p in peers], time.monotonic()
+    time.sleep(seconds)
+    return min(p.epoch() - b for p, b in zip(peers, before)) / (time.monotonic() - at)
+
+
 def unavailable():
     """Why no lab can be made here; None if one can."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("setpriv"):
@@ -247,6 +254,10 @@ class Peer(Process):
         """How many other peers that train it is linked with."""
         return sum(p["connected"] and not p["self"] for p in self.peers().get("peers", []))
 
+    def addresses(self):
+        """Those that it announces."""
+        return next((p["addresses"] for p in self.peers().get("peers", []) if p["self"]), [])
+
     def epoch(self):
         return self.status().get("epoch") or 0
 
@@ -301,6 +312,12 @@ class Lab:
     def on_bridge(self, *words):
         """`ip` in the namespace of the bridge."""
         return command("ip", "-n", self.bridge, *words)
+
+    @staticmethod
+    def cut(here, there):
+        """Drops all packets between the hosts in `here` and those in `there`, silently."""
+        for one, other in [(a, b) for a in here for b in there] + [(b, a) for a in here for b in there]:
+            one.ip("route", "add", "blackhole", f"{other.address}/32")
 
     # -- processes -----------------------------------------------------------------------------------
 

@@ -2,10 +2,6 @@
 from lab import Failed, wait_until
 
 
-def addresses_of(peer):
-    return next((p["addresses"] for p in peer.peers().get("peers", []) if p["self"]), [])
-
-
 def run(new_lab):
     with new_lab(2, attached=False) as lab:
         for host in lab.hosts:
@@ -17,7 +13,7 @@ def run(new_lab):
         first = lab.train(lab.hosts[0])
         second = lab.train(lab.hosts[1], "--initial-peers", "10.77.0.1:21000")
         for host, peer in zip(lab.hosts, (first, second)):
-            found = wait_until("a peer knows its addresses", lambda: addresses_of(peer), 20)
+            found = wait_until("a peer knows its addresses", lambda: peer.addresses(), 20)
             if found[0] != f"{host.address}:21000" or len(found) != 4:
                 raise Failed(f"{host.address} announces {found}")
         if "--initial-peers 10.77.0.1:21000" not in first.text():

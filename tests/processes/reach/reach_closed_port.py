@@ -1,19 +1,9 @@
 """Two of three peers announce a port at which nobody listens. They have no link with each other, and become clients by
 themselves: the run is about as fast as one whose peers all reach each other. Where it waits for links that cannot be,
 it has a fifteenth of the epochs. Both figures are printed (lab.SLOWER_MAX)."""
-import time
+from lab import Failed, SLOWER_MAX, rate, wait_until
 
-from lab import Failed, SLOWER_MAX, wait_until
-
-SECONDS = 8
 RUNS = [[], ["--strategy", "local-updates"], ["--strategy", "local-updates", "--groups", "moshpit"]]
-
-
-def rate(peers):
-    """Epochs a second of the slowest."""
-    before = [p.epoch() for p in peers]
-    time.sleep(SECONDS)
-    return min(p.epoch() - b for p, b in zip(peers, before)) / SECONDS
 
 
 def three(lab, options, announced):

@@ -21,10 +21,7 @@ def a_split(new_lab):
         first = lab.train(hosts[0])
         peers = [first] + [lab.train(host, "--initial-peers", SEED) for host in hosts[1:]]
         wait_until("all are in step", lambda: all(p.epoch() > 5 and p.linked() == 3 for p in peers), 40)
-        for host in hosts[:2]:
-            for other in hosts[2:]:
-                host.ip("route", "add", "blackhole", f"{other.address}/32")
-                other.ip("route", "add", "blackhole", f"{host.address}/32")
+        lab.cut(hosts[:2], hosts[2:])
         wait_until("there are two runs", lambda: len({p.status().get("history") for p in peers}) > 1, 30)
         done = subprocess.run(["ip", "netns", "exec", watcher.namespace, lab.binary, "doctor", SEED],
                               capture_output=True, text=True, timeout=60)

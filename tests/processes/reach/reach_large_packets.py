@@ -1,13 +1,5 @@
 """A path that drops large packets: its peer is found out, gets small ones, and slows nobody down."""
-import time
-
-from lab import Failed, SLOWER_MAX, wait_until
-
-
-def speed(peer, seconds=8):
-    begun, at = peer.epoch(), time.monotonic()
-    time.sleep(seconds)
-    return (peer.epoch() - begun) / (time.monotonic() - at)
+from lab import Failed, SLOWER_MAX, rate, wait_until
 
 
 def settled(peer):
@@ -36,7 +28,7 @@ def run(new_lab):
                 wait_until("a peer names the cause", lambda: any("path MTU" in p.text() for p in peers), 20)
                 wait_until("its status does, too",
                            lambda: any("path MTU" in str(p.status().get("notice")) for p in peers), 5)
-            speeds.append(speed(first))
+            speeds.append(rate([first]))
     print(f"  large_packets: {speeds[0]:.2f} epochs a second, {speeds[1]:.2f} with the narrow path", flush=True)
     if speeds[1] * SLOWER_MAX < speeds[0]:
         raise Failed("the narrow path slows all down")

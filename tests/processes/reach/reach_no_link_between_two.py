@@ -2,16 +2,7 @@
 clients, which need no link with each other, and the run is about as fast as one without them (see closed_port)."""
 import time
 
-from lab import Failed, SLOWER_MAX, wait_until
-
-SECONDS = 8
-
-
-def rate(peers):
-    """Epochs a second of the slowest."""
-    before = [p.epoch() for p in peers]
-    time.sleep(SECONDS)
-    return min(p.epoch() - b for p, b in zip(peers, before)) / SECONDS
+from lab import Failed, SLOWER_MAX, rate, wait_until
 
 
 def three(lab):
@@ -21,18 +12,13 @@ def three(lab):
     return [first] + [lab.train(host, "--initial-peers", f"{lab.hosts[0].address}:21000") for host in lab.hosts[1:]]
 
 
-def cut(one, other):
-    one.ip("route", "add", "blackhole", f"{other.address}/32")
-    other.ip("route", "add", "blackhole", f"{one.address}/32")
-
-
 def run(new_lab):
     with new_lab(3) as lab:
         peers = three(lab)
         wait_until("all are in step", lambda: all(p.epoch() > 5 for p in peers), 30)
         reachable = rate(peers)
     with new_lab(3) as lab:
-        cut(lab.hosts[1], lab.hosts[2])
+        lab.cut([lab.hosts[1]], [lab.hosts[2]])
         peers = three(lab)
         sentence = "do not reach each other"
         wait_until("both say so", lambda: all(sentence in (p.status().get("notice") or "") for p in peers[1:]), 30)
@@ -42,7 +28,7 @@ def run(new_lab):
         if apart * SLOWER_MAX < reachable:
             raise Failed(f"{apart:.2f} epochs a second; {reachable:.2f} if all are reachable")
     with new_lab(3) as lab:  # the one that began the run is one of the two
-        cut(lab.hosts[0], lab.hosts[2])
+        lab.cut([lab.hosts[0]], [lab.hosts[2]])
         first = lab.train(lab.hosts[0])
         wait_until("the first one has begun", lambda: first.epoch() > 0, 30)
         second = lab.train(lab.hosts[1], "--initial-peers", f"{lab.hosts[0].address}:21000")
