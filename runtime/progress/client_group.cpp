@@ -153,17 +153,18 @@ client_group::action client_group::decide(const std::vector<swarm_progress::peer
   action out;
   auto [preferred, needed] = choose_help(own_);
   out.choice = std::move(preferred);
-  if (!needed && is_member()) {
-    clientless_since_ = clientless_since_.value_or(now);
-    if (now - *clientless_since_ >= how_.patience_without_clients)
-      out.leave = "no client there needs this node";
-  } else if (needed && out.choice->what == course::enter) {
-    out.enter = true;
+  if (out.choice->what == course::enter) {
+    // At once, even if nobody needs it there: each round here would be evidence for ours.
     if (is_member())
       out.leave = "history " + short_name(out.choice->branch) + " is preferred";
+    out.enter = needed;
   } else if (needed) {
     clientless_since_.reset();
     out.call = samples_toward(own_, claims_, now).full();
+  } else if (is_member()) {
+    clientless_since_ = clientless_since_.value_or(now);
+    if (now - *clientless_since_ >= how_.patience_without_clients)
+      out.leave = "no client there needs this node";
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/swarm/clients_swarm.hpp"
 
@@ -196,6 +197,32 @@ TEST_F(Clients, TwoNodesThatReduceAreNoObstacle) {
   sim.run_for(3s);
   EXPECT_TRUE(together({a, b}, 3) || together({a, b}, 4)) << picture(sim);
   EXPECT_TRUE(equal_parameters({a, b}));
+}
+
+// Each client founds a history before it hears of the others, and nodes help different ones.
+TEST_F(Clients, ThatBeginAtOnceWithNodesComeToOneHistory) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    random_source random{seed};
+    trainers swarm{seed};
+    auto& begun = swarm.sim;
+    std::vector<index> nodes;
+    std::vector<index> clients;
+    auto pause = [&] { begun.run_for(milliseconds{random.below(seed % 2 == 0 ? 1 : 50)}); };
+    for (auto count = 2 + random.below(2); nodes.size() < count; pause())
+      nodes.push_back(begun.start(helping_node(), nodes));
+    for (auto count = 2 + random.below(3); clients.size() < count; pause()) {
+      random.shuffle(nodes);
+      clients.push_back(begun.start(client(seed + clients.size()), nodes));
+    }
+    auto with_nodes = [&] {
+      for (auto members = clients.size() + 1; members <= begun.size(); ++members)
+        if (swarm.together(clients, members))
+          return true;
+      return false;
+    };
+    begun.run_for(4s);
+    ASSERT_TRUE(begun.run_until(with_nodes, 1s)) << "seed " << seed << picture(begun);
+  }
 }
 
 } // namespace

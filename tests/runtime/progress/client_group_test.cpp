@@ -144,6 +144,33 @@ TEST_F(ClientGroup, IsLeftForAHistoryThatIsPreferred) {
   EXPECT_THAT(next.leave, HasSubstr(short_name(sha256("b"))));
 }
 
+// Two nodes that heard of the clients in different orders. Any round that each completes with its
+// own client would keep the two histories apart.
+TEST_F(ClientGroup, OfTwoNodesWithAClientEachOneLeavesBeforeARound) {
+  std::string small = "a", large = "b";
+  if (sha256(large) < sha256(small))
+    std::swap(small, large);
+  std::vector<peer_id> nodes{id_of(8), id_of(9)};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto& ours = i == 0 ? small : large;
+    client_group node{nodes[i], {200ms, 1s}};
+    std::vector<swarm_progress::peer> seen{client(2, 1, 0, small), client(3, 1, 0, large)};
+    for (std::uint8_t n : {2, 3, 8, 9})
+      node.on_connected(id_of(n));
+    node.asked();
+    node.entered({sha256(ours), {}, {}, 10}, epoch_id{4}, {nodes[i], seen[i].who.id}, now);
+    for (auto& each : seen)
+      each.claim.group_size = 2;
+    auto other = client(i == 0 ? 9 : 8, 2, 0, i == 0 ? large : small);
+    other.who.client_mode = false;
+    other.claim.auxiliary = true;
+    seen.push_back(other);
+    auto next = node.decide(seen, now);
+    EXPECT_FALSE(next.enter) << "it has a node";
+    EXPECT_EQ(next.leave.empty(), i == 0) << next.leave;
+  }
+}
+
 TEST_F(ClientGroup, SamplesThatWereNotDeliveredDoNotCount) {
   help_two();
   see({client(2, 3, 60), client(3, 3, 900)});
