@@ -1,4 +1,4 @@
-// `waggle bench train`, `loop` and `loss`.
+// `waggle bench train` and `loop`.
 
 #include <atomic>
 #include <cstdio>
@@ -10,7 +10,6 @@
 
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/bench.hpp"
-#include "runtime/cli/compare_strategies.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/training/learner_layer.hpp"
@@ -115,11 +114,10 @@ void print(const json& report) {
 /// Of a swarm of one peer, which must train.
 status check_bench_options(const run_options& o) {
   if (o.min_peers > 1 && o.wait_for_peers == 0ms)
-    return failure{
-      ec::bad_config,
-      "--min-peers " + std::to_string(o.min_peers)
-        + ": this measures a swarm of one peer, which would wait for the others for "
-          "ever; leave it out, or compare swarms of --peers peers with --strategy all"};
+    return failure{ec::bad_config,
+                   "--min-peers " + std::to_string(o.min_peers)
+                     + ": this measures a swarm of one peer, which would wait for the others for "
+                       "ever; leave it out"};
   if (o.auxiliary)
     return failure{ec::bad_config, "--auxiliary: this measures a peer that makes passes, and an "
                                    "auxiliary makes none; leave it out"};
@@ -130,9 +128,6 @@ int bench_train(run_options options) {
   auto config = learner_from(options, {});
   if (auto usable = check_learner_config(config); !usable)
     return bad_usage(usable.error().detail);
-  if (auto asked = options.given.find("strategy");
-      asked != options.given.end() && asked->second == "all")
-    return compare_strategies(options);
   if (auto usable = check_bench_options(options); !usable)
     return bad_usage(usable.error().detail);
   auto output = bench_output::open(options);
@@ -208,7 +203,6 @@ int bench_train(run_options options) {
 }
 
 // -- loop: the plain loop alone
-// --------------------------------------------------------------------
 
 /// Of this process, resident.
 double peak_bytes() {
@@ -240,92 +234,11 @@ int bench_loop(const run_options& options) {
   return (*output)->write(report);
 }
 
-// -- loss: of a checkpoint
-// -------------------------------------------------------------------------
-
-result<std::string> image_at(const fs::path& where) {
-  auto files = make_system_disk();
-  std::error_code error;
-  if (!fs::is_directory(where, error))
-    return files->read(where, checkpoint_store::image_bytes_max);
-  auto last = last_checkpoint(where);
-  return last ? result<std::string>{std::move(last->image)} : last.error();
-}
-
-/// The loss of a checkpoint's parameters, without an update: of a file, or of the newest one in a
-/// folder or a peer's --data-dir. The windows, `batches` times micro_batch, are drawn from the data
-/// with a fixed seed: all models with the same context are compared on the same ones. (They were
-/// not kept from training. Use a text that no peer trains on to measure that.)
-result<json> loss_of_checkpoint(const learner_config& config, const fs::path& where,
-                                std::uint64_t batches) {
-  constexpr std::uint64_t windows_seed = 0x68656c646f7574; // any, but always the same
-  auto bad = [&](const failure& why) {
-    return failure{ec::bad_config, "--checkpoint " + where.string() + ": " + to_string(why)};
-  };
-  auto inputs = config;
-  inputs.eval_data.clear(); // these two are for training
-  inputs.format = precision::float32;
-  auto in = open_inputs(inputs);
-  if (!in)
-    return in.error();
-  const auto& device = in->devices.front();
-  const auto& shape = in->data->shape();
-  auto made = make_training_model(config, shape);
-  if (!made)
-    return made.error();
-  auto& model = **made;
-  auto image = image_at(where);
-  if (!image)
-    return bad(image.error());
-  auto weights = weights_in(as_byte_span(*image));
-  if (!weights)
-    return bad(weights.error());
-  auto tensors = model.parameters();
-  for (auto& buffer : model.buffers())
-    tensors.push_back(std::move(buffer));
-  if (auto loaded = load_weights(tensors, weights->tensors, config.model); !loaded)
-    return bad(loaded.error());
-  model.to(device);
-  model.train(false);
-  set_threads(config.threads);
-  window_sampler sampler{in->data, window_of(shape, static_cast<std::size_t>(config.context)),
-                         random_source{windows_seed}};
-  double sum = 0;
-  for (std::uint64_t i = 0; i < batches; ++i) {
-    auto samples = next_batch(sampler, config.micro_batch, device);
-    if (!samples)
-      return samples.error();
-    sum += model.measure(*samples).loss;
-  }
-  return json{{"name", "loss"},
-              {"loss", sum / static_cast<double>(batches)},
-              {"windows", batches * static_cast<std::uint64_t>(config.micro_batch)},
-              {"epoch", weights->epoch.value()}};
-}
-
-int bench_loss(const run_options& options) {
-  if (!options.checkpoint)
-    return bad_usage("waggle bench loss needs --checkpoint: a file, or the --data-dir of a peer");
-  auto output = bench_output::open(options);
-  if (!output)
-    return bad_usage(output.error().detail);
-  auto report = loss_of_checkpoint(learner_from(options, {}), *options.checkpoint, options.steps);
-  if (!report)
-    return bad_usage(report.error().detail);
-  std::printf("loss %.4f of the checkpoint of epoch %llu, over %llu windows\n",
-              report->at("loss").get<double>(), report->at("epoch").get<unsigned long long>(),
-              report->at("windows").get<unsigned long long>());
-  return (*output)->write(*report);
-}
-
 } // namespace
 
 std::vector<bench_entry> train_benchmarks() {
   return train_benchmark_entries([](const run_options& options) {
-    const auto& name = options.arguments.front();
-    if (name == "loop")
-      return bench_loop(options);
-    return name == "loss" ? bench_loss(options) : bench_train(options);
+    return options.arguments.front() == "loop" ? bench_loop(options) : bench_train(options);
   });
 }
 

@@ -9,7 +9,7 @@ namespace waggle {
 command train_command();
 /// `waggle export`.
 command export_command();
-/// `waggle bench train`, `loop` and `loss`.
+/// `waggle bench train` and `loop`.
 std::vector<bench_entry> train_benchmarks();
 
 /// The newest checkpoint below a folder (checkpoints_below) that is undamaged; what is wrong with

@@ -1,7 +1,5 @@
 #include "actors/program/commands.hpp"
 
-#include "runtime/cli/bench_codec.hpp"
-
 namespace waggle {
 
 std::vector<command> common_commands(training_check check) {
@@ -11,7 +9,7 @@ std::vector<command> common_commands(training_check check) {
 }
 
 std::vector<bench_entry> common_benchmarks() {
-  return {allreduce_benchmark(), codec_benchmark(), matchmaking_benchmark()};
+  return {allreduce_benchmark(), matchmaking_benchmark()};
 }
 
 } // namespace waggle

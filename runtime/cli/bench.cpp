@@ -39,8 +39,7 @@ command bench_command(std::vector<bench_entry> benchmarks) {
           .details = details,
           .groups = {"training", "averaging", "average", "swarm", "output", "bench"},
           .arguments = {{"NAME", "What to measure: " + names + "."}},
-          .run = run,
-          .special_values = {{"strategy", "all"}}};
+          .run = run};
 }
 
 bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(process_cpu_seconds()) {}

@@ -14,7 +14,7 @@ namespace waggle {
 
 /// One benchmark of `waggle bench NAME`.
 struct bench_entry {
-  std::string name;    // "codec"
+  std::string name;    // "allreduce"
   std::string summary; // what is measured, in one line
   std::string example; // a whole command
   std::function<int(const run_options&)> run;

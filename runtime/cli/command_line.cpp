@@ -139,10 +139,6 @@ int run_parsed(parsed_command& chosen) {
       bool is_switch = find_option(name)->value_name.empty() || chosen.what->json_to_output;
       flags[name] = {value.empty() && is_switch ? "true" : value, "--" + name};
     }
-  settings special;
-  for (const auto& [name, value] : chosen.what->special_values)
-    if (auto found = flags.find(name); found != flags.end() && found->second.value == value)
-      special.insert(flags.extract(found));
   for (const auto& sentence : unknown_variables(environ))
     warn(sentence);
   if (const char* named = std::getenv("WAGGLE_CONFIG"); chosen.config.empty() && named != nullptr)
@@ -159,8 +155,6 @@ int run_parsed(parsed_command& chosen) {
   if (!options)
     return bad_usage(options.error().detail);
   options->arguments = chosen.arguments;
-  for (const auto& [name, setting] : special)
-    options->given[name] = setting.value;
   const auto& groups = chosen.what->groups;
   auto takes = [&](const char* group) { return std::ranges::find(groups, group) != groups.end(); };
   if (takes("peer") && takes("training")) // waggle swarm checks this for all its peers

@@ -31,9 +31,6 @@ struct command {
   bool json_to_output = false; // --json takes no file; the answer goes to standard output
   /// Groups of which the command takes the options that must be equal on all peers of a run.
   std::vector<std::string> agreed_groups{};
-  /// Options with one more value that only this command knows: "--strategy all". It is not checked,
-  /// and only run_options::given shows it.
-  std::map<std::string, std::string> special_values{};
   /// Options of other groups, by name.
   std::vector<std::string> single_options{};
   bool more_arguments = false; // the last one may be given several times

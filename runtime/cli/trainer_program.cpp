@@ -38,19 +38,12 @@ std::vector<bench_entry>
 train_benchmark_entries(const std::function<int(const run_options&)>& run) {
   return {{"train",
            "steps per second of a swarm of one peer, against a plain LibTorch loop with the same "
-           "model; with --strategy all: each strategy with --peers processes on this machine, "
-           "next to as many plain loops",
-           "waggle bench train --steps 64 --json train.json\n"
-           "  waggle bench train --strategy all --peers 2 --target-batch-size 128",
-           run},
+           "model",
+           "waggle bench train --steps 64 --json train.json", run},
           {"loop",
            "the plain LibTorch loop alone: samples per second and peak memory; steps once per "
            "--target-batch-size",
-           "waggle bench loop --steps 1024 --json loop.json", run},
-          {"loss",
-           "the loss of a checkpoint, over --steps batches of windows of --data that are always "
-           "the same",
-           "waggle bench loss --checkpoint .waggle --data held-out.txt --steps 50", run}};
+           "waggle bench loop --steps 1024 --json loop.json", run}};
 }
 
 bool needs_trainer_program(int argc, const char* const* argv) {
@@ -59,8 +52,7 @@ bool needs_trainer_program(int argc, const char* const* argv) {
     return false;
   // An option's value may be such a word, too: waggle-trainer has all commands.
   auto needs = [](const char* word) {
-    return string_view{word} == "train" || string_view{word} == "loop"
-           || string_view{word} == "loss";
+    return string_view{word} == "train" || string_view{word} == "loop";
   };
   return string_view{argv[1]} == "train" || string_view{argv[1]} == "export"
          || (string_view{argv[1]} == "bench" && std::any_of(argv + 2, argv + argc, needs));

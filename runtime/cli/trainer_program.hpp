@@ -15,7 +15,7 @@ namespace waggle {
 command train_entry(std::function<int(const run_options&)> run);
 /// `waggle export`.
 command export_entry(std::function<int(const run_options&)> run);
-/// `waggle bench train`, `loop` and `loss`, carried out by `run` with their name in
+/// `waggle bench train` and `loop`, carried out by `run` with their name in
 /// run_options::arguments.
 std::vector<bench_entry> train_benchmark_entries(const std::function<int(const run_options&)>& run);
 

@@ -62,10 +62,7 @@ void add_command_options(std::vector<option_spec>& table) {
               one_of(&o::format, {"safetensors", "torchscript"})}});
   add_group(
     table, "bench",
-    {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")},
-     {"checkpoint", "PATH",
-      "waggle bench loss: a checkpoint, or the --data-dir of a peer for its newest one.",
-      path(&o::checkpoint, "a file or a folder")}});
+    {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")}});
 }
 
 } // namespace waggle::option_bindings

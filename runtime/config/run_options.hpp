@@ -143,9 +143,8 @@ struct run_options {
   // -- output
   std::optional<std::filesystem::path> json_file;
   bool json = false;
-  std::uint64_t steps = 50;                        // waggle bench train, loop, loss
-  std::optional<std::filesystem::path> checkpoint; // waggle bench loss
-  std::string format = "safetensors";              // waggle export; or torchscript
+  std::uint64_t steps = 50;           // waggle bench train, loop
+  std::string format = "safetensors"; // waggle export; or torchscript
 
   /// The options that were set, as text: for the command line with which other peers join.
   std::map<std::string, std::string> given;

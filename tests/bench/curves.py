@@ -4,7 +4,7 @@
   python3 tests/bench/curves.py --svg trainer/curves.svg --json curves.json
   python3 tests/bench/curves.py --outer
 
-Trains on nine tenths of each text of --data. The first peer keeps checkpoints, and `waggle bench loss` computes the
+Trains on nine tenths of each text of --data. The first peer keeps checkpoints, and `checkpoint_loss` computes the
 loss of each on the other tenth, always on the same windows: the losses that peers report while they train are smoothed
 and belong to other samples, so they cannot be compared. Every mode uses the same number of samples, the same optimizer
 and the same learning rate, with several seeds (of the initial model and of the samples). A mode whose peers step after
@@ -243,8 +243,8 @@ def train(settings, folder, mode, seed, data):
 
 def loss_of(settings, options, checkpoint, data):
     result = checkpoint.with_suffix(".json")
-    done = subprocess.run([settings.binary, "bench", "loss", *words({**MODEL, **TRAINING, **options}), "--checkpoint",
-                           str(checkpoint), "--data", str(data), "--micro-batch", "32", "--steps", str(settings.windows // 32),
+    done = subprocess.run([pathlib.Path(settings.binary).with_name("checkpoint_loss"), "loss", str(checkpoint),
+                           *words({**MODEL, **TRAINING, **options}), "--data", str(data), "--micro-batch", "32", "--steps", str(settings.windows // 32),
                            "--json", str(result)], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(done.stderr.strip())
@@ -383,7 +383,7 @@ def draw(curves, settings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default=str(ROOT / "build" / "bin" / "waggle"), help="the waggle program")
+    parser.add_argument("--binary", default=str(ROOT / "build" / "bin" / "waggle"), help="the waggle program, beside checkpoint_loss")
     parser.add_argument("--data", default="/usr/share/common-licenses", help="a text, or a folder of texts")
     parser.add_argument("--batch", type=int, default=128, help="B: samples of an epoch (default: 128)")
     parser.add_argument("--micro-batch", type=int, default=8, help="samples of a pass (default: 8)")

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -7,9 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "runtime/training/checkpoint_store.hpp"
-#include "runtime/training/trained_model.hpp"
-#include "tests/support/mean_gradient.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -105,56 +101,6 @@ TEST_F(BenchTrain, TheLoopAloneReportsItsSpeedAndItsMemory) {
   EXPECT_DOUBLE_EQ(report["samples_per_second"].get<double>(),
                    24 / report["seconds"].get<double>());
   EXPECT_GT(report["peak_bytes"], 1e6);
-}
-
-/// Writes a checkpoint of a learner after `steps` optimizer steps; returns the file.
-fs::path checkpoint_after(int steps, const run_options& options, const fs::path& folder) {
-  std::shared_ptr<learner> made{std::move(*make_torch_learner(learner_from(options, {})))};
-  trained_model model{made};
-  for (int i = 0; i < steps; ++i) {
-    made->accumulate();
-    std::vector<float> mean(made->gradient_count());
-    testing::take_mean_gradient(*made, mean);
-    model.step(mean, 0.01, {});
-  }
-  auto copy = model.copy_state(make_memory_store());
-  auto image = seal(std::move(*copy));
-  checkpoint_store store{make_system_disk(), folder};
-  return *store.save(**image);
-}
-
-TEST_F(BenchTrain, TheLossOfACheckpointIsThatOfItsParametersOnTheSameWindows) {
-  auto loss_of = [&](const fs::path& where) {
-    options.arguments = {"loss"};
-    options.checkpoint = where;
-    EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
-    std::ifstream file{*options.json_file};
-    return nlohmann::json::parse(file);
-  };
-  auto fresh = checkpoint_after(0, options, folder / "fresh");
-  auto trained = checkpoint_after(60, options, folder / "peer" / "checkpoints");
-  auto before = loss_of(fresh);
-  auto after = loss_of(trained);
-  EXPECT_NEAR(before["loss"], std::log(256), 0.1);
-  EXPECT_LT(after["loss"], before["loss"].get<double>() - 0.5);
-  EXPECT_EQ(after["epoch"], 60);
-  EXPECT_EQ(after["windows"], 16);
-  EXPECT_EQ(loss_of(trained)["loss"], after["loss"]) << "always the same windows";
-  EXPECT_EQ(loss_of(folder / "peer")["loss"], after["loss"]);
-  EXPECT_EQ(loss_of(folder / "peer" / "checkpoints")["loss"], after["loss"]);
-}
-
-TEST_F(BenchTrain, ACheckpointThatIsMissingOrOfAnotherModelIsRefused) {
-  options.arguments = {"loss"};
-  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
-  options.checkpoint = folder / "missing";
-  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
-  options.checkpoint = checkpoint_after(1, options, folder);
-  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
-  options.width = 32;
-  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
-  options.checkpoint = folder;
-  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
 }
 
 TEST_F(BenchTrain, WhatCannotWorkIsRefusedBeforeAnythingStarts) {

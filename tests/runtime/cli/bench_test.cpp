@@ -6,9 +6,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/cli/bench_codec.hpp"
-#include "runtime/codec/codec.hpp"
-
 namespace waggle {
 namespace {
 
@@ -48,37 +45,6 @@ TEST(Bench, AFileThatCannotBeWrittenIsRefusedBeforeAnythingIsMeasured) {
   auto output = bench_output::open(options);
   ASSERT_FALSE(output.ok());
   EXPECT_EQ(output.error().code, ec::bad_config);
-  options.arguments = {"codec"};
-  EXPECT_EQ(codec_benchmark().run(options), exit_bad_usage);
-}
-
-TEST(BenchCodec, EveryCodecIsMeasured) {
-  codec_bench_config config;
-  config.elements = 200'001;
-  config.iterations = 2;
-  config.part_bytes = 50'000;
-  auto report = measure_codecs(config);
-  ASSERT_EQ(report.size(), all_codecs().size());
-  for (std::size_t i = 0; i < report.size(); ++i) {
-    const auto& row = report[i];
-    auto codec = all_codecs()[i];
-    SCOPED_TRACE(to_string(codec));
-    EXPECT_EQ(row["codec"], to_string(codec));
-    EXPECT_EQ(row["elements"], 200'001);
-    EXPECT_EQ(row["seed"], 7348);
-    EXPECT_EQ(row["iterations"], 2);
-    auto exact = static_cast<double>(bytes_per_value(codec)) / 4;
-    EXPECT_GE(row["ratio"].get<double>(), exact);
-    EXPECT_LT(row["ratio"].get<double>(), exact + 0.01) << "headers and codebooks";
-    EXPECT_GT(row["encode_mb_per_s"].get<double>(), 0);
-    EXPECT_GT(row["decode_mb_per_s"].get<double>(), 0);
-    EXPECT_GT(row["median_seconds"].get<double>(), 0);
-    EXPECT_LE(row["p25_seconds"].get<double>(), row["p75_seconds"].get<double>());
-    auto error = row["mean_square_error"].get<double>();
-    EXPECT_EQ(error == 0, codec == codec_id::none);
-    EXPECT_LT(error, 8e-4);
-    EXPECT_GE(row["largest_error"].get<double>() * row["largest_error"].get<double>(), error);
-  }
 }
 
 } // namespace

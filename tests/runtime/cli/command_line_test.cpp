@@ -53,8 +53,7 @@ protected:
       static_cast<int>(arguments.size()), arguments.data(),
       {{"train", "Trains.", "For example.\n", {"run", "peer", "training"}, {}, keep},
        {"ask", "Asks.", "", {"output"}, {{"ADDR", "Whom."}}, keep, true},
-       {"config", "Checks.", "", {}, {{"check", ""}, {"FILE", ""}}, keep},
-       {"measure", "Measures.", "", {"training"}, {}, keep, false, {}, {{"strategy", "all"}}}});
+       {"config", "Checks.", "", {}, {{"check", ""}, {"FILE", ""}}, keep}});
     out_ = streams.out.str();
     err_ = streams.err.str();
     return code;
@@ -160,16 +159,6 @@ TEST_F(CommandLine, WhatIsTooMuchIsNotIgnored) {
   EXPECT_THAT(refusal({"--lr", "3", "train"}), HasSubstr("before the command"));
   EXPECT_THAT(refusal({"train", "--lr", "1", "--lr", "2"}),
               HasSubstr("--lr is given more than once"));
-}
-
-TEST_F(CommandLine, ASpecialValueIsForItsCommandOnly) {
-  EXPECT_EQ(run({"measure", "--strategy", "all", "--lr", "0.5"}), 7);
-  EXPECT_EQ(ran_->given.at("strategy"), "all");
-  EXPECT_EQ(ran_->strategy, run_options{}.strategy);
-  EXPECT_EQ(ran_->lr, 0.5);
-  EXPECT_EQ(run({"measure", "--strategy", "local-updates"}), 7);
-  EXPECT_EQ(ran_->strategy, "local-updates");
-  EXPECT_THAT(refusal({"train", "--strategy", "all"}), HasSubstr("--strategy: 'all'"));
 }
 
 TEST_F(CommandLine, MissingValuesAreNamed) {

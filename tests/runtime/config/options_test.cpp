@@ -45,7 +45,7 @@ TEST(OptionTable, AValueThatIsReadBackStaysTheSame) {
 TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
   const std::map<std::string, std::string> files{
     {"data-dir", "peer"}, {"identity", "key.pem"}, {"data", "text"},   {"eval-data", "other"},
-    {"from", "c.wgl"},    {"checkpoint", "d.wgl"}, {"json", "e.json"}, {"model", "net.pt"}};
+    {"from", "c.wgl"},    {"json", "e.json"},      {"model", "net.pt"}};
   auto here = std::filesystem::current_path();
   for (const auto& [name, file] : files) {
     run_options set;
@@ -76,7 +76,6 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"announce", "b:2"},
     {"initial-peers", "a:1,b:2"},
     {"identity", "/k.pem"},
-    {"checkpoint", "/c.wgl"},
     {"data", "/text"},
     {"eval-data", "/other"},
     {"from", "/d.wgl"},
