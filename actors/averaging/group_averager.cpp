@@ -27,7 +27,7 @@ group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averagi
     members_(std::move(members)), end_(end), switchboard_(std::move(switchboard)),
     matchmaker_(std::move(matchmaker)),
     random_(ctx_.randomness("group-averager " + members_.prefix)),
-    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth),
+    lead_(members_.bandwidth, {ctx_.bandwidth, config_.measures_bandwidth}),
     announced_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
     faults_(ctx_, config_.kind) {
   end_on_exception(this, ctx_);
@@ -76,7 +76,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     },
     [](const find_members&) { return members_found{}; },
     [this](average_in_group& msg) { return average(msg); },
-    // A lost member stays in `gone_`: it has missed messages, and must enter again.
+    // A lost member stays lost in the group: it has missed messages, and must enter again.
     [this](const peer_connected& msg) {
       std::erase_if(lost_, [&](const auto& one) { return one.peer == msg.peer.id; });
     },
@@ -87,9 +87,9 @@ group_averager::behavior_type group_averager::make_behavior() {
       if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
         if (group_ && group_->contains(msg.who.id)) {
           if (report->wants_lead) // says nothing of its bandwidth
-            lead_requests_.take(msg.who.id);
+            lead_.ask(msg.who.id);
           else
-            reported_[msg.who.id] = report->bandwidth;
+            lead_.report(msg.who.id, report->bandwidth);
         }
     },
     [this](forget_old) {
@@ -171,7 +171,7 @@ void group_averager::between_rounds() {
     return;
   auto before = group_->next().members;
   auto replaced = group_->next().id;
-  for (const auto& [who, bandwidth] : std::exchange(reported_, {}))
+  for (const auto& [who, bandwidth] : lead_.take_reports())
     (void)group_->on_bandwidth(who, bandwidth); // the result shows in next()
   // Who was silent or wrong in the round that has just ended may have applied during it.
   for (const auto& peer : faults_.excluded(group_size(), now()))
@@ -183,27 +183,19 @@ void group_averager::between_rounds() {
   if (plan.id == replaced)
     return;
   group_->seal(replaced);
-  welcome_back(plan);
   announce(before, replaced, plan);
   notify_listener();
 }
 
 /// To a member that reaches a peer which we do not. Anybody can say so of itself, so this is rare.
 void group_averager::hand_over_lead() {
-  auto heir = lead_requests_.due(now());
+  auto heir = lead_.heir(now());
   if (!heir || !group_->hand_lead_to(*heir))
     return;
-  lead_requests_.given(now());
+  lead_.given(now());
   ctx_.log->info("peer {} leads the group from now on: it reaches a peer that wants to enter and "
                  "does not reach this one",
                  short_name(*heir));
-}
-
-/// Members that have entered again no longer count as gone.
-void group_averager::welcome_back(const round_plan& plan) {
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    if (has_just_entered(plan.gathered[i]))
-      gone_.erase(plan.members[i].peer.id);
 }
 
 void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
@@ -285,11 +277,10 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       return on_refusal(entered.error());
     }
     auto promise = std::move(entry_->promise);
-    reported_to_ = from.id; // when we asked it
+    lead_.entered(from.id); // it learnt our bandwidth when we asked it
     train(message.branch, entry_->parent);
     entry_.reset();
     ++attempts_;
-    gone_.clear();
     log_about about{{.epoch = message.plan.epoch, .round = message.plan.id}};
     ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                     message.plan.epoch.value());
@@ -306,8 +297,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return refuse(changed.error());
   if (!*changed)
     return;
-  welcome_back(group_->next()); // perhaps a later plan, which had arrived early
-  ctx_.rounds->expect(group_->next());
+  ctx_.rounds->expect(group_->next()); // perhaps a later plan, which had arrived early
   if (current_) {
     current_->replaced = true;
     round_.cancel({ec::cancelled, "the group's plan has changed"}, true);
@@ -404,11 +394,9 @@ void group_averager::start_round(bool call) {
   if (one_round_)
     return;
   for (const auto& m : plan.members)
-    if (gone_.contains(m.peer.id))
+    if (group_->is_lost(m.peer.id))
       round_.report_lost({m.peer.id, {ec::peer_lost, "its connection broke"}});
-  const auto& leader = plan.members.front().peer.id;
-  bool to_another = std::exchange(reported_to_, leader) != leader;
-  if (bandwidth_.update(now()) || to_another)
+  if (lead_.is_news(plan.members.front().peer.id, now()))
     report_bandwidth(plan);
 }
 
@@ -466,13 +454,8 @@ void group_averager::settle_group(const round_report& report) {
   if (!group_->is_member() || group_->next().id != report.round)
     return group_->leave(); // it was decided under a plan that was replaced here
   auto stayed = stayed_of(group_->next(), report);
-  for (std::size_t i = 0; i < group_->next().members.size(); ++i)
-    if (!stayed.contains(i))
-      gone_.erase(group_->next().members[i].peer.id);
   if (!stayed.contains(group_->position()) || !group_->advance(stayed))
     group_->leave();
-  else
-    welcome_back(group_->next()); // members of a plan that arrived early
 }
 
 void group_averager::deliver(round_report report) {
@@ -499,21 +482,18 @@ void group_averager::deliver(round_report report) {
 // -- bandwidths and links -------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
-  auto known = members_.bandwidth ? members_.bandwidth : bandwidth_.reported();
   const auto& leader = plan.members.front().peer;
-  if (known == 0.0) // that it never reduces shows in its share
-    return;
   if (leader.id == ctx_.record.id)
-    reported_[leader.id] = known;
+    lead_.report(leader.id, lead_.bandwidth());
   else
-    tell(leader, wire::bandwidth_report{plan.id, known});
+    tell(leader, wire::bandwidth_report{plan.id, lead_.bandwidth()});
 }
 
 void group_averager::on_disconnected(const peer_disconnected& msg) {
-  if (group_)
+  if (group_) {
     group_->withdraw(msg.peer);
-  if (group_ && group_->contains(msg.peer))
-    gone_.insert(msg.peer);
+    group_->lost(msg.peer);
+  }
   if (one_round_ && !current_ && group_ && group_->contains(msg.peer))
     lost_.push_back(msg);
   faults_.on_disconnected(msg, now());

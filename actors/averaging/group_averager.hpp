@@ -1,9 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
-#include <set>
 
 #include <caf/all.hpp>
 
@@ -13,7 +11,7 @@
 #include "actors/averaging/round_owner.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/entry_search.hpp"
-#include "runtime/averaging/lead_requests.hpp"
+#include "runtime/averaging/group_lead.hpp"
 #include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
@@ -82,8 +80,7 @@ private:
   struct entry_attempt {
     caf::typed_response_promise<group_view> promise;
     entry_search search;
-    digest parent;       // enter_group's
-    int acceptances = 0; // of the peer that is asked, without a plan
+    digest parent; // enter_group's
   };
   struct running {
     averaging_step step; // of the current round
@@ -113,7 +110,6 @@ private:
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
   void on_call(const round_id& upcoming);
-  void welcome_back(const round_plan& plan);
 
   // -- finding groups (group_averager_search.cpp)
   caf::result<group_formed> find(find_group& msg);
@@ -186,12 +182,8 @@ private:
   digest history_; // to which the residuals of feedback_ and coding_ belong
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
-  std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
-  lead_requests lead_requests_;
-  peer_id reported_to_;     // the leader that knows our bandwidth
-  own_bandwidth bandwidth_; // as the group's leader knows it
+  group_lead lead_;
   own_bandwidth announced_; // as matchmaking knows it
-  std::set<peer_id> gone_;  // members whose link was lost since they entered
   round_owner round_;
   fault_watch faults_;
   newcomer_hosts hosts_;

@@ -17,8 +17,6 @@ namespace {
 /// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
 /// again costs nothing, and a leader that has left its group meanwhile answers that it has.
 constexpr auto ask_again_after = 2s;
-/// After so many such answers without a plan, other peers are asked, too.
-constexpr int acceptances_max = 3;
 
 } // namespace
 
@@ -31,8 +29,7 @@ void group_averager::adopt(const adopt_group& msg) {
   }
   use(terms_of(members_, msg.plan.codecs, {}));
   group_->adopt(msg.plan, msg.terms);
-  reported_to_ = msg.plan.members.front().peer.id;
-  gone_.clear();
+  lead_.entered(msg.plan.members.front().peer.id);
   ctx_.rounds->expect(msg.plan);
 }
 
@@ -42,8 +39,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   quit_from({ec::cancelled, {}});
   group_->become(self());
   group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
-  reported_to_ = ctx_.record.id;
-  gone_.clear();
+  lead_.entered(ctx_.record.id);
   train(msg.branch, msg.parent);
   return view();
 }
@@ -69,7 +65,6 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
 }
 
 void group_averager::ask_next() {
-  entry_->acceptances = 0;
   if (entry_->search.next())
     ask_leader();
   else
@@ -84,7 +79,7 @@ void group_averager::ask_leader() {
   wire::enter_group question{members_.prefix,
                              described_ ? group_->shared().schema : digest{},
                              ctx_.mode(members_.mode),
-                             declared ? members_.bandwidth : bandwidth_.reported(),
+                             lead_.bandwidth(),
                              declared,
                              entry_->search.branch(),
                              entry_->search.unreached()};
@@ -108,9 +103,8 @@ void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
     return;
   if (reply.code != ec::none)
     return on_refusal({reply.code, "it refused"}, reply.suggested);
-  if (++entry_->acceptances >= acceptances_max && entry_->search.look_further()) {
+  if (entry_->search.accepted()) {
     ctx_.log->debug("peer {} accepts us and does not admit us: asking others", short_name(from));
-    entry_->acceptances = 0;
     return ask_leader();
   }
   // Next: its plan arrives, its link breaks, or the deadline passes.
@@ -193,7 +187,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   if (reply.code == ec::not_a_leader) {
     const auto& leader = group_->next().members.front().peer;
     reply.suggested.push_back(leader);
-    if (question->unreached == leader.id && lead_requests_.begin(group_->next().id))
+    if (question->unreached == leader.id && lead_.asks_in(group_->next().id))
       tell(leader, wire::bandwidth_report{group_->next().id, {}, true});
   }
   if (reply.code != ec::none)
@@ -207,7 +201,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   } else if (group_->contains(who)) {
     // A member that applies again has lost its membership, so it will not finish this round, nor
     // the second one of the epoch.
-    gone_.insert(who);
+    group_->lost(who);
     round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
   }
   return promise;

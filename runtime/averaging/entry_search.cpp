@@ -10,6 +10,7 @@ entry_search::entry_search(std::vector<peer_record> through, const digest& branc
   : branch_(branch), waiting_(through.begin(), through.end()), seen_{self} {}
 
 bool entry_search::next() {
+  acceptances_ = 0;
   unreached_ = {};
   if (complaint_) {
     asked_ = std::move(complaint_->to);

@@ -23,6 +23,8 @@ class entry_search {
 public:
   /// At most this many referred peers are asked: referrals may be invented.
   static constexpr std::size_t suggestions_max = 16;
+  /// After so many acceptances of one peer without a plan, others are asked, too.
+  static constexpr int acceptances_max = 3;
 
   /// @param through in order of preference.
   /// @param branch of the history that the group must train.
@@ -35,6 +37,9 @@ public:
   [[nodiscard]] bool asks(const peer_id& who) const { return asked_.id == who; }
   /// Whether a plan of this peer would be welcome: it is asked, or it has accepted us.
   [[nodiscard]] bool expects(const peer_id& who) const;
+  /// The peer that is asked now has accepted us. True: it did so several times and does not admit
+  /// us, so asked() is another one now.
+  [[nodiscard]] bool accepted() { return ++acceptances_ >= acceptances_max && look_further(); }
   /// The peer that is asked now has accepted us and does not admit us. True: asked() is another one
   /// now. False: there is no other, or one has confirmed that it is the leader.
   [[nodiscard]] bool look_further();
@@ -54,6 +59,7 @@ private:
   std::set<peer_id> seen_; // asked, or ourselves
   peer_record asked_;
   std::deque<peer_record> accepted_by_; // and not admitted since
+  int acceptances_ = 0;                 // of asked_, without a plan
   bool confirmed_ = false;              // asked_ is the leader that another peer named, too
   std::size_t suggestions_ = 0;
   std::map<peer_id, peer_record> named_by_; // leaders, by the first member that named them

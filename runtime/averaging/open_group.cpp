@@ -136,6 +136,13 @@ bool open_group::contains(const peer_id& peer) const {
   return next_ && waggle::is_member(peer, *next_);
 }
 
+void open_group::replace(round_plan plan) {
+  next_ = std::move(plan);
+  for (std::size_t i = 0; i < next_->members.size(); ++i)
+    if (has_just_entered(next_->gathered[i]))
+      lost_.erase(next_->members[i].peer.id);
+}
+
 void open_group::become(round_member self) {
   if (next_ && next_->members.size() > 1)
     return;
@@ -174,6 +181,7 @@ void open_group::adopt(const round_plan& plan, const partition_terms& agreed) {
 void open_group::leave() {
   next_.reset();
   second_ = false;
+  lost_.clear();
   early_.clear();
   waiting_.clear();
   auto own = bandwidths_.of(self_.peer.id);
@@ -212,6 +220,7 @@ bool open_group::advance(member_set stayed) {
     return false;
   }
   next_ = std::move(plan);
+  std::erase_if(lost_, [this](const peer_id& peer) { return !contains(peer); });
   second_ = second;
   take_early();
   return true;
@@ -303,9 +312,7 @@ std::optional<round_plan> open_group::admit() {
   }
   if (!lead_by_reachable(plan) || !partition(plan))
     return std::nullopt;
-  plan.id = id_of_change(next_->id, plan);
-  replace(plan);
-  return plan;
+  return change(std::move(plan));
 }
 
 std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
@@ -318,9 +325,7 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   auto plan = *next_;
   plan.shares = std::move(better->shares);
   plan.part_elements = better->part_elements;
-  plan.id = id_of_change(next_->id, plan);
-  replace(plan);
-  return plan;
+  return change(std::move(plan));
 }
 
 std::optional<round_plan> open_group::on_one_host(bool one_host) {
@@ -328,9 +333,7 @@ std::optional<round_plan> open_group::on_one_host(bool one_host) {
     return std::nullopt;
   auto plan = *next_;
   plan.one_host = one_host;
-  plan.id = id_of_change(next_->id, plan);
-  replace(plan);
-  return plan;
+  return change(std::move(plan));
 }
 
 bool open_group::hand_lead_to(const peer_id& who) {
@@ -342,8 +345,7 @@ bool open_group::hand_lead_to(const peer_id& who) {
       || plan.gathered[first] == newcomer_mark)
     return false;
   lead_by(plan, static_cast<std::ptrdiff_t>(first));
-  plan.id = id_of_change(next_->id, plan);
-  replace(std::move(plan));
+  (void)change(std::move(plan));
   return true;
 }
 

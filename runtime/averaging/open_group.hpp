@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "runtime/averaging/group_bandwidths.hpp"
@@ -78,6 +79,13 @@ public:
   /// Whether the next round is the last one of its epoch. REQUIRES: is_member().
   [[nodiscard]] bool ends_epoch() const { return second_ || terms_.second_round.empty(); }
   [[nodiscard]] bool contains(const peer_id& peer) const;
+  /// The link of this peer was lost, or it applies again: if it is a member, it has missed
+  /// messages, and takes part in no round until it has entered again.
+  void lost(const peer_id& peer) {
+    if (contains(peer))
+      lost_.insert(peer);
+  }
+  [[nodiscard]] bool is_lost(const peer_id& member) const { return lost_.contains(member); }
   /// The branch of the next round.
   [[nodiscard]] const digest& branch() const { return branch_; }
 
@@ -151,7 +159,13 @@ private:
   [[nodiscard]] std::vector<applicant> take_admitted();
   [[nodiscard]] bool make_room(const std::string& host);
   [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
-  void replace(round_plan plan) { next_ = std::move(plan); }
+  void replace(round_plan plan);
+  /// Replaces next(), as its leader.
+  const round_plan& change(round_plan plan) {
+    plan.id = id_of_change(next_->id, plan);
+    replace(std::move(plan));
+    return *next_;
+  }
   void keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan);
   void take_early();
 
@@ -165,7 +179,8 @@ private:
   terms terms_;
   group_bandwidths bandwidths_;
   std::optional<round_plan> next_;
-  bool second_ = false; // next_ is the second round of its epoch
+  bool second_ = false;    // next_ is the second round of its epoch
+  std::set<peer_id> lost_; // members of next_
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::vector<early_plan> early_;        // in order of arrival

@@ -34,6 +34,18 @@ TEST_F(EntrySearch, AsksOneAfterAnotherAndKeepsTheLastRefusal) {
   EXPECT_EQ(search.why().code, ec::timeout);
 }
 
+TEST_F(EntrySearch, LooksFurtherOnceAPeerHasAcceptedSeveralTimesWithoutAdmitting) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next());
+  for (int i = 1; i < entry_search::acceptances_max; ++i)
+    EXPECT_FALSE(search.accepted());
+  EXPECT_TRUE(search.accepted());
+  EXPECT_TRUE(search.asks(peer(2).id));
+  EXPECT_TRUE(search.expects(peer(1).id)) << "its plan is still welcome";
+  for (int i = 0; i < 10; ++i)
+    EXPECT_FALSE(search.accepted()) << "no other is left";
+}
+
 TEST_F(EntrySearch, ReportsThatTheLeaderExcludesUsIfTheOthersReferToIt) {
   auto search = among({1, 2});
   ASSERT_TRUE(search.next());

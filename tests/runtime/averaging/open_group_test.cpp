@@ -147,6 +147,25 @@ TEST_F(OpenGroup, SurvivorsGoOnWithoutLostMembers) {
   EXPECT_FALSE(all[0].contains(records[2].peer.id));
 }
 
+TEST_F(OpenGroup, ALostMemberStaysLostUntilItHasEnteredAgain) {
+  form(3);
+  all[0].lost(records[5].peer.id);
+  EXPECT_FALSE(all[0].is_lost(records[5].peer.id)) << "it is no member";
+  all[0].lost(records[2].peer.id);
+  EXPECT_TRUE(all[0].is_lost(records[2].peer.id));
+  EXPECT_TRUE(all[0].advance(member_set{0b111}));
+  EXPECT_TRUE(all[0].is_lost(records[2].peer.id));
+  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_FALSE(all[0].is_lost(records[2].peer.id));
+  all[0].lost(records[2].peer.id);
+  EXPECT_TRUE(all[0].advance(member_set{0b011}));
+  EXPECT_FALSE(all[0].is_lost(records[2].peer.id)) << "it is no member any more";
+  all[0].lost(records[1].peer.id);
+  all[0].found(epoch_id{9}, branch, seed());
+  EXPECT_FALSE(all[0].is_lost(records[1].peer.id)) << "of another group";
+}
+
 TEST_F(OpenGroup, WithoutItsLeaderTheNextMemberLeads) {
   form(3);
   for (std::size_t i : {0U, 1U, 2U})
