@@ -22,18 +22,11 @@ constexpr std::size_t ratios_bytes_max = 256; // of the agreement's 3 KiB
 
 namespace optim = torch::optim;
 
-optimizer_identity identity_in(const torch_optimizer& kind,
-                               const optim::OptimizerOptions& options) {
-  auto id = kind.identity(options);
-  id.kind = kind.name;
-  return id;
-}
-
-/// The same without the numbers, which may change, because rounds settle them; but whether there is
-/// a momentum, which needs a statistic.
+/// The identity without the numbers, which may change, because rounds settle them; but whether
+/// there is a momentum, which needs a statistic.
 optimizer_identity switches_in(const torch_optimizer& kind,
                                const optim::OptimizerOptions& options) {
-  auto id = identity_in(kind, options);
+  auto id = kind.identity(options);
   for (const auto& hyper : hyper_parameters())
     if (hyper.number != nullptr)
       hyper.set(id, hyper.name == "momentum" && hyper.of(id) != 0 ? 1 : 0);
@@ -63,7 +56,7 @@ optimizer_identity common_identity(const torch_optimizer& kind, optim::Optimizer
   std::set<double> matrices;                // weight decays
   std::set<double> vectors;
   for (auto& group : optimizer.param_groups()) {
-    auto id = identity_in(kind, group.options());
+    auto id = kind.identity(group.options());
     for (const auto& p : group.params())
       if (p.requires_grad() && p.numel() > 0)
         (p.dim() < 2 ? vectors : matrices).insert(id.weight_decay);

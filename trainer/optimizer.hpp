@@ -14,6 +14,7 @@
 #include "actors/loop/swarm.hpp"
 #include "runtime/training/step_outcome.hpp"
 #include "trainer/batch_size.hpp"
+#include "trainer/rule_optimizer.hpp"
 
 namespace waggle {
 
@@ -73,8 +74,8 @@ private:
 /// the buffers, floating-point ones are averaged with the gradients or parameters, as `extra`
 /// tensors are, and of whole numbers the peers take the largest; states contain them. One that is
 /// not finite at the start, as a mask, is left alone. Supports SGD, Adam, AdamW, Adagrad and
-/// RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
-/// vectors (biases, weights of norms) decay.
+/// RMSprop of torch::optim, and rule_optimizer, which has all others, such as muon. Parameter
+/// groups may differ in the learning rate, and in whether vectors (biases, weights of norms) decay.
 ///
 /// The loop may change the numbers of the parameter groups at any step: rate, momentum, betas,
 /// weight decay. Where gradients are averaged, all peers make an update with the same ones, the

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <stdexcept>
 
-#include <torch/version.h>
-
 #include "runtime/core/named.hpp"
 #include "runtime/training/state_schema.hpp"
+#include "trainer/optimizer_state.hpp"
+#include "trainer/rule_optimizer.hpp"
 
 namespace waggle {
 
@@ -15,66 +15,7 @@ namespace {
 
 namespace optim = torch::optim;
 
-// -- torch::optim ---------------------------------------------------------------------------------
-
-/// Where an optimizer keeps the state of a parameter: at its address, before LibTorch 2 as text.
-auto key_of(const torch::Tensor& parameter) {
-#if TORCH_VERSION_MAJOR > 1
-  return static_cast<void*>(parameter.unsafeGetTensorImpl());
-#else
-  return c10::guts::to_string(parameter.unsafeGetTensorImpl());
-#endif
-}
-
-/// Null if the optimizer has no state for the parameter yet and `make` is false.
-template <class State>
-State* state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter, bool make) {
-  auto key = key_of(parameter);
-  auto found = optimizer.state().find(key);
-  if (found == optimizer.state().end() && make)
-    found = optimizer.state().emplace(key, std::make_unique<State>()).first;
-  return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
-}
-
-// -- sgd ------------------------------------------------------------------------------------------
-
-torch::Tensor* momentum_of(optim::Optimizer& optimizer, const torch::Tensor& parameter,
-                           std::size_t /*which*/, bool make) {
-  auto* state = state_of<optim::SGDParamState>(optimizer, parameter, make);
-  if (make && !state->momentum_buffer().defined())
-    state->momentum_buffer(torch::zeros_like(parameter.detach()));
-  return state != nullptr ? &state->momentum_buffer() : nullptr;
-}
-
-std::unique_ptr<optim::Optimizer> make_sgd(const optimizer_identity& numbers, double lr,
-                                           std::vector<torch::Tensor> parameters) {
-  return std::make_unique<optim::SGD>(std::move(parameters), optim::SGDOptions(lr)
-                                                               .momentum(numbers.momentum)
-                                                               .dampening(numbers.dampening)
-                                                               .nesterov(numbers.nesterov)
-                                                               .weight_decay(numbers.weight_decay));
-}
-
-optimizer_identity identity_of_sgd(const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const optim::SGDOptions&>(options);
-  if (o.dampening() != 0)
-    throw std::invalid_argument{"SGD with dampening is not supported: its first step differs from "
-                                "later ones, so the parameters of a joining peer would diverge"};
-  optimizer_identity id;
-  id.momentum = o.momentum();
-  id.nesterov = o.nesterov();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
-void set_sgd(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
-  static_cast<optim::SGDOptions&>(options)
-    .momentum(numbers.momentum)
-    .dampening(numbers.dampening)
-    .weight_decay(numbers.weight_decay);
-}
-
-// -- optimizers that count their steps ------------------------------------------------------------
+// -- statistics -----------------------------------------------------------------------------------
 
 // The states and options of Adam and AdamW are different types with the same members.
 
@@ -87,6 +28,11 @@ std::vector<torch::Tensor*> moments_of(State& state, const optim::OptimizerOptio
 }
 
 // The statistics of a state, in the order of optimizer_row::statistics.
+
+std::vector<torch::Tensor*> tensors_of(optim::SGDParamState& state,
+                                       const optim::OptimizerOptions& /*options*/) {
+  return {&state.momentum_buffer()};
+}
 
 std::vector<torch::Tensor*> tensors_of(optim::AdamParamState& state,
                                        const optim::OptimizerOptions& options) {
@@ -114,6 +60,14 @@ std::vector<torch::Tensor*> tensors_of(optim::RMSpropParamState& state,
   return all;
 }
 
+std::vector<torch::Tensor*> tensors_of(rule_state& state,
+                                       const optim::OptimizerOptions& /*options*/) {
+  std::vector<torch::Tensor*> all;
+  for (auto& statistic : state.statistics)
+    all.push_back(&statistic);
+  return all;
+}
+
 /// Groups differ only in what no statistic depends on.
 const optim::OptimizerOptions& options_of(optim::Optimizer& optimizer) {
   return optimizer.param_groups().front().options();
@@ -122,24 +76,29 @@ const optim::OptimizerOptions& options_of(optim::Optimizer& optimizer) {
 /// The state of a parameter with all its statistics.
 template <class State>
 State& whole_state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto& state = *state_of<State>(optimizer, parameter, true);
+  auto& state = *state_in<State>(optimizer, parameter, true);
   for (auto* tensor : tensors_of(state, options_of(optimizer)))
     if (!tensor->defined())
       *tensor = torch::zeros_like(parameter.detach());
   return state;
 }
 
+template <>
+rule_state& whole_state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
+  return static_cast<rule_optimizer&>(optimizer).state_of(parameter);
+}
+
 template <class State>
 torch::Tensor* statistic_of(optim::Optimizer& optimizer, const torch::Tensor& parameter,
                             std::size_t which, bool make) {
   auto* state = make ? &whole_state_of<State>(optimizer, parameter)
-                     : state_of<State>(optimizer, parameter, false);
+                     : state_in<State>(optimizer, parameter, false);
   return state != nullptr ? tensors_of(*state, options_of(optimizer)).at(which) : nullptr;
 }
 
 template <class State>
 std::int64_t steps_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto* state = state_of<State>(optimizer, parameter, false);
+  auto* state = state_in<State>(optimizer, parameter, false);
   return state != nullptr ? state->step() : 0;
 }
 
@@ -148,20 +107,29 @@ void set_steps(optim::Optimizer& optimizer, const torch::Tensor& parameter, std:
   whole_state_of<State>(optimizer, parameter).step(steps);
 }
 
-template <class Optimizer, class Options>
-std::unique_ptr<optim::Optimizer> make_adam(const optimizer_identity& numbers, double lr,
-                                            std::vector<torch::Tensor> parameters) {
-  return std::make_unique<Optimizer>(std::move(parameters), Options(lr)
-                                                              .betas({numbers.beta1, numbers.beta2})
-                                                              .eps(numbers.epsilon)
-                                                              .amsgrad(numbers.amsgrad)
-                                                              .weight_decay(numbers.weight_decay));
+// -- options --------------------------------------------------------------------------------------
+
+optimizer_identity read(const optim::SGDOptions& o) {
+  if (o.dampening() != 0)
+    throw std::invalid_argument{"SGD with dampening is not supported: its first step differs from "
+                                "later ones, so the parameters of a joining peer would diverge"};
+  optimizer_identity id{"sgd"};
+  id.momentum = o.momentum();
+  id.nesterov = o.nesterov();
+  id.weight_decay = o.weight_decay();
+  return id;
 }
 
-template <class Options>
-optimizer_identity identity_of_adam(const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const Options&>(options);
-  optimizer_identity id;
+void write(optim::SGDOptions& o, const optimizer_identity& numbers) {
+  o.momentum(numbers.momentum)
+    .dampening(numbers.dampening)
+    .nesterov(numbers.nesterov)
+    .weight_decay(numbers.weight_decay);
+}
+
+template <class Adam>
+optimizer_identity read(const Adam& o) {
+  optimizer_identity id{std::is_same_v<Adam, optim::AdamOptions> ? "adam" : "adamw"};
   std::tie(id.beta1, id.beta2) = o.betas();
   id.epsilon = o.eps();
   id.amsgrad = o.amsgrad();
@@ -169,63 +137,33 @@ optimizer_identity identity_of_adam(const optim::OptimizerOptions& options) {
   return id;
 }
 
-template <class Options>
-void set_adam(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
-  static_cast<Options&>(options)
-    .betas({numbers.beta1, numbers.beta2})
+template <class Adam>
+void write(Adam& o, const optimizer_identity& numbers) {
+  o.betas({numbers.beta1, numbers.beta2})
     .eps(numbers.epsilon)
+    .amsgrad(numbers.amsgrad)
     .weight_decay(numbers.weight_decay);
 }
 
-void set_adagrad(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
-  static_cast<optim::AdagradOptions&>(options)
-    .eps(numbers.epsilon)
-    .weight_decay(numbers.weight_decay);
-}
-
-void set_rmsprop(optim::OptimizerOptions& options, const optimizer_identity& numbers) {
-  static_cast<optim::RMSpropOptions&>(options)
-    .alpha(numbers.smoothing)
-    .eps(numbers.epsilon)
-    .momentum(numbers.momentum)
-    .weight_decay(numbers.weight_decay);
-}
-
-std::unique_ptr<optim::Optimizer> make_adagrad(const optimizer_identity& numbers, double lr,
-                                               std::vector<torch::Tensor> parameters) {
-  return std::make_unique<optim::Adagrad>(
-    std::move(parameters),
-    optim::AdagradOptions(lr).eps(numbers.epsilon).weight_decay(numbers.weight_decay));
-}
-
-optimizer_identity identity_of_adagrad(const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const optim::AdagradOptions&>(options);
+optimizer_identity read(const optim::AdagradOptions& o) {
   if (o.lr_decay() != 0)
     throw std::invalid_argument{"Adagrad with lr_decay is not supported: use a schedule, of which "
                                 "the learning rate depends on the epoch only"};
   if (o.initial_accumulator_value() != 0)
     throw std::invalid_argument{"Adagrad with an initial_accumulator_value is not supported: the "
                                 "statistics of a run begin as zeros"};
-  optimizer_identity id;
+  optimizer_identity id{"adagrad"};
   id.epsilon = o.eps();
   id.weight_decay = o.weight_decay();
   return id;
 }
 
-std::unique_ptr<optim::Optimizer> make_rmsprop(const optimizer_identity& numbers, double lr,
-                                               std::vector<torch::Tensor> parameters) {
-  return std::make_unique<optim::RMSprop>(std::move(parameters),
-                                          optim::RMSpropOptions(lr)
-                                            .alpha(numbers.smoothing)
-                                            .eps(numbers.epsilon)
-                                            .momentum(numbers.momentum)
-                                            .centered(numbers.centered)
-                                            .weight_decay(numbers.weight_decay));
+void write(optim::AdagradOptions& o, const optimizer_identity& numbers) {
+  o.eps(numbers.epsilon).weight_decay(numbers.weight_decay);
 }
 
-optimizer_identity identity_of_rmsprop(const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const optim::RMSpropOptions&>(options);
-  optimizer_identity id;
+optimizer_identity read(const optim::RMSpropOptions& o) {
+  optimizer_identity id{"rmsprop"};
   id.smoothing = o.alpha();
   id.epsilon = o.eps();
   id.momentum = o.momentum();
@@ -234,25 +172,62 @@ optimizer_identity identity_of_rmsprop(const optim::OptimizerOptions& options) {
   return id;
 }
 
-template <class State>
-constexpr counted_state counted{steps_of<State>, set_steps<State>};
+void write(optim::RMSpropOptions& o, const optimizer_identity& numbers) {
+  o.alpha(numbers.smoothing)
+    .eps(numbers.epsilon)
+    .momentum(numbers.momentum)
+    .centered(numbers.centered)
+    .weight_decay(numbers.weight_decay);
+}
+
+optimizer_identity read(const rule_options& o) {
+  return o.numbers;
+}
+
+void write(rule_options& o, const optimizer_identity& numbers) {
+  o.numbers = numbers;
+}
+
+// -- the table ------------------------------------------------------------------------------------
+
+template <class Optimizer, class Options>
+std::unique_ptr<optim::Optimizer> make(const optimizer_identity& numbers, double lr,
+                                       std::vector<torch::Tensor> parameters) {
+  if constexpr (std::is_same_v<Optimizer, rule_optimizer>) {
+    return std::make_unique<Optimizer>(std::move(parameters), Options{numbers, lr});
+  } else {
+    Options options(lr);
+    write(options, numbers);
+    return std::make_unique<Optimizer>(std::move(parameters), options);
+  }
+}
+
+template <class Optimizer, class Options, class State>
+torch_optimizer row(std::string_view name, std::string_view class_name, counted_state counter) {
+  return {name,
+          class_name,
+          &typeid(Optimizer),
+          make<Optimizer, Options>,
+          [](const optim::OptimizerOptions& o) { return read(static_cast<const Options&>(o)); },
+          [](optim::OptimizerOptions& o, const optimizer_identity& numbers) {
+            write(static_cast<Options&>(o), numbers);
+          },
+          statistic_of<State>,
+          counter};
+}
+
+template <class Optimizer, class Options, class State>
+torch_optimizer counting(std::string_view name, std::string_view class_name) {
+  return row<Optimizer, Options, State>(name, class_name, {steps_of<State>, set_steps<State>});
+}
 
 const std::array table{
-  torch_optimizer{
-    "sgd", "SGD", &typeid(optim::SGD), make_sgd, identity_of_sgd, set_sgd, momentum_of, {}},
-  torch_optimizer{"adam", "Adam", &typeid(optim::Adam), make_adam<optim::Adam, optim::AdamOptions>,
-                  identity_of_adam<optim::AdamOptions>, set_adam<optim::AdamOptions>,
-                  statistic_of<optim::AdamParamState>, counted<optim::AdamParamState>},
-  torch_optimizer{"adamw", "AdamW", &typeid(optim::AdamW),
-                  make_adam<optim::AdamW, optim::AdamWOptions>,
-                  identity_of_adam<optim::AdamWOptions>, set_adam<optim::AdamWOptions>,
-                  statistic_of<optim::AdamWParamState>, counted<optim::AdamWParamState>},
-  torch_optimizer{"adagrad", "Adagrad", &typeid(optim::Adagrad), make_adagrad, identity_of_adagrad,
-                  set_adagrad, statistic_of<optim::AdagradParamState>,
-                  counted<optim::AdagradParamState>},
-  torch_optimizer{"rmsprop", "RMSprop", &typeid(optim::RMSprop), make_rmsprop, identity_of_rmsprop,
-                  set_rmsprop, statistic_of<optim::RMSpropParamState>,
-                  counted<optim::RMSpropParamState>},
+  row<optim::SGD, optim::SGDOptions, optim::SGDParamState>("sgd", "SGD", {}),
+  counting<optim::Adam, optim::AdamOptions, optim::AdamParamState>("adam", "Adam"),
+  counting<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>("adamw", "AdamW"),
+  counting<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>("adagrad", "Adagrad"),
+  counting<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>("rmsprop", "RMSprop"),
+  counting<rule_optimizer, rule_options, rule_state>("", ""),
 };
 
 } // namespace
@@ -261,7 +236,7 @@ std::vector<double> numbers_in(const torch_optimizer& kind,
                                const optim::OptimizerOptions& options) {
   auto identity = kind.identity(options);
   std::vector<double> out{options.get_lr(), identity.weight_decay};
-  auto names = settled_numbers(*find_optimizer(kind.name));
+  auto names = settled_numbers(*find_optimizer(identity.kind));
   for (auto name : std::span{names}.subspan(2))
     out.push_back(find_named(hyper_parameters(), name)->of(identity));
   return out;
@@ -272,7 +247,7 @@ void set_numbers_in(const torch_optimizer& kind, optim::OptimizerOptions& option
   constexpr double resolution = 1e-44;
   auto identity = kind.identity(options);
   bool others = false;
-  auto names = settled_numbers(*find_optimizer(kind.name));
+  auto names = settled_numbers(*find_optimizer(identity.kind));
   auto now = numbers_in(kind, options);
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!numbers[i] || std::abs(*numbers[i] - now[i]) < resolution)
@@ -289,8 +264,12 @@ void set_numbers_in(const torch_optimizer& kind, optim::OptimizerOptions& option
     kind.set_numbers(options, identity);
 }
 
-const torch_optimizer* find_torch_optimizer(std::string_view name) {
-  return find_named(table, name);
+std::unique_ptr<optim::Optimizer> make_optimizer(const optimizer_identity& numbers, double lr,
+                                                 std::vector<torch::Tensor> parameters) {
+  const auto* known = find_named(table, numbers.kind);
+  return known != nullptr && numbers.decay_vectors
+           ? known->make(numbers, lr, std::move(parameters))
+           : rule_optimizer::of_each(parameters, numbers, lr);
 }
 
 const torch_optimizer& torch_optimizer_of(const optim::Optimizer& optimizer) {
@@ -298,12 +277,13 @@ const torch_optimizer& torch_optimizer_of(const optim::Optimizer& optimizer) {
   for (const auto& row : table) {
     if (typeid(optimizer) == *row.type)
       return row;
-    classes.emplace_back(row.class_name);
+    if (!row.class_name.empty())
+      classes.emplace_back(row.class_name);
   }
   throw std::invalid_argument{
     "only the optimizers " + joined(classes, " and ")
-    + " of torch::optim are supported: the statistics of others are not known, so a peer that "
-      "joins could not receive them"};
+    + " of torch::optim, and waggle::rule_optimizer, are supported: the statistics of others are "
+      "not known, so a peer that joins could not receive them"};
 }
 
 } // namespace waggle

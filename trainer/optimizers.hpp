@@ -14,7 +14,7 @@
 
 namespace waggle {
 
-/// How an optimizer of torch::optim counts the steps that a parameter's statistics have
+/// How an optimizer counts the steps that a parameter's statistics have
 /// accumulated: to read and to set. Null: it does not count.
 struct counted_state {
   std::int64_t (*steps)(torch::optim::Optimizer& optimizer,
@@ -23,17 +23,17 @@ struct counted_state {
                     std::int64_t steps) = nullptr;
 };
 
-/// An optimizer of optimizer_table that torch::optim has, with its statistics: for a user's own
-/// loop. Each statistic has the shape of its parameter.
+/// A class of optimizers whose statistics are known, so that its steps can be those of a peer: one
+/// of torch::optim, or rule_optimizer.
 struct torch_optimizer {
-  std::string_view name;       // of its row in optimizer_table
-  std::string_view class_name; // in torch::optim
+  std::string_view name;       // of its row in optimizer_table; empty: any of them
+  std::string_view class_name; // in torch::optim; empty: rule_optimizer
   const std::type_info* type;
   std::unique_ptr<torch::optim::Optimizer> (*make)(const optimizer_identity& numbers, double lr,
                                                    std::vector<torch::Tensor> parameters);
-  /// Reads torch's options. Throws std::invalid_argument if one of them is not supported.
+  /// Reads the options. Throws std::invalid_argument if one of them is not supported.
   optimizer_identity (*identity)(const torch::optim::OptimizerOptions& options);
-  /// Writes the weight decay and the numbers of an identity into torch's options.
+  /// Writes what `identity` reads.
   void (*set_numbers)(torch::optim::OptimizerOptions& options, const optimizer_identity& numbers);
   /// Statistic number `which` of a parameter. Null if it does not exist yet and `make` is false.
   torch::Tensor* (*statistic)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
@@ -48,8 +48,9 @@ std::vector<double> numbers_in(const torch_optimizer& kind,
 void set_numbers_in(const torch_optimizer& kind, torch::optim::OptimizerOptions& options,
                     std::span<const std::optional<double>> numbers);
 
-/// Null if torch::optim does not have the optimizer with this name.
-const torch_optimizer* find_torch_optimizer(std::string_view name);
+/// That of torch::optim, or a rule_optimizer if it has none like it.
+std::unique_ptr<torch::optim::Optimizer>
+make_optimizer(const optimizer_identity& numbers, double lr, std::vector<torch::Tensor> parameters);
 /// Throws std::invalid_argument, with a sentence, if its class is not supported.
 const torch_optimizer& torch_optimizer_of(const torch::optim::Optimizer& optimizer);
 

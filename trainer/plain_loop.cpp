@@ -1,43 +1,13 @@
 #include "trainer/plain_loop.hpp"
 
-#include <functional>
 #include <thread>
 
-#include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
-#include "trainer/flat_optimizer.hpp"
 #include "trainer/optimizers.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
-
-namespace {
-
-/// The optimizer's step for all parameters of a model, from their .grad: torch::optim, or for the
-/// optimizers that it does not have, and for parameters that decay differently, our own rule for
-/// each parameter.
-std::function<void()> stepper(const optimizer_identity& numbers, double lr,
-                              const std::vector<torch::Tensor>& parameters) {
-  const auto* known = find_torch_optimizer(numbers.kind);
-  if (known != nullptr && numbers.decay_vectors)
-    return
-      [optimizer = std::shared_ptr{known->make(numbers, lr, parameters)}] { optimizer->step(); };
-  auto rules = std::make_shared<std::vector<flat_optimizer>>();
-  for (const auto& p : parameters) {
-    state_tensor row{"p", {p.sizes().begin(), p.sizes().end()}, state_tensor::kind::parameter};
-    rules->emplace_back(numbers, table_of({row}, numbers), p.detach());
-  }
-  return [rules, parameters, lr] {
-    torch::NoGradGuard guard;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      auto flat = parameters[i].view({-1});
-      (*rules)[i].step(flat, parameters[i].grad().reshape({-1}), lr);
-    }
-  };
-}
-
-} // namespace
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps, milliseconds step_interval) {
@@ -57,7 +27,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   std::vector<torch::Tensor> parameters;
   for (const auto& item : model.parameters())
     parameters.push_back(item.second);
-  auto step_optimizer = stepper(config.optimizer, lr, parameters);
+  auto optimizer = make_optimizer(config.optimizer, lr, parameters);
   auto passes = micro_steps_of(target_batch, config.micro_batch);
 
   loop_report report{steps, steps * passes, {}, 0};
@@ -75,7 +45,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
       (loss / static_cast<double>(passes)).backward();
       std::this_thread::sleep_for(step_interval);
     }
-    step_optimizer();
+    optimizer->step();
     for (auto& p : parameters)
       if (p.grad().defined())
         p.mutable_grad().zero_();

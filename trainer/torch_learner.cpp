@@ -17,14 +17,13 @@
 #include "trainer/autocast.hpp"
 #include "trainer/buffer_values.hpp"
 #include "trainer/compute_setup.hpp"
-#include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/replicas.hpp"
-#include "trainer/rounding.hpp"
 #include "trainer/training_model.hpp"
+#include "trainer/updated_tensors.hpp"
 
 namespace waggle {
 
@@ -50,7 +49,7 @@ public:
     sum_ =
       std::make_unique<gradient_sum>(trained_, config_.reuse_gradient_buffers, tensors_.numbers());
     keep_buffers();
-    optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
+    optimizer_ = updated_tensors::of_flat(tensors_, parameters_->master(), config_.optimizer);
     schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
     for (std::int64_t i = 1; i < config_.replicas; ++i)
       others_.push_back(
@@ -93,13 +92,12 @@ public:
   [[nodiscard]] bool adds_in_place() const override { return config_.reuse_gradient_buffers; }
 
   void settle(std::span<const float> terms) override {
-    settled_ = update_terms::read(terms, trained_.size(), tensors_.numbers());
+    optimizer_->settle(update_terms::read(terms, trained_.size(), tensors_.numbers()));
   }
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
     std::lock_guard lock{values_};
-    step(view_of(gradient), lr, settled_ ? &*settled_ : nullptr);
-    settled_.reset();
+    step(view_of(gradient), lr);
   }
 
   [[nodiscard]] bool steps_locally() const override { return true; }
@@ -109,8 +107,8 @@ public:
     if (!mean.defined())
       return;
     std::lock_guard lock{values_};
-    auto terms = own_terms();
-    step(mean, lr, &terms);
+    optimizer_->settle(own_terms());
+    step(mean, lr);
   }
 
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
@@ -130,7 +128,7 @@ public:
             change(copy);
             return write_buffer(model_buffers_[i - first_buffer_].second, copy);
           }
-          auto values = tensor(i);
+          auto values = optimizer_->tensor(i);
           change({values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
         });
       });
@@ -162,12 +160,12 @@ public:
     torch::NoGradGuard guard;
     if (is_buffer(which))
       return read_buffer(model_buffers_[which - first_buffer_].second, out);
-    staging_.to_host(tensor(which), view_of(out));
+    staging_.to_host(optimizer_->tensor(which), view_of(out));
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
     if (is_buffer(which))
       return {};
-    auto values = tensor(which);
+    auto values = optimizer_->tensor(which);
     if (!values.is_cpu() || !values.is_contiguous())
       return {};
     return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
@@ -176,25 +174,20 @@ public:
     torch::NoGradGuard guard;
     if (is_buffer(which))
       return write_buffer(model_buffers_[which - first_buffer_].second, values);
-    parameters_->change(
-      [&](const torch::Tensor&) { staging_.to_device(view_of(values), tensor(which)); });
+    parameters_->change([&](const torch::Tensor&) {
+      staging_.to_device(view_of(values), optimizer_->tensor(which));
+    });
   }
-  [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override {
+    return optimizer_->optimizer_steps();
+  }
   /// Ends a load, too, which has written the buffers.
   void set_optimizer_steps(std::uint64_t steps) override {
-    optimizer_->set_steps(steps);
+    optimizer_->set_optimizer_steps(steps);
     keep_buffers();
   }
 
-  [[nodiscard]] std::uint64_t rounding() const override {
-    auto matrix = table_of({{"w", {17, 59}, state_tensor::kind::parameter}}, config_.optimizer);
-    std::optional<flat_optimizer> trial;
-    return rounding_of(parameters_->master().device(), [&](auto& parameters, const auto& gradient) {
-      if (!trial)
-        trial.emplace(config_.optimizer, matrix, parameters);
-      trial->step(parameters, gradient, fixed_rate);
-    });
-  }
+  [[nodiscard]] std::uint64_t rounding() const override { return optimizer_->rounding(); }
 
   [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
@@ -303,10 +296,10 @@ private:
     return byte_writer{}.put(sampler_.fingerprint()).put(drawn).take();
   }
 
-  void step(const torch::Tensor& gradient, double lr, const update_terms* terms) {
-    parameters_->change([&](torch::Tensor& master) {
+  void step(const torch::Tensor& gradient, double lr) {
+    parameters_->change([&](const torch::Tensor& master) {
       auto there = master.is_cpu() ? staging_.to_host(gradient) : staging_.to_device(gradient);
-      optimizer_->step(master, there, lr, terms);
+      optimizer_->apply(there, lr);
     });
   }
 
@@ -365,15 +358,6 @@ private:
     return table;
   }
 
-  /// Returns a view of a tensor of the table, but of no buffer.
-  [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
-    bool statistic = tensors_[which].what != state_tensor::kind::parameter;
-    auto begin = tensors_.offset(which) - (statistic ? tensors_.parameter_count() : 0);
-    return (statistic ? optimizer_->statistics() : parameters_->master())
-      .narrow(0, static_cast<std::int64_t>(begin),
-              static_cast<std::int64_t>(tensors_[which].elements()));
-  }
-
   learner_config config_;
   torch::Device device_;
   mutable host_staging staging_; // for gradients of updates, and states
@@ -386,8 +370,7 @@ private:
   std::vector<torch::Tensor> trained_;
   std::unique_ptr<gradient_sum> sum_;
   std::optional<gradient_hooks> hooks_;
-  std::optional<flat_optimizer> optimizer_;
-  std::optional<update_terms> settled_; // for the next `apply`
+  std::unique_ptr<updated_tensors> optimizer_;
   state_table tensors_;
   digest schema_;
   training_model::named_tensors model_buffers_; // the last rows of the table

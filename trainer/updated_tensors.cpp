@@ -5,8 +5,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/training/state_schema.hpp"
 #include "trainer/host_staging.hpp"
 #include "trainer/rounding.hpp"
+#include "trainer/rule_optimizer.hpp"
 
 namespace waggle {
 
@@ -59,6 +61,7 @@ updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Te
     owner_(owner),
     ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}),
     left_out_(tensors_.size()) {
+  find_places();
   rounding_ = try_rounding();
   if (kind_.counter.steps == nullptr)
     return;
@@ -83,10 +86,12 @@ std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensor
   auto optimizer = same_optimizer(from.kind_, *from.optimizer_, copy_of);
   const auto& counter = from.kind_.counter;
   for (std::size_t i = 0; i < copies.size(); ++i) {
-    for (std::size_t s = 0; s < from.statistics_count(); ++s) {
-      const auto* value = from.kind_.statistic(*from.optimizer_, from.tensors_[i], s, false);
+    for (const auto& [of, s] : from.places_) {
+      if (of != i || !s)
+        continue;
+      const auto* value = from.kind_.statistic(*from.optimizer_, from.tensors_[i], *s, false);
       if (value != nullptr && value->defined())
-        from.kind_.statistic(*optimizer, copies[i], s, true)->copy_(value->detach());
+        from.kind_.statistic(*optimizer, copies[i], *s, true)->copy_(value->detach());
     }
     // A parameter that had no gradient in some steps has made fewer.
     if (auto made = counter.steps ? counter.steps(*from.optimizer_, from.tensors_[i]) : 0; made > 0)
@@ -99,13 +104,36 @@ std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensor
   return master;
 }
 
-/// Statistics of each parameter.
-std::size_t updated_tensors::statistics_count() const {
-  auto of_parameters =
-    std::count_if(table_.tensors().begin(), table_.tensors().end(), [](const state_tensor& t) {
-      return t.what == state_tensor::kind::statistic || t.what == state_tensor::kind::square;
-    });
-  return static_cast<std::size_t>(of_parameters - 1) / tensors_.size(); // one is left_out_name
+std::unique_ptr<updated_tensors> updated_tensors::of_flat(const state_table& table,
+                                                          const torch::Tensor& parameters,
+                                                          const optimizer_identity& numbers) {
+  std::vector<torch::Tensor> tensors;
+  for (auto i : table.indices_of({state_tensor::kind::parameter})) {
+    const auto& shape = table[i].shape;
+    tensors.push_back(parameters
+                        .narrow(0, static_cast<std::int64_t>(table.offset(i)),
+                                static_cast<std::int64_t>(table[i].elements()))
+                        .view(std::vector<std::int64_t>(shape.begin(), shape.end())));
+  }
+  std::shared_ptr<rule_optimizer> optimizer = rule_optimizer::of_each(tensors, numbers, 0);
+  for (const auto& t : tensors)
+    (void)optimizer->state_of(t);
+  const auto& kind = torch_optimizer_of(*optimizer);
+  return std::make_unique<updated_tensors>(table, std::move(tensors), kind, std::move(optimizer),
+                                           rate_owner::run);
+}
+
+void updated_tensors::find_places() {
+  auto identity = kind_.identity(optimizer_->param_groups().front().options());
+  std::map<std::string, place> by_name{{std::string{left_out_name}, {tensors_.size()}}};
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    by_name.emplace(table_[i].name, place{i});
+    std::size_t s = 0;
+    for (const auto& of : find_optimizer(identity.kind)->statistics(identity, table_[i].shape))
+      by_name.emplace(of.name + "/" + table_[i].name, place{i, s++});
+  }
+  for (std::size_t i = 0; i < by_name.size(); ++i)
+    places_.push_back(by_name.at(table_[i].name));
 }
 
 void updated_tensors::set_rates(optim::Optimizer& of, double lr) const {
@@ -158,6 +186,18 @@ void updated_tensors::apply(std::span<const float> gradient, double lr) {
   step(lr);
 }
 
+void updated_tensors::apply(const torch::Tensor& gradient, double lr) {
+  torch::NoGradGuard guard;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (!settled_ || settled_->present[i])
+      tensors_[i].mutable_grad() =
+        gradient.narrow(0, static_cast<std::int64_t>(table_.offset(i)), tensors_[i].numel())
+          .view(tensors_[i].sizes());
+  step(lr);
+  for (const auto& p : tensors_)
+    p.mutable_grad().reset();
+}
+
 /// Makes the step with what the members have settled. The groups then have the loop's own numbers
 /// again, from which its schedulers go on.
 void updated_tensors::step(double lr) {
@@ -166,7 +206,7 @@ void updated_tensors::step(double lr) {
     set_rates(*optimizer_, lr);
   }
   auto settled = std::exchange(settled_, std::nullopt);
-  if (!settled)
+  if (!settled || std::ranges::none_of(settled->numbers, &std::optional<double>::has_value))
     return make_step();
   std::map<const void*, std::size_t> index;
   for (std::size_t i = 0; i < tensors_.size(); ++i)
@@ -198,31 +238,33 @@ void updated_tensors::make_step() {
       ++left_out_[i];
 }
 
+torch::Tensor updated_tensors::tensor(std::size_t which) {
+  auto [parameter, statistic] = places_[which];
+  if (parameter == tensors_.size())
+    return view_of(left_out_);
+  const auto& p = tensors_[parameter];
+  return (statistic ? *kind_.statistic(*optimizer_, p, *statistic, true) : p).detach();
+}
+
 void updated_tensors::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
-  if (is_left_out(which)) {
+  auto [parameter, statistic] = places_[which];
+  if (parameter == tensors_.size()) {
     std::ranges::copy(left_out_, out.begin());
     return;
   }
-  auto block = which / tensors_.size();
-  const auto& p = tensors_[which % tensors_.size()];
-  const auto* from = block == 0 ? &p : kind_.statistic(*optimizer_, p, block - 1, false);
+  const auto& p = tensors_[parameter];
+  const auto* from = statistic ? kind_.statistic(*optimizer_, p, *statistic, false) : &p;
   if (from != nullptr && from->defined())
-    view_of(out).view(p.sizes()).copy_(from->detach());
+    view_of(out).view(from->sizes()).copy_(from->detach());
   else
     std::fill(out.begin(), out.end(), 0.0F);
 }
 
 void updated_tensors::write_tensor(std::size_t which, std::span<const float> values) {
   torch::NoGradGuard guard;
-  if (is_left_out(which)) {
-    std::ranges::copy(values, left_out_.begin());
-    return;
-  }
-  auto block = which / tensors_.size();
-  const auto& p = tensors_[which % tensors_.size()];
-  auto to = block == 0 ? p : *kind_.statistic(*optimizer_, p, block - 1, true);
-  to.detach().copy_(view_of(values).view(p.sizes()));
+  auto to = tensor(which);
+  to.copy_(view_of(values).view(to.sizes()));
 }
 
 void updated_tensors::set_optimizer_steps(std::uint64_t steps) {

@@ -30,6 +30,11 @@ public:
   /// A copy in host memory, with an optimizer that is a copy of `from`'s. Empties the statistics of
   /// `from`'s optimizer: they would need memory and never change again.
   static std::shared_ptr<updated_tensors> master_of(const updated_tensors& from);
+  /// The parameters of a flat tensor, with a rule_optimizer and the rate of the run. Its statistics
+  /// exist from the beginning, each in one piece of memory for neighbours.
+  static std::unique_ptr<updated_tensors> of_flat(const state_table& table,
+                                                  const torch::Tensor& parameters,
+                                                  const optimizer_identity& numbers);
 
   /// Writes the run's rate into an optimizer with the same parameter groups: the first group gets
   /// `lr`, and each other one keeps the ratio to it that it had when this was constructed.
@@ -50,6 +55,12 @@ public:
     return rate >= 0 ? std::optional{rate} : std::nullopt;
   }
 
+  /// One step with a flat gradient on the device of the parameters, which is not copied.
+  void apply(const torch::Tensor& gradient, double lr);
+  /// Tensor number `which` of the table, made of zeros if it does not exist yet. That of what was
+  /// left out is in host memory.
+  [[nodiscard]] torch::Tensor tensor(std::size_t which);
+
   // -- loop_model
   void settle(const update_terms& terms) override { settled_ = terms; }
   void apply(std::span<const float> gradient, double lr) override;
@@ -62,11 +73,12 @@ public:
 
 private:
   [[nodiscard]] std::uint64_t try_rounding() const;
-  [[nodiscard]] std::size_t statistics_count() const;
-  /// Whether tensor number `which` of the table is what was left out.
-  [[nodiscard]] bool is_left_out(std::size_t which) const {
-    return which == tensors_.size() * (1 + statistics_count());
-  }
+  /// What a tensor of the table is.
+  struct place {
+    std::size_t parameter;                  // their number: what was left out
+    std::optional<std::size_t> statistic{}; // of the parameter; none: itself
+  };
+  void find_places();
   void make_step();
 
   const state_table table_;
@@ -78,6 +90,7 @@ private:
   std::uint64_t rounding_ = 0;       // with the numbers that all peers begin with
   std::optional<double> rate_of_run_;
   std::uint64_t steps_ = 0;
+  std::vector<place> places_;           // by tensor of the table, without buffers
   std::vector<float> left_out_;         // by parameter: updates without a gradient
   std::optional<update_terms> settled_; // for the next `apply`
   std::atomic<double> rate_used_{-1};

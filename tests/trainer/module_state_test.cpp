@@ -40,7 +40,7 @@ learner_config configuration(const std::string& optimizer, const hypers& set = {
 
 std::unique_ptr<optim::Optimizer> optimizer_for(const learner_config& c, const torch::nn::Module& m,
                                                 double lr = 1e-2) {
-  return find_torch_optimizer(c.optimizer.kind)->make(c.optimizer, lr, m.parameters());
+  return make_optimizer(c.optimizer, lr, m.parameters());
 }
 
 torch::Tensor windows(std::uint64_t seed, const learner_config& c) {
@@ -69,7 +69,13 @@ const std::vector<std::pair<std::string, hypers>> optimizers{
   {"rmsprop", {}},
   {"rmsprop", {{"momentum", 0.9}}},
   {"rmsprop", {{"momentum", 0.5}, {"centered", 1}}},
-  {"rmsprop", {{"centered", 1}}}};
+  {"rmsprop", {{"centered", 1}}},
+  {"sgdw", {{"momentum", 0.9}, {"dampening", 0.5}}},
+  {"lamb", {}},
+  {"lars", {}},
+  {"lion", {}},
+  {"adafactor", {}},
+  {"muon", {}}};
 
 // -- the same state as in waggle train ------------------------------------------------------------
 

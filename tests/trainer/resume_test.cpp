@@ -1,6 +1,8 @@
 // A learner that ends after any pass and is made again from what it left continues as without the
 // end, bit for bit.
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -135,6 +137,26 @@ INSTANTIATE_TEST_SUITE_P(
             }},
     variant{"Offloaded", [](learner_config& c) { c.offload_optimizer = true; }}),
   [](const auto& info) { return std::string{info.param.name}; });
+
+// A state that an earlier version wrote, of an optimizer whose statistics differ by parameter.
+TEST(StoredState, OfAnEarlierVersionLoadsAndIsWrittenAgainWithTheSameBytes) {
+  learner_config c;
+  c.model = "mlp";
+  c.layers = 1;
+  c.width = 2;
+  c.context = 2;
+  c.optimizer = identity_with("muon", {});
+  c.optimizer.weight_decay = 0.01;
+  c.device = "cpu";
+  std::ifstream file{WAGGLE_SOURCE_DIR "/tests/trainer/states/muon.bin", std::ios::binary};
+  std::string stored{std::istreambuf_iterator<char>{file}, {}};
+  auto bytes = std::as_bytes(std::span{stored});
+  auto model = std::move(*make_torch_learner(c));
+  auto loaded = testing::load_state(*model, bytes);
+  ASSERT_TRUE(loaded) << loaded.error().detail;
+  EXPECT_EQ(model->optimizer_steps(), 3U);
+  EXPECT_EQ(testing::save_state(*model), (std::vector<std::byte>{bytes.begin(), bytes.end()}));
+}
 
 } // namespace
 } // namespace waggle

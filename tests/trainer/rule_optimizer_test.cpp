@@ -1,4 +1,4 @@
-#include "trainer/flat_optimizer.hpp"
+#include "trainer/rule_optimizer.hpp"
 
 #include <bit>
 #include <cmath>
@@ -59,6 +59,18 @@ optimizer_identity numbers_of(const json& run) {
   return numbers;
 }
 
+/// All statistics, one after another, in the order of the table.
+torch::Tensor statistics_of(const updated_tensors& optimizer, const state_table& table) {
+  std::vector<torch::Tensor> all{torch::empty({0})};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].what == state_tensor::kind::parameter)
+      continue;
+    all.push_back(torch::empty({static_cast<std::int64_t>(table[i].elements())}));
+    optimizer.read_tensor(i, {all.back().data_ptr<float>(), table[i].elements()});
+  }
+  return torch::cat(all);
+}
+
 /// The parameters of a run after each number of steps that the vectors contain, by our optimizer.
 std::vector<torch::Tensor> steps_of(const json& run, const optimizer_identity& numbers) {
   auto shapes = vectors()["shapes"].get<std::vector<sizes>>();
@@ -68,11 +80,11 @@ std::vector<torch::Tensor> steps_of(const json& run, const optimizer_identity& n
     return tensor_of(values).narrow(0, 0, static_cast<std::int64_t>(table.parameter_count()));
   };
   auto ours = first(vectors()["begin"]);
-  flat_optimizer optimizer{numbers, table, ours};
+  auto optimizer = updated_tensors::of_flat(table, ours, numbers);
   std::vector<torch::Tensor> seen;
   for (const auto& gradient : vectors()["gradients"]) {
-    optimizer.step(ours, first(gradient), vectors()["lr"]);
-    if (optimizer.steps() == vectors()["seen_after"][seen.size()].get<std::uint64_t>())
+    optimizer->apply(first(gradient), vectors()["lr"]);
+    if (optimizer->optimizer_steps() == vectors()["seen_after"][seen.size()].get<std::uint64_t>())
       seen.push_back(ours.clone());
   }
   return seen;
@@ -89,7 +101,7 @@ std::string name_of(const json& run) {
 
 // -- as PyTorch -----------------------------------------------------------------------------------
 
-TEST(FlatOptimizer, EveryOptimizerTakesTheStepsOfItsReference) {
+TEST(RuleOptimizer, EveryOptimizerTakesTheStepsOfItsReference) {
   std::set<std::string> compared;
   for (const auto& run : vectors()["runs"]) {
     auto numbers = numbers_of(run);
@@ -108,7 +120,7 @@ TEST(FlatOptimizer, EveryOptimizerTakesTheStepsOfItsReference) {
 }
 
 // Otherwise the comparison above would not notice that an option is ignored.
-TEST(FlatOptimizer, EveryOptionOfEveryOptimizerChangesTheStepsOfAReference) {
+TEST(RuleOptimizer, EveryOptionOfEveryOptimizerChangesTheStepsOfAReference) {
   std::set<std::pair<std::string, std::string>> compared;
   for (const auto& run : vectors()["runs"])
     for (const auto& [option, value] : run["numbers"].items()) {
@@ -124,7 +136,7 @@ TEST(FlatOptimizer, EveryOptionOfEveryOptimizerChangesTheStepsOfAReference) {
         << row.name << " " << option.name;
 }
 
-TEST(FlatOptimizer, TwoPeersWithEqualInputsGetEqualBytesWhateverTheirThreads) {
+TEST(RuleOptimizer, TwoPeersWithEqualInputsGetEqualBytesWhateverTheirThreads) {
   std::vector<sizes> shapes{{130, 70}, {70}, {3, 5, 300}, {40, 200}};
   for (const auto& run : vectors()["runs"]) {
     auto numbers = numbers_of(run);
@@ -134,23 +146,24 @@ TEST(FlatOptimizer, TwoPeersWithEqualInputsGetEqualBytesWhateverTheirThreads) {
     auto generator = at::detail::createCPUGenerator(5);
     auto a = torch::randn({static_cast<std::int64_t>(table.parameter_count())}, generator);
     auto b = a.clone();
-    flat_optimizer of_a{numbers, table, a};
-    flat_optimizer of_b{numbers, table, b};
+    auto of_a = updated_tensors::of_flat(table, a, numbers);
+    auto of_b = updated_tensors::of_flat(table, b, numbers);
     for (int step = 0; step < 3; ++step) {
       auto gradient = torch::randn({a.numel()}, generator);
       torch::set_num_threads(1);
-      of_a.step(a, gradient, 0.01);
+      of_a->apply(gradient, 0.01);
       torch::set_num_threads(2);
-      of_b.step(b, gradient, 0.01);
+      of_b->apply(gradient, 0.01);
     }
     EXPECT_TRUE(torch::equal(a, b)) << run["optimizer"] << " " << run["numbers"];
-    EXPECT_TRUE(torch::equal(of_a.statistics(), of_b.statistics())) << run["optimizer"];
+    EXPECT_TRUE(torch::equal(statistics_of(*of_a, table), statistics_of(*of_b, table)))
+      << run["optimizer"];
     EXPECT_TRUE(std::isfinite(a.sum().item<double>())) << run["optimizer"];
   }
   torch::set_num_threads(1);
 }
 
-TEST(FlatOptimizer, AStepOfALongVectorIsThatOfItsPieces) {
+TEST(RuleOptimizer, AStepOfALongVectorIsThatOfItsPieces) {
   for (const auto& run : vectors()["runs"]) {
     auto numbers = numbers_of(run);
     if (update_rule_named(numbers.kind).whole_tensors || !numbers.decay_vectors
@@ -162,17 +175,17 @@ TEST(FlatOptimizer, AStepOfALongVectorIsThatOfItsPieces) {
     auto head = whole.narrow(0, 0, cut).clone();
     auto tail = whole.narrow(0, cut, whole.numel() - cut).clone();
     auto optimizer_for = [&](const torch::Tensor& values) {
-      return flat_optimizer{
-        numbers, table_for({{static_cast<std::uint64_t>(values.numel())}}, numbers), values};
+      return updated_tensors::of_flat(
+        table_for({{static_cast<std::uint64_t>(values.numel())}}, numbers), values, numbers);
     };
     auto of_whole = optimizer_for(whole);
     auto of_head = optimizer_for(head);
     auto of_tail = optimizer_for(tail);
     for (int step = 0; step < 2; ++step) {
       auto gradient = torch::randn({whole.numel()}, generator);
-      of_whole.step(whole, gradient, 0.01);
-      of_head.step(head, gradient.narrow(0, 0, cut), 0.01);
-      of_tail.step(tail, gradient.narrow(0, cut, tail.numel()), 0.01);
+      of_whole->apply(gradient, 0.01);
+      of_head->apply(gradient.narrow(0, 0, cut), 0.01);
+      of_tail->apply(gradient.narrow(0, cut, tail.numel()), 0.01);
       ASSERT_TRUE(torch::equal(whole, torch::cat({head, tail})))
         << run["optimizer"] << " " << run["numbers"] << ", step " << step;
     }
@@ -196,11 +209,11 @@ std::string updates_of_all_rules() {
       return out;
     };
     auto parameters = next(1);
-    flat_optimizer optimizer{numbers, table, parameters};
+    auto optimizer = updated_tensors::of_flat(table, parameters, numbers);
     for (int step = 0; step < 6; ++step)
-      optimizer.step(parameters, next(step % 2 == 0 ? 0.1 : 1e-4), 0.01);
+      optimizer->apply(next(step % 2 == 0 ? 0.1 : 1e-4), 0.01);
     sha256_stream hash;
-    for (const auto& part : {parameters, optimizer.statistics()})
+    for (const auto& part : {parameters, statistics_of(*optimizer, table)})
       hash.add(
         std::as_bytes(std::span{part.data_ptr<float>(), static_cast<std::size_t>(part.numel())}));
     all += name_of(run) + ": " + to_string(hash.finish()) + "\n";
@@ -212,11 +225,11 @@ std::string updates_of_all_rules() {
 std::string roundings_of_torch() {
   std::string all;
   for (auto name : {"sgd", "adam", "adamw", "adagrad", "rmsprop"}) {
-    const auto& kind = *find_torch_optimizer(name);
     auto w = torch::zeros({3, 2}).requires_grad_();
     auto table = table_for({{3, 2}}, identity_with(name, {}));
-    const updated_tensors loop{
-      table, {w}, kind, kind.make(identity_with(name, {}), 0.1, {w}), rate_owner::optimizer};
+    auto made = make_optimizer(identity_with(name, {}), 0.1, {w});
+    const auto& kind = torch_optimizer_of(*made);
+    const updated_tensors loop{table, {w}, kind, std::move(made), rate_owner::optimizer};
     all += std::string{name} + " " + std::to_string(loop.rounding()) + "\n";
   }
   return all;
@@ -315,7 +328,7 @@ TEST(FusedSum, RoundsOnceOnEachPath) {
 
 // -- statistics -----------------------------------------------------------------------------------
 
-TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
+TEST(RuleOptimizer, KeepsNoStatisticsItDoesNotNeed) {
   auto names = [](std::string_view kind, const std::map<std::string, double>& set) {
     auto numbers = identity_with(kind, set);
     std::vector<std::string> found;
@@ -323,9 +336,10 @@ TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
     for (std::size_t i = 2; i + 1 < table.size(); ++i)
       found.push_back(table[i].name);
     EXPECT_EQ(table[table.size() - 1].name, left_out_name);
-    flat_optimizer optimizer{numbers, table, torch::zeros({15})};
-    EXPECT_EQ(static_cast<std::uint64_t>(optimizer.statistics().numel()), table.value_count() - 15);
-    EXPECT_EQ(optimizer.statistics().count_nonzero().item<std::int64_t>(), 0) << kind;
+    auto parameters = torch::zeros({15});
+    auto all = statistics_of(*updated_tensors::of_flat(table, parameters, numbers), table);
+    EXPECT_EQ(static_cast<std::uint64_t>(all.numel()), table.value_count() - 15);
+    EXPECT_EQ(all.count_nonzero().item<std::int64_t>(), 0) << kind;
     return found;
   };
   using list = std::vector<std::string>;
