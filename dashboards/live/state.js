@@ -25,12 +25,6 @@ const isForeign = (state, event) => event.writer !== '' && event.writer !== stat
 export const groups = {
   peers: 'Peers', run: 'This peer', problems: 'Problems', epochs: 'Epochs', rounds: 'Rounds',
 };
-const groupOf = {
-  start: 'run', stop: 'run', phase: 'run', state_sent: 'run', state_received: 'run', checkpoint: 'run',
-  epoch: 'epochs', round: 'rounds', peer_joined: 'peers', peer_left: 'peers', member_lost: 'peers',
-  excluded: 'peers', slow: 'peers', disbelieved: 'problems', history: 'problems', split: 'problems',
-  notice: 'problems', refused: 'problems', clock: 'problems', restart: 'problems',
-};
 
 export function createState() {
   return {
@@ -46,6 +40,8 @@ export function createState() {
     loss: {t: [], of: new Map(), low: [], high: []},
     slots: new Map(), // peer → number of its line
     missed: 0,
+    /** @type {Record<string, {group: string, glyph: string, problem: boolean, sentence: string}>} */
+    types: {}, // of events, as the peer's table has them
     replay: undefined, // of a recording: its bounds, and whose pages can be shown
   };
 }
@@ -69,6 +65,8 @@ function takeSnapshot(state, data) {
   state.ready = true;
   state.self = {peer: hex(self.peer), run: text(self.run, 64), role: text(self.role, 16), version: text(self.version, 24)};
   state.now = time(data.now) ?? state.now;
+  state.types = Object.fromEntries(Object.entries(object(data.types)).slice(0, 64).map(([name, x]) => [name,
+    {group: x.group in groups ? x.group : 'problems', glyph: text(x.glyph, 2), problem: x.problem === true, sentence: text(x.sentence, 200)}]));
   state.rounds = [];
   for (const group in state.events) state.events[group] = [];
   for (const each of array(data.events, 400)) keep(state, each);
@@ -77,7 +75,7 @@ function takeSnapshot(state, data) {
   readPeers(state, data.peers);
   if (state.loss.t.length === 0)
     for (const each of state.events.epochs)
-      if (each.loss !== undefined) addLoss(state, each.t, new Map([[state.self.peer, each.loss]]));
+      if (number(each.loss) !== undefined) addLoss(state, each.t, new Map([[state.self.peer, each.loss]]));
   if (data.replay) takeRecording(state, data);
   sampleLoss(state);
   return ['overview', 'peers', 'rounds', 'links', 'loss', 'events', 'replay'];
@@ -117,8 +115,8 @@ function takeEvent(state, data) {
   const changed = ['events', 'overview', 'replay'];
   const other = state.peers.get(event.other);
   if (event.type === 'round') changed.push('rounds', 'links');
-  if (event.type === 'phase') state.status.phase = event.to;
-  if (event.type === 'epoch' && event.epoch > (state.status.epoch ?? -1)) state.status.epoch = event.epoch;
+  if (event.type === 'phase') state.status.phase = text(event.to, 24);
+  if (event.type === 'epoch' && (number(event.epoch) ?? -1) > (state.status.epoch ?? -1)) state.status.epoch = event.epoch;
   // The list of peers follows once a second; who has come or gone is shown at once.
   if (event.type === 'peer_left' && event.other) {
     state.peers.delete(event.other);
@@ -126,9 +124,9 @@ function takeEvent(state, data) {
   } else if (event.type === 'peer_joined' && event.other) {
     state.left = state.left.filter(x => x.peer !== event.other);
     if (!other && state.peers.size < peersMax)
-      state.peers.set(event.other, {id: event.other, role: event.role, link: event.link, connected: true, state: 'joining'});
+      state.peers.set(event.other, {id: event.other, role: text(event.role, 16), link: text(event.link, 24), connected: true, state: 'joining'});
   } else if (event.type === 'slow' && other) {
-    other.slow = event.cause ? {cause: event.cause, text: event.text} : undefined;
+    other.slow = event.cause ? {cause: text(event.cause, 32), text: event.text} : undefined;
   } else {
     return changed;
   }
@@ -190,11 +188,10 @@ function keep(state, raw) {
   const type = text(e.type, 24);
   const t = time(e.t) ?? time(e.began);
   if (!type || t === undefined) return undefined;
-  const event = {type, t, seq: count(e.seq), writer: hex(e.peer), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)};
-  for (const name of ['from', 'to', 'cause', 'role', 'link', 'address', 'outcome', 'kind', 'version', 'run', 'round', 'actor', 'rule'])
-    if (typeof e[name] === 'string') event[name] = text(e[name], 80);
-  for (const name of ['epoch', 'samples', 'loss', 'duration_s', 'bytes', 'after_s', 'count', 'ms', 'epochs'])
-    if (typeof e[name] === 'number') event[name] = number(e[name]);
+  /** @type {any} */
+  const event = {};
+  for (const [name, value] of Object.entries(e).slice(0, 32)) event[name] = typeof value === 'string' ? text(value, 80) : number(value);
+  Object.assign(event, {type, t, seq: count(e.seq), writer: hex(e.peer), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)});
   if (type === 'round') {
     event.round = readRound(e, t);
     // A snapshot and the stream may both have it.
@@ -204,7 +201,7 @@ function keep(state, raw) {
     if (state.rounds.length > roundsMax) state.rounds.shift();
   }
   const usual = x => x === 'training' || x === 'averaging';
-  const group = type === 'phase' && usual(event.from) && usual(event.to) ? 'epochs' : groupOf[type] ?? 'problems';
+  const group = type === 'phase' && usual(event.from) && usual(event.to) ? 'epochs' : state.types[type]?.group ?? 'problems';
   const ring = state.events[group];
   if (event.seq !== undefined && ring.length > 0 && ring.at(-1).seq === event.seq) return undefined;
   event.group = group;
@@ -392,31 +389,23 @@ export function headline(state) {
   };
 }
 
-/** One line about an event. */
+/** Numbers of events as words. */
+const words = {
+  bytes, samples: compact, count: x => plural(x, 'input'), loss: x => x.toFixed(3), duration_s: x => duration(x * 1000), after_s: x => duration(x * 1000),
+};
+
+/** One line about an event, by the sentence of its type: what stands in brackets is left out without its field. */
 export function describe(state, e) {
-  const who = e.other ? (e.other === state.self.peer ? 'this peer' : 'peer ' + shortId(e.other)) : '';
-  const why = e.reason ? `: ${e.reason}` : '';
-  const took = e.duration_s === undefined ? '' : ` in ${duration(e.duration_s * 1000)}`;
-  const size = e.bytes === undefined ? '' : ' ' + bytes(e.bytes);
-  switch (e.type) {
-    case 'start': return `Started${e.version ? ', version ' + e.version : ''}${e.epoch ? `, at epoch ${e.epoch}` : ''}`;
-    case 'stop': return `Stops${why}`;
-    case 'phase': return `${e.from} → ${e.to}${why}`;
-    case 'epoch': return `${e.epochs > 1 ? `${e.epochs} epochs ended, the last is ${e.epoch}` : `Epoch ${e.epoch} ended`}${took}${e.loss === undefined ? '' : `, loss ${e.loss.toFixed(3)}`}${e.samples === undefined ? '' : `, ${compact(e.samples)} samples`}`;
-    case 'round': return `Round ${shortId(e.round.id)} (${e.round.kind}) ${e.round.outcome}${why}: ${e.round.members.length > 0 ? plural(e.round.members.length, 'member') + ', ' : ''}${duration(e.round.duration)}`;
-    case 'peer_joined': return `${cap(who)} joined${e.address ? ' from ' + e.address : ''}${e.link ? ` by ${e.link}` : ''}`;
-    case 'peer_left': return `${cap(who)} left${why}${e.after_s === undefined ? '' : `, after ${duration(e.after_s * 1000)}`}`;
-    case 'member_lost': return `${cap(who)} was lost in a round${why}`;
-    case 'excluded': return `${cap(who)} was left out of a round${why}`;
-    case 'state_sent': return `State sent to ${who}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
-    case 'state_received': return `State received from ${who}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
-    case 'checkpoint': return `Checkpoint${e.epoch === undefined ? '' : ` of epoch ${e.epoch}`}:${size}${took}${e.outcome ? `, ${e.outcome}` : ''}`;
-    case 'slow': return e.cause ? `${cap(who)} is slow: ${e.text || e.cause}` : `${cap(who)} is no longer slow`;
-    case 'refused': return `Refused ${e.count === undefined ? 'input' : plural(e.count, 'input')}${why}${e.text ? ` ${e.text}` : ''}`;
-    case 'clock': return e.text || `Clocks differ by ${duration(Math.abs(e.ms ?? 0))}${who ? ` from that of ${who}` : ''}`;
-    case 'restart': return `${e.actor ? `The ${e.actor} was` : 'Was'} restarted${why}${e.text ? ` ${e.text}` : ''}`;
-    default: return [who && cap(who), e.text || e.reason].filter(Boolean).join(': ') || e.type;
-  }
+  const word = name => {
+    if (name === 'other') return e.other && (e.other === state.self.peer ? 'this peer' : 'peer ' + shortId(e.other));
+    return typeof e[name] === 'number' ? words[name]?.(e[name]) ?? String(e[name]) : e[name] ?? '';
+  };
+  if (e.type === 'round') return `Round ${shortId(e.round.id)} (${e.round.kind}) ${e.round.outcome}${e.reason && `: ${e.reason}`}: ${e.round.members.length > 0 ? plural(e.round.members.length, 'member') + ', ' : ''}${duration(e.round.duration)}`;
+  let form = state.types[e.type]?.sentence || (e.other && (e.text || e.reason) ? '{other}: ' : '{other}') + (e.text ? '{text}' : '{reason}');
+  if (e.type === 'epoch' && e.epochs > 1) form = form.replace('Epoch {epoch} ended', '{epochs} epochs ended, the last is {epoch}');
+  if (e.type === 'slow' && !e.cause) form = '{other} is no longer slow';
+  return cap(form.replace(/\[([^[{]*)\{(\w+)\}([^\]]*)\]|\{(\w+)\}/g, (_, before, name, after, always) =>
+    (always ? word(always) : word(name) && before + word(name) + after))) || e.type;
 }
 const cap = words => words.slice(0, 1).toUpperCase() + words.slice(1);
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/watch/event_stream.hpp"
+#include "runtime/watch/event_types.hpp"
 
 namespace waggle {
 
@@ -132,8 +133,9 @@ std::string status_board::vitals() const {
 
 std::string status_board::snapshot() const {
   std::lock_guard guard{mutex_};
-  return "{\"v\":1,\"now\":" + std::to_string(watch::unix_ms(now_)) + ",\"self\":"
-         + shown(document::self) + ",\"status\":" + without_line_end(shown(document::status))
+  return "{\"v\":1,\"now\":" + std::to_string(watch::unix_ms(now_))
+         + ",\"types\":" + watch::event_types_json() + ",\"self\":" + shown(document::self)
+         + ",\"status\":" + without_line_end(shown(document::status))
          + ",\"peers\":" + without_line_end(shown(document::peers));
 }
 

@@ -1,15 +1,48 @@
 #include "runtime/watch/events.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 
 #include <nlohmann/json.hpp>
+
+#include "runtime/watch/event_types.hpp"
 
 namespace waggle::watch {
 
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr event_type types[]{
+  {"start", "run", "●", false, "Started[, version {version}][, at epoch {epoch}]"},
+  {"stop", "run", "■", false, "Stops[: {reason}]"},
+  {"phase", "run", "→", false, "{from} → {to}[: {reason}]"},
+  {"epoch", "epochs", "·", false,
+   "Epoch {epoch} ended[ in {duration_s}][, loss {loss}][, {samples} samples]"},
+  {"round", "rounds", "◐", false, {}},
+  {"peer_joined", "peers", "+", false, "{other} joined[ from {address}][ by {link}]"},
+  {"peer_left", "peers", "✕", true, "{other} left[: {reason}][, after {after_s}]"},
+  {"member_lost", "peers", "✕", true, "{other} was lost in a round[: {reason}]"},
+  {"excluded", "peers", "✕", true, "{other} was left out of a round[: {reason}]"},
+  {"state_sent", "run", "↑", false,
+   "State sent to {other}:[ {bytes}][ in {duration_s}][, {outcome}]"},
+  {"state_received", "run", "↓", false,
+   "State received from {other}:[ {bytes}][ in {duration_s}][, {outcome}]"},
+  {"checkpoint", "run", "▼", false,
+   "Checkpoint[ of epoch {epoch}]:[ {bytes}][ in {duration_s}][, {outcome}]"},
+  {"disbelieved", "problems", "!", true, {}}, // remarks, as in remark::what
+  {"history", "problems", "!", true, {}},
+  {"split", "problems", "!", true, {}},
+  {"notice", "problems", "!", true, {}},
+  {"clock", "problems", "!", true, {}},
+  {"restart", "problems", "!", true, "The {actor} was restarted[: {reason}]"},
+  {"refused", "problems", "!", true, "Refused {count}[: {reason}]"},
+  {"slow", "peers", "▲", true, "{other} is slow: {text}"},
+};
+constexpr std::size_t first_remark = 12;
+static_assert(types[first_remark + static_cast<std::size_t>(remark::what::restart)].name
+              == "restart");
 
 struct field {
   field(const char* name, std::string text) : key(name) {
@@ -65,11 +98,6 @@ json member(const round_member& m) {
             {"bytes_out", m.bytes_out},
             {"rtt_ms", ms(m.rtt_ms)}});
   return out;
-}
-
-const char* name_of(remark::what type) {
-  constexpr const char* names[]{"disbelieved", "history", "split", "notice", "clock", "restart"};
-  return names[static_cast<std::size_t>(type)];
 }
 
 /// The line of an event of each type.
@@ -134,8 +162,9 @@ struct writer_of_lines {
                          {"outcome", e.outcome}});
   }
   json operator()(const remark& e) const {
-    return line(name_of(e.type), {{e.type == remark::what::restart ? "actor" : "text", e.text},
-                                  {e.type == remark::what::clock ? "ms" : "number", e.number}});
+    return line(types[first_remark + static_cast<std::size_t>(e.type)].name,
+                {{e.type == remark::what::restart ? "actor" : "text", e.text},
+                 {e.type == remark::what::clock ? "ms" : "number", e.number}});
   }
   json operator()(const refused& e) const {
     return line(e.type, {{"count", e.count}, {"reason", e.reason}});
@@ -151,6 +180,30 @@ struct writer_of_lines {
 };
 
 } // namespace
+
+std::span<const event_type> event_types() {
+  return types;
+}
+
+const event_type* find_event_type(std::string_view name) {
+  auto found = std::ranges::find(types, name, &event_type::name);
+  return found != std::end(types) ? found : nullptr;
+}
+
+const std::string& event_types_json() {
+  static const std::string made = [] {
+    json all;
+    for (const auto& each : types) {
+      auto& row = all[std::string{each.name}] = {{"group", each.group}, {"glyph", each.glyph}};
+      if (each.problem)
+        row["problem"] = true;
+      if (!each.sentence.empty())
+        row["sentence"] = each.sentence;
+    }
+    return all.dump();
+  }();
+  return made;
+}
 
 event_kind kind_of(const event& what) {
   if (std::holds_alternative<round_ended>(what))

@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "runtime/watch/event_types.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -293,7 +294,7 @@ std::string replay::snapshot() const {
              {"peers", std::move(writers)}}}};
   auto line = dumped(out);
   line.pop_back();
-  return line;
+  return line + ",\"types\":" + watch::event_types_json();
 }
 
 std::string replay::vitals() const {

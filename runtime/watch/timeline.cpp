@@ -1,7 +1,6 @@
 #include "runtime/watch/timeline.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -10,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "runtime/watch/event_types.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -17,12 +17,6 @@ namespace waggle {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-constexpr std::array<std::string_view, 20> types{
-  "start",          "stop",       "phase",       "epoch",    "round",
-  "peer_joined",    "peer_left",  "member_lost", "excluded", "state_sent",
-  "state_received", "checkpoint", "disbelieved", "history",  "split",
-  "notice",         "refused",    "clock",       "restart",  "slow"};
 
 std::optional<json> parsed(std::string_view line) {
   constexpr int depth_max = 8;
@@ -82,6 +76,29 @@ std::string joined(std::initializer_list<std::string> parts) {
   return out;
 }
 
+/// What a number says besides its value.
+constexpr struct {
+  std::string_view name;
+  const char* before;
+  const char* after;
+} numbers[]{{"epoch", "epoch ", ""},  {"samples", "", " samples"}, {"loss", "loss ", ""},
+            {"bytes", "", " bytes"},  {"count", "", " times"},     {"ms", "", " ms"},
+            {"duration_s", "", " s"}, {"after_s", "after ", " s"}};
+
+/// Empty: it is not shown.
+std::string field_text(const json& in, const std::string& key) {
+  if (key == "type" || key == "peer" || key == "to")
+    return {};
+  if (key == "from" && in[key].is_string())
+    return text_in(in, "from") + " to " + text_in(in, "to");
+  if (key == "other" || key == "round")
+    return (key == "round" ? "round " : "") + short_of(in, key.c_str());
+  for (const auto& each : numbers)
+    if (each.name == key)
+      return each.before + amount(in, key.c_str(), each.after);
+  return text_in(in, key.c_str());
+}
+
 std::string round_text(const json& in) {
   auto out =
     short_of(in, "round") + " (" + text_in(in, "kind") + ") of epoch " + amount(in, "epoch", "")
@@ -115,7 +132,7 @@ result<logged_event> parse_event(std::string_view line) {
   auto writer = peer_id::parse(text_in(*value, "peer"));
   auto t = number_in(*value, "t");
   auto seq = value->find("seq");
-  if (std::ranges::find(types, out.type) == types.end() || !writer || !t || !is_time(*t)
+  if (watch::find_event_type(out.type) == nullptr || !writer || !t || !is_time(*t)
       || seq == value->end() || !seq->is_number_unsigned())
     return failure{ec::malformed, "no event of this version"};
   out.writer = *writer;
@@ -213,28 +230,10 @@ std::string text_of(const logged_event& event) {
   const auto& in = *value;
   if (event.type == "round")
     return out + " " + round_text(in);
-  auto details =
-    joined({short_of(in, "other"),
-            text_in(in, "from").empty() ? "" : text_in(in, "from") + " to " + text_in(in, "to"),
-            text_in(in, "version"),
-            text_in(in, "run"),
-            text_in(in, "role"),
-            text_in(in, "address"),
-            text_in(in, "link"),
-            in.contains("epoch") ? "epoch " + amount(in, "epoch", "") : "",
-            amount(in, "samples", " samples"),
-            in.contains("loss") ? "loss " + amount(in, "loss", "") : "",
-            amount(in, "bytes", " bytes"),
-            in.contains("round") ? "round " + short_of(in, "round") : "",
-            text_in(in, "outcome"),
-            text_in(in, "cause"),
-            text_in(in, "reason"),
-            text_in(in, "text"),
-            text_in(in, "actor"),
-            in.contains("count") ? amount(in, "count", " times") : "",
-            amount(in, "ms", " ms"),
-            amount(in, "duration_s", " s"),
-            in.contains("after_s") ? "after " + amount(in, "after_s", " s") : ""});
+  std::string details;
+  for (const auto& [key, each] : in.items())
+    if (auto shown = field_text(in, key); !shown.empty())
+      details += (details.empty() ? "" : ", ") + shown;
   return details.empty() ? out : out + ": " + details;
 }
 

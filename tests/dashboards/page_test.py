@@ -131,9 +131,14 @@ def a_round(number, began=None, late=None, peers=4, **more):
             "began": began or now() - 50, "duration_ms": 42, "search_ms": 1, "agreement_ms": 2, "recovery_ms": 0, "members": members, **more}
 
 
+# Those of every peer, which come with its snapshot.
+TYPES = {name: {"group": group, "glyph": glyph, "problem": problem == "true", "sentence": sentence} for name, group, glyph, problem, sentence
+         in re.findall(r'\{"(\w+)", "(\w+)", "(.)", (true|false),\s+(?:"(.*)"|\{\})\}', (ROOT / "runtime" / "watch" / "events.cpp").read_text())}
+
+
 def picture(peers=4):
     began = now() - 64_000
-    return {"v": 1, "now": now(), "self": {"peer": IDS[0], "run": "made-up", "role": "trainer", "version": "0.1.0"},
+    return {"v": 1, "now": now(), "types": TYPES, "self": {"peer": IDS[0], "run": "made-up", "role": "trainer", "version": "0.1.0"},
             "status": {"phase": "training", "epoch": 412, "global_epoch": 412, "loss": 2.5, "first_loss": 6.9, "target_batch_size": 256, "samples_per_second": 300,
                        "histories": 1, "rounds": {"complete": 64, "shrunk": 0, "failed": 0}},
             "peers": {"peers": [{"id": p, "epoch": 412, "samples_per_second": 300, "samples_toward_epoch": 16, "self": p == IDS[0], "connected": p != IDS[0],
@@ -241,6 +246,14 @@ def shows_events_as_they_come(page, stub):
         stub.send("event", a_round(number, late=IDS[1]))
     page.wait("the latest round is shown", lambda: page.count(f"[data-round='{103:016x}']") == 1)
     assert page.count(f".member.late[data-member='{IDS[1]}']") == 1, "the slowest member stands out"
+    for kind, event, said in (("peer_left", {"other": IDS[0], "reason": "silent"}, "✕peer leftThis peer left: silent"),
+                              ("state_sent", {"other": IDS[1], "bytes": 2e6, "duration_s": 2.0}, "State sent to peer bbbbbbbb: 2.0\u202fMB in 2.0\u202fs"),
+                              ("slow", {"other": IDS[1], "text": "not any more"}, "Peer bbbbbbbb is no longer slow"),
+                              ("refused", {"count": 5, "reason": "malformed"}, "Refused 5 inputs: malformed"),
+                              ("refused", {"count": "{reason}", "reason": "[{reason}]"}, "Refused {reason}: [{reason}]"),
+                              ("clock", {"text": "it is ahead"}, "!clockIt is ahead")):
+        stub.event(kind, **event)
+        page.wait(f"an event: {said}", lambda said=said: said in page.text("#events .log li"))
     stub.send("gap", {"missed": 17})
     stub.set()
     page.wait("what was left out is counted", lambda: "17 events were left out" in page.text("#events"))

@@ -1,9 +1,13 @@
 #include "runtime/watch/events.hpp"
 
 #include <limits>
+#include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "runtime/watch/event_types.hpp"
 
 namespace waggle::watch {
 namespace {
@@ -28,6 +32,25 @@ TEST(Events, ALineHasItsTimeItsTypeAndItsWriter) {
   EXPECT_EQ(made["type"], "stop");
   EXPECT_EQ(made["peer"], to_string(peer(1)));
   EXPECT_EQ(made["reason"], "a signal");
+}
+
+template <std::size_t... I>
+std::set<std::string> types_of_all_events(std::index_sequence<I...>) {
+  state_moved sent;
+  sent.sent = true;
+  std::set<std::string> all{line(sent)["type"]};
+  (all.insert(line(std::variant_alternative_t<I, event>{})["type"]), ...);
+  for (auto i = 0; i <= static_cast<int>(remark::what::restart); ++i)
+    all.insert(line(remark{remark::what(i), "x"})["type"]);
+  return all;
+}
+
+TEST(Events, EachTypeHasARowInTheTableThatPagesGet) {
+  auto all = types_of_all_events(std::make_index_sequence<std::variant_size_v<event>>{});
+  for (const auto& name : all)
+    EXPECT_NE(find_event_type(name), nullptr) << name;
+  EXPECT_EQ(all.size(), event_types().size()) << "a row that no event has";
+  EXPECT_EQ(json::parse(event_types_json()).size(), all.size());
 }
 
 TEST(Events, TextFromOthersStaysText) {
