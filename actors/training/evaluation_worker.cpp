@@ -38,7 +38,7 @@ measure_weights(evaluation_worker_actor::stateful_pointer<evaluation_worker> sel
     if (!found)
       return to_caf(found.error());
     auto seconds = seconds_of(self->clock().now() - began);
-    ctx.metrics->set_evaluation(found->loss, found->accuracy, seconds);
+    ctx.metrics->set_eval_duration(seconds);
     auto accuracy =
       std::isfinite(found->accuracy) ? fmt::format(", accuracy {:.4f}", found->accuracy) : "";
     log_about about{{.epoch = msg.epoch}};

@@ -206,7 +206,6 @@ void metrics_exporter::note(const event_maker::events& all) const {
 void metrics_exporter::refresh() {
   auto now = clock().now();
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
-  ctx_.metrics->set_bandwidth(bandwidth);
   ctx_.metrics->set_unreachable(ctx_.reach->as_client());
   peer_facts facts{
     ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
@@ -214,7 +213,7 @@ void metrics_exporter::refresh() {
   if (now - links_watched_ >= links_interval)
     watch_links();
   using document = status_board::document;
-  board_->show(document::status, status_document(picture_, facts), ctx_.wall->now());
+  board_->show(peer_view{picture_, facts}, ctx_.wall->now());
   if (now >= peers_due_) {
     picture_.left = board_->maker().departures(now);
     picture_.present = board_->maker().present();

@@ -22,12 +22,12 @@ function lossTile(state) {
   const range = others.length > 1 ? `others ${fixed(Math.min(...others))} to ${fixed(Math.max(...others))}`
     : others.length === 1 ? `other ${fixed(others[0])}` : '';
   if (isNode(state)) return tile('Loss of the others', fixed(median(others), 3), others.length > 0 ? range.replace(/^others? /, '') : 'not reported yet', 'loss');
-  const {loss, firstLoss} = state.status;
-  return tile('Loss', fixed(loss, 3), range || (firstLoss === undefined ? '' : `from ${fixed(firstLoss, 3)}`), 'loss');
+  const {loss, first_loss} = state.status;
+  return tile('Loss', fixed(loss, 3), range || (first_loss === undefined ? '' : `from ${fixed(first_loss, 3)}`), 'loss');
 }
 
 function progress(state) {
-  const {target} = state.status;
+  const {target_batch_size: target} = state.status;
   if (!target) return nothing;
   const now = epoch(state);
   const sum = trainers(state).filter(p => p.epoch === undefined || p.epoch >= now).reduce((a, p) => a + (p.toward ?? 0), 0);
@@ -43,17 +43,18 @@ export function overview(state) {
   const all = trainers(state);
   const helpers = state.peers.size - all.length;
   const recent = state.rounds.slice(-16);
-  const ended = s.complete + s.shrunk + s.failed;
+  const failed = s['rounds.failed'] ?? 0;
+  const ended = (s['rounds.complete'] ?? 0) + (s['rounds.shrunk'] ?? 0) + failed;
   const shown = Math.max(ended, state.rounds.length);
   const behind = all.filter(p => p.epoch !== undefined && epoch(state) - p.epoch > 1).length;
   return html`
     <h1 class="sentence ${h.level}" id="sentence"><span class="mark" aria-hidden="true">${marks[h.level]}</span>${h.text}</h1>
     <dl class="tiles">
-      ${tile('Epoch', whole(epoch(state)), behind > 0 ? `${plural(behind, 'peer')} behind` : s.rate === undefined ? '' : `rate ${Number(s.rate.toPrecision(3))}`, 'epoch')}
-      ${tile('Samples a second', compact(speed(state)), s.speed === undefined || all.length < 2 ? '' : `${compact(s.speed)} by this peer`, 'speed')}
+      ${tile('Epoch', whole(epoch(state)), behind > 0 ? `${plural(behind, 'peer')} behind` : s.learning_rate === undefined ? '' : `rate ${Number(s.learning_rate.toPrecision(3))}`, 'epoch')}
+      ${tile('Samples a second', compact(speed(state)), s.samples_per_second === undefined || all.length < 2 ? '' : `${compact(s.samples_per_second)} by this peer`, 'speed')}
       ${lossTile(state)}
-      ${tile('Peers', whole(all.length), helpers > 0 ? `and ${plural(helpers, 'helper')}` : s.clients ? `reduces for ${s.clients}` : '', 'peers')}
-      ${tile('Round', duration(median(recent.map(r => r.duration))), shown === 0 ? 'none yet' : s.failed > 0 ? `${whole(shown)}, ${whole(s.failed)} failed` : `median of ${whole(recent.length)}`, 'round')}
+      ${tile('Peers', whole(all.length), helpers > 0 ? `and ${plural(helpers, 'helper')}` : s.reduces_for_clients ? `reduces for ${s.reduces_for_clients}` : '', 'peers')}
+      ${tile('Round', duration(median(recent.map(r => r.duration))), shown === 0 ? 'none yet' : failed > 0 ? `${whole(shown)}, ${whole(failed)} failed` : `median of ${whole(recent.length)}`, 'round')}
       ${progress(state)}
     </dl>`;
 }

@@ -71,7 +71,7 @@ function takeSnapshot(state, data) {
   for (const group in state.events) state.events[group] = [];
   for (const each of array(data.events, 400)) keep(state, each);
   for (const each of array(data.rounds, roundsMax)) keep(state, {...each, type: 'round'});
-  readStatus(state, data.status);
+  state.status = readFacts(data.status);
   readPeers(state, data.peers);
   if (state.loss.t.length === 0)
     for (const each of state.events.epochs)
@@ -101,7 +101,7 @@ function takeRecording(state, {replay, loss}) {
 
 function takeVitals(state, data) {
   state.now = time(data.t) ?? state.now;
-  readStatus(state, data.status);
+  state.status = readFacts(data.status);
   readPeers(state, data.peers, state.left.filter(x => state.now - x.t < listAgeMs));
   sampleLoss(state);
   return ['overview', 'peers', 'links', 'loss', 'replay'];
@@ -142,18 +142,17 @@ const time = value => number(value, 0, 8.64e15 / 2); // what a Date can show
 const count = value => number(value, 0);
 const hex = value => (typeof value === 'string' && /^[0-9a-f]{2,64}$/.test(value) ? value : '');
 
-function readStatus(state, raw) {
-  const s = object(raw);
-  const rounds = object(s.rounds);
-  state.status = {
-    phase: text(s.phase, 24), epoch: count(s.epoch), globalEpoch: count(s.global_epoch), loss: number(s.loss),
-    firstLoss: number(s.first_loss), target: count(s.target_batch_size), speed: count(s.samples_per_second),
-    ownSpeed: count(s.compute_samples_per_second), rate: number(s.learning_rate), complete: count(rounds.complete) ?? 0,
-    shrunk: count(rounds.shrunk) ?? 0, failed: count(rounds.failed) ?? 0, dropped: count(object(s.samples).dropped) ?? 0,
-    waitingFor: text(s.waiting_for), notice: text(s.notice, 300), provisional: s.provisional === true,
-    histories: count(s.histories) ?? 0, differing: count(s.differing_peers) ?? 0, runTag: text(s.run_tag, 64),
-    clients: count(s.reduces_for_clients), toward: count(s.samples_toward_epoch),
-  };
+const texts = new Set(['phase', 'waiting_for', 'notice']);
+
+/** The facts of a status by their names, "rounds.failed": a text, or a number (yes is 1); what is not known is absent. */
+function readFacts(raw, within = '', out = {}) {
+  for (const [key, x] of Object.entries(object(raw)).slice(0, 100)) {
+    const name = within + key;
+    if (texts.has(name)) out[name] = text(x, 300);
+    else if (typeof x === 'object' && !Array.isArray(x) && !within) readFacts(x, name + '.', out);
+    else out[name] = number(typeof x === 'boolean' ? Number(x) : x);
+  }
+  return out;
 }
 
 /** @param gone who left after the list was made */
@@ -301,9 +300,9 @@ const trains = p => p.role !== 'auxiliary' && p.role !== 'aux';
 export const trainers = state => [...state.peers.values()].filter(trains);
 export const speed = state => {
   const known = trainers(state).map(p => p.speed).filter(x => x !== undefined);
-  return known.length > 0 ? known.reduce((a, b) => a + b, 0) : state.status.speed;
+  return known.length > 0 ? known.reduce((a, b) => a + b, 0) : state.status.samples_per_second;
 };
-export const epoch = state => state.status.globalEpoch ?? state.status.epoch;
+export const epoch = state => state.status.global_epoch ?? state.status.epoch;
 
 /** This peer, then slow ones, then the rest by name. */
 export function peerRows(state) {
@@ -347,7 +346,7 @@ export function headline(state) {
   if (!isNode(state) && early) {
     worse('wait');
     const what = s.phase === 'starting' ? 'is starting' : s.phase === 'joining' ? 'is joining the run' : 'takes the model from another peer';
-    head = `This peer ${what}${s.waitingFor ? ', waiting for ' + s.waitingFor : ''}`;
+    head = `This peer ${what}${s.waiting_for ? ', waiting for ' + s.waiting_for : ''}`;
     if (others > 0) head += `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}`;
   } else if (['finished', 'stopped', 'paused'].includes(s.phase)) {
     worse('wait');
@@ -367,7 +366,7 @@ export function headline(state) {
   const say = (to, words) => { worse(to); more.push(words); };
   if (s.provisional) say('bad', 'this peer is cut off from most of its group and goes on without it');
   if (s.histories > 1) say('bad', `the run is split into ${s.histories} histories`);
-  if (s.differing > 0) say('bad', `${plural(s.differing, 'peer')} at this epoch ${s.differing === 1 ? 'has' : 'have'} other parameters`);
+  if (s.differing_peers > 0) say('bad', `${plural(s.differing_peers, 'peer')} at this epoch ${s.differing_peers === 1 ? 'has' : 'have'} other parameters`);
   const slow = peerRows(state).filter(p => p.slow).slice(0, 2);
   for (const p of slow) say('warn', `${name(state, p.id)} is slow: ${text(p.slow.text || p.slow.cause, 80)}`);
   const recent = state.rounds.slice(-8);

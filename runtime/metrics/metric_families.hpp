@@ -14,7 +14,7 @@ namespace waggle {
 
 /// Every metric that a peer exports, in the class of its subject. It is called to count, set or
 /// observe; those that change together have a method. No other code contains a metric's name,
-/// except dashboards/, which a test compares with these classes. Thread-safe.
+/// except runtime/status/facts.cpp, and dashboards/, which a test compares with both. Thread-safe.
 class metric_families : public metric_registry,
                         public peer_metrics,
                         public dht_metrics,

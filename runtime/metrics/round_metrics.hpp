@@ -64,8 +64,6 @@ public:
                                  "Times that a member was kept out of later groups, by its fault."};
   gauge<kind> set_excluded_peers{in_, "waggle_averaging_excluded_peers",
                                  "Peers that are kept out of this peer's groups now."};
-  gauge<> set_bandwidth{in_, "waggle_bandwidth_bytes_per_second",
-                        "Measured bandwidth of this peer's connection; 0: not known."};
   gauge<> set_sent_values_ratio{
     in_, "waggle_averaging_sent_values_ratio",
     "Values averaged per value of the vector; below 1 with --low-rank."};

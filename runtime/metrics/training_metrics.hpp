@@ -1,13 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/metrics/metric.hpp"
 
 namespace waggle {
 
-/// Training: epochs, samples and steps.
+/// Training: samples, steps and time. What the status says, too, has its metric in
+/// runtime/status/facts.cpp.
 class training_metrics {
   metric_registry& in_;
 
@@ -22,48 +22,24 @@ public:
   using place = label<"where", "loss", "gradient", "parameters">;
   using activity = label<"activity", "pass", "update", "round", "search", "download", "idle">;
 
-  late_gauge own_epoch{in_, "waggle_training_epoch", "This peer's epoch."};
-  late_gauge global_epoch{in_, "waggle_training_global_epoch", "The swarm's epoch."};
   counter<outcome> count_samples{in_, "waggle_training_samples_total",
                                  "Samples that entered an update, or were dropped."};
   counter<discarded> count_discarded{in_, "waggle_training_samples_discarded_total",
                                      "Samples that did not enter an update, by reason."};
-  late_gauge set_effective_batch{in_, "waggle_training_effective_batch_samples",
-                                 "Samples of all contributors in the last update."};
-  gauge<> set_histories{in_, "waggle_training_histories",
-                        "Histories that live peers train; 1 unless the run has forked."};
   late_gauge set_disbelieved_peers{
     in_, "waggle_training_disbelieved_peers",
     "Peers whose claims are not believed: they claim another history than most of those with which "
     "this peer completed rounds, or admitted it into another group."};
-  late_gauge set_differing_peers{
-    in_, "waggle_training_differing_peers",
-    "Peers with our epoch and history but different parameters; 0 in a healthy run."};
-  gauge<> set_provisional{in_, "waggle_training_provisional",
-                          "1 while this peer continues without most of its group."};
-  late_gauge set_first_round{in_, "waggle_training_first_round_seconds",
-                             "From this peer's start to the end of its first round."};
   late_gauge set_updates_waiting{in_, "waggle_training_updates_waiting",
                                  "Averaged updates not applied to the model yet."};
   histogram<phase> observe_step{in_, "waggle_training_step_duration_seconds",
                                 "Time of a step's phases.", rpc_seconds};
   gauge<> set_batch_progress{in_, "waggle_training_target_batch_progress_ratio",
                              "The swarm's progress toward the target batch size."};
-  late_gauge training_loss{in_, "waggle_training_loss", "Smoothed loss of this peer."};
-  late_gauge eval_loss{in_, "waggle_training_eval_loss",
-                       "Loss of the shared weights on --eval-data."};
-  late_gauge eval_accuracy{in_, "waggle_training_eval_accuracy_ratio",
-                           "Share of the predictions on --eval-data that are right."};
-  late_gauge eval_duration{in_, "waggle_training_eval_duration_seconds",
-                           "How long the last evaluation took."};
-  late_gauge training_rate{in_, "waggle_training_learning_rate",
-                           "Learning rate of the current epoch."};
-  late_gauge set_rate_reductions{
-    in_, "waggle_training_learning_rate_reductions",
-    "How often the schedule plateau has lowered the learning rate of the "
-    "run. Only with --schedule plateau."};
-  late_gauge training_norm{in_, "waggle_training_gradient_norm",
-                           "Norm of the last applied gradient."};
+  late_gauge set_eval_duration{in_, "waggle_training_eval_duration_seconds",
+                               "How long the last evaluation took."};
+  late_gauge set_gradient_norm{in_, "waggle_training_gradient_norm",
+                               "Norm of the last applied gradient."};
   late_gauge set_drift{
     in_, "waggle_training_drift",
     "Norm of the difference between the parameters that this peer contributed to the "
@@ -87,22 +63,6 @@ public:
     in_, "waggle_training_local_fallbacks_total",
     "Epochs that ended with this peer's own gradient because the round failed."};
 
-  void set_epochs(double own, double global) {
-    own_epoch(own);
-    global_epoch(global);
-  }
-  void set_training(double loss, double learning_rate, double gradient_norm) {
-    training_loss(loss);
-    training_rate(learning_rate);
-    training_norm(gradient_norm);
-  }
-  /// `accuracy`: NaN if the model does not show its predictions.
-  void set_evaluation(double loss, double accuracy, double seconds) {
-    eval_loss(loss);
-    if (!std::isnan(accuracy))
-      eval_accuracy(accuracy);
-    eval_duration(seconds);
-  }
   void count_training_time(activity what, double seconds) {
     activity_seconds(what, std::max(0.0, seconds));
   }

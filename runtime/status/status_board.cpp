@@ -50,11 +50,17 @@ std::string without_line_end(std::string text) {
 
 } // namespace
 
-void status_board::show(document what, std::string json, swarm_time now) {
+void status_board::show(document what, std::string json) {
   std::lock_guard guard{mutex_};
   documents_[static_cast<std::size_t>(what)] = std::move(json);
-  if (what == document::status)
-    now_ = now;
+}
+
+void status_board::show(const peer_view& status, swarm_time now) {
+  gauges_.show(status);
+  auto json = status_document(status);
+  std::lock_guard guard{mutex_};
+  documents_[static_cast<std::size_t>(document::status)] = std::move(json);
+  now_ = now;
 }
 
 void status_board::show_readiness(bool ready, std::string text) {

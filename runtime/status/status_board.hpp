@@ -13,6 +13,7 @@
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/status/event_maker.hpp"
+#include "runtime/status/facts.hpp"
 #include "runtime/status/live_page.hpp"
 #include "runtime/status/peer_status.hpp"
 #include "runtime/watch/event_ring.hpp"
@@ -28,7 +29,7 @@ public:
   explicit status_board(std::shared_ptr<metric_families> metrics,
                         std::shared_ptr<event_ring> events = nullptr,
                         page_audience pages = page_audience::all)
-    : metrics_(std::move(metrics)),
+    : metrics_(std::move(metrics)), gauges_(*metrics_),
       events_(events ? std::move(events) : std::make_shared<event_ring>("0")), pages_(pages) {}
 
   enum class document : std::uint8_t {
@@ -37,8 +38,9 @@ public:
     peers,
     targets
   };
-  /// @param now of the status: when it was true.
-  void show(document what, std::string json, swarm_time now = {});
+  void show(document what, std::string json);
+  /// The status, and its metrics. @param now when it was true.
+  void show(const peer_view& status, swarm_time now);
   /// For the loop of this process, which must not wait for the trainer.
   void show_training(const training_status& now) {
     training_ = std::make_shared<const training_status>(now);
@@ -101,6 +103,7 @@ private:
   void hide_run(std::string& json) const;
 
   std::shared_ptr<metric_families> metrics_;
+  fact_gauges gauges_;
   std::shared_ptr<event_ring> events_;
   const page_audience pages_;
   event_maker maker_;

@@ -6,21 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/version.hpp"
+#include "runtime/status/facts.hpp"
 
 namespace waggle {
 
 namespace {
 
 using json = nlohmann::ordered_json; // writes NaN and infinite numbers as null
-
-/// The speed that this peer reported last; null before its first report.
-json reported_speed(const peer_picture& picture, const peer_id& self) {
-  for (const auto& peer : picture.run.peers)
-    if (peer.who.id == self)
-      return peer.samples_per_second;
-  return nullptr;
-}
 
 const char* role_of(const swarm_progress::peer& peer) {
   if (peer.claim.auxiliary || peer.claim.reduces_only)
@@ -78,81 +70,14 @@ training_status not_started() {
   return s;
 }
 
-std::string status_document(const peer_picture& picture, const peer_facts& facts) {
-  bool trains = picture.training.has_value();
-  const auto t = picture.training.value_or(training_status{});
-  auto known = [](bool is, const auto& value) { return is ? json(value) : json(nullptr); };
-  /// Null for a value that the peer does not have before it has done `work` itself.
-  auto of_work = [&](double value, std::uint64_t work) {
-    return known(trains && (value != 0 || work != 0), value);
-  };
+std::string status_document(const peer_view& of) {
   json doc;
-  doc["peer"] = to_string(facts.self);
-  doc["run"] = facts.run_id;
-  doc["run_tag"] = facts.run_tag;
-  doc["version"] = version;
-  doc["phase"] = trains ? to_string(t.phase) : "node";
-  doc["epoch"] = known(trains, t.epoch.value());
-  doc["global_epoch"] = (trains ? t.global_epoch : picture.run.global_epoch).value();
-  doc["schedule_epoch"] = known(trains, t.schedule_epoch.value());
-  doc["samples_toward_epoch"] = known(trains, t.samples_toward_epoch);
-  doc["target_batch_size"] = known(t.target_batch_size > 0, t.target_batch_size);
-  doc["loss"] = of_work(t.loss, t.steps);
-  doc["first_loss"] = known(trains, t.first_loss);
-  doc["eval_loss"] = known(trains, t.eval_loss);
-  doc["eval_accuracy"] = known(trains, t.eval_accuracy);
-  doc["eval_epoch"] = known(std::isfinite(t.eval_loss), t.eval_epoch.value());
-  doc["seconds_left"] = known(trains, t.seconds_left);
-  doc["samples"] = {{"offered", t.samples_offered},
-                    {"used", t.samples_used},
-                    {"dropped", t.samples_dropped},
-                    {"pending", t.samples_pending()}};
-  json passes = json::array();
-  for (const auto& each : t.passes)
-    if (each.once + each.twice > 0)
-      passes.push_back(
-        {{"pass", each.pass}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
-  doc["passes"] = known(!passes.empty(), passes);
-  doc["rounds"] = {{"complete", picture.rounds_complete},
-                   {"shrunk", picture.rounds_shrunk},
-                   {"failed", picture.rounds_failed}};
-  doc["local_fallbacks"] = t.local_fallbacks;
-  doc["state_downloads"] = t.state_downloads;
-  doc["steps"] = t.steps;
-  doc["samples_per_second"] = known(trains, reported_speed(picture, facts.self));
-  doc["compute_samples_per_second"] = of_work(t.samples_per_second, t.steps);
-  doc["learning_rate"] = of_work(t.learning_rate, t.samples_used);
-  doc["learning_rate_reductions"] =
-    known(t.rate_reductions.has_value(), t.rate_reductions.value_or(0));
-  doc["effective_batch"] = known(t.effective_batch > 0, t.effective_batch);
-  doc["history"] = known(!t.past.branch.is_zero(), short_name(t.past.branch));
-  doc["work"] = t.past.work; // samples times contributors since the run's start
-  doc["group_size"] = !trains && picture.helper ? picture.helper->group_size : t.group_size;
-  doc["provisional"] = t.provisional;
-  doc["waiting_for"] = known(!t.waiting_for.empty(), t.waiting_for);
-  auto notice = t.notice;
-  if (auto links = links_notice(picture); !links.empty())
-    notice += (notice.empty() ? "" : "; ") + links;
-  doc["notice"] = known(!notice.empty(), notice);
-  json slow = json::array();
-  for (const auto& each : picture.slow.peers)
-    slow.push_back(short_name(each.peer) + " " + std::string{to_string(each.cause)} + ": "
-                   + each.text);
-  if (!picture.slow.cannot_tell.empty())
-    slow.push_back("cannot tell: " + picture.slow.cannot_tell);
-  doc["slow"] = known(!slow.empty(), slow); // who slows the rounds down, and why
-  doc["histories"] = t.histories;           // that live peers train
-  doc["differing_peers"] = t.differing_peers;
-  doc["first_round_seconds"] = known(t.first_round_seconds > 0, t.first_round_seconds);
-  doc["last_outcome"] = t.last_outcome;
-  doc["parameters"] = known(!t.parameters.is_zero(), to_string(t.parameters));
-  doc["bytes"] = {{"in", facts.bytes_in}, {"out", facts.bytes_out}, {"shared", facts.bytes_shared}};
-  doc["bandwidth"] = known(facts.bandwidth > 0, facts.bandwidth); // bytes a second
-  doc["peers"] = picture.run.num_peers;
-  doc["auxiliaries"] = picture.run.num_auxiliaries;
-  doc["reduces_for_clients"] =
-    known(picture.helper.has_value(), picture.helper.value_or(helper_status{}).clients);
-  doc["uptime_seconds"] = facts.uptime;
+  for (const auto& each : facts()) {
+    std::string_view path{each.path};
+    auto dot = path.find('.');
+    auto& at = doc[std::string{path.substr(0, dot)}];
+    (dot == std::string_view::npos ? at : at[std::string{path.substr(dot + 1)}]) = each.value(of);
+  }
   return doc.dump() + "\n";
 }
 

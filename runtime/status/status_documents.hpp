@@ -48,27 +48,13 @@ struct peer_facts {
   std::uint64_t bytes_shared = 0;
 };
 
+struct peer_view; // facts.hpp
+
 /// The status of a trainer that has not started yet.
 training_status not_started();
 
-/// /api/v1/status:
-/// {"peer","run","run_tag","version","phase","epoch","global_epoch","samples_toward_epoch",
-/// "target_batch_size","loss","first_loss","eval_loss",
-/// "eval_accuracy","eval_epoch","seconds_left","samples":{"offered","used","dropped",
-/// "pending"},
-/// "passes":[{"pass","once","twice","never"}],
-/// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
-/// "samples_per_second","compute_samples_per_second","learning_rate",
-/// "learning_rate_reductions","schedule_epoch","last_outcome","parameters",
-/// "bytes":{"in","out","shared"},"bandwidth","peers","auxiliaries","reduces_for_clients",
-/// "uptime_seconds", …}; null where a value is not known or does not exist yet.
-/// "passes" over the data, with --passes: how often its samples have entered an update.
-/// "samples_per_second" is the speed that this peer reports to others, waits included, as in
-/// /api/v1/peers; "compute_samples_per_second" that of its passes alone. "peers" train,
-/// "auxiliaries" only reduce. "reduces_for_clients": for how many clients a peer without a model
-/// reduces now; null: it never does. "bytes": on the wire, and through memory shared with
-/// peers on this host (both ways). "run_tag": the label `run` of the metrics.
-std::string status_document(const peer_picture& picture, const peer_facts& facts);
+/// /api/v1/status: what facts.hpp lists; null where a value is not known or does not exist yet.
+std::string status_document(const peer_view& of);
 
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
 /// "self","connected","role","rtt_ms","bytes_in_per_s","bytes_out_per_s","link","state","loss",

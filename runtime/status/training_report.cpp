@@ -102,14 +102,10 @@ bool training_report::is_due(bool at_once, steady_time now) {
 }
 
 void training_report::measure(std::uint64_t batch, std::size_t waiting) const {
-  metrics_->set_epochs(static_cast<double>(status.epoch.value()),
-                       static_cast<double>(status.global_epoch.value()));
   metrics_->set_batch_progress(static_cast<double>(batch)
                                / static_cast<double>(how_.target_batch_size));
-  metrics_->set_histories(status.histories);
-  metrics_->set_provisional(status.provisional);
   metrics_->set_updates_waiting(static_cast<double>(waiting));
-  metrics_->set_training(status.loss, status.learning_rate, status.gradient_norm);
+  metrics_->set_gradient_norm(status.gradient_norm);
 }
 
 bool training_report::logs_progress(steady_time now) {
@@ -200,7 +196,6 @@ std::optional<std::string> training_report::compare(const parameter_vote::outcom
     metrics_->count_state_hash_check("minority");
   if (!found.changed)
     return std::nullopt;
-  metrics_->set_differing_peers(vote_.differing());
   if (vote_.differing() == 0)
     return std::nullopt;
   auto line =
@@ -297,7 +292,6 @@ std::optional<std::string> training_report::show(const plateau_report& plateau, 
   status.rate_reductions = plateau.reductions;
   if (plateau.reductions > 0)
     status.learning_rate = plateau.rate;
-  metrics_->set_rate_reductions(static_cast<double>(plateau.reductions));
   if (!plateau.lowered)
     return std::nullopt;
   return fmt::format("the learning rate falls from {:.3g} to {:.3g} at epoch {}: the loss of the "
@@ -309,17 +303,14 @@ void training_report::count_round(bool complete, std::string_view outcome,
                                   steady_time::duration since) {
   ++(complete ? status.rounds_complete : status.rounds_shrunk);
   status.last_outcome = outcome;
-  if (status.first_round_seconds == 0) {
+  if (status.first_round_seconds == 0)
     status.first_round_seconds = seconds_of(since);
-    metrics_->set_first_round(status.first_round_seconds);
-  }
 }
 
 void training_report::show_update(std::optional<std::uint64_t> samples, double norm,
                                   std::optional<double> drift) {
   if (samples)
     status.effective_batch = *samples;
-  metrics_->set_effective_batch(static_cast<double>(status.effective_batch));
   status.gradient_norm = norm;
   if (drift)
     metrics_->set_drift(*drift);

@@ -490,7 +490,7 @@ TEST(StatusBoard, TheRunsNameIsShownToThisMachineOnlyAndNeverInMetrics) {
   peer_facts facts{};
   facts.run_id = name;
   facts.run_tag = tag;
-  board.show(status_board::document::status, status_document({}, facts));
+  board.show(peer_view{{}, facts}, {});
   auto get = [&](const std::string& page, bool local) {
     return board.answer({"GET", page, "", local}).body;
   };

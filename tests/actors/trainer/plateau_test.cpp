@@ -58,8 +58,6 @@ struct PlateauOfTheSwarm : training_world {
       EXPECT_EQ(first.value_or(image), image) << "plateau and all";
       first = image;
       EXPECT_GT(reductions(*m), 1U);
-      EXPECT_EQ(exported(*m->ctx.metrics, "waggle_training_learning_rate_reductions"),
-                static_cast<double>(reductions(*m)));
     }
   }
 };
@@ -74,7 +72,6 @@ TEST_F(PlateauOfTheSwarm, AllPeersLowerTheirRatesInTheSameEpochs) {
   EXPECT_LT(a.probe->rates.back(), 0.1 / 3);
   EXPECT_EQ(status_of(a).learning_rate, status_of(b).learning_rate);
   EXPECT_LE(status_of(a).learning_rate, a.probe->rates.back());
-  EXPECT_EQ(exported(*a.ctx.metrics, "waggle_training_learning_rate"), status_of(a).learning_rate);
 }
 
 TEST_F(PlateauOfTheSwarm, TheContributionsMeanIsWhatCounts) {

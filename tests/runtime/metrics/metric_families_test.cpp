@@ -45,11 +45,11 @@ TEST_F(MetricFamilies, OfSeveralRunsShareARegistry) {
 TEST_F(MetricFamilies, OfPeersOfOneRunCountApart) {
   auto ann = peer("ann");
   auto bob = peer("bob");
-  ann->set_epochs(4, 5);
-  bob->set_epochs(2, 5);
-  ann->set_epochs(6, 6);
-  EXPECT_THAT(ann->text(), HasSubstr("waggle_training_epoch{peer=\"ann\",run=\"run-1\"} 6\n"));
-  EXPECT_THAT(bob->text(), HasSubstr("waggle_training_epoch{peer=\"bob\",run=\"run-1\"} 2\n"));
+  ann->set_drift(4);
+  bob->set_drift(2);
+  ann->set_drift(6);
+  EXPECT_THAT(ann->text(), HasSubstr("waggle_training_drift{peer=\"ann\",run=\"run-1\"} 6\n"));
+  EXPECT_THAT(bob->text(), HasSubstr("waggle_training_drift{peer=\"bob\",run=\"run-1\"} 2\n"));
 }
 
 TEST_F(MetricFamilies, OfAPeerThatLeavesGoWithIt) {

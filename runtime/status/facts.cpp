@@ -1,0 +1,180 @@
+#include "runtime/status/facts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/version.hpp"
+
+namespace waggle {
+
+namespace {
+
+using json = nlohmann::ordered_json; // writes NaN and infinite numbers as null
+using at = const peer_view&;
+
+json known(bool is, const auto& value) {
+  return is ? json(value) : json(nullptr);
+}
+
+/// Null for a value that the peer does not have before it has done `work` itself.
+json of_work(at p, double value, std::uint64_t work) {
+  return known(p.trains && (value != 0 || work != 0), value);
+}
+
+/// The speed that this peer reported last; null before its first report.
+json reported_speed(at p) {
+  for (const auto& peer : p.picture.run.peers)
+    if (peer.who.id == p.own.self)
+      return peer.samples_per_second;
+  return nullptr;
+}
+
+json passes(at p) {
+  json all;
+  for (const auto& each : p.t.passes)
+    if (each.once + each.twice > 0)
+      all.push_back(
+        {{"pass", each.pass}, {"once", each.once}, {"twice", each.twice}, {"never", each.never}});
+  return all;
+}
+
+json notice(at p) {
+  auto all = p.t.notice;
+  if (auto links = links_notice(p.picture); !links.empty())
+    all += (all.empty() ? "" : "; ") + links;
+  return known(!all.empty(), all);
+}
+
+json slow(at p) {
+  json all;
+  for (const auto& each : p.picture.slow.peers)
+    all.push_back(short_name(each.peer) + " " + std::string{to_string(each.cause)} + ": "
+                  + each.text);
+  if (!p.picture.slow.cannot_tell.empty())
+    all.push_back("cannot tell: " + p.picture.slow.cannot_tell);
+  return all;
+}
+
+constexpr fact table[]{
+  {"peer", [](at p) { return json(to_string(p.own.self)); }},
+  {"run", [](at p) { return json(p.own.run_id); }, "For this machine; others get the tag."},
+  {"run_tag", [](at p) { return json(p.own.run_tag); }, "The label `run` of the metrics."},
+  {"version", [](at) { return json(version); }},
+  {"phase", [](at p) { return json(p.trains ? to_string(p.t.phase) : "node"); }},
+  {"epoch", [](at p) { return known(p.trains, p.t.epoch.value()); }, "This peer's epoch.",
+   "waggle_training_epoch"},
+  {"global_epoch",
+   [](at p) { return json((p.trains ? p.t.global_epoch : p.picture.run.global_epoch).value()); },
+   "The swarm's epoch.", "waggle_training_global_epoch"},
+  {"schedule_epoch", [](at p) { return known(p.trains, p.t.schedule_epoch.value()); },
+   "That the learning rate follows."},
+  {"samples_toward_epoch", [](at p) { return known(p.trains, p.t.samples_toward_epoch); }},
+  {"target_batch_size",
+   [](at p) { return known(p.t.target_batch_size > 0, p.t.target_batch_size); }},
+  {"loss", [](at p) { return of_work(p, p.t.loss, p.t.steps); }, "Smoothed loss of this peer.",
+   "waggle_training_loss"},
+  {"first_loss", [](at p) { return known(p.trains, p.t.first_loss); },
+   "Mean of the first passes of its first epoch."},
+  {"eval_loss", [](at p) { return known(p.trains, p.t.eval_loss); },
+   "Loss of the shared weights on --eval-data.", "waggle_training_eval_loss"},
+  {"eval_accuracy", [](at p) { return known(p.trains, p.t.eval_accuracy); },
+   "Share of the predictions on --eval-data that are right.",
+   "waggle_training_eval_accuracy_ratio"},
+  {"eval_epoch", [](at p) { return known(std::isfinite(p.t.eval_loss), p.t.eval_epoch.value()); }},
+  {"seconds_left", [](at p) { return known(p.trains, p.t.seconds_left); }, "Of the run."},
+  {"samples.offered", [](at p) { return json(p.t.samples_offered); }},
+  {"samples.used", [](at p) { return json(p.t.samples_used); }, "They entered an update."},
+  {"samples.dropped", [](at p) { return json(p.t.samples_dropped); }},
+  {"samples.pending", [](at p) { return json(p.t.samples_pending()); }},
+  {"passes", passes, "Over the data, with --passes: how often its samples have entered an update."},
+  {"rounds.complete", [](at p) { return json(p.picture.rounds_complete); }},
+  {"rounds.shrunk", [](at p) { return json(p.picture.rounds_shrunk); }},
+  {"rounds.failed", [](at p) { return json(p.picture.rounds_failed); }},
+  {"local_fallbacks", [](at p) { return json(p.t.local_fallbacks); },
+   "Epochs that ended with this peer's own gradient."},
+  {"state_downloads", [](at p) { return json(p.t.state_downloads); }},
+  {"steps", [](at p) { return json(p.t.steps); }},
+  {"samples_per_second", [](at p) { return known(p.trains, reported_speed(p)); },
+   "That this peer reports to others, waits included, as in /api/v1/peers."},
+  {"compute_samples_per_second", [](at p) { return of_work(p, p.t.samples_per_second, p.t.steps); },
+   "Of its passes alone."},
+  {"learning_rate", [](at p) { return of_work(p, p.t.learning_rate, p.t.samples_used); },
+   "Learning rate of the current epoch.", "waggle_training_learning_rate"},
+  {"learning_rate_reductions",
+   [](at p) { return known(p.t.rate_reductions.has_value(), p.t.rate_reductions.value_or(0)); },
+   "How often the schedule plateau has lowered the learning rate of the run. Only with --schedule "
+   "plateau.",
+   "waggle_training_learning_rate_reductions"},
+  {"effective_batch", [](at p) { return known(p.t.effective_batch > 0, p.t.effective_batch); },
+   "Samples of all contributors in the last update.", "waggle_training_effective_batch_samples"},
+  {"history", [](at p) { return known(!p.t.past.branch.is_zero(), short_name(p.t.past.branch)); }},
+  {"work", [](at p) { return json(p.t.past.work); },
+   "Samples times contributors since the run's start."},
+  {"group_size",
+   [](at p) {
+     return json(!p.trains && p.picture.helper ? p.picture.helper->group_size : p.t.group_size);
+   }},
+  {"provisional", [](at p) { return json(p.t.provisional); },
+   "1 while this peer continues without most of its group.", "waggle_training_provisional"},
+  {"waiting_for", [](at p) { return known(!p.t.waiting_for.empty(), p.t.waiting_for); }},
+  {"notice", notice},
+  {"slow", slow, "Who slows the rounds down, and why."},
+  {"histories", [](at p) { return json(p.t.histories); },
+   "Histories that live peers train; 1 unless the run has forked.", "waggle_training_histories"},
+  {"differing_peers", [](at p) { return json(p.t.differing_peers); },
+   "Peers with our epoch and history but different parameters; 0 in a healthy run.",
+   "waggle_training_differing_peers"},
+  {"first_round_seconds",
+   [](at p) { return known(p.t.first_round_seconds > 0, p.t.first_round_seconds); },
+   "From this peer's start to the end of its first round.", "waggle_training_first_round_seconds"},
+  {"last_outcome", [](at p) { return json(p.t.last_outcome); }},
+  {"parameters", [](at p) { return known(!p.t.parameters.is_zero(), to_string(p.t.parameters)); }},
+  {"bytes.in", [](at p) { return json(p.own.bytes_in); }, "On the wire."},
+  {"bytes.out", [](at p) { return json(p.own.bytes_out); }},
+  {"bytes.shared", [](at p) { return json(p.own.bytes_shared); },
+   "Through memory shared with peers on this host, both ways."},
+  {"bandwidth", [](at p) { return known(p.own.bandwidth > 0, p.own.bandwidth); },
+   "Measured bandwidth of this peer's connection, bytes a second.",
+   "waggle_bandwidth_bytes_per_second"},
+  {"peers", [](at p) { return json(p.picture.run.num_peers); }, "They train."},
+  {"auxiliaries", [](at p) { return json(p.picture.run.num_auxiliaries); }, "They only reduce."},
+  {"reduces_for_clients",
+   [](at p) {
+     return known(p.picture.helper.has_value(), p.picture.helper.value_or(helper_status{}).clients);
+   },
+   "Null: it never does."},
+  {"uptime_seconds", [](at p) { return json(p.own.uptime); }},
+};
+
+} // namespace
+
+std::span<const fact> facts() {
+  return table;
+}
+
+fact_gauges::fact_gauges(metric_registry& where) {
+  for (const auto& each : table)
+    if (each.metric != nullptr)
+      gauges_.emplace_back(where, each.metric, each.help);
+}
+
+void fact_gauges::show(const peer_view& now) {
+  auto gauge = gauges_.begin();
+  for (const auto& each : table) {
+    if (each.metric == nullptr)
+      continue;
+    auto& its = *gauge++;
+    if (!now.trains && std::string_view{each.metric}.starts_with("waggle_training_"))
+      continue;
+    auto value = each.value(now);
+    if (value.is_boolean())
+      its(value.get<bool>() ? 1 : 0);
+    else if (value.is_number() && std::isfinite(value.get<double>()))
+      its(value.get<double>());
+  }
+}
+
+} // namespace waggle
