@@ -5,12 +5,14 @@
 
 All rows average after --batch samples. A row runs --epochs epochs and then twice as many; the differences between the two
 count, so that starts do not. Share: samples per second of a peer, relative to a plain loop (`waggle bench loop`) of which
-as many run at once and step as often. MB: sent over TCP, for 1,000 samples of all. Loss: on --eval-data if it is among the
+as many run at once and step as often. Extra MB: peak resident memory of the largest peer above the largest plain loop's.
+MB: sent over TCP, for 1,000 samples of all. Loss: on --eval-data if it is among the
 options after `--`, which peers and loops get, else of the last samples. A row of daso ends after --epochs rounds, which is
 before its cool-down.
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -37,21 +39,25 @@ def rows(o):
     yield f"daso:epochs={{epochs}},batches={passes},warmup=1,cooldown=1", each
 
 
-def run(command, limit=600):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr[-1500:]}")
+def run(commands):
+    """Runs them at once; the largest resident memory, in bytes, of any of their processes."""
+    with tempfile.TemporaryFile() as said:
+        running = [subprocess.Popen(["timeout", "600", *map(str, each)], stdout=subprocess.DEVNULL, stderr=said)
+                   for each in commands]
+        ends = [os.wait4(each.pid, 0) for each in running]
+        said.seek(0)
+        if any(status for _, status, _ in ends):
+            raise RuntimeError(f"{' '.join(map(str, commands[0]))}: {said.read()[-1500:].decode()}")
+    return max(usage.ru_maxrss for *_, usage in ends) * 1024
 
 
 def loops(o, folder, samples, optimizer):
-    """Samples per second of a plain loop, next to as many as the swarm has peers."""
+    """(samples per second, peak bytes) of a plain loop, next to as many as the swarm has peers."""
     files = [folder / f"loop-{i}.json" for i in range(o.peers)]
     command = [o.binary, "bench", "loop", "--steps", o.epochs * o.batch // o.micro_batch, "--target-batch-size", samples,
                "--micro-batch", o.micro_batch, *optimizer, *o.options, "--json"]
-    running = [subprocess.Popen([str(w) for w in [*command, file]], stdout=subprocess.DEVNULL) for file in files]
-    if any([one.wait() for one in running]):
-        raise RuntimeError(f"a plain loop failed: {command}")
-    return sum(json.loads(file.read_text())["samples_per_second"] for file in files) / o.peers
+    peak = run([[*command, file] for file in files])
+    return sum(json.loads(file.read_text())["samples_per_second"] for file in files) / o.peers, peak
 
 
 def swarm(o, folder, what, epochs):
@@ -59,24 +65,24 @@ def swarm(o, folder, what, epochs):
     if strategy == "data-parallel":
         epochs *= o.batch // o.micro_batch // o.peers  # each pass ends one
     more += ["--epochs", str(epochs)]
-    run([o.binary, "swarm", "--peers", o.peers, "--strategy", strategy, *more, "--micro-batch", o.micro_batch,
-         "--shared-memory", "false", "--min-peers", o.peers, *o.options, "--json", folder / "swarm.json"])
-    return json.loads((folder / "swarm.json").read_text())
+    peak = run([[o.binary, "swarm", "--peers", o.peers, "--strategy", strategy, *more, "--micro-batch", o.micro_batch,
+                 "--shared-memory", "false", "--min-peers", o.peers, *o.options, "--json", folder / "swarm.json"]])
+    return json.loads((folder / "swarm.json").read_text()), peak
 
 
 def measure(o, folder, what, samples):
     optimizer = ["--optimizer", "sgd" if "sgd" in what else "adam"] if "decentralized-" in what else []
-    before = loops(o, folder, samples, optimizer)
-    short, long = swarm(o, folder, what, o.epochs), swarm(o, folder, what, 2 * o.epochs)
+    before, loop_peak = loops(o, folder, samples, optimizer)
+    (short, _), (long, peak) = swarm(o, folder, what, o.epochs), swarm(o, folder, what, 2 * o.epochs)
     seconds = long["seconds"] - short["seconds"]
     if seconds < o.least:  # `waggle swarm` looks at its peers about once a second
         raise RuntimeError(f"twice as many epochs took only {seconds:.1f} s longer: raise --epochs")
-    plain = (before + loops(o, folder, samples, optimizer)) / 2  # the speed of a machine drifts
+    plain = (before + loops(o, folder, samples, optimizer)[0]) / 2  # the speed of a machine drifts
     used = long["samples"]["used"] - short["samples"]["used"]
     sent = [sum(p["bytes"]["sent"] for p in each["peers"]) for each in (short, long)]
     name = "eval_loss" if "--eval-data" in o.options else "last_loss"
     losses = [p[name] for p in long["peers"] if p[name] is not None]  # null: it ended before its first one
-    return {"strategy": what, "share": used / seconds / o.peers / plain,
+    return {"strategy": what, "share": used / seconds / o.peers / plain, "extra_bytes": peak - loop_peak,
             "bytes_sent_per_thousand_samples": (sent[1] - sent[0]) / used * 1000,
             "samples": long["samples"]["used"], "loss": sum(losses) / len(losses) if losses else None}
 
@@ -96,19 +102,19 @@ def main():
     if o.batch % (o.micro_batch * o.peers) or o.epochs < 3:
         parser.error("--batch must be a multiple of --micro-batch times --peers, and --epochs at least 3")
     found, failed = [], 0
-    print(f"{'strategy':75} {'share':>6} {'MB/1000':>8} {'loss':>8}")
+    print(f"{'strategy':75} {'share':>6} {'extra MB':>8} {'MB/1000':>8} {'loss':>8}")
     for what, samples in rows(o):
         if o.only and what.split()[0].partition(":")[0] not in o.only:
             continue
         with tempfile.TemporaryDirectory(prefix="waggle-strategies-") as folder:
             try:
                 row = measure(o, pathlib.Path(folder), what, samples)
-            except (RuntimeError, subprocess.TimeoutExpired) as why:
+            except RuntimeError as why:
                 print(f"strategies.py: {what}: {why}", file=sys.stderr)
                 failed = 1
                 continue
         found.append(row)
-        print(f"{what:75} {row['share']:6.2f} {row['bytes_sent_per_thousand_samples'] / 1e6:8.2f} "
+        print(f"{what:75} {row['share']:6.2f} {row['extra_bytes'] / 1e6:8.0f} {row['bytes_sent_per_thousand_samples'] / 1e6:8.2f} "
               + ("       -" if row["loss"] is None else f"{row['loss']:8.4f}"), flush=True)
     if o.json:
         pathlib.Path(o.json).write_text(json.dumps(found, indent=1))
