@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -15,7 +16,6 @@ import urllib.request
 from typing import Callable, NamedTuple
 
 import watch
-from joining import free_port
 from lab import Lab
 from peers import ROOT, Failed, Run, eventually
 
@@ -26,6 +26,12 @@ SLACK = 5  # seconds until a fault shows in a metric, beside the windows of the 
 # Half a second for an epoch of three peers, which leaves most of the processor to others.
 SWARM = {"step-interval": "50ms", "target-batch-size": 256}
 SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def rules():

@@ -1,12 +1,11 @@
-"""Long runs: chaos, turns, ends."""
-import hashlib
+"""A long run: chaos."""
 import random
 import signal
 import time
 
 import watch
 from joining import await_one_history
-from peers import Failed, Run, begun
+from peers import begun
 
 
 class Accounts:
@@ -129,80 +128,3 @@ def chaos(settings, report):
             report.require(share >= 0.95, f"{share:.0%} of the running time was in step")
             report.require(speed >= 0.9 * quiet, f"{speed / quiet:.0%} of the speed without faults")
             report.require(not missing, f"samples that were computed but are not accounted for: {missing}")
-
-
-def turns(settings, report):
-    """Kills three of four peers in turn: longest pause of a survivor, growth of the fourth peer's resident size."""
-    for _ in range(settings.times):
-        with begun(settings, report, 4, {"checkpoint-interval": "1s"}) as run:
-            *victims, witness = run.peers
-            victims[0].initial = [*victims[1:], witness]
-            sizes = []  # [(when, MiB)] of the witness
-            end, turn, pauses = time.monotonic() + settings.duration, 0, []
-            while time.monotonic() < end:
-                victim = victims[turn % 3]
-                turn += 1
-                faulted = time.monotonic()
-                victim.end()
-                time.sleep(1)
-                victim.start()
-                while time.monotonic() < faulted + settings.every:
-                    sizes.append((time.monotonic(), witness.resident()[0]))
-                    time.sleep(0.5)
-                survivors = [p for p in run.peers if p is not victim]
-                pauses.append(max(p.history.longest_pause(faulted, time.monotonic()) for p in survivors))
-                report.note(f"{victim.name} was killed; longest pause of a survivor {pauses[-1]:.2f} s; "
-                            + "; ".join(p.where() for p in run.peers))
-            # In its first minute a process fills its pools and caches.
-            a, b = next((s for s in sizes if s[0] >= sizes[0][0] + min(60, settings.duration / 2))), sizes[-1]
-            growth = 20 * (b[1] - a[1]) / (b[0] - a[0])
-            report.fact("killed in turn", kills=turn, longest_pause=max(pauses), growth_in_20_s_mib=growth)
-            report.trial("longest pause of survivors", max(pauses))
-            report.require(growth < 1, f"the fourth peer's resident size grew by {growth:.1f} MiB in 20 s")
-
-
-def newest_checkpoint(peer):
-    # checkpoint-<serial>-<epoch>-<history>.wgl: the newest has the highest serial, which each peer counts itself.
-    files = sorted((peer.folder / "checkpoints").glob("checkpoint-*"), key=lambda f: int(f.name.split("-")[1]))
-    if not files:
-        return "none"
-    return hashlib.sha256(files[-1].read_bytes()).hexdigest()[:12] + " " + files[-1].name.split("-", 2)[2]
-
-
-def ends(settings, report):
-    """Runs three peers up to a given epoch: exit codes, equal parameters, last lines of the logs."""
-    for number in range(settings.times):
-        with Run(settings, {"epochs": settings.epochs, "linger": "5s", "step-interval": "20ms"}) as run:
-            first = run.add().start()
-            first.address()
-            two = [run.add(via=first).start() for _ in range(2)]
-            # In every second trial, freeze one of them during the run.
-            if number % 2 == 1:
-                while (two[1].status or {}).get("epoch") in (None, *range(settings.epochs // 3)):
-                    time.sleep(0.05)
-                    if two[1].child.poll() is not None:
-                        raise Failed("the peer ended before it could be frozen")
-                two[1].freeze()
-                time.sleep(settings.freeze)
-                two[1].thaw()
-            kind = "ends" if number % 2 == 0 else "ends, one frozen during the run"
-            began = time.monotonic()
-            while time.monotonic() < began + 90 and any(p.child.poll() is None for p in run.peers):
-                time.sleep(0.1)
-            seconds = time.monotonic() - began
-            codes = [p.child.poll() for p in run.peers]
-            last = [p.status or {} for p in run.peers]
-            parameters = {s.get("parameters") for s in last}
-            checkpoints = {newest_checkpoint(p) for p in run.peers}
-            report.fact(kind, seconds=seconds, exit_codes=codes, epochs=[s.get("epoch") for s in last],
-                        parameters=[(s.get("parameters") or "")[:8] for s in last], checkpoints=sorted(checkpoints))
-            for peer in run.peers:
-                for line in peer.last_lines(3):
-                    report.note(f"  {peer.name}: {line}")
-            equal = len(parameters) == 1 and len(checkpoints) == 1
-            report.require(None not in codes, "a peer did not end")
-            report.require(equal or any(codes), "the peers ended with different parameters, and all with exit code 0")
-            report.require(equal or number % 2 == 1, "the peers ended with different parameters, without a fault")
-            endings = [" ".join(p.last_lines(6)) for p in run.peers]
-            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in endings),
-                           "the last log lines do not contain all of loss, samples and checkpoint")

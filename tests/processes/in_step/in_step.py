@@ -11,10 +11,8 @@ import signal
 import sys
 
 import alerts
-import attacks
 import endurance
 import joining
-import links
 import measures
 import peers
 import report as reports
@@ -23,27 +21,15 @@ import strategies
 
 SCENARIOS = {
     "joins": (joining.joins, []),
-    "together": (joining.together, []),
     "returns": (joining.returns, ["faults", "freeze", "strategy"]),
-    "restart-all": (joining.restart_all, []),
-    "cut": (links.cut, ["seconds"]),
-    "lost-first": (joining.lost_first, []),
-    "slow-join": (links.slow_join, ["rates", "model", "delay"]),
-    "clients": (links.clients, []),
-    "ends": (endurance.ends, ["epochs", "freeze"]),
+    "cut": (joining.cut, ["seconds"]),
     "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
-    "batch-bound": (measures.batch_bound, ["peers", "epochs-ms", "duration"]),
-    "uneven": (measures.uneven, ["passes", "target", "duration"]),
-    "stale-folder": (joining.stale_folder, ["stale-epochs"]),
-    "turns": (endurance.turns, ["duration", "every"]),
     "memory": (measures.memory, ["duration"]),
     "scrapes": (measures.scrapes, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
     "outer-rounds": (strategies.outer_rounds, []),
     "buckets": (strategies.buckets, []),
     "islands": (strategies.islands, ["epochs"]),
-    "attacks": (attacks.attacks, ["duration", "only"]),
-    "just-in-time": (attacks.just_in_time, ["duration"]),
     "slow": (slow.slow, ["only"]),
     "alerts": (alerts.alerts, ["only", "prometheus"]),
 }
@@ -51,32 +37,20 @@ SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
     "freeze": dict(type=float, default=6, help="seconds that a peer is frozen"),
     "seconds": dict(default="1,5,20,60", help="durations of the cuts"),
-    "rates": dict(default="5,20,50", help="Mbit/s of each link"),
-    "model": dict(default="small,10MB", help=f"from {', '.join(peers.MODELS)}: size of the parameters"),
     "delay": dict(type=float, default=20, help="delay of each link in milliseconds, each way"),
     "epochs": dict(type=int, default=60, help="epochs of the run"),
     "duration": dict(type=float, help="seconds of the measurement"),
     "every": dict(type=float, help="seconds between two faults"),
-    "peers": dict(default="2,4,8", help="numbers of peers"),
-    "epochs-ms": dict(default="20,80,400", help="intended durations of an epoch"),
-    "passes": dict(default="0.2,2", help="seconds of a pass of the slow trainer"),
-    "target": dict(type=int, default=1024, help="target batch size"),
     "only": dict(help="what to plant, separated by commas; all by default"),
     "prometheus": dict(default="prometheus", help="the program"),
     "strategy": dict(default="", help="of the peers, instead of collaborative; its rounds count passes"),
-    "stale-epochs": dict(type=int, default=144, help="epoch of the stale folder"),
 }
 DEFAULTS = {
     "chaos": {"duration": 120, "every": 6},
-    "turns": {"duration": 200, "every": 5},
-    "batch-bound": {"duration": 10},
-    "uneven": {"duration": 15},
     "memory": {"duration": 20},
     "scrapes": {"duration": 10},
     "strategies": {"duration": 10},
     "islands": {"epochs": 400},
-    "attacks": {"duration": 600},
-    "just-in-time": {"duration": 60},
 }
 
 

@@ -1,12 +1,11 @@
-"""Scenarios of joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
+"""Scenarios of joining and returning: joins, returns, cut."""
 import random
-import re
 import signal
-import socket
 import time
 
 import watch
-from peers import Failed, Run, begun
+from lab import Lab
+from peers import Run, begun
 
 
 def judge(settings, report, run, kind, since):
@@ -38,25 +37,6 @@ def joins(settings, report):
             time.sleep(2)
             newcomers = [run.add(via=first).start() for _ in range(3)]
             judge(settings, report, run, "join", {p: p.began for p in newcomers})
-
-
-def together(settings, report):
-    """Starts four trainers at the same moment, as a compose file does; all others know the address of the first."""
-    for _ in range(settings.times):
-        with Run(settings) as run:
-            first = run.add()
-            first.port = free_port()
-            for _ in range(3):
-                run.add(via=first)
-            for peer in run.peers:
-                peer.start()
-            judge(settings, report, run, "start together", {p: p.began for p in run.peers})
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 FAULTS = ("kill", "freeze", "stop")
@@ -97,25 +77,6 @@ def returns(settings, report):
                 going = going and pause < settings.limit  # else this fault would affect the result of the next one
 
 
-def restart_all(settings, report):
-    """Kills three peers and restarts them within a second, from different checkpoints."""
-    for _ in range(settings.times):
-        each = [{"checkpoint-interval": interval} for interval in ("200ms", "1s", "2s")]
-        with begun(settings, report, 3, each=each) as run:
-            peers = run.peers
-            time.sleep(random.uniform(3, 6))
-            for peer in random.sample(peers, 3):
-                peer.end()
-                time.sleep(random.uniform(0.1, 0.7))
-            for peer in random.sample(peers, 3):
-                peer.start()
-                time.sleep(random.uniform(0, 0.4))
-            last = max(p.began for p in peers)
-            judge(settings, report, run, "restart of all", {p: last for p in peers})
-            resumed = re.findall("resumed from the checkpoint of epoch ([0-9]+)", "".join(p.text() for p in peers))
-            report.fact("resumed at epochs", epochs="/".join(resumed))
-
-
 def await_one_history(settings, report, run, kind, peers, since, patience):
     """Waits until all `peers` have had the same parameters at the same epoch for `hold`, and are in step."""
     found = first = None
@@ -136,50 +97,22 @@ def await_one_history(settings, report, run, kind, peers, since, patience):
                  all(v.stays for v in verdicts), detail)
 
 
-def lost_first(settings, report):
-    """Kills three peers and restarts two of them, without the first one; restarts the first one later."""
+def cut(settings, report):
+    """Disconnects one of three peers, and two of four, during training: time from the reconnection to one history."""
     for _ in range(settings.times):
-        with begun(settings, report, 3, {"checkpoint-interval": "500ms"}) as run:
-            first, *two = run.peers
-            time.sleep(3)
-            for peer in run.peers:
-                peer.end()
-            for peer in two:
-                peer.start()
-                time.sleep(random.uniform(0, 0.5))
-            last = max(p.began for p in two)
-            await_one_history(settings, report, run, "without the first", two, last, settings.patience)
-            back = first.start().began
-            await_one_history(settings, report, run, "the first returns", run.peers, back, settings.patience + 10)
-
-
-def stale_folder(settings, report):
-    """A peer with the data folder of another run of the same name, at a higher epoch, joins two peers."""
-    for _ in range(settings.times):
-        with Run(settings, {"checkpoint-interval": "500ms"}) as run:
-            old = run.add().start()
-            run.await_step([old])
-            while (old.status or {}).get("epoch") < settings.stale_epochs:
-                time.sleep(0.1)
-            old.end(signal.SIGTERM)
-            stale = old.status["epoch"]
-            two = [run.add().start()]
-            two.append(run.add(via=two[0]).start())
-            run.await_step(two)
-            if two[0].status["epoch"] >= stale:
-                raise Failed(f"the two peers are already at epoch {two[0].status['epoch']}: raise --stale-epochs")
-            old.initial = [two[0]]
-            before = {p: (p.status["epoch"], p.status["samples"]["used"], len(p.text())) for p in two}
-            old.start()
-            await_one_history(settings, report, run, "stale folder", run.peers, old.began,
-                              settings.patience)
-            for peer, (epoch, used, log_length) in before.items():
-                lines = [line for line in peer.text()[log_length:].splitlines() if "discard" in line or "dropped" in line]
-                samples = peer.history.between(old.began, time.monotonic())
-                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(samples, samples[1:]))
-                report.fact(f"{peer.name} with the stale folder", epoch_before=epoch, stale_epoch=stale,
-                            replaced=replaced, dropped=peer.status["samples"]["dropped"], used_before=used)
-                for line in lines[:3]:
-                    report.note(f"  {line}")
-                report.require(not replaced or any("discard" in line for line in lines),
-                               f"{epoch} epochs of {peer.name} were replaced, but its log reports none as discarded")
+        for seconds in (float(s) for s in settings.seconds.split(",")):
+            for count, away in ((3, 1), (4, 2)):
+                with Lab(settings, count) as lab, begun(settings, report, count, lab=lab) as run:
+                    peers = run.peers
+                    time.sleep(2 + random.random())
+                    side = random.sample(range(count), away)
+                    rest = [i for i in range(count) if i not in side]
+                    lab.cut(side, rest)
+                    time.sleep(seconds)
+                    report.note("at the end of the cut: " + "; ".join(p.where() for p in peers))
+                    healed = lab.heal()
+                    await_one_history(settings, report, run, f"cut of {seconds:g} s, {away} of {count}", peers,
+                                      healed, settings.patience)
+                    pause = max(p.history.longest_pause(healed, time.monotonic()) for p in peers)
+                    report.fact("since the cut", longest_pause=pause, histories=watch.histories_at_most(
+                        [p.history for p in peers], healed - seconds))

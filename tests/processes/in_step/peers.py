@@ -22,11 +22,7 @@ LISTENING = re.compile(r"(?:listening|status and metrics) on (\S+):(\d+)\n")  # 
 
 # Gives epochs of about a tenth of a second on one core.
 SMALL = {"width": 32, "context": 32, "layers": 1, "heads": 2, "micro-batch": 8, "target-batch-size": 128}
-MODELS = {
-    "small": SMALL,
-    "10MB": SMALL | {"width": 256, "context": 64, "layers": 3, "heads": 4},
-    "100MB": SMALL | {"width": 512, "context": 64, "layers": 8, "heads": 8},
-}
+LARGE = SMALL | {"width": 512, "context": 64, "layers": 8, "heads": 8}  # 100 MB of parameters
 
 
 def parameters_of(model):
@@ -247,12 +243,12 @@ class Run:
 
 
 @contextlib.contextmanager
-def begun(settings, report, count, options=None, lab=None, each=()):
+def begun(settings, report, count, options=None, lab=None):
     """A run of `count` peers that train together. If a run hangs at its start, the report contains a complaint, but
     the scenario goes on: the run gets more time, and then another run is started."""
     for _ in range(3):
         with Run(settings, options, lab) as run:
-            run.begin(count, each)
+            run.begin(count)
             for limit in (30, 60):
                 try:
                     run.await_step(run.peers, limit)

@@ -4,7 +4,6 @@ import subprocess
 import time
 
 from lab import Lab
-from measures import speed_of
 from peers import Run, eventually
 
 MODES = {
@@ -25,6 +24,15 @@ def options_of(mode, peers):
     by_steps = mode.get("strategy", "").startswith("decentralized")
     period = {"averaging-steps-period": PASSES, "target-batch-size": None} if by_steps else {"target-batch-size": MODEL["micro-batch"] * PASSES * peers}
     return {**MODEL, **period, **mode}
+
+
+def speed_of(peers, seconds):
+    """Samples a second in updates."""
+    def used():
+        return sum(p.status["samples"]["used"] for p in peers)
+    before, began = used(), time.monotonic()
+    time.sleep(seconds)
+    return (used() - before) / (time.monotonic() - began)
 
 
 def two_peers(settings, mode, delay, rounds=5):
