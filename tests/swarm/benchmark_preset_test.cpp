@@ -1,4 +1,4 @@
-// spec/optimizer.md §11, the preset of hivemind's benchmark of its optimizer: eight peers of
+// The preset of hivemind's benchmark of its optimizer: eight peers of
 // unequal speed, three of them clients, with delayed gradients and steps in reused buffers.
 
 #include <algorithm>

@@ -77,7 +77,7 @@ struct diloco_swarm : trainers {
 };
 
 TEST(DilocoSwarm, ItsOuterStepsAreThoseOfNesterov) {
-  const double expected[] = {1.33, 3.227, 5.6343}; // spec/optimizer.md §8, Δ = 1 three times
+  const double expected[] = {1.33, 3.227, 5.6343}; // Nesterov, Δ = 1 three times
   for (std::uint64_t rounds = 1; rounds <= 3; ++rounds) {
     SCOPED_TRACE(rounds);
     diloco_swarm swarm{[](training_config& c) { local(c, "diloco:steps=1"); }, rounds, {1, 1, 1}};

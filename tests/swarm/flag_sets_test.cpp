@@ -1,4 +1,4 @@
-// spec/optimizer.md §11, "Optimizer": what hivemind's own test asserts for each set of its flags
+// What hivemind's own test asserts for each set of its flags
 // (local updates; delayed state, optimizer, gradients; reused buffers), here for one peer, as
 // there, and for two and four.
 

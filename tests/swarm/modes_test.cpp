@@ -206,7 +206,7 @@ protected:
   ModesBySize() : trainers(5) {}
 };
 
-// spec/optimizer.md §11, the sets of flags, here with several peers.
+// The sets of flags of hivemind's test of its optimizer, here with several peers.
 TEST_P(ModesBySize, AllTrainTogetherToTheLastEpoch) {
   constexpr std::uint64_t last = 30;
   const auto& [how, peers] = GetParam();

@@ -1,4 +1,4 @@
-// spec/optimizer.md §11, "Progress tracker": what hivemind's own test asserts about the progress of
+// What hivemind's own test asserts about the progress of
 // a swarm whose fastest peer comes and goes, here with whole peers.
 
 #include <numeric>

@@ -1,5 +1,5 @@
 // Links on which a round takes about half as long as the passes of an epoch: the strategies that
-// train on while they average lose no passes to it (spec/optimizer.md §3.6).
+// train on while they average lose no passes to it.
 
 #include "tests/swarm/training_swarm.hpp"
 

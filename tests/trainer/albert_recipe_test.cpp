@@ -1,4 +1,4 @@
-// spec/optimizer.md §11, the options of hivemind's example that trains ALBERT, as a run file and as
+// The options of hivemind's example that trains ALBERT, as a run file and as
 // flags. tests/processes/modes/albert_test.cpp trains with them.
 
 #include <filesystem>

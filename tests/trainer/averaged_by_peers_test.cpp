@@ -1,5 +1,5 @@
 // Peers whose gradients are averaged by averagers follow one process with the whole batch
-// (spec/optimizer.md §10, F1 and F2).
+// (equal and unequal batches).
 
 #include <cstring>
 

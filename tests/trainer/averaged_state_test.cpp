@@ -1,5 +1,5 @@
 // Two models of LibTorch that step by themselves, and whose parameters and statistics are averaged
-// once (spec/optimizer.md §11, "State averager"), with and without an offloaded optimizer.
+// once (as hivemind's test of its state averager), with and without an offloaded optimizer.
 
 #include <cmath>
 

@@ -424,7 +424,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(squares);
 }
 
-// spec/optimizer.md §10, F16
+// A scaled loss in half precision makes nearly the updates of float32.
 TEST(Cuda, Float16WithAScaleOfTheLossFollowsFloat32) {
   if (!torch::cuda::is_available())
     GTEST_SKIP() << "this machine, or this LibTorch, has no CUDA";

@@ -272,7 +272,7 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
     auto expected = parameters_of(*single);
     auto actual = parameters_of(*peers.front());
     for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(actual[i], expected[i], 1e-6) << optimizer; // spec/optimizer.md §10, F1
+      ASSERT_NEAR(actual[i], expected[i], 1e-6) << optimizer;
   }
 }
 

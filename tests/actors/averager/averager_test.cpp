@@ -105,7 +105,7 @@ TEST_F(Averager, WeightsOfZeroLeaveEverybodyWithItsOwn) { // INV-4
   EXPECT_THAT(*reports[1].values, ElementsAre(3, 4));
 }
 
-TEST_F(Averager, AMemberWithoutWeightChangesNoBitOfTheResult) { // spec/optimizer.md §10, F8
+TEST_F(Averager, AMemberWithoutWeightChangesNoBitOfTheResult) {
   constexpr std::size_t values = 1'000;
   auto random_values = [](std::uint64_t seed) {
     random_source random{seed};

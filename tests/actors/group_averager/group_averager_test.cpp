@@ -205,7 +205,7 @@ TEST_F(GroupAverager, LeavingAnswersWhatIsOpenAndTellsTheOthers) {
 class GroupAveragerByCodec : public GroupAverager,
                              public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(GroupAveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) { // spec/optimizer.md §10, F6
+TEST_P(GroupAveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) {
   values = 5'000;
   random_source random{11};
   float_vector own(values);

@@ -1,5 +1,5 @@
-// Groups of nodes, clients, auxiliaries and members without samples (spec/optimizer.md §10, F8 and
-// F9).
+// Groups of nodes, clients, auxiliaries and members without samples:
+// only the weights of those that have some count.
 
 #include <numeric>
 

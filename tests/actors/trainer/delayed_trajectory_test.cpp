@@ -55,7 +55,7 @@ protected:
   }
 };
 
-// spec/optimizer.md §10, F4: θ_{k+1} = θ_k − opt(g(θ_{k−1})), with g(θ_{−1}) = g(θ_0), where g is
+// The recursion: θ_{k+1} = θ_k − opt(g(θ_{k−1})), with g(θ_{−1}) = g(θ_0), where g is
 // the mean of the samples of both. If gradients are delayed, and the steps with them take a whole
 // epoch, a gradient misses one update more (learner::passes_beside_updates).
 TEST_P(DelayedTrajectory, OfTwoPeersIsTheDelayedRecursionOfOneProcess) {

@@ -1,4 +1,4 @@
-// What a newcomer has after its download (spec/optimizer.md §11, "State download"). Whom it asks:
+// What a newcomer has after its download (as hivemind's test of state downloads). Whom it asks:
 // tests/runtime/progress/membership_test.cpp.
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // What becomes of a model with values that are not finite, for which hivemind's ALBERT example
-// keeps a backup (spec/optimizer.md §11). Gradients that are not finite never reach a model:
+// keeps a backup. Gradients that are not finite never reach a model:
 // passes_test.cpp, trainer_test.cpp.
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The rate of each update is the schedule's at its epoch, in every mode (spec/optimizer.md §10,
-// F11).
+// The rate of each update is the schedule's at its epoch, in every mode,
+// whatever step of the loop makes it.
 
 #include <algorithm>
 #include <numeric>

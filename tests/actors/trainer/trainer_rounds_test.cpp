@@ -38,7 +38,7 @@ struct two_peers {
 
 class OneTrajectory : public Trainer, public ::testing::WithParamInterface<two_peers> {};
 
-// spec/optimizer.md §10, F1 and F2.
+// With equal samples in each update, and the gradient their mean.
 TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
   toy_options first{.data_seed = 1, .adam = GetParam().adam};
   toy_options second{

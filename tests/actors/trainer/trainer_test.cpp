@@ -47,7 +47,7 @@ TEST_F(Trainer, UsesTheRateOfItsEpoch) {
     EXPECT_EQ(m.probe->rates[k], config.schedule.at(epoch_id{k})) << "epoch " << k;
 }
 
-// spec/optimizer.md §11, Optimizer.
+// As hivemind's test of its optimizer.
 TEST_F(Trainer, ThreeEpochsTakeAsManySamplesAndAsMuchTimeAsTheirPasses) {
   auto config = defaults();
   config.max_epochs = 3;

@@ -1,5 +1,5 @@
-// The recipe with which hivemind trains ALBERT (spec/optimizer.md §11;
-// tests/trainer/albert_recipe_test.cpp has it in full), with a small model and a small batch: four
+// The recipe with which hivemind trains ALBERT
+// (tests/trainer/albert_recipe_test.cpp has it in full), with a small model and a small batch: four
 // trainers with one run file.
 
 #include <algorithm>

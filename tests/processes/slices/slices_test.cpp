@@ -1,5 +1,5 @@
 // Four processes with loops of their own make the same updates as one process that is given all
-// their samples (spec/optimizer.md §10, F1, F2 and F4).
+// their samples.
 
 #include <cmath>
 #include <iterator>

@@ -1,4 +1,4 @@
-// The table of spec/optimizer.md §3.2, as far as it is about options: each combination is refused
+// Options of hivemind's optimizer that exclude each other: each combination is refused
 // with a sentence that names both options and says what to do.
 
 #include <gmock/gmock.h>

@@ -70,7 +70,7 @@ struct AnchoredLearner : ::testing::Test {
 TEST_F(AnchoredLearner, TheOuterStepIsThatOfNesterov) {
   auto model = anchored({});
   auto start = tensor(*model, "weights");
-  const double expected[] = {-1.33, -3.227, -5.6343}; // spec/optimizer.md §8, Δ = 1 three times
+  const double expected[] = {-1.33, -3.227, -5.6343}; // Nesterov, Δ = 1 three times
   for (double x : expected) {
     model->apply(std::vector<float>(start.size(), 1.0F), 0);
     auto now = tensor(*model, "weights");

@@ -107,7 +107,7 @@ doubles toward_own_minimum(std::size_t i, const doubles& theta) {
 }
 const lock_step::options unequal_peers{{0.5, -0.25}, 0.1, 0, 1, toward_own_minimum};
 
-// spec/optimizer.md §10, F12
+// The mean of stepped parameters is a step with the mean gradient.
 TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
   const auto& how = unequal_peers;
   for (auto due : {lane_clock{lane_clock::unit::swarm_samples, 2},
@@ -127,7 +127,7 @@ TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
   }
 }
 
-// -- DiLoCo (spec/optimizer.md §10, F12) ----------------------------------------------------------
+// -- DiLoCo --------------------------------------------------------------------------------------
 
 strategy diloco(std::uint64_t every) {
   return find_strategy("diloco")->make({.numbers = {static_cast<double>(every)}});
