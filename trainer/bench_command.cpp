@@ -134,7 +134,7 @@ int bench_train(run_options options) {
   if (!output)
     return bad_usage(output.error().detail);
   const auto* strategy = find_strategy(options.strategy);
-  bool steps_each_pass = strategy->steps_each_pass() || strategy->counts_steps;
+  bool steps_each_pass = strategy->steps_each_pass() || strategy->counts_steps();
   auto batch = steps_each_pass ? options.micro_batch : options.target_batch_size; // of a step
   auto passes = micro_steps_of(batch, config.micro_batch);
   // Measure whole optimizer steps, so that both sides do the same work.

@@ -102,15 +102,15 @@ status swarm_session::configure(const swarm_options& options) {
   if (auto usable = resolved ? check_training_options(*resolved) : resolved.error(); !usable)
     return usable;
   if (find_strategy(resolved->strategy)->make(strategy_settings_of(*resolved)).averages.in_buckets)
-    return bad("swarm_options::strategy: leave out buckets=1, a loop's backward pass is its own");
+    return bad("--strategy: leave out buckets=1, a loop's backward pass is its own");
   auto rule = loss_scale_of(*resolved);
   if (rule && resolved->reuse_grad_buffers)
-    return bad("swarm_options::more: loss-scale and reuse-grad-buffers exclude each other in a "
+    return bad("--loss-scale and --reuse-grad-buffers exclude each other in a "
                "loop, whose step would divide the sum by the scale of each pass: leave one out");
   bool steps_in_module = !resolved->offload_optimizer && !resolved->delay_optimizer_step;
   if (resolved->reuse_grad_buffers && resolved->delay_grad_averaging && steps_in_module)
-    return bad("swarm_options::more: reuse-grad-buffers and "
-               "swarm_options::more: delay-grad-averaging exclude each other: both write .grad");
+    return bad(
+      "--reuse-grad-buffers and --delay-grad-averaging exclude each other: both write .grad");
   given_ = options;
   options_ = std::move(*resolved);
   scale_ = rule ? std::make_shared<loss_scaler>(*rule) : nullptr;
@@ -185,8 +185,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port,
 status swarm_session::check_statistics(const state_table& tensors) {
   if (auto given = given_.more.find(averaged_statistics); given != given_.more.end()) {
     if (auto set = find_option(averaged_statistics)->set(options_, given->second); !set)
-      return bad("swarm_options::more: " + given->first + ": '" + given->second + "' "
-                 + set.error().detail);
+      return bad("--" + given->first + ": '" + given->second + "' " + set.error().detail);
     options_.given[given->first] = given->second;
   }
   if (auto fits = check_optimizer_of_strategy(options_); !fits)
@@ -259,8 +258,8 @@ gradient_use swarm_session::use_of_gradients() const {
 }
 
 /// As `waggle train` checks --micro-batch.
-void swarm_session::check_samples(std::uint64_t samples) const {
-  auto bad = [](const std::string& why) { throw std::invalid_argument{why}; };
+void swarm_session::check_samples(std::uint64_t samples, option_writer who) const {
+  auto bad = [who](const std::string& why) { throw std::invalid_argument{as_written(why, who)}; };
   if (samples == 0)
     bad("the gradient must be over at least one sample");
   if (auto ahead = draws_ && !over_ ? draws_->ahead() : samples; samples > ahead)
@@ -270,12 +269,11 @@ void swarm_session::check_samples(std::uint64_t samples) const {
   if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
     bad("the gradient is over " + std::to_string(samples) + " samples, and the one before it over "
         + std::to_string(each)
-        + ": with swarm_options::more: reuse-grad-buffers, both have equally many, "
+        + ": with --reuse-grad-buffers, both have equally many, "
           "because autograd adds them up without a weight");
-  if (samples > given_.target_batch_size && !strategy().counts_steps)
+  if (samples > given_.target_batch_size && !strategy().counts_steps())
     bad("the gradient is over " + std::to_string(samples)
-        + " samples, more than swarm_options::target_batch_size, "
-        + std::to_string(given_.target_batch_size)
+        + " samples, more than --target-batch-size, " + std::to_string(given_.target_batch_size)
         + ": one step would end more than one epoch; use a smaller batch or a larger target "
           "on all peers");
 }

@@ -14,6 +14,7 @@
 
 #include "actors/loop/swarm.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/config/options.hpp"
 #include "runtime/progress/unanswered.hpp"
 #include "runtime/training/layers.hpp"
 #include "runtime/training/loop_learner.hpp"
@@ -21,11 +22,6 @@
 
 namespace waggle {
 
-/// The options of `waggle train` that swarm_options::more refuses, each with the rest of a sentence
-/// that begins with "OPTION is" and says what to do instead.
-const std::map<std::string, std::string>& options_not_for_loops();
-/// The failure, with members of swarm_options in place of options of the command line.
-failure in_members(const failure& why);
 /// An option that needs the optimizer: run_options_of leaves it out.
 constexpr const char* averaged_statistics = "average-opt-statistics";
 /// The options of a peer with these. `passes`: of shards; 0: there are none. Fails with a sentence.
@@ -33,6 +29,11 @@ result<run_options> run_options_of(const swarm_options& options, std::uint64_t p
 
 /// Tensors of a model that nobody trains, with their values. Nothing: peers do not compare them.
 using frozen_tensors = std::optional<std::vector<compared_tensor>>;
+
+/// The failure, as a loop in C++ writes options.
+inline failure in_members(const failure& why) {
+  return {why.code, as_written(why.detail, option_writer::cpp_loop)};
+}
 
 /// The peer of one loop, from `join` until it leaves the run. Used by the loop's thread only.
 ///
@@ -84,7 +85,7 @@ public:
                const std::string& rate_ratios,
                const frozen_tensors& frozen = frozen_tensors{std::in_place});
   /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
-  void check_samples(std::uint64_t samples) const;
+  void check_samples(std::uint64_t samples, option_writer who = option_writer::cpp_loop) const;
   /// loop_port::offer to the running peer.
   step_outcome offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                      const loop_port::is_over& over, std::uint64_t passes = 1);

@@ -22,7 +22,7 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
                         const std::filesystem::path& data_dir, evaluator_factory evaluate,
                         std::shared_ptr<sample_draws> draws) {
   bool many = o.groups == "moshpit";
-  const char* kind = strategy_of(o).averages_parameters ? "params" : "gradients";
+  const char* kind = strategy_of(o).averages_parameters() ? "params" : "gradients";
   // In one group, the prefix is that of the nodes that reduce for clients, whatever the strategy.
   base.averaging =
     averaging_from(o, many ? "parameters" : "gradients", kind,

@@ -57,7 +57,7 @@ class swarm {
 public:
   explicit swarm(const run_options& options) : options_(options) {
     summary_.strategy = options.strategy;
-    summary_.exact = !strategy_of(options).averages_parameters;
+    summary_.exact = !strategy_of(options).averages_parameters();
   }
 
   int run() {

@@ -71,7 +71,10 @@ void add_averaging_options(std::vector<option_spec>& table) {
       bound(&o::group_bits, bucket).agreed(bucket_depth)},
      {"error-feedback", "BOOL",
       "Add what a lossy codec drops of this peer's vector in one round to the next round.",
-      yes_no(&o::error_feedback)},
+      yes_no(&o::error_feedback)
+        .only_if(is_no_auxiliary,
+                 "and --auxiliary exclude each other: an auxiliary sends nothing of its own that a "
+                 "codec could change; leave out --error-feedback on this peer")},
      {"alpha", "X",
       "How far this peer's vector, or its model with strategies that average parameters, moves "
       "towards the mean of a round: 1 replaces it, 0 keeps it.",
@@ -87,12 +90,22 @@ void add_averaging_options(std::vector<option_spec>& table) {
       whole(&o::faulty_max, 0, 31, "fewer than half of a round's members").agreed()},
      {"check-sums", "SHARE",
       "With --faulty-max: the share of the parts, drawn anew in each round, that members other "
-      "than "
-      "the reducer sum again before the round counts. 0: reducers are believed. 1: all parts are "
-      "checked.",
-      real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"}).agreed()},
+      "than the reducer sum again before the round counts. 0: reducers are believed. 1: all parts "
+      "are checked.",
+      real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"})
+        .agreed()
+        .only_if([](const o& x) { return x.faulty_max > 0 || x.check_sums == 0; },
+                 "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
+                 "N, or leave --check-sums out")},
      {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
-      yes_no(&o::auxiliary)}});
+      yes_no(&o::auxiliary)
+        .only_if(
+          [](const o& x) { return !x.client_mode; },
+          "and --client-mode exclude each other: an auxiliary reduces for other peers, which "
+          "have to reach it; leave out --auxiliary, or --client-mode if they can")
+        .not_in_loops("start `waggle train --auxiliary true`, which is for models of waggle train, "
+                      "or `waggle node`, which is for all models, but enters only groups in which "
+                      "no trainer accepts connections")}});
   add_group(
     table, "helping",
     {{"reduce-for-clients", "BOOL",

@@ -50,7 +50,10 @@ void add_command_options(std::vector<option_spec>& table) {
             {{"peers", "N", "Peers that waggle swarm starts.",
               whole(&o::peers, 1, 64, "they run on one machine")},
              {"kill-after", "TIME", "Kill one peer (SIGKILL) after this long; 0: never.",
-              duration(&o::kill_after)},
+              duration(&o::kill_after)
+                .only_if([](const o& x) { return x.peers >= 2; },
+                         "needs --peers 2 or more: no peer would be left; raise --peers, or leave "
+                         "it out")},
              {"join-after", "TIME", "Start another peer after this long; 0: never.",
               duration(&o::join_after)}});
   add_group(table, "output",

@@ -58,7 +58,8 @@ binding model() {
 void add_data_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
-    {{"model", "NAME", listed(model_table()) + "; or FILE.pt, a TorchScript module.", model()},
+    {{"model", "NAME", listed(model_table()) + "; or FILE.pt, a TorchScript module.",
+      model().member_in_loops("model")},
      {"loss", "NAME",
       "Of a TorchScript module without an exported method loss(inputs, targets): cross-entropy or "
       "mse of what its forward returns.",
@@ -66,7 +67,7 @@ void add_data_options(std::vector<option_spec>& table) {
      {"data", "PATH",
       "A text file or a folder of text files; tokens (.bin); a folder of images with MNIST's names "
       "(IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
-      path_or_word(&o::data, {"synthetic"}).agreed(data_of)},
+      path_or_word(&o::data, {"synthetic"}).agreed(data_of).member_in_loops("data")},
      {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
       one_of(&o::token_type, {"uint16", "uint32"}).agreed()},
      {"classes", "N",

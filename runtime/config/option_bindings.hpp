@@ -21,6 +21,8 @@ struct binding {
   decltype(option_spec::set) set;
   decltype(option_spec::get) get;
   decltype(option_spec::agreed) agreed_value{};
+  std::vector<requirement> needs{};
+  loop_use loops{};
 
   /// All peers of a run must have the same value.
   binding agreed() && {
@@ -30,6 +32,22 @@ struct binding {
   /// The same, where peers compare another text than the value.
   binding agreed(decltype(option_spec::agreed) text) && {
     agreed_value = std::move(text);
+    return std::move(*this);
+  }
+  binding only_if(decltype(requirement::met) met, std::string unless) && {
+    needs.push_back({std::move(met), std::move(unless)});
+    return std::move(*this);
+  }
+  binding member_in_loops(std::string name) && {
+    loops.member = std::move(name);
+    return std::move(*this);
+  }
+  binding not_in_loops(std::string instead) && {
+    loops.instead = std::move(instead);
+    return std::move(*this);
+  }
+  binding not_in_python(std::string instead) && {
+    loops.in_python = std::move(instead);
     return std::move(*this);
   }
 };
@@ -59,6 +77,10 @@ binding bound_or(std::string word, std::optional<Field> run_options::*field, Par
             return done{};
           },
           [=](const run_options& o) { return o.*field ? text_of(o.*field) : word; }};
+}
+
+inline bool is_no_auxiliary(const run_options& o) {
+  return !o.auxiliary;
 }
 
 /// An option without a default.
@@ -177,7 +199,8 @@ inline void add_group(std::vector<option_spec>& table, const std::string& group,
     auto initial = row.value.get(run_options{});
     table.push_back({std::move(row.name), std::move(row.value_name), std::move(initial),
                      std::move(row.help), group, std::move(row.value.set), std::move(row.value.get),
-                     std::move(row.value.agreed_value)});
+                     std::move(row.value.agreed_value), std::move(row.value.needs),
+                     std::move(row.value.loops)});
   }
 }
 

@@ -3,7 +3,12 @@
 #include <algorithm>
 
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/training/loss_scaler.hpp"
+#include "runtime/training/model_table.hpp"
+#include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/schedule_text.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
@@ -21,8 +26,39 @@ const std::vector<option_spec>& option_table() {
   return table;
 }
 
+namespace {
+
+std::string written(const option_spec& spec, option_writer who) {
+  if (who == option_writer::cpp_loop)
+    return !spec.loops.member.empty()   ? "swarm_options::" + spec.loops.member
+           : spec.loops.instead.empty() ? "swarm_options::more: " + spec.name
+                                        : spec.name;
+  auto name = spec.name == "run-id" ? "run" : spec.name; // of the arguments in Python
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+} // namespace
+
 const option_spec* find_option(std::string_view name) {
   return find_named(option_table(), name);
+}
+
+std::string as_written(std::string_view sentence, option_writer who) {
+  std::string out;
+  bool in_command = false;
+  while (!sentence.empty()) {
+    in_command = in_command != sentence.starts_with('`');
+    auto end = sentence.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-", 2);
+    auto option = sentence.substr(0, sentence.starts_with("--") ? end : 1);
+    const auto* spec = in_command || option.size() < 3 ? nullptr : find_option(option.substr(2));
+    if (spec != nullptr && who != option_writer::command_line)
+      out += written(*spec, who);
+    else
+      out += option;
+    sentence.remove_prefix(option.size());
+  }
+  return out;
 }
 
 result<run_options> resolve(const settings& file, const settings& environment,
@@ -69,7 +105,7 @@ result<run_options> resolve(const settings& file, const settings& environment,
     options.error_feedback = false;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default, and neither must one that waits for --min-peers.
-  if (!options.given.contains("micro-batch") && !strategy.counts_steps)
+  if (!options.given.contains("micro-batch") && !strategy.counts_steps())
     options.micro_batch =
       std::min(options.micro_batch,
                std::max<std::uint64_t>(
@@ -84,6 +120,77 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;
+}
+
+model_shape shape_of(const run_options& o) {
+  auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+  return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
+}
+
+optimizer_identity optimizer_of(const run_options& o) {
+  auto identity = identity_with(o.optimizer, o.hyper);
+  identity.weight_decay = o.weight_decay;
+  identity.decay_vectors = o.no_decay == "none";
+  return identity;
+}
+
+std::uint64_t samples_per_round(const run_options& o) {
+  return o.target_batch_size * o.average_state_every;
+}
+
+std::uint64_t rounds_of(const run_options& o) {
+  return o.epochs / o.average_state_every;
+}
+
+result<lr_schedule> schedule_of(const run_options& o) {
+  auto parts = parse_schedule(o.schedule);
+  if (!parts)
+    return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
+  if (o.total_steps_in_epoch == 0)
+    return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
+  if (const auto& last = parts->back(); last.row->ends && !last.epochs)
+    return failure{ec::bad_config,
+                   "--schedule " + std::string{last.row->name}
+                     + " needs its length with --total-steps-in-epoch, whose epochs are not those "
+                       "of --epochs, which counts averages: write "
+                     + std::string{last.row->name} + ":epochs=N"};
+  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, 0);
+}
+
+std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
+  if (o.loss_scale == "dynamic" || (o.loss_scale == "auto" && o.precision == "float16"))
+    return loss_scale_rule{};
+  if (o.loss_scale == "auto" || o.loss_scale == "off")
+    return std::nullopt;
+  auto number = parse_real(o.loss_scale);
+  WAGGLE_CHECK(number.ok(), o.loss_scale); // the option was checked
+  return constant_scale(*number);
+}
+
+const strategy_row& strategy_of(const run_options& o) {
+  const auto* row = find_strategy(o.strategy);
+  WAGGLE_CHECK(row != nullptr, o.strategy);
+  return *row;
+}
+
+strategy_settings strategy_settings_of(const run_options& o) {
+  strategy_settings how;
+  if (auto numbers = strategy_numbers(o.strategy))
+    how.numbers = std::move(*numbers);
+  how.delay_gradients = o.delay_grad_averaging;
+  how.coding = {static_cast<std::uint32_t>(o.low_rank), o.min_compression_ratio};
+  how.delay_state = o.delay_state_averaging;
+  how.epochs_per_round = o.average_state_every;
+  how.steps_in_epoch = o.total_steps_in_epoch;
+  how.steps_period = o.averaging_steps_period;
+  how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
+  how.average_gradients = o.average_gradients;
+  how.statistics = averaged_statistics_of(o);
+  return how;
+}
+
+bool elastic_bits(const run_options& o) {
+  return o.group_bits == "auto" || (o.group_bits.empty() && o.groups == "moshpit");
 }
 
 std::uint64_t compute_threads(const run_options& options) {

@@ -12,6 +12,20 @@
 
 namespace waggle {
 
+/// What an option needs of the others if it has another value than its default.
+struct requirement {
+  std::function<bool(const run_options&)> met;
+  std::string unless; // follows its name: "needs --min-peers 2 or more: …"
+};
+
+/// How a loop of one's own sets an option of `waggle train`. Without a text: like any other, in
+/// swarm_options::more, or as an argument of waggle.Optimizer.
+struct loop_use {
+  std::string member;    // of swarm_options
+  std::string instead;   // it has no such option; what to do
+  std::string in_python; // the same where only loops in Python have none
+};
+
 /// One option: its name on the command line, in the environment and in run files, and the field of
 /// run_options that it sets.
 struct option_spec {
@@ -26,6 +40,8 @@ struct option_spec {
   /// Not empty: all peers of a run must have the same value (agreed_options.hpp). Returns the value
   /// in `options`, in one spelling; an empty text if it cannot be determined on this machine.
   std::function<std::string(const run_options&)> agreed{};
+  std::vector<requirement> needs{};
+  loop_use loops{};
 };
 
 /// All options of all commands.
@@ -69,6 +85,13 @@ result<settings> from_file(const std::filesystem::path& file);
 result<run_options> resolve(const settings& file, const settings& environment,
                             const settings& flags);
 
+/// Who reads a sentence, and writes options in a way of his own: "--min-peers",
+/// "swarm_options::more: min-peers", "min_peers".
+enum class option_writer : std::uint8_t { command_line, cpp_loop, python_loop };
+/// `sentence`, in which an option stands as --NAME. What stands in backticks is a command, and
+/// stays.
+std::string as_written(std::string_view sentence, option_writer who);
+
 struct model_shape;
 /// Of the model that the options describe.
 model_shape shape_of(const run_options& options);
@@ -100,6 +123,8 @@ struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.
 strategy_settings strategy_settings_of(const run_options& options);
 
+/// Statistics of the optimizer that are averaged with the parameters.
+std::vector<std::string> averaged_statistics_of(const run_options& options);
 /// A sentence for the operator if the peers average parameters, but not the squares by which an
 /// adaptive optimizer scales each peer's steps, and no option confirms this; otherwise empty.
 std::string unaveraged_squares(const run_options& options);

@@ -44,42 +44,53 @@ void add_peer_options(std::vector<option_spec>& table) {
   add_group(
     table, "run",
     {{"run-id", "NAME", "Peers of one run use the same name; others are refused.",
-      bound(&o::run_id, run_name)},
+      bound(&o::run_id, run_name).member_in_loops("run")},
      {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
-      path(&o::data_dir, "a folder")},
+      path(&o::data_dir, "a folder").member_in_loops("data_dir")},
      {"log-level", "LEVEL", "debug, info, warn or error.",
-      one_of(&o::log_level, {"debug", "info", "warn", "error"})},
-     {"log-format", "FORMAT", "text or json.", one_of(&o::log_format, {"text", "json"})},
+      one_of(&o::log_level, {"debug", "info", "warn", "error"}).member_in_loops("log_level")},
+     {"log-format", "FORMAT", "text or json.",
+      one_of(&o::log_format, {"text", "json"}).not_in_python("the log of a loop is text")},
      {"event-log", "BYTES",
       "What happened to this peer, in --data-dir: four files of together at most this size; 0: "
       "none.",
       bound(&o::event_log, log_size)},
-     {"duration", "TIME", "Stop after this long; 0: run until stopped.", duration(&o::duration)},
+     {"duration", "TIME", "Stop after this long; 0: run until stopped.",
+      duration(&o::duration).not_in_loops("end the loop")},
      {"seed", "N", "Makes random choices repeatable; 0: from the operating system.",
-      whole(&o::seed, 0, ~std::uint64_t{0}, "")}});
+      whole(&o::seed, 0, ~std::uint64_t{0}, "").not_in_python("call torch.manual_seed")}});
   add_group(
     table, "peer",
     {{"listen", "HOST:PORT,…",
       "Where peers, browsers and Prometheus reach this peer. [::] stands for all addresses, of "
       "IPv4 "
       "and IPv6; 0.0.0.0 for those of IPv4. Port 0 picks a free one.",
-      bound(&o::listen, own_addresses)},
+      bound(&o::listen, own_addresses).member_in_loops("listen")},
      {"announce", "HOST:PORT,…",
       "The addresses that other peers dial, if they differ from --listen (port 0: the bound port).",
-      bound(&o::announce, own_addresses)},
+      bound(&o::announce, own_addresses)
+        .member_in_loops("announce")
+        .only_if(
+          [](const o& x) { return !x.client_mode; },
+          "and --client-mode exclude each other: other peers do not dial a client; leave out "
+          "--announce, or --client-mode if they can reach that address")},
      {"initial-peers", "A,B",
       "Peers of the run to join through; one that answers is enough. None: start the run.",
-      bound(&o::initial_peers, parse_endpoints)},
+      bound(&o::initial_peers, parse_endpoints).member_in_loops("initial_peers")},
      {"client-mode", "",
       "Accept no connections, only dial: for peers behind NAT. Status and metrics stay on "
       "127.0.0.1, at the port of --listen if that is given.",
-      yes_no(&o::client_mode)},
+      yes_no(&o::client_mode)
+        .only_if(
+          [](const o& x) { return !x.initial_peers.empty(); },
+          "needs --initial-peers: other peers cannot reach this one, so it has to know which "
+          "ones to dial")},
      {"pages", "WHO",
       "Who sees the live page at / of this peer's port: all, local (this machine) or none.",
       one_of(&o::pages, {"all", "local", "none"})},
      {"identity", "FILE",
       "File with the peer's key; by default identity.pem in --data-dir, created if missing.",
-      path(&o::identity, "a file")}});
+      path(&o::identity, "a file").not_in_python("copy the file into data_dir as identity.pem")}});
 }
 
 } // namespace waggle::option_bindings

@@ -13,6 +13,8 @@ namespace {
 using o = run_options;
 
 constexpr const char* too_much = "more does not fit a peer";
+constexpr const char* in_torch = "set it in the constructor of the torch optimizer";
+constexpr const char* parallel = "use torch's data parallelism in the loop";
 
 /// Peers compare all numbers, however they are written.
 binding strategy_option() {
@@ -73,7 +75,14 @@ binding hyper_option(const hyper_parameter& hyper) {
                    auto found = x.hyper.find(name);
                    return found == x.hyper.end() ? std::string{"auto"} : text(found->second);
                  }}
-    .agreed([=, &hyper](const run_options& x) { return text(hyper.of(optimizer_of(x))); });
+    .agreed([=, &hyper](const run_options& x) { return text(hyper.of(optimizer_of(x))); })
+    .only_if(
+      [name](const run_options& x) {
+        const auto* row = find_optimizer(x.optimizer); // a loop may have any other
+        return row == nullptr || row->find(name) != nullptr;
+      },
+      "belongs to --optimizer " + users_of(hyper) + "; leave it out, or use one of these")
+    .not_in_loops(in_torch);
 }
 
 std::vector<option_row> hyper_rows() {
@@ -127,27 +136,45 @@ result<std::string> device_names(std::string_view v) {
 void add_training_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
-    {{"strategy", "NAME", "How the peers train together. " + strategy_help(), strategy_option()},
+    {{"strategy", "NAME", "How the peers train together. " + strategy_help(),
+      strategy_option().member_in_loops("strategy")},
      {"delay-grad-averaging", "BOOL",
       "collaborative: compute on while gradients are averaged; each update is one epoch late.",
       yes_no(&o::delay_grad_averaging).agreed()},
      {"delay-optimizer-step", "BOOL",
       "collaborative: compute on while the optimizer steps; needs a second copy of the "
       "parameters.",
-      yes_no(&o::delay_optimizer_step)},
+      yes_no(&o::delay_optimizer_step)
+        .only_if([](const o& x) { return x.replicas == 1; },
+                 "and --replicas exclude each other: all replicas read the parameters that the "
+                 "optimizer changes; use --delay-grad-averaging, which hides the round, or "
+                 "--replicas 1")
+        .only_if(
+          [](const o& x) { return x.offload_optimizer || !x.given.contains("offload-optimizer"); },
+          "needs the second copy of the parameters that --offload-optimizer makes: leave out "
+          "--offload-optimizer false")
+        .not_in_python("its updates would need a thread of their own that calls Python")},
      {"offload-optimizer", "BOOL",
       "Keep the optimizer and its statistics in host memory; passes read a copy of the parameters.",
-      yes_no(&o::offload_optimizer)},
+      yes_no(&o::offload_optimizer).not_in_python("the optimizer steps where its parameters are")},
      {"low-rank", "N",
       "collaborative, diloco: average gradients, or progress, of matrices at this rank (PowerSGD), "
       "which sends fewer values; 0: as they are.",
-      whole(&o::low_rank, 0, 4096, "a higher rank would save nothing").agreed()},
+      whole(&o::low_rank, 0, 4096, "a higher rank would save nothing")
+        .agreed()
+        .only_if([](const o& x) { return x.aggregator == "mean"; },
+                 "and --aggregator exclude each other, unless that is mean: what peers add from "
+                 "earlier rounds would look like Byzantine outliers; use --codec with the "
+                 "aggregator, or --aggregator mean")},
      {"min-compression-ratio", "X",
       "With --low-rank: matrices of which less than this share would be saved are sent as they "
       "are.",
       real(&o::min_compression_ratio,
            {0.01, 0.99, "nothing would be saved", "factors are never that small"})
-        .agreed()},
+        .agreed()
+        .only_if([](const o& x) { return x.low_rank > 0; },
+                 "needs --low-rank: it selects the matrices that --low-rank shortens; set "
+                 "--low-rank, or leave it out")},
      {"delay-state-averaging", "BOOL",
       "Strategies that average parameters: compute on meanwhile, and add the change at its "
       "arrival.",
@@ -187,24 +214,35 @@ void add_training_options(std::vector<option_spec>& table) {
       "one: the peers of a run are one group of at most --target-group-size. moshpit: strategies "
       "that average parameters form groups of that size anew for each round, so that a run may "
       "have any number of peers.",
-      one_of(&o::groups, {"one", "moshpit"}).agreed()},
+      one_of(&o::groups, {"one", "moshpit"})
+        .agreed()
+        .only_if(
+          [](const o& x) { return x.max_epoch_difference > 0; },
+          "moshpit needs --max-epoch-difference 1 or more: groups end their rounds one after "
+          "another, so peers are an epoch apart for a while; raise it, or leave it out")},
      {"target-batch-size", "N",
       "Samples of all peers in an epoch, i.e. from one average to the next (but see "
       "--average-state-every).",
-      whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample").agreed()},
+      whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample")
+        .agreed()
+        .member_in_loops("target_batch_size")},
      {"micro-batch", "N",
       "Samples of one forward and backward pass of this peer; by default fewer where "
       "--target-batch-size does not hold a pass of each of the --min-peers.",
-      whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
+      whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")
+        .not_in_loops("pass the number of samples to step")},
      {"epochs", "N",
       "Length of the run: updates with collaborative, otherwise averages (but see "
       "--average-state-every); 0: until stopped.",
-      whole(&o::epochs).agreed()},
+      whole(&o::epochs).agreed().member_in_loops("max_epochs")},
      {"passes", "N",
       "Length of the run instead of --epochs: passes over --data, in which each sample (an image, "
       "or a window of text or tokens) enters one update of the swarm, whoever dies or joins; 0: "
       "samples are drawn at random.",
-      whole(&o::passes, 0, 1U << 20U, "a run needs an end before that").agreed()},
+      whole(&o::passes, 0, 1U << 20U, "a run needs an end before that")
+        .agreed()
+        .not_in_loops("pass them to waggle::shards::of, in Python to swarm.shards, which deal the "
+                      "samples of a loop")},
      {"layers", "N", "Blocks of char-gpt, hidden layers of mlp, convolutions of cnn.",
       whole(&o::layers, 1, 256, too_much).agreed()},
      {"width", "N",
@@ -216,7 +254,9 @@ void add_training_options(std::vector<option_spec>& table) {
      {"context", "N", "Bytes, or tokens, of which char-gpt and mlp predict the next one.",
       whole(&o::context, 2, 65536, "a prediction needs something before it").agreed()},
      {"optimizer", "NAME", optimizer_help() + ".",
-      one_of(&o::optimizer, names_in(optimizer_table())).agreed()},
+      one_of(&o::optimizer, names_in(optimizer_table()))
+        .agreed()
+        .not_in_loops("pass another torch optimizer")},
      {"lr", "X", "Peak learning rate.",
       real(&o::lr, {0, 1e6, "a negative rate would climb the loss",
                     "every optimizer diverges with a larger one"})
@@ -233,11 +273,14 @@ void add_training_options(std::vector<option_spec>& table) {
       "Weight decay; a part of the gradient, or decoupled from it (see --optimizer).",
       real(&o::weight_decay, {0, 1e6, "a negative one would let the weights grow without end",
                               "a larger one would erase the weights in one step"})
-        .agreed()},
+        .agreed()
+        .not_in_loops(in_torch)},
      {"no-decay", "WHAT",
       "What does not decay: none, or vectors, i.e. biases, weights of norms and all other tensors "
       "with fewer than two dimensions.",
-      one_of(&o::no_decay, {"none", "vectors"}).agreed()},
+      one_of(&o::no_decay, {"none", "vectors"})
+        .agreed()
+        .not_in_loops("give vectors a parameter group with weight decay 0")},
      {"max-gradient-norm", "X",
       "Scale the mean gradient of an epoch down to this norm if it is longer; 0: never.",
       real(&o::max_gradient_norm,
@@ -246,36 +289,45 @@ void add_training_options(std::vector<option_spec>& table) {
   add_group(table, "training", hyper_rows());
   add_group(
     table, "training",
-    {{"device", "NAME", "auto, cpu, cuda or cuda:N.", bound(&o::device, device_name)},
+    {{"device", "NAME", "auto, cpu, cuda or cuda:N.",
+      bound(&o::device, device_name)
+        .not_in_loops("move the module before the torch optimizer is constructed")},
      {"replicas", "N",
       "Copies of the model in this peer that run passes side by side, each with its own samples; "
       "a pass of the peer is one of each.",
-      whole(&o::replicas, 1, 64, too_much)},
+      whole(&o::replicas, 1, 64, too_much)
+        .only_if(is_no_auxiliary,
+                 "and --auxiliary exclude each other: an auxiliary makes no passes; leave out "
+                 "--replicas, or --auxiliary")
+        .not_in_loops(parallel)},
      {"devices", "LIST", "Devices of the replicas, in turn, instead of --device: cuda:0,cuda:1.",
-      bound(&o::devices, device_names)},
+      bound(&o::devices, device_names).not_in_loops(parallel)},
      {"precision", "FORMAT",
       "Number format of the products in a pass: " + listed_with_notes(precision_table)
         + "; parameters and gradients stay float32.",
-      one_of(&o::precision, names_in(precision_table))},
+      one_of(&o::precision, names_in(precision_table))
+        .not_in_loops("compute the loss in torch's autocast")},
      {"loss-scale", "SCALE",
       "Multiply the loss by this before the backward pass, and divide the gradient again: dynamic "
       "(65536, less after an overflow), a power of two, or off; auto: dynamic with float16.",
-      bound(&o::loss_scale, loss_scale)},
+      bound(&o::loss_scale, loss_scale)
+        .not_in_python("use torch's GradScaler, as in a plain loop")},
      {"reuse-grad-buffers", "BOOL",
       "collaborative: accumulate in the gradient of the model, which saves a vector; a round waits "
       "for the running pass.",
       yes_no(&o::reuse_grad_buffers)},
-     {"threads", "N", "Compute threads.", whole(&o::threads, 1, 1024, "at least one")},
+     {"threads", "N", "Compute threads.",
+      whole(&o::threads, 1, 1024, "at least one").not_in_loops("call set_num_threads of torch")},
      {"step-interval", "TIME",
       "Minimum time between two passes: leaves the machine to other programs.",
       duration(&o::step_interval)},
      {"join-timeout", "TIME",
       "If addresses of other peers are known: search for the run this long before training alone.",
-      duration(&o::join_timeout)},
+      duration(&o::join_timeout).member_in_loops("join_timeout")},
      {"start-alone", "BOOL",
       "Start training if no address answers within --join-timeout, even without a state of the "
       "run.",
-      yes_no(&o::start_alone)},
+      yes_no(&o::start_alone).member_in_loops("start_alone")},
      {"on-split", "WHAT",
       "When cut off from most of the group: continue provisionally, or pause until it is back.",
       one_of(&o::on_split, {"continue", "pause"})},
@@ -283,7 +335,10 @@ void add_training_options(std::vector<option_spec>& table) {
       whole(&o::min_peers, 1, 4096, "more peers than a group may have would never be reached")},
      {"wait-for-peers", "TIME",
       "But wait for --min-peers at most this long; 0: as long as it takes.",
-      duration(&o::wait_for_peers)},
+      duration(&o::wait_for_peers)
+        .only_if([](const o& x) { return x.min_peers > 1; },
+                 "needs --min-peers 2 or more: there is nothing to wait for; raise --min-peers, or "
+                 "leave it out")},
      {"load-state-timeout", "TIME", "Deadline of one download of the run's state.",
       duration(&o::load_state_timeout, 1s, "a download needs some time")},
      {"shutdown-timeout", "TIME",
@@ -312,18 +367,19 @@ void add_training_options(std::vector<option_spec>& table) {
       real(&o::performance_ema_alpha,
            {0.001, 1, "the speed would never change", "1 forgets all earlier measurements"})},
      {"resume", "BOOL", "Keep checkpoints in --data-dir and resume from the newest one.",
-      yes_no(&o::resume)},
+      yes_no(&o::resume).member_in_loops("resume")},
      {"from", "CHECKPOINT",
       "Begin a new run with the parameters of this checkpoint of this model, of any strategy and "
       "optimizer; a peer that resumes or joins does not use it.",
-      path_or_word(&o::from)},
+      path_or_word(&o::from).not_in_loops("load the parameters before the optimizer is "
+                                          "constructed")},
      {"checkpoint-interval", "TIME",
       "Minimum time between two checkpoints, which are written at the end of an epoch.",
       duration(&o::checkpoint_interval)},
      {"keep", "N", "Checkpoints to keep of the run's history.",
       whole(&o::keep, 1, 1U << 16U, "without one nothing can be resumed")},
      {"linger", "TIME", "After --epochs: keep serving the state to other peers this long.",
-      duration(&o::linger)}});
+      duration(&o::linger).not_in_python("keep the loop running, or call leave")}});
 }
 
 } // namespace waggle::option_bindings

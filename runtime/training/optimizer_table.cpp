@@ -192,7 +192,8 @@ status check_optimizer(const optimizer_identity& o) {
   if (o.nesterov && o.momentum == 0)
     return bad("--nesterov needs --momentum: it is a kind of momentum");
   if (o.nesterov && o.dampening != 0)
-    return bad("--nesterov and --dampening exclude each other: the step ahead would be too short");
+    return bad("--nesterov and --dampening exclude each other: the step ahead would be too short; "
+               "leave one of them out");
   if (o.dampening != 0 && o.momentum == 0)
     return bad("--dampening needs --momentum: it damps what enters the momentum");
   if (!o.decay_vectors && o.weight_decay == 0)

@@ -72,7 +72,8 @@ status check_part(const schedule_part& part, double peak) {
       own += part[number.name];
     if (number.name == "floor" && part["floor"] > peak)
       return bad("--schedule: floor of " + name + " is " + shortest_text(part["floor"])
-                 + ", which is above --lr " + shortest_text(peak) + ": the rate would rise");
+                 + ", which is above --lr " + shortest_text(peak)
+                 + ": the rate would rise; lower the floor");
   }
   if (name == plateau_name && part["factor"] == 1)
     return bad("--schedule: factor of plateau is 1: the rate would never fall; write factor=0.1");

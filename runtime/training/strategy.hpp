@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -148,9 +149,12 @@ struct strategy_row {
   std::string_view name;
   std::string_view help; // one sentence
   strategy (*make)(const strategy_settings& settings);
-  bool averages_parameters = false; // and so uses delay_state, statistics and average_gradients
-  bool counts_steps = false;        // boundaries follow steps, not the target batch
-  std::string_view optimizer{};     // the only one that it is for; empty: any
+  /// What its rounds average, and when: "averages gradients after each pass", and the options that
+  /// say so. For the refusal of an option that is not one of `options`.
+  std::string_view rounds;
+  /// Its own among the options that only some strategies use.
+  std::span<const std::string_view> options;
+  std::string_view optimizer{};           // the only one that it is for; empty: any
   std::string_view averaged_statistics{}; // unless others are named
   /// The numbers that may stand behind its name: "diloco:steps=50". Each has a default.
   std::span<const named_number> numbers{};
@@ -164,8 +168,15 @@ struct strategy_row {
   std::string_view codec = ""; // of its rounds, unless another one is chosen; empty: none
   double rate = 0;             // peak learning rate, unless one is chosen; 0: that of all
 
+  [[nodiscard]] bool uses(std::string_view option) const {
+    return std::ranges::find(options, option) != options.end();
+  }
   /// Whether the optimizer steps with each pass, instead of once an epoch with a mean gradient.
-  [[nodiscard]] bool steps_each_pass() const { return averages_parameters || learners != nullptr; }
+  [[nodiscard]] bool steps_each_pass() const { return make({}).steps_locally(); }
+  /// Whether each peer has parameters of its own, which are averaged.
+  [[nodiscard]] bool averages_parameters() const { return !make({}).peers_share_state(); }
+  /// Whether epochs end after a number of steps, not of samples.
+  [[nodiscard]] bool counts_steps() const { return !uses("target-batch-size"); }
   /// The number with this name. REQUIRES: the row has it.
   [[nodiscard]] double number(const strategy_settings& settings, std::string_view of) const;
 };

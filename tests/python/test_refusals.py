@@ -60,7 +60,7 @@ def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
     (dict(samples="4"), TypeError, "samples is of type str, and must be a whole number"),
     (dict(strategy="diloco", target_batch_size=256), ValueError, "target_batch_size belongs to the other strategies"),
     (dict(strategy="decentralized", target_batch_size=256), ValueError, "target_batch_size belongs to the other"),
-    (dict(min_peers=2, target_batch_size=1), ValueError, "does not hold one step of a sample of each of the min_peers 2"),
+    (dict(min_peers=2, target_batch_size=1), ValueError, "does not hold one sample of each of the min_peers 2"),
     (dict(model="\udcff"), ValueError, "model is '.udcff', and must be valid UTF-8"),
     (dict(target_batch_size="many"), TypeError, "target_batch_size is of type str"),
     (dict(target_batch_size=0), ValueError, "target_batch_size"),

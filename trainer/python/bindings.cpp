@@ -1,6 +1,7 @@
 // The extension waggle._waggle, which trainer/python/waggle wraps. It knows buffers, numbers and
 // text: no type of torch or numpy.
 
+#include <array>
 #include <chrono>
 #include <set>
 #include <stdexcept>
@@ -132,6 +133,10 @@ void start(python_loop& loop, py::object model, const py::dict& options,
              identity_from(optimizer, numbers), learning_rate, rate_ratios, compared);
 }
 
+std::string in_python(std::string_view sentence) {
+  return as_written(sentence, option_writer::python_loop);
+}
+
 py::dict dict_of(const swarm_status& s) {
   py::dict out;
   out["epoch"] = s.epoch;
@@ -143,7 +148,7 @@ py::dict dict_of(const swarm_status& s) {
   out["samples_pending"] = s.samples_pending;
   out["state_downloads"] = s.state_downloads;
   out["rounds"] = s.rounds;
-  out["waiting_for"] = s.waiting_for;
+  out["waiting_for"] = in_python(s.waiting_for);
   out["loss"] = s.loss;
   out["parameters"] = to_string(s.parameters);
   py::list passes;
@@ -174,11 +179,15 @@ std::vector<std::string> settled_names(const std::string& kind) {
   return {names.begin(), names.end()};
 }
 
-/// Name, group and the name of the value of each option of `waggle`.
-std::vector<std::tuple<std::string, std::string, std::string>> options() {
-  std::vector<std::tuple<std::string, std::string, std::string>> out;
-  for (const auto& option : option_table())
-    out.emplace_back(option.name, option.group, option.value_name);
+/// Of each option of `waggle`: its name as an argument, its group, the name of its value, and what
+/// to do instead if loops do not have it.
+std::vector<std::array<std::string, 4>> options() {
+  std::vector<std::array<std::string, 4>> out;
+  for (const auto& option : option_table()) {
+    const auto& [member, instead, here] = option.loops;
+    out.push_back({in_python("--" + option.name), option.group, option.value_name,
+                   instead.empty() ? here : instead});
+  }
   return out;
 }
 
@@ -189,9 +198,11 @@ void translate(std::exception_ptr thrown) {
     if (thrown)
       std::rethrow_exception(thrown);
   } catch (const swarm_error& e) {
-    auto instance = error_type(e.what());
+    auto instance = error_type(in_python(e.what()));
     instance.attr("code") = std::string{to_string(e.code())};
     PyErr_SetObject(error_type.ptr(), instance.ptr());
+  } catch (const std::invalid_argument& e) {
+    PyErr_SetString(PyExc_ValueError, in_python(e.what()).c_str());
   }
 }
 
@@ -228,7 +239,7 @@ PYBIND11_MODULE(_waggle, m) {
     "counts_steps",
     [](const std::string& strategy) {
       const auto* row = find_strategy(strategy);
-      return row != nullptr && row->counts_steps;
+      return row != nullptr && row->counts_steps();
     },
     py::arg("strategy"));
   m.def("settled_numbers", settled_names, py::arg("optimizer"));

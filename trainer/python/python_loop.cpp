@@ -324,7 +324,7 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
                                 const std::optional<py::list>& addresses, std::uint64_t passes,
                                 std::string written) {
   require_optimizer();
-  session_->check_samples(samples);
+  session_->check_samples(samples, option_writer::python_loop);
   if (session_->was_over())
     return step_outcome::finished;
   point_to(addresses);

@@ -15,9 +15,18 @@ strategy make(const strategy_settings& s) {
   return {gradients};
 }
 
+constexpr std::string_view options[]{"target-batch-size",  "passes",
+                                     "low-rank",           "delay-grad-averaging",
+                                     "reuse-grad-buffers", "delay-optimizer-step"};
+
 } // namespace
 
 const strategy_row strategies::collaborative{
-  "collaborative", "Gradients are averaged every --target-batch-size samples of the swarm.", make};
+  .name = "collaborative",
+  .help = "Gradients are averaged every --target-batch-size samples of the swarm.",
+  .make = make,
+  .rounds =
+    "averages gradients every --target-batch-size samples, and all peers make the same step",
+  .options = options};
 
 } // namespace waggle

@@ -132,6 +132,8 @@ status check(const strategy_settings& s) {
   return done{};
 }
 
+constexpr std::string_view options[]{"low-rank", "max-epoch-difference"};
+
 using form = named_number::form;
 constexpr double count_max = daso_schedule::count_max;
 constexpr named_number numbers[] = {{"epochs", form::whole, 1, count_max, 40.0},
@@ -151,7 +153,9 @@ const strategy_row strategies::daso{
           "every batch of the first and last of `epochs`, and otherwise every few of an epoch's "
           "`batches`, training on meanwhile, more rarely when the loss is stable (HeAT).",
   .make = make,
-  .counts_steps = true,
+  .rounds = "averages the progress of peers that share one anchor, between warm-up and cool-down "
+            "while they train on, as the numbers behind its name say: daso:epochs=N,batches=N",
+  .options = options,
   .numbers = numbers,
   .learners = learners,
   .check = check,

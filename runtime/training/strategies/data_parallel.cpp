@@ -6,6 +6,9 @@ namespace {
 
 constexpr named_number numbers[] = {{"buckets", named_number::form::whole, 0, 1, 0.0}};
 
+constexpr std::string_view options[]{"passes", "low-rank", "delay-grad-averaging",
+                                     "reuse-grad-buffers", "delay-optimizer-step"};
+
 /// An update takes as long as the slowest member's pass and a round of one vector of parameters.
 /// A member that is silent is waited for once (pass_barrier.hpp). With `buckets`, the round begins
 /// in the last 200 ms of the pass, and what is sent by the end of the pass is saved. The bytes are
@@ -28,7 +31,9 @@ const strategy_row strategies::data_parallel{
     "Gradients are averaged after one pass of every peer; `buckets`: 1 sends those of the last "
     "layers while the pass computes those of the first.",
   .make = make,
-  .counts_steps = true,
+  .rounds = "averages gradients after each pass of --micro-batch samples, and all peers make the "
+            "same step",
+  .options = options,
   .numbers = numbers};
 
 } // namespace waggle

@@ -44,6 +44,8 @@ status check(const strategy_settings& s) {
                                  "or raise steps"};
 }
 
+constexpr std::string_view options[]{"low-rank", "max-epoch-difference", "averaging-time-period"};
+
 using form = named_number::form;
 constexpr named_number numbers[] = {
   {"steps", form::whole, 1, 0x1p30, 100.0},       {"outer-rate", form::real, 0, 100, 0.7},
@@ -61,7 +63,9 @@ const strategy_row strategies::diloco{
     "peer keeps when it gets "
     "the mean, 0: all that it has learned since the round began.",
   .make = make,
-  .counts_steps = true,
+  .rounds = "averages the progress of peers that share one anchor, as the numbers behind its name "
+            "say: diloco:steps=N,overlap=N",
+  .options = options,
   .numbers = numbers,
   .learners = learners,
   .check = check};

@@ -32,6 +32,25 @@ strategy make_by_steps(const strategy_settings& s) {
   return made;
 }
 
+constexpr std::string_view by_samples[]{"groups",
+                                        "delay-state-averaging",
+                                        "average-opt-statistics",
+                                        "average-gradients",
+                                        "target-batch-size",
+                                        "average-state-every",
+                                        "max-epoch-difference"};
+
+constexpr std::string_view by_steps[]{"groups",
+                                      "delay-state-averaging",
+                                      "average-opt-statistics",
+                                      "average-gradients",
+                                      "averaging-steps-period",
+                                      "averaging-time-period",
+                                      "total-steps-in-epoch",
+                                      "max-epoch-difference"};
+
+constexpr std::string_view rounds_by_steps = "averages parameters every --averaging-steps-period";
+
 } // namespace
 
 const strategy_row strategies::local_updates{
@@ -39,32 +58,33 @@ const strategy_row strategies::local_updates{
   .help = "Each peer steps at once; parameters are averaged every --target-batch-size samples, or "
           "every --average-state-every times as many.",
   .make = make_by_samples,
-  .averages_parameters = true};
+  .rounds = "averages parameters every --target-batch-size samples",
+  .options = by_samples};
 
 const strategy_row strategies::decentralized{
   .name = "decentralized",
   .help = "Each peer steps at once; parameters are averaged every --averaging-steps-period.",
   .make = make_by_steps,
-  .averages_parameters = true,
-  .counts_steps = true};
+  .rounds = rounds_by_steps,
+  .options = by_steps};
 
 // Without the scaling of Adam and its kin, at their rate the loss hardly falls.
 const strategy_row strategies::decentralized_sgd{
   .name = "decentralized-sgd",
   .help = "The same with SGD; --lr is 0.1 if it is not set.",
   .make = make_by_steps,
-  .averages_parameters = true,
-  .counts_steps = true,
+  .rounds = rounds_by_steps,
+  .options = by_steps,
   .optimizer = "sgd",
   .rate = 0.1};
 
 const strategy_row strategies::decentralized_adam{
-  "decentralized-adam",
-  "The same with Adam, whose exp_avg_sq is averaged, too.",
-  make_by_steps,
-  true,
-  true,
-  "adam",
-  "exp_avg_sq"};
+  .name = "decentralized-adam",
+  .help = "The same with Adam, whose exp_avg_sq is averaged, too.",
+  .make = make_by_steps,
+  .rounds = rounds_by_steps,
+  .options = by_steps,
+  .optimizer = "adam",
+  .averaged_statistics = "exp_avg_sq"};
 
 } // namespace waggle

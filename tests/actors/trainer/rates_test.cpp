@@ -33,7 +33,7 @@ protected:
     config.max_epochs = epochs;
     return config;
   }
-  static bool steps_locally() { return find_strategy(GetParam().strategy)->averages_parameters; }
+  static bool steps_locally() { return find_strategy(GetParam().strategy)->averages_parameters(); }
   static bool trains_during_rounds() {
     return steps_locally() ? GetParam().delay_state : GetParam().delay_gradients;
   }

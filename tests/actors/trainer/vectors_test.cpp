@@ -74,7 +74,7 @@ TEST_F(Vectors, AreAveragedAsChangesIfTheyAreParameters) {
     auto& m = add_started(config);
     pass_until([&] { return m.questions.size() >= 3; });
     for (const auto& question : m.questions)
-      EXPECT_EQ(question.deltas, row.averages_parameters) << row.name;
+      EXPECT_EQ(question.deltas, row.averages_parameters()) << row.name;
     end(m);
   }
 }

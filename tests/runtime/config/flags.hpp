@@ -17,13 +17,16 @@ inline settings flags(const std::map<std::string, std::string>& values) {
 }
 
 /// Why these flags are refused; empty if they are accepted.
-inline std::string refusal(const std::map<std::string, std::string>& values) {
-  auto options = resolve({}, {}, flags(values));
+inline std::string refusal(const settings& given) {
+  auto options = resolve({}, {}, given);
   if (options)
     return {};
   EXPECT_EQ(options.error().code, ec::bad_config);
   EXPECT_EQ(options.error().detail.find('\n'), std::string::npos) << "more than one sentence";
   return options.error().detail;
+}
+inline std::string refusal(const std::map<std::string, std::string>& values) {
+  return refusal(flags(values));
 }
 
 } // namespace waggle

@@ -214,7 +214,7 @@ TEST(Strategies, SayInTheirRowsWhatTheyDo) {
     auto table = row.make({});
     EXPECT_TRUE(row.help.ends_with(".")) << row.name;
     bool parameters = table.averages.what == lane_content::parameters;
-    EXPECT_EQ(parameters, row.averages_parameters) << row.name;
+    EXPECT_EQ(parameters, row.averages_parameters()) << row.name;
     EXPECT_EQ(row.steps_each_pass(), table.steps_locally()) << row.name;
   }
 }
@@ -233,7 +233,7 @@ TEST(Strategies, FollowTheirSettings) {
   EXPECT_EQ(timed.averages.due.grid, 700U);
   EXPECT_EQ(timed.averages.statistics, std::vector<std::string>{"exp_avg_sq"});
   for (const auto& row : strategy_table())
-    if (row.averages_parameters) {
+    if (row.averages_parameters()) {
       EXPECT_TRUE(row.make({.average_gradients = true}).averages.gradients) << row.name;
       EXPECT_FALSE(row.make({}).averages.gradients) << row.name;
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _options, _waggle
-from ._swarm import Leaves, Swarm, refusing
+from ._swarm import Leaves, Swarm
 
 
 class LoopModel:
@@ -110,8 +110,8 @@ class Loop(Leaves):
             settled = len(_waggle.settled_numbers(optimizer))
         changed = [(name, _sizes(name, shape), False) for name, shape in buffers]
         changed += [(name, _sizes(name, shape), True) for name, shape in counters]
-        refusing(self._peer.start, model, merged, named, statistics, changed, optimizer, dict(numbers or {}),
-                 settled, float(learning_rate), rate_ratios, frozen)
+        self._peer.start(model, merged, named, statistics, changed, optimizer, dict(numbers or {}), settled,
+                         float(learning_rate), rate_ratios, frozen)
         self._owns_rate = not merged["rate_of_run"]
         self.rate = float(learning_rate)
 
@@ -131,7 +131,7 @@ class Loop(Leaves):
     @rate.setter
     def rate(self, rate: float) -> None:
         self._rate = float(rate)
-        refusing(self._peer.wish, self._rate if self._owns_rate else None)
+        self._peer.wish(self._rate if self._owns_rate else None)
 
     def offer(self, samples: int, loss: float | None = None) -> str:
         """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of
@@ -146,7 +146,7 @@ class Loop(Leaves):
         wrong number of samples, waggle.Error if all initial peers refuse this one, if none answers (see
         waggle.join), if this peer has ended, or in another thread or process. Other failures of the
         network raise nothing."""
-        return refusing(self._peer.offer, _options.whole("samples", samples, 1), loss)
+        return self._peer.offer(_options.whole("samples", samples, 1), loss)
 
     def keep(self, what: bytes) -> None:
         """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the
@@ -154,14 +154,14 @@ class Loop(Leaves):
         it is longer."""
         if not isinstance(what, bytes):
             raise TypeError(f"keep takes bytes, and this is of type {type(what).__name__}: encode it, such as by json")
-        refusing(self._peer.keep, what)
+        self._peer.keep(what)
 
     def kept(self) -> bytes:
         """Before the first step of a loop that may have stopped before: waits as a step does, loads the checkpoint
         or the state of the run, and returns what was kept with the last sample in it or, if the loop had left in
         order, with its last step. Empty: nothing. A peer alone that leaves after any step goes on bit for bit.
         Raises as a step does."""
-        return refusing(self._peer.kept)
+        return self._peer.kept()
 
     @contextlib.contextmanager
     def shared_weights(self) -> Iterator[None]:
@@ -171,11 +171,11 @@ class Loop(Leaves):
         for the block, as for a pass.
 
         Raises RuntimeError if the block steps or contains another such block."""
-        refusing(self._peer.show_shared)
+        self._peer.show_shared()
         try:
             yield
         finally:
-            refusing(self._peer.show_own)
+            self._peer.show_own()
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         self.swarm.leave(in_a_hurry=in_a_hurry)

@@ -19,7 +19,7 @@ from ._loop import Loop
 from ._model import Model, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
-from ._swarm import Leaves, Swarm, refusing
+from ._swarm import Leaves, Swarm
 
 
 def _error(code: str, text: str) -> _waggle.Error:
@@ -159,8 +159,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
-        self._last = refusing(self._loop._peer.offer, samples, loss, self._addresses(), self._model.passes,
-                              self._model.written())
+        self._last = self._loop._peer.offer(samples, loss, self._addresses(), self._model.passes,
+                                            self._model.written())
         return result
 
     def keep(self, what: bytes) -> None:

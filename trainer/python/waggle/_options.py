@@ -7,7 +7,6 @@ import difflib
 import logging
 import operator
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,53 +19,22 @@ of_join = _of_the_peer | {"client_mode", "log"}  # the arguments of waggle.join
 _of_the_training = {"strategy", "target_batch_size", "epochs", "model", "data", "schedule"}
 _rates = ("lr", "warmup_epochs", "total_steps_in_epoch")
 
-_table = {name.replace("-", "_"): (group, value) for name, group, value in _waggle.options()}
-
-_in_torch = "set it in the constructor of the torch optimizer"
-_not_for_loops = {
+# Group, the name of the value, and what to do instead of an option that loops do not have.
+_table = {name: tuple(row) for name, *row in _waggle.options()}
+_not_for_loops = {name: instead for name, (_, _, instead) in _table.items() if instead}
+_not_for_loops |= {
     "run": "pass it to waggle.join as its first argument",
-    "run_id": "pass it to waggle.join as its first argument",
     "learning_rate": "set it in the constructor of the torch optimizer, or pass lr for a rate of the run",
-    "optimizer": "pass another torch optimizer",
-    "weight_decay": _in_torch,
-    "no_decay": "give vectors a parameter group with weight decay 0",
-    "micro_batch": "pass the number of samples to step",
-    "passes": "pass it to swarm.shards, which deals the samples",
-    "device": "move the module before the torch optimizer is constructed",
-    "from": "load the parameters before waggle.join",
-    "replicas": "use torch's data parallelism in the loop",
-    "devices": "use torch's data parallelism in the loop",
-    "precision": "compute the loss in torch.autocast",
-    "loss_scale": "use torch's GradScaler, as in a plain loop",
-    "threads": "call torch.set_num_threads",
-    "duration": "end the loop",
-    "linger": "keep the loop running, or call leave",
-    "seed": "call torch.manual_seed",
-    "auxiliary": "start `waggle node` instead, which only reduces",
-    "offload_optimizer": "the optimizer steps where its parameters are",
-    "delay_optimizer_step": "its updates would need a thread of their own that calls Python",
-    "identity": "copy the file into data_dir as identity.pem",
-    "log_format": "the log of a loop is text",
 }
-# Hyper-parameters: options of this group that a torch optimizer has.
-_hyper = {"momentum", "dampening", "nesterov", "beta1", "beta2", "epsilon", "amsgrad", "smoothing",
-          "centered", "trust"}
+_not_for_loops["run_id"] = _not_for_loops["run"]
 
-of_optimizer = {name for name, (group, _) in _table.items() if group in ("training", "averaging")}  # its arguments
-of_optimizer -= set(_not_for_loops) | _hyper | _of_the_peer
+of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}  # its arguments
+of_optimizer -= set(_not_for_loops) | _of_the_peer
 
 
 def is_known(name: str) -> bool:
     """Whether it is one, or there is a sentence that says what to do instead."""
-    return name != "run" and name in of_join | of_optimizer | set(_not_for_loops) | _hyper
-
-
-def in_python(sentence: str) -> str:
-    """A sentence that names options of the command line, with the names of arguments."""
-    sentence = re.sub(r"swarm_options::more: ([a-z0-9-]+)", lambda m: m[1].replace("-", "_"), sentence)
-    sentence = re.sub(r"swarm_options::(\w+)", r"\1", sentence).replace("max_epochs", "epochs")
-    sentence = sentence.replace("--run-id", "run").replace("pass of --micro-batch 1", "step of a sample")
-    return re.sub(r"--([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), sentence)
+    return name != "run" and name in of_join | of_optimizer | set(_not_for_loops)
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -118,8 +86,8 @@ def _typed(name: str, value: Any, kinds: tuple[type, ...], what: str) -> Any:
 
 
 def _refuse_unknown(where: str, name: str) -> None:
-    if name in _not_for_loops or name in _hyper:
-        raise TypeError(f"{where} takes no {name}: {_not_for_loops.get(name, _in_torch)}")
+    if name in _not_for_loops:
+        raise TypeError(f"{where} takes no {name}: {_not_for_loops[name]}")
     nearest = _waggle.nearest(name, sorted(of_join | of_optimizer))
     if f"_{name}_" not in f"_{nearest}_" and difflib.SequenceMatcher(None, name, nearest).ratio() < 0.6:
         nearest = _waggle.nearest(name, sorted(of_join if where == "waggle.join" else of_optimizer))
@@ -133,7 +101,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if name not in of_join:
             training = name in _of_the_training or _table.get(name, ("",))[0] in ("training", "averaging")
-            if training and name not in _not_for_loops and name not in _hyper:
+            if training and name not in _not_for_loops:
                 raise TypeError(f"waggle.join takes no {name}: pass it to waggle.Optimizer")
             _refuse_unknown("waggle.join", name)
         if value is None:

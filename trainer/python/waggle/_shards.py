@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import _waggle
-from ._swarm import refusing
 
 
 class Shards:
@@ -46,8 +45,8 @@ class Shards:
         return self._deal(self._iterations)
 
     def _deal(self, iteration: int) -> Iterator[int]:
-        if iteration == self._iterations and refusing(self._peer.begin_shards):
-            while numbers := refusing(self._peer.next_shards, 1):
+        if iteration == self._iterations and self._peer.begin_shards():
+            while numbers := self._peer.next_shards(1):
                 yield numbers[0]
                 if iteration != self._iterations:
                     raise RuntimeError("another iteration over the shards has begun")

@@ -19,7 +19,6 @@ from . import _options, _waggle
 if TYPE_CHECKING:
     from ._shards import Shards
 
-_R = TypeVar("_R")
 _L = TypeVar("_L", bound="Leaves")
 
 _alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
@@ -55,18 +54,6 @@ class Status:
     loss: float  # smoothed; nan before the first step
     parameters: str  # a digest of the parameters after the last update, in hexadecimal
     passes: list[SamplesSeen]  # with shards; the last one is not complete
-
-
-def refusing(call: Callable[..., _R], *arguments: Any) -> _R:
-    """Calls the extension; its sentences then name arguments instead of options."""
-    try:
-        return call(*arguments)
-    except ValueError as e:
-        raise ValueError(_options.in_python(str(e))) from None
-    except _waggle.Error as e:
-        again = _waggle.Error(_options.in_python(str(e)))
-        again.code = e.code
-        raise again from None
 
 
 class _Log:
@@ -128,7 +115,7 @@ class Swarm(Leaves):
     def __init__(self, run: str, given: dict[str, Any]) -> None:
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
         self._log = None if given.get("log") is None else _Log(given["log"])
-        self._peer = refusing(_waggle.Peer, self._given, self._log and self._log.lines)
+        self._peer = _waggle.Peer(self._given, self._log and self._log.lines)
         _alive.add(self._peer)
         if self._log is not None:
             self._log.start()
@@ -178,7 +165,6 @@ class Swarm(Leaves):
         """Asks this process only, never the network; takes some ten microseconds. From another
         thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
         now = self._peer.status()
-        now["waiting_for"] = _options.in_python(now["waiting_for"])
         now["passes"] = [SamplesSeen(*each) for each in now["passes"]]
         return Status(**now)
 
@@ -200,7 +186,7 @@ class Swarm(Leaves):
 
         Raises TypeError or ValueError with a sentence."""
         samples, passes = _options.whole("samples", samples, 1), _options.whole("passes", passes, 1)
-        refusing(self._peer.deal, samples, passes)
+        self._peer.deal(samples, passes)
         if "torch" in sys.modules:
             from ._sampler import Sampler
 
@@ -214,7 +200,7 @@ class Swarm(Leaves):
         state, then writes a checkpoint and says goodbye. `in_a_hurry`: says goodbye within a second.
         A second call does nothing. From any thread: where the loop's thread waits in `step`, that raises
         waggle.Error; where it computes, the next `step` does."""
-        refusing(self._peer.leave, in_a_hurry)
+        self._peer.leave(in_a_hurry)
         if self._log is not None:
             self._log.end()
 
