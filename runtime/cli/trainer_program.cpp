@@ -80,8 +80,12 @@ int become_trainer_program(char** argv) {
     return bad_usage("cannot find this program's folder: " + unreadable.message());
   ::execv(trainer.c_str(), argv);
   if (errno == ENOENT)
-    return bad_usage("there is no " + trainer.string()
-                     + ": install it beside waggle, or build with -DWAGGLE_TRAINER=ON");
+    return bad_usage("`waggle " + std::string{argv[1]}
+                     + "` needs LibTorch, which is in the program waggle-trainer, and there is no "
+                     + trainer.string()
+                     + ": build both from the sources by scripts/setup.sh --program, or install "
+                       "Debian's package waggle-trainer; `python3 -m waggle SCRIPT` and loops in "
+                       "Python train without it");
   return bad_usage("cannot start " + trainer.string() + ": " + std::strerror(errno));
 }
 

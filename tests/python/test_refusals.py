@@ -3,6 +3,8 @@
 import copy
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -255,3 +257,30 @@ def test_two_loops_of_one_thread_do_not_wait_forever(tmp_path):
         with pytest.raises(waggle.Error, match="1 other loop of this thread cannot step") as e:
             opt.step(samples=4)
         assert e.value.code == "timeout" and "lower min_peers" in str(e.value)
+
+
+def without(folder, *packages):
+    """Python started in the folder finds these as if they were not installed."""
+    for package in packages:
+        (folder / f"{package}.py").write_text(f"raise ModuleNotFoundError(name={package!r})\n")
+
+
+@pytest.mark.parametrize("missing, statement, sentence", [
+    (["torch"], "import waggle; waggle.Optimizer", "waggle.Optimizer needs PyTorch, which {} does not find: {} -m pip install torch=="),
+    (["torch"], "from waggle import Optimizer", "waggle.Optimizer needs PyTorch"),
+    (["torch"], "import waggle.lightning", "waggle.lightning needs PyTorch"),
+    (["torch"], "import waggle; waggle.Checkpoint(0, 0, {}, {}, {}, {}).state_dict()", "state_dict of a checkpoint needs PyTorch"),
+    (["lightning", "pytorch_lightning"], "import waggle.lightning", "waggle.lightning needs Lightning, which {} does not find: {} -m pip install lightning"),
+])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(missing, statement, sentence, tmp_path):
+    without(tmp_path, *missing)
+    ran = subprocess.run([sys.executable, "-c", statement], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: " + sentence.format(sys.executable, sys.executable)), ran.stderr
+
+
+def test_the_launcher_without_torch_is_bad_usage(tmp_path):
+    without(tmp_path, "torch")
+    (tmp_path / "s.py").write_text("")
+    ran = subprocess.run([sys.executable, "-m", "waggle", "s.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("waggle: python3 -m waggle needs PyTorch, which ") and ran.stderr.count("\n") == 1

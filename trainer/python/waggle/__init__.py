@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
+from ._needs import needs
 from ._shards import Shards
 from ._swarm import SamplesSeen, Status, Swarm, join
 from ._waggle import Error, __version__
@@ -29,8 +30,9 @@ __all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "SamplesSeen
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Optimizer":  # needs torch
-        from ._optimizer import Optimizer
+    if name == "Optimizer":
+        with needs("torch", "waggle.Optimizer"):
+            from ._optimizer import Optimizer
 
         return Optimizer
     raise AttributeError(f"module 'waggle' has no attribute '{name}'")

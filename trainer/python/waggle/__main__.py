@@ -19,7 +19,7 @@ import runpy
 import sys
 from typing import Any
 
-from . import _options, _waggle
+from . import _needs, _options, _waggle
 
 
 class Usage(Exception):
@@ -100,7 +100,12 @@ def main() -> int:
         return 2
     if told := _of_rank():
         print(f"waggle: {told}", file=sys.stderr, flush=True)
-    from . import _launcher  # imports torch, which takes seconds
+    try:
+        with _needs.needs("torch", "python3 -m waggle"):
+            from . import _launcher  # imports torch, which takes seconds
+    except ImportError as e:
+        print(f"waggle: {e}", file=sys.stderr)
+        return 2
 
     launcher = _launcher.Launcher(run, of_peer, of_training, Usage)
     launcher.watch()

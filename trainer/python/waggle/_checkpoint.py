@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ._needs import needs
 from ._waggle import Error
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Checkpoint:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`: tied
         parameters are there once, and buffers that are not finite, such as masks, are not."""
-        import torch
+        with needs("torch", "state_dict of a checkpoint"):
+            import torch
 
         def tensor(values: memoryview) -> torch.Tensor:
             if values.ndim == 0:

@@ -14,16 +14,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from . import _options
-from ._optimizer import Optimizer
+from ._needs import needs
 from ._swarm import Swarm, join
 
-try:
-    from lightning.pytorch.strategies import SingleDeviceStrategy
-except ImportError:
-    from pytorch_lightning.strategies import SingleDeviceStrategy
+with needs("torch", "waggle.lightning"):
+    import torch
+
+    from ._optimizer import Optimizer
+with needs("pytorch_lightning", "waggle.lightning"):
+    try:
+        from lightning.pytorch.strategies import SingleDeviceStrategy
+    except ImportError:
+        from pytorch_lightning.strategies import SingleDeviceStrategy
 
 _log = logging.getLogger(__name__)
 
