@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/net/gzip.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/net/refusals.hpp"
@@ -189,6 +190,8 @@ private:
     }
     auto began = processor_time();
     auto reply = settings_->handler(request);
+    if (request.gzip)
+      compress(reply);
     settings_->answering->owe(std::chrono::duration_cast<work>(processor_time() - began));
     return reply;
   }

@@ -1,10 +1,8 @@
 #include "runtime/status/live_page.hpp"
 
 #include <algorithm>
-#include <array>
 
-#include <zlib.h>
-
+#include "runtime/net/gzip.hpp"
 #include "runtime/watch/replay.hpp"
 
 namespace waggle {
@@ -18,27 +16,6 @@ constexpr std::string_view folder = "/live/";
 constexpr const char* policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// What the build has compressed: trusted, and of a known size.
-std::string decompressed(std::span<const unsigned char> gzip) {
-  constexpr int gzip_window = 15 + 16;
-  z_stream stream{};
-  if (inflateInit2(&stream, gzip_window) != Z_OK)
-    return {};
-  stream.next_in = const_cast<unsigned char*>(gzip.data()); // zlib does not write there
-  stream.avail_in = static_cast<uInt>(gzip.size());
-  std::string out;
-  std::array<char, 16'384> chunk{};
-  int result = Z_OK;
-  while (result == Z_OK) {
-    stream.next_out = reinterpret_cast<unsigned char*>(chunk.data());
-    stream.avail_out = static_cast<uInt>(chunk.size());
-    result = inflate(&stream, Z_NO_FLUSH);
-    out.append(chunk.data(), chunk.size() - stream.avail_out);
-  }
-  inflateEnd(&stream);
-  return out;
-}
 
 net::http_response refusal(unsigned status, const std::string& why) {
   return {status, "application/json", "{\"error\":\"" + why + "\"}\n"};
@@ -84,7 +61,7 @@ net::http_response live_page(const net::http_request& request) {
     out.headers.emplace_back("Content-Encoding", "gzip");
     out.body.assign(reinterpret_cast<const char*>(file->gzip.data()), file->gzip.size());
   } else {
-    out.body = decompressed(file->gzip);
+    out.body = net::gunzip(file->gzip);
   }
   return out;
 }
