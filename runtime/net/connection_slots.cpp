@@ -32,7 +32,8 @@ void connection_slots::remove(number id) {
 bool stream_slots::add(number id, const std::string& host, bool own) {
   auto of_host = static_cast<std::size_t>(std::count_if(
     hosts_.begin(), hosts_.end(), [&](const auto& stream) { return stream.second == host; }));
-  if (of_host >= per_host_max || hosts_.size() >= (own ? all_max : all_max - per_host_max))
+  if (of_host >= (own ? own_max : per_host_max)
+      || hosts_.size() >= (own ? all_max : all_max - own_max))
     return false;
   hosts_.emplace(id, host);
   return true;

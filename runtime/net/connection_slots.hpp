@@ -41,10 +41,11 @@ private:
 };
 
 /// Who has a stream of events. A new one is refused when there are enough: none is closed for it.
-/// The last places are kept for this machine. Not thread-safe.
+/// One address may be that of an office or a proxy. This machine may be the end of a tunnel, and the
+/// last places are kept for it. Not thread-safe.
 class stream_slots {
 public:
-  static constexpr std::size_t all_max = 16, per_host_max = 4;
+  static constexpr std::size_t per_host_max = 16, own_max = 32, all_max = 80;
 
   using number = connection_slots::number;
 

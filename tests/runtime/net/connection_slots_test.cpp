@@ -45,14 +45,14 @@ TEST(StreamSlots, TheLastAreKeptForThisMachineAndNoneIsClosedForANewOne) {
   stream_slots slots;
   connection_slots::number id = 0;
   for (const std::string host : {"a", "b", "c"}) {
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 16; ++i)
       EXPECT_TRUE(slots.add(++id, host, false)) << host << i;
     EXPECT_FALSE(slots.add(++id, host, false)) << host << " has its share";
   }
   EXPECT_FALSE(slots.add(++id, "d", false)) << "what is left is not for others";
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 32; ++i)
     EXPECT_TRUE(slots.add(++id, "127.0.0.1", true)) << i;
-  EXPECT_FALSE(slots.add(++id, "127.0.0.2", true)) << "there are sixteen";
+  EXPECT_FALSE(slots.add(++id, "127.0.0.2", true)) << "there are eighty";
   slots.remove(1);
   EXPECT_FALSE(slots.add(++id, "d", false));
   EXPECT_TRUE(slots.add(++id, "127.0.0.2", true));

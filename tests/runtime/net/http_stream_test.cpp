@@ -89,16 +89,16 @@ TEST_F(HttpStream, PagesOfOtherOriginsGetNone) {
   }
 }
 
-TEST_F(HttpStream, AHostHasFourAndAPlaceIsFreeAgainWhenOneEnds) {
+TEST_F(HttpStream, AHostHasAShareAndAPlaceIsFreeAgainWhenOneEnds) {
   std::vector<std::unique_ptr<raw_client>> open;
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < stream_slots::own_max; ++i) {
     open.push_back(std::make_unique<raw_client>(where));
     open.back()->write(request());
     EXPECT_THAT(read_until(*open.back(), "#1\n"), StartsWith("HTTP/1.1 200"));
   }
-  raw_client fifth{where};
-  fifth.write(request());
-  EXPECT_THAT(read_until(fifth, "later"), StartsWith("HTTP/1.1 429"));
+  raw_client next{where};
+  next.write(request());
+  EXPECT_THAT(read_until(next, "later"), StartsWith("HTTP/1.1 429"));
   open.pop_back(); // the peer sees it though it has nothing to send
   std::string answer;
   for (auto end = std::chrono::steady_clock::now() + 20s;
