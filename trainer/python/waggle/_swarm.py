@@ -115,7 +115,7 @@ class Swarm(Leaves):
     def __init__(self, run: str, given: dict[str, Any]) -> None:
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
         self._log = None if given.get("log") is None else _Log(given["log"])
-        self._peer = _waggle.Peer(self._given, self._log and self._log.lines)
+        self._peer = _waggle.Peer(self._given, None if self._log is None else self._log.lines)
         _alive.add(self._peer)
         if self._log is not None:
             self._log.start()
