@@ -295,6 +295,30 @@ def test_gradients_that_are_missing_or_not_contiguous(strategy, tmp_path):
             assert equal(ours, plain), i
 
 
+@pytest.mark.skipif(not hasattr(torch, "set_default_device"), reason="torch 1 has none")
+def test_another_default_device_changes_nothing(tmp_path):
+    """Tensors that name no device of theirs would be on it."""
+    ours, plain = net(norm=True), net(norm=True)
+    own = torch.optim.SGD(plain.parameters(), 0.1, momentum=0.9)
+    inner = torch.optim.SGD(ours.parameters(), 0.1, momentum=0.9)
+    try:
+        torch.set_default_device("meta")
+        with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+            for i in range(4):
+                for model, optimizer in ((plain, own), (ours, opt)):
+                    optimizer.zero_grad()
+                    with torch.device("cpu"):
+                        loss_of(model, i).backward()
+                    weight = model[0].weight.grad
+                    model[0].weight.grad = weight.t().contiguous().t()
+                    optimizer.step()
+                assert opt.last == "stepped" and equal(ours, plain), i
+        state = waggle.load_checkpoint(tmp_path / "peer").state_dict()
+        assert all(torch.equal(value, plain.state_dict()[name]) for name, value in state.items())
+    finally:
+        torch.set_default_device(None)
+
+
 def test_a_loop_of_arrays(tmp_path):
     class Line(waggle.LoopModel):
         def __init__(self):

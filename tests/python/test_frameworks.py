@@ -1,5 +1,7 @@
 """The call sequences of frameworks that Debian does not have."""
 
+import copy
+import inspect
 import pathlib
 import subprocess
 import sys
@@ -19,6 +21,70 @@ def test_importing_waggle_imports_no_framework():
                             capture_output=True, text=True).stdout.split()
     assert "waggle" in loaded
     assert not {"torch", "numpy", "lightning", "pytorch_lightning", "accelerate"} & set(loaded)
+
+
+def test_methods_have_the_signatures_and_attributes_the_setters_of_torch(tmp_path):
+    """Accelerate reads the signature of zero_grad; it and Lightning set the attributes."""
+    for name, theirs in inspect.getmembers(torch.optim.Optimizer, inspect.isfunction):
+        if name.startswith("__"):
+            continue
+        parameters = inspect.signature(getattr(waggle.Optimizer, name)).parameters
+        for parameter in inspect.signature(theirs).parameters.values():
+            ours = parameters[parameter.name]
+            assert ours.kind is parameter.kind, name
+            assert (ours.default is ours.empty) == (parameter.default is ours.empty) or name == "step", name
+        own = [p for p in parameters if p not in inspect.signature(theirs).parameters]
+        assert own == (["samples", "loss"] if name == "step" else []), name
+    model = net()
+    inner = torch.optim.SGD(model.parameters(), 0.1)
+    with waggle.Optimizer(inner, join(tmp_path), model, target_batch_size=4, samples=4) as opt:
+        for name in ("state", "param_groups", "defaults"):
+            setattr(opt, name, made := copy.copy(getattr(opt, name)))
+            assert getattr(opt, name) is made and getattr(inner, name) is made
+        for given, left in (({"set_to_none": False}, 0), ({"set_to_none": True}, None)):
+            loss_of(model, 0).backward()
+            opt.step()
+            assert opt.last == "stepped"
+            opt.zero_grad(**given)
+            gradient = model[0].weight.grad
+            assert gradient is None if left is None else not gradient.any()
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+def test_reading_the_state_trains_nothing(kind, tmp_path):
+    """torch.distributed.checkpoint has an optimizer without state step with rates of 0 and gradients of zeros."""
+    def read(model, optimizer):
+        if optimizer.state:
+            return
+        rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p)
+        optimizer.step(closure=None)
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+
+    try:
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+    except ImportError:
+        get_optimizer_state_dict = read  # what torch 2 does
+    ours, plain = net(), net()
+    own = getattr(torch.optim, kind)(plain.parameters(), 0.1)
+    inner = getattr(torch.optim, kind)(ours.parameters(), 0.1)
+    with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+        for i in range(-1, 3):
+            for model, optimizer in ((ours, opt), (plain, own)):
+                get_optimizer_state_dict(model, optimizer)
+                if i >= 0:
+                    loss_of(model, i).backward()
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=True)
+            assert equal(ours, plain), i
+            assert opt.last == (None if i < 0 else "stepped")
+            assert opt.swarm.status().samples_offered == 4 * (i + 1)
+        assert "changed" not in opt._model.written()
 
 
 def test_accelerate(tmp_path):

@@ -111,6 +111,25 @@ def test_optimizers_and_parameters(tmp_path):
     opt.leave()
 
 
+def test_tensors_without_values_of_their_own(tmp_path):
+    def refused(sentence, module):
+        with pytest.raises(ValueError, match=sentence):
+            waggle.Optimizer(sgd(module), join(tmp_path), module)
+
+    meta = r"is on the device meta and has no values: give the module memory by to_empty\(device=…\), and its values"
+    refused("parameter 0.weight " + meta, net().to("meta"))
+    frozen, norm = net(), net(norm=True)
+    frozen[0] = frozen[0].requires_grad_(False).to("meta")
+    refused("parameter 0.weight " + meta, frozen)
+    norm[1].running_mean = norm[1].running_mean.to("meta")
+    refused("buffer 1.running_mean " + meta, norm)
+    refused("parameter 0.weight has no shape yet: pass a batch through the module", torch.nn.Sequential(torch.nn.LazyLinear(3)))
+    sharded = net()
+    sharded[0].weight.device_mesh = torch.zeros(2)  # as that of a DTensor, for which torch needs a process group
+    sharded[0].weight.device_mesh.size = lambda: 2
+    refused("parameter 0.weight is a DTensor of 2 ranks: each has a part of it", sharded)
+
+
 def test_without_a_module_names_are_numbers(tmp_path):
     model = net()
     with pytest.warns(UserWarning, match="parameters are called 0, 1"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import _waggle
-from ._describe import plain_name
+from ._describe import plain_name, require_values
 
 
 def schema_error(text: str) -> _waggle.Error:
@@ -28,7 +28,7 @@ class Buffer:
         self._kind = now.dtype, now.shape, now.device
         self.counts = not now.is_floating_point()
         self.sent_shape = [*now.shape, 3] if self.counts else list(now.shape)
-        self.last = torch.empty(self.sent_shape, dtype=torch.float32)  # finite values, as they are sent
+        self.last = torch.empty(self.sent_shape, dtype=torch.float32, device="cpu")  # finite values, as they are sent
         self._encode(now, self.last.view(-1))
         self._host = torch.empty_like(now, device="cpu", pin_memory=True) if now.is_cuda else None
         self._seen = (id(now), now._version)  # what they are of
@@ -98,11 +98,13 @@ def buffers_of(module: torch.nn.Module | None) -> list[Buffer]:
     seen = set()
     for prefix, m in module.named_modules() if module is not None else ():
         for key, b in m._buffers.items():
-            if b is None or b.numel() == 0 or key in m._non_persistent_buffers_set or id(b) in seen:
+            if b is None or key in m._non_persistent_buffers_set or id(b) in seen:
                 continue
             seen.add(id(b))
-            if b.layout == torch.strided and not b.is_complex() and not b.is_quantized and torch.isfinite(b).all():
-                buffers.append(Buffer(plain_name(f"{prefix}.{key}" if prefix else key), m._buffers, key))
+            name = plain_name(f"{prefix}.{key}" if prefix else key)
+            require_values(f"buffer {name}", b)
+            if b.numel() > 0 and b.layout == torch.strided and not b.is_complex() and not b.is_quantized and torch.isfinite(b).all():
+                buffers.append(Buffer(name, m._buffers, key))
     return sorted(buffers, key=lambda b: b.counts)
 
 

@@ -42,7 +42,7 @@ class Checkpoint:
 
         def tensor(values: memoryview) -> torch.Tensor:
             if values.ndim == 0:
-                return torch.tensor(values.tolist(), dtype=torch.float32)
+                return torch.tensor(values.tolist(), dtype=torch.float32, device="cpu")
             return torch.frombuffer(bytearray(values), dtype=torch.float32).reshape(values.shape or ())
 
         out = {name: tensor(values) for name, values in {**self.parameters, **self.buffers}.items()}

@@ -31,7 +31,7 @@ class Statistic:
         self.number: type[bool | int | float] | None = None
         if isinstance(value, (bool, int, float)):
             self.number = type(value)
-            value = torch.tensor(float(value), dtype=torch.float64)
+            value = torch.tensor(float(value), dtype=torch.float64, device="cpu")
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"the optimizer keeps {name}, which is of type {type(value).__name__}: a peer that "
                             "joins can receive numbers and tensors only")
@@ -51,7 +51,7 @@ class Statistic:
         elif self.exact:
             into.copy_(value.detach().reshape(-1))
         else:
-            rest = torch.as_tensor(value, dtype=torch.float64).detach().cpu().reshape(-1)
+            rest = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().reshape(-1)
             for part in into.view(3, -1):
                 part.copy_(rest)
                 rest = rest - part.to(torch.float64)
@@ -237,6 +237,21 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 def plain_name(name: str) -> str:
     """Without wrappers of modules inside, by torch.compile and by torch's activation checkpoints."""
     return name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
+
+
+def require_values(what: str, of: torch.Tensor) -> None:
+    """Raises ValueError if this process does not have all values of a tensor."""
+    if torch.nn.parameter.is_lazy(of):
+        raise ValueError(f"{what} has no shape yet: pass a batch through the module before the waggle.Optimizer is "
+                         "constructed")
+    mesh = getattr(of, "device_mesh", None)
+    if mesh is not None:
+        ranks = mesh.size()
+        raise ValueError(f"{what} is a DTensor of {ranks} rank{'s' * (ranks != 1)}: each has a part of it, and peers exchange "
+                         "whole tensors, so pass a module that is not sharded")
+    if of.is_meta:
+        raise ValueError(f"{what} is on the device meta and has no values: give the module memory by to_empty(device=…), and "
+                         "its values by load_state_dict, before the optimizer is constructed")
 
 
 def frozen_tensors(module: torch.nn.Module | None) -> list[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ._buffers import Buffer, buffers_of
-from ._describe import Description, Statistic, plain_name, unwrapped
+from ._describe import Description, Statistic, plain_name, require_values, unwrapped
 from ._loop import LoopModel
 from ._numbers import Numbers, set_number
 from ._rounding import rounding_of
@@ -34,7 +34,8 @@ class Model(LoopModel):
         for name in names:
             for (_, p), row in zip(parameters, self.description.statistics):
                 self.tensors += [(p, s) for s in row if s.sent_name == name]
-        self.left_out = torch.zeros(len(parameters))  # updates without a gradient, by parameter
+        # By parameter, the updates without a gradient.
+        self.left_out = torch.zeros(len(parameters), dtype=torch.float32, device="cpu")
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
         self._rounding = rounding_of(inner, [p for _, p in parameters])  # with the numbers that all peers begin with
@@ -210,6 +211,7 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer)
         named = [(plain_name(name), p) for name, p in module.named_parameters()]
     parameters = []
     for name, p in named:
+        require_values(f"parameter {name}", p)
         if not p.requires_grad or p.numel() == 0:
             continue
         if p.dtype is not torch.float32 or p.layout != torch.strided:

@@ -55,7 +55,7 @@ class Numbers:
     def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor], of: Description) -> None:
         self._inner = inner
         group_of = {id(p): i for i, group in enumerate(inner.param_groups) for p in group["params"]}
-        self._group_of = torch.tensor([group_of[id(p)] for p in parameters])
+        self._group_of = torch.tensor([group_of[id(p)] for p in parameters], device="cpu")
         # The settled numbers of a group are those of its first parameter.
         self._first = {group: i for i, group in reversed(list(enumerate(self._group_of.tolist())))}
         self.places = ([_places.get(name, (name, None)) for name in _waggle.settled_numbers(of.kind)] if of.numbers
@@ -63,7 +63,7 @@ class Numbers:
         self.rate: float | None = None
         self._other = 0  # times in a row that another rate than the loop's was used
         self._warned = False
-        self._values = torch.empty(0)
+        self._values = torch.empty(0, device="cpu")
         self._written: object = None
 
     def own(self) -> list[list[float]]:
@@ -75,11 +75,11 @@ class Numbers:
         now = (self.own() if wishes else None, present)
         if now != self._written:
             # A missing number is the largest float32.
-            numbers = torch.zeros(len(self._group_of), len(self.places), 3)
+            numbers = torch.zeros(len(self._group_of), len(self.places), 3, dtype=torch.float32, device="cpu")
             numbers[..., 0] = torch.finfo(torch.float32).max
             if now[0] is not None:
-                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64))[self._group_of]
-            flags = _pieces(torch.tensor(present, dtype=torch.float64))
+                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
+            flags = _pieces(torch.tensor(present, dtype=torch.float64, device="cpu"))
             self._values = torch.cat([numbers.reshape(-1), flags.reshape(-1)])
             self._written = now
         return self._values

@@ -28,6 +28,16 @@ def _error(code: str, text: str) -> _waggle.Error:
     return error
 
 
+def makes_state(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step now trains nothing: by rates of 0 and gradients of zeros torch's distributed checkpoint has an
+    optimizer make the state that it reads."""
+    groups = optimizer.param_groups
+    if optimizer.state or any("lr" not in group or float(group["lr"]) != 0 for group in groups):
+        return False
+    gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+    return len(gradients) > 0 and not any(bool(g.any()) for g in gradients)
+
+
 class Optimizer(Leaves, torch.optim.Optimizer):
     """A torch optimizer that steps together with the other peers of a run.
 
@@ -133,6 +143,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         initial peers refuse this one, if none answers (see waggle.join), and if it waits as long
         while this thread has other loops. Other failures of the network raise nothing."""
         result = None
+        if closure is None and samples is None and loss is None and makes_state(self._inner):
+            if self._model.own_updates is None:  # as of the plain loop; later the state is the run's
+                self._inner.step()
+                self._model.count_steps()
+            return None
         if closure is not None:
             if not callable(closure):
                 raise TypeError(f"closure is of type {type(closure).__name__}, and must be callable: pass samples and loss "
@@ -189,11 +204,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         """The peer."""
         return self._swarm
 
-    def zero_grad(self, *arguments: Any, **named: Any) -> None:
-        """As of the inner optimizer. Allowed at any time. With `reuse_grad_buffers`, it does nothing between
-        two updates."""
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        """As of the inner optimizer, whose default it has. Allowed at any time. With `reuse_grad_buffers`, it does
+        nothing between two updates."""
         if not self._loop._peer.adds_up:
-            self._inner.zero_grad(*arguments, **named)
+            self._inner.zero_grad(**({} if set_to_none is None else {"set_to_none": set_to_none}))
             self._model.passes = 0
 
     def follow(self, scheduler: Any) -> Any:
@@ -231,21 +246,33 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
         return self._inner.param_groups
 
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self._inner.param_groups = groups
+
     @property
     def state(self) -> Any:  # type: ignore[override]
         return self._inner.state
 
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._inner.state = state
+
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
         return self._inner.defaults
+
+    @defaults.setter
+    def defaults(self, defaults: dict[str, Any]) -> None:
+        self._inner.defaults = defaults
 
     def __getattr__(self, name: str) -> Any:
         if name == "_inner":  # before the constructor
             raise AttributeError(name)
         return getattr(self._inner, name)
 
-    def state_dict(self, *arguments: Any, **named: Any) -> dict[str, Any]:
-        return self._inner.state_dict(*arguments, **named)
+    def state_dict(self) -> dict[str, Any]:
+        return self._inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Before the first step: what a run starts from. Later the state is the run's."""
@@ -385,7 +412,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         gpus = set()
         for i, tensor in tensors.items():
             if i not in self._copied:
-                self._copied[i] = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=tensor.is_cuda)
+                self._copied[i] = torch.empty(tensor.shape, dtype=torch.float32, device="cpu",
+                                              pin_memory=tensor.is_cuda)
             self._copied[i].copy_(tensor.detach(), non_blocking=tensor.is_cuda)
             if tensor.is_cuda:
                 gpus.add(tensor.device)

@@ -10,7 +10,7 @@ import torch
 
 
 def _fixed(factor: int, first: int, device: torch.device) -> torch.Tensor:
-    numbers = torch.arange(17 * 59).mul_(factor).add_(first).remainder_(2003)
+    numbers = torch.arange(17 * 59, device="cpu").mul_(factor).add_(first).remainder_(2003)
     return numbers.sub_(1001).to(torch.float64).div_(1001).to(torch.float32).view(17, 59).to(device)
 
 

@@ -11,7 +11,7 @@ import torch
 
 STEPS = 10  # of the trial: some, such as with a rectified rate, begin with other ones
 
-_of_torch = set(vars(torch.optim.SGD([torch.zeros(1)], 0.1))) | {"_step_count", "_opt_called"}
+_of_torch = set(vars(torch.optim.SGD([torch.zeros(1, device="cpu")], 0.1))) | {"_step_count", "_opt_called"}
 
 
 def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
