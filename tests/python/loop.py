@@ -1,7 +1,8 @@
-"""A peer for test_together.py: the mlp of examples/, or with --optimizer own one of its own. Prints the
-address, and at the end the status as JSON."""
+"""A peer for test_together.py: the mlp of examples/, with the optimizer own one of its own, with masters in bfloat16. Prints
+the address, and at the end the status as JSON and a digest of the module's values in bfloat16."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import sys
@@ -31,6 +32,9 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="",
     torch.manual_seed(int(seed))
     model = NextByte().to(device)
     more = dict(model="mlp", data="synthetic", layers=1, width=32, context=16)
+    if optimizer == "masters":
+        model.bfloat16()
+        more["masters"] = True
     inner = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
     if optimizer == "own":
         inner, more = Own(model.parameters(), 0.05), {}
@@ -47,6 +51,8 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="",
         opt.step(samples=8, loss=loss)
         time.sleep(1 if slow and os.path.exists(slow) else 0.01)  # until the test removes the file
     opt.leave()
+    values = torch.cat([p.detach().bfloat16().cpu().flatten() for p in model.parameters()])
+    print("MODULE", hashlib.sha256(str(values.view(torch.int16).tolist()).encode()).hexdigest(), flush=True)
     print("STATUS", json.dumps(dataclasses.asdict(swarm.status())), flush=True)
 
 

@@ -100,6 +100,28 @@ def test_one_joins_later_and_one_is_killed(optimizer, devices, tmp_path):
         assert ends[1]["rounds"] > 0
 
 
+def test_masters_with_others_of_float32_end_with_equal_parameters_though_one_joins_later(tmp_path):
+    """What travels is float32. Modules in bfloat16 have the rounded values."""
+    kinds = ["masters", "adamw", "masters", "masters"]
+    with processes(tmp_path) as start:
+        slow = tmp_path / "slow"  # until all have started
+        slow.touch()
+
+        def loop(i, where, min_peers):
+            return start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, kinds[i], min_peers, slow)
+
+        first = loop(0, "", 3)
+        loops = [first, *(loop(i, first.line("address "), 3) for i in (1, 2))]
+        loops[2].line("in step at epoch")
+        loops.append(loop(3, first.line("address "), 1))
+        loops[3].line("in step at epoch")
+        slow.unlink()
+        ends = [ending(each) for each in loops]
+        assert len({end["parameters"] for end in ends}) == 1
+        assert len({each.line("MODULE ") for each in loops}) == 1
+        assert ends[3]["state_downloads"] == 1 and ends[3]["samples_used"] > 0
+
+
 def test_the_examples_run_and_differ_in_three_statements(tmp_path):
     def statements(name):
         text = (ROOT / "examples" / name).read_text().split('"""', 2)[2]

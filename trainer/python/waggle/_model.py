@@ -10,6 +10,7 @@ import torch
 from ._buffers import Buffer, buffers_of
 from ._describe import Description, Statistic, plain_name, require_values, unwrapped
 from ._loop import LoopModel
+from ._masters import HALVES, Master
 from ._numbers import Numbers, set_number
 from ._rounding import rounding_of
 from ._schedulers import Followed
@@ -23,9 +24,13 @@ class Model(LoopModel):
 
     _clears_gradients = True
 
-    def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: list[Buffer]) -> None:
+    def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: list[Buffer],
+                 masters: list[Master | None]) -> None:
         self.inner = inner
-        self.parameters = parameters  # [(name, tensor)]
+        self.of_module = [p for _, p in parameters]
+        self.masters = masters
+        # [(name, tensor)], which the optimizer has
+        self.parameters = parameters = [(name, p if m is None else m.master) for (name, p), m in zip(parameters, masters)]
         self.buffers = buffers
         self.description = Description(inner, [p for _, p in parameters])
         # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them the buffers.
@@ -95,11 +100,17 @@ class Model(LoopModel):
             for group, ratio in zip(self.inner.param_groups, self.ratios):
                 set_number(group, "lr", None, lr * ratio)
         absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
+        for m in self.masters:
+            if m is not None:
+                m.follow()
         with self.numbers.taken(numbers, self.wishes()):
             self.inner.step()
+        for m in self.masters:
+            if m is not None:
+                m.give()
         self.steps_made += 1
         self.updates_here += 1
-        self._versions = [p._version for _, p in self.parameters]
+        self._versions = [p._version for p in self.of_module]
         if absent:
             self.left_out[absent] += 1
 
@@ -107,10 +118,16 @@ class Model(LoopModel):
         """The first parameter that the loop has changed since our last change, such as an Embedding with max_norm in
         its passes; empty: none. Peers then hold different parameters."""
         if self._versions:
-            for (name, p), version in zip(self.parameters, self._versions):
+            for (name, _), p, version in zip(self.parameters, self.of_module, self._versions):
                 if p._version != version:
                     return name
         return ""
+
+    def clear_masters(self) -> None:
+        """Gradients of theirs and of their parameters; the next pass begins with its own."""
+        for m in self.masters:
+            if m is not None:
+                m.clear()
 
     def apply(self, gradient: memoryview, lr: float) -> None:
         values = torch.frombuffer(gradient, dtype=torch.float32)
@@ -144,6 +161,8 @@ class Model(LoopModel):
             if statistic is not None:
                 statistic.read(self._kept(statistic, self.inner.state.get(tensor, {})), values)
             else:
+                if (m := self.masters[which]) is not None:
+                    m.follow()
                 values.copy_(tensor.detach().reshape(-1))
 
     def write(self, which: int, values: memoryview) -> None:
@@ -161,8 +180,10 @@ class Model(LoopModel):
                     self._trains |= before == mode and kept[statistic.name] != mode
             else:
                 tensor.copy_(new.view(tensor.shape))
+                if (m := self.masters[which]) is not None:
+                    m.give()
                 if self._versions:
-                    self._versions[which] = tensor._version
+                    self._versions[which] = self.of_module[which]._version
 
     def read_left_out(self, into: memoryview) -> None:
         torch.frombuffer(into, dtype=torch.float32).copy_(self.left_out)
@@ -184,7 +205,7 @@ class Model(LoopModel):
             self._trains = False
             self.inner.train()  # type: ignore[attr-defined]
         self.steps_made = steps
-        self._versions = [p._version for _, p in self.parameters]
+        self._versions = [p._version for p in self.of_module]
         for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):
             made = max(steps - int(left_out), 0)
             if made == 0:
@@ -200,8 +221,9 @@ class Model(LoopModel):
                                      torch.full_like(state["step"], made))
 
 
-def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer) -> tuple[Named, list[Buffer]]:
-    """The trained parameters, by name, and the buffers that peers exchange."""
+def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
+               masters: bool) -> tuple[Named, list[Buffer]]:
+    """The trained parameters, by name, and the buffers that peers exchange. masters: those in half precision get one."""
     held = [p for group in optimizer.param_groups for p in group["params"]]
     known = {id(p) for p in held}
     if module is None:
@@ -214,10 +236,14 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer)
         require_values(f"parameter {name}", p)
         if not p.requires_grad or p.numel() == 0:
             continue
-        if p.dtype is not torch.float32 or p.layout != torch.strided:
+        if p.layout != torch.strided or p.dtype not in (torch.float32, *(HALVES if masters else ())):
+            cure = ("call float() on the module before the optimizer is constructed" if p.dtype not in HALVES or masters else
+                    "leave autocast_adapter_dtype of peft at True" if ".lora_" in name else
+                    'pass masters=True to waggle.Optimizer (in a launched script --masters true), which trains a float32 copy, '
+                    'or make the module float32, by from_pretrained(…, dtype="float32") or float(), where passes may compute '
+                    "in another format by torch.autocast")
             raise ValueError(f"parameter {name} is of type {p.dtype}, {p.layout}, and only dense float32 parameters can "
-                             "take part: call float() on the module before the optimizer is constructed; passes may "
-                             "compute in another format by torch.autocast")
+                             f"take part: {cure}")
         if id(p) not in known:
             raise ValueError(f"parameter {name} is trainable, but the optimizer does not have it: freeze it, or give it "
                              "to the optimizer")

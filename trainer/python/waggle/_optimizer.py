@@ -16,6 +16,7 @@ from . import _waggle
 from ._buffers import offer_buffers
 from ._describe import compared, frozen_tensors, initial_rate, rate_ratios
 from ._loop import Loop
+from ._masters import masters_of, require_fresh, undo
 from ._model import Model, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
@@ -56,6 +57,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     samples: of each `step` that does not say it.
     frozen: "equal": peers compare the values of parameters that nobody trains, of which a digest is made once. "any": they
         may differ.
+    masters: for parameters in bfloat16 or float16: the optimizer trains a float32 copy of each, which takes its place in
+        param_groups, and the module gets the rounded values after each update. Passes add up in the copy's .grad; peers
+        exchange the copies, so others of the run may be without. Before the optimizer's first step.
     reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
         it. `zero_grad` then does nothing between two updates: clear or change .grad in no other way (GradScaler
         and clipping in the loop do), and pass equally many samples to each step. A gradient that is not finite is
@@ -73,9 +77,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     def __init__(self, optimizer: torch.optim.Optimizer, swarm: Swarm, module: torch.nn.Module | None = None, *,
                  target_batch_size: int | None = None, strategy: str = "collaborative", samples: int | None = None,
-                 frozen: str = "equal", **options: Any) -> None:
+                 frozen: str = "equal", masters: bool = False, **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
+        if not isinstance(masters, bool):
+            raise TypeError(f"masters is of type {type(masters).__name__}, and must be True or False")
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer is of type {type(optimizer).__name__}, and must be an optimizer of torch")
         if not isinstance(swarm, Swarm):
@@ -94,9 +100,32 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._samples = samples
         self._needs_loss = str(options.get("schedule", "")).startswith("plateau") and "lr" in options
         self._last: str | None = None
-        parameters, buffers = tensors_of(module, optimizer)
-        self._model = model = Model(optimizer, parameters, buffers)
-        if _waggle.steps_each_pass(strategy):
+        if masters:
+            require_fresh(optimizer)
+        parameters, buffers = tensors_of(module, optimizer, masters)
+        of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
+        try:
+            self._model = model = Model(optimizer, parameters, buffers, of_half)
+            self._start(frozen, options)
+        except BaseException:
+            undo(optimizer, of_half)
+            raise
+        self._tensors = [p for _, p in model.parameters]
+        self._offered: list[torch.Tensor | None] = []
+        self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
+        self._kinds = [(p.dtype, p.device) for p in model.of_module]
+        self._settles = not _waggle.steps_each_pass(strategy)
+        trained = set(map(id, self._tensors))
+        self._untrained = [p for group in optimizer.param_groups for p in group["params"]
+                           if id(p) not in trained and p.numel() > 0]
+        self._remember_structure()
+        if module is None:
+            warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
+                          "peer's own: pass the module to waggle.Optimizer on all peers", stacklevel=2)
+
+    def _start(self, frozen: str, options: dict[str, Any]) -> None:
+        model, swarm, optimizer = self._model, self._swarm, self._inner
+        if _waggle.steps_each_pass(options["strategy"]):
             peer = weakref.ref(swarm._peer)  # which refers to the model
 
             def epoch() -> int:
@@ -106,25 +135,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if options.get("lr") is not None:
             model.own_rates()
         d = model.description
-        self._loop = Loop(swarm, model, [(name, p.shape) for name, p in parameters], statistics=d.rows(),
-                          buffers=[(b.name, b.sent_shape) for b in buffers if not b.counts],
-                          counters=[(b.name, b.sent_shape) for b in buffers if b.counts],
+        self._loop = Loop(swarm, model, [(name, p.shape) for name, p in model.parameters], statistics=d.rows(),
+                          buffers=[(b.name, b.sent_shape) for b in model.buffers if not b.counts],
+                          counters=[(b.name, b.sent_shape) for b in model.buffers if b.counts],
                           optimizer=d.kind, numbers=d.numbers, settled=len(model.numbers.places),
                           learning_rate=initial_rate(optimizer.param_groups[0]),
-                          rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]),
-                          frozen=None if frozen == "any" else frozen_tensors(module), **options)
-        self._tensors = [p for _, p in parameters]
-        self._offered: list[torch.Tensor | None] = []
-        self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
-        self._devices = [p.device for p in self._tensors]
-        self._settles = not _waggle.steps_each_pass(strategy)
-        trained = set(map(id, self._tensors))
-        self._untrained = [p for group in optimizer.param_groups for p in group["params"]
-                           if id(p) not in trained and p.numel() > 0]
-        self._remember_structure()
-        if module is None:
-            warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
-                          "peer's own: pass the module to waggle.Optimizer on all peers", stacklevel=2)
+                          rate_ratios=rate_ratios(optimizer, [p for _, p in model.parameters]),
+                          frozen=None if frozen == "any" else frozen_tensors(self._module), **options)
 
     # -- the loop
 
@@ -176,6 +193,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
         self._last = self._loop._peer.offer(samples, loss, self._addresses(), self._model.passes,
                                             self._model.written())
+        if not self._loop._peer.adds_up:
+            self._model.clear_masters()
         return result
 
     def keep(self, what: bytes) -> None:
@@ -209,6 +228,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         nothing between two updates."""
         if not self._loop._peer.adds_up:
             self._inner.zero_grad(**({} if set_to_none is None else {"set_to_none": set_to_none}))
+            self._model.clear_masters()
             self._model.passes = 0
 
     def follow(self, scheduler: Any) -> Any:
@@ -243,7 +263,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     # -- an optimizer of torch
 
     @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+    def param_groups(self) -> list[dict[str, Any]]:
         return self._inner.param_groups
 
     @param_groups.setter
@@ -251,7 +271,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._inner.param_groups = groups
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         return self._inner.state
 
     @state.setter
@@ -259,7 +279,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._inner.state = state
 
     @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+    def defaults(self) -> dict[str, Any]:
         return self._inner.defaults
 
     @defaults.setter
@@ -317,7 +337,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._places: list[tuple[dict[str, Any], str, torch.Tensor, str]] = []
         if self._module is None:
             return
-        trained = {id(p): name for name, p in self._model.parameters}
+        trained = {id(p): name for p, (name, _) in zip(self._model.of_module, self._model.parameters)}
         self._sizes = [(m, len(m._parameters), len(m._modules)) for m in self._module.modules()]
         self._places = [(m._parameters, name, p, trained[id(p)]) for m in self._module.modules()
                         for name, p in m._parameters.items() if p is not None and id(p) in trained]
@@ -335,7 +355,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 known = {name for name, _ in self._model.parameters}
                 named = () if self._module is None else self._module.named_parameters()
                 added = [name for name, p in named
-                         if name not in known and p.requires_grad and id(p) not in map(id, self._tensors)]
+                         if name not in known and p.requires_grad and id(p) not in map(id, self._model.of_module)]
                 if added:
                     changed(added[0], "was added")
         groups = self._inner.param_groups
@@ -359,10 +379,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                                                     "its numbers may change")
 
     def _check_tensor(self, i: int) -> None:
-        name, p = self._model.parameters[i]
-        how = (f"became {p.dtype}" if p.dtype is not torch.float32 else
-               f"was moved to {p.device}" if p.device != self._devices[i] else
-               "was frozen" if not p.requires_grad else None)
+        (name, p), of_module, (dtype, device) = self._model.parameters[i], self._model.of_module[i], self._kinds[i]
+        how = (f"became {of_module.dtype}" if of_module.dtype is not dtype else
+               f"was moved to {of_module.device}" if of_module.device != device else
+               "was frozen" if not of_module.requires_grad else None)
         if how is not None:
             raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
                                             "state of the run cannot change")
@@ -379,6 +399,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 raise _error("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
                                                 "when the waggle.Optimizer was constructed: the state of the run cannot "
                                                 "change, so unfreeze it before, on all peers")
+        for i, m in enumerate(self._model.masters):
+            if m is not None:
+                self._check_tensor(i)
+                m.take()
         self._offered = offered = [p.grad for p in self._tensors]
         float32, strided = torch.float32, torch.strided
         for p, g in zip(self._tensors, offered):
