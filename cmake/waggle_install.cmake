@@ -42,6 +42,8 @@ if(WAGGLE_PYTHON)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/python/waggle DESTINATION ${WAGGLE_PYTHON_FOLDER} COMPONENT python
     PATTERN "__pycache__" EXCLUDE PATTERN "*.so" EXCLUDE)
   install(TARGETS waggle_python LIBRARY DESTINATION ${WAGGLE_PYTHON_FOLDER}/waggle COMPONENT python)
+  # For pyproject.toml, which adds the files of Python itself.
+  install(TARGETS waggle_python waggle DESTINATION waggle COMPONENT wheel EXCLUDE_FROM_ALL)
 endif()
 
 if(NOT PROJECT_IS_TOP_LEVEL)

@@ -49,7 +49,7 @@ python_packages=(python3-dev pybind11-dev python3-torch)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
   clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin
-  python3-pytest python3-pip mypy dataset-fashion-mnist chromium chromium-driver python3-selenium
+  python3-pytest python3-venv mypy dataset-fashion-mnist chromium chromium-driver python3-selenium
   node-typescript)
 
 wanted=("${program_packages[@]}")

@@ -52,6 +52,11 @@ set_up --python
 does_not "^cmake -S"
 does 'ninja .* waggle_python$'
 
+# What scripts/wheel.sh needs: pip brings pybind11.
+set_up --no-trainer --program --deps-only
+does 'libcaf-dev$'
+does_not 'libtorch-dev$|pybind11-dev$|libgtest-dev$|^cmake -S'
+
 # Everything, and then one of them in the same folder.
 set_up
 does 'libgtest-dev$'
