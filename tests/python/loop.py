@@ -36,6 +36,9 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="",
         model.bfloat16()
         more["masters"] = True
     inner = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
+    if optimizer.startswith("sgd"):
+        inner = torch.optim.SGD(model.parameters(), torch.tensor(0.05) if "tensor" in optimizer else 0.05, momentum=0.9,
+                                **({"fused": True} if "fused" in optimizer else {}))
     if optimizer == "own":
         inner, more = Own(model.parameters(), 0.05), {}
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",

@@ -1,10 +1,12 @@
 """Parameters in half precision: alone, the bytes of the master loop that people write by hand."""
 
 import copy
+import pathlib
+import sys
 
 import pytest
 import torch
-from support import batch, equal, join, net
+from support import batch, equal, join, net, processes
 
 import waggle
 
@@ -237,3 +239,55 @@ def test_refusals(tmp_path):
         model.float()
         with pytest.raises(waggle.Error, match="parameter 0.weight became torch.float32"):
             opt.step()
+
+
+SCRIPT = """
+import torch
+from test_masters import ADAMW, half, loss_of, trained
+
+model = half().float() if READS else half()
+optimizer = ADAMW(trained(model))
+if READS:  # as torch.distributed.checkpoint does
+    optimizer.param_groups[0]["lr"] = 0.0
+    for p in trained(model):
+        p.grad = torch.zeros_like(p)
+    optimizer.step(closure=None)
+    optimizer.param_groups[0]["lr"] = 1e-2
+for i in range(6):
+    optimizer.zero_grad(set_to_none=True)
+    loss_of(model, i).backward()
+    optimizer.step()
+print("values", [p.tolist() for p in model.parameters()])
+"""
+
+
+def test_a_launched_script(tmp_path):
+    """Without the option, its end says what to do. Reading the state trains nothing."""
+    path = {"PYTHONPATH": ":".join([str(pathlib.Path(__file__).parent), *sys.path])}
+    with processes(tmp_path) as start:
+        def script(reads):
+            file = tmp_path / "script.py"
+            file.write_text(SCRIPT.replace("READS", str(reads)))
+            return file
+
+        def launched(name, *more, reads=False):
+            made = start(name, sys.executable, "-m", "waggle", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / f"of {name}",
+                         "--target-batch-size", 4, *more, script(reads), **path)
+            return made.ended(), made
+
+        code, refused = launched("refused")
+        assert code == 2 and "Traceback" not in refused.log, refused.log
+        assert refused.log.count("in a launched script --masters true") == 1
+        code, ours = launched("launched", "--masters", "true")
+        assert code == 0, ours.log
+        plain = half()
+        own = ByHand(plain, ADAMW)
+        for i in range(6):
+            loss_of(plain, i).backward()
+            own.take()
+            own.step()
+        assert ours.line("values ") == str([p.tolist() for p in plain.parameters()])
+        code, reads = launched("reads", reads=True)
+        assert code == 0 and "ended at epoch 6" in reads.log, reads.log
+        alone = start.python("plain", script(True), **path)
+        assert alone.ended() == 0 and reads.line("values ") == alone.line("values "), alone.log

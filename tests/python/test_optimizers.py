@@ -211,3 +211,85 @@ def test_a_wrapped_module_has_the_names_of_the_plain_one(tmp_path):
             assert [b.name for b in opt._model.buffers] == [b.name for b in first._model.buffers]
             for a, b in zip(whole.parameters(), plain.parameters()):
                 assert torch.equal(a, b)
+
+
+HOOKS = pytest.mark.skipif(not hasattr(torch.optim.SGD, "register_step_post_hook"), reason="torch 1 has no hooks of optimizers")
+calls = []
+
+
+def momentum_in_bfloat16(optimizer, arguments, named):
+    calls.append(1)
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            state = optimizer.state[p]
+            state["momentum_buffer"] = state["momentum_buffer"].bfloat16()
+            state["seen"] = state.get("seen", 0) + 1
+
+
+@HOOKS
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_what_hooks_keep_is_a_part_of_the_state(everywhere, tmp_path):
+    """Alone it is the plain loop, also of a loop that starts again from another model. Trials call copies of the hooks."""
+    def make(model):
+        made = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        if not everywhere:
+            made.register_step_post_hook(momentum_in_bfloat16)
+        return made
+
+    calls.clear()
+    plain = net()
+    if everywhere:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        handle = register_optimizer_step_post_hook(momentum_in_bfloat16)
+    try:
+        own = make(plain)
+        for start in range(2):
+            ours = net(seed=start + 1)
+            with waggle.Optimizer(make(ours), join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+                opt.kept()
+                assert len(calls) == 8 * start
+                for i in range(4 * start, 4 * start + 4):
+                    train(plain, own, i)
+                    train(ours, opt, i)
+                    assert opt.last == "stepped" and equal(ours, plain), (start, i)
+                kept = opt.state[ours[0].weight]
+                assert kept["momentum_buffer"].dtype is torch.bfloat16 and kept["seen"] == 4 * start + 4
+    finally:
+        if everywhere:
+            handle.remove()
+
+
+@HOOKS
+def test_a_hook_that_comes_later_and_keeps_something_is_refused(tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.05, momentum=0.9), join(tmp_path), model, target_batch_size=4,
+                          samples=4) as opt:
+        opt.register_step_post_hook(momentum_in_bfloat16)
+        train(model, opt, 0)
+        with pytest.raises(waggle.Error, match="keeps momentum_buffer of parameter 0.weight as torch.bfloat16, which a step of "
+                                               "a copy .*: register hooks of the optimizer before") as refused:
+            train(model, opt, 1)
+        assert refused.value.code == "schema_mismatch"
+
+
+@HOOKS
+def test_a_trial_calls_hooks_without_an_effect(tmp_path):
+    """An average of the weights, say, which is made once an update."""
+    model = net()
+    average = copy.deepcopy(model)
+    inner = torch.optim.SGD(model.parameters(), 0.05)
+    made = {"updates": 0}
+
+    def hook(optimizer, arguments, named):
+        made["updates"] += 1
+        for p, q in zip(average.parameters(), model.parameters()):
+            p.data.lerp_(q, 1 / (made["updates"] + 1))
+
+    inner.register_step_post_hook(hook)
+    before = copy.deepcopy(average)
+    with waggle.Optimizer(inner, join(tmp_path), model, target_batch_size=8, samples=4) as opt:
+        assert made["updates"] == 0 and equal(average, before)
+        for i in range(4):
+            train(model, opt, i)
+        assert made["updates"] == opt.swarm.epoch == 2 and not equal(average, before)

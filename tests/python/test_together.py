@@ -100,6 +100,17 @@ def test_one_joins_later_and_one_is_killed(optimizer, devices, tmp_path):
         assert ends[1]["rounds"] > 0
 
 
+@pytest.mark.skipif(torch.__version__ < "2.4", reason="older versions have neither")
+@pytest.mark.parametrize("kind", ["sgd fused", "sgd tensor"])
+def test_switches_with_which_updates_have_the_same_bits_do_not_keep_peers_apart(kind, tmp_path):
+    with processes(tmp_path) as start:
+        first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "sgd", 2)
+        second = start.python("second", HERE / "loop.py", tmp_path / "second", first.line("address "), 2, EPOCHS, kind, 2)
+        ends = [ending(each) for each in (first, second)]
+        assert ends[0]["parameters"] == ends[1]["parameters"] and ends[1]["state_downloads"] <= 1
+        assert "this loop set the learning rate" not in first.log + second.log
+
+
 def test_masters_with_others_of_float32_end_with_equal_parameters_though_one_joins_later(tmp_path):
     """What travels is float32. Modules in bfloat16 have the rounded values."""
     kinds = ["masters", "adamw", "masters", "masters"]

@@ -9,7 +9,7 @@ import pathlib
 import struct
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._needs import needs
 from ._waggle import Error
@@ -49,6 +49,23 @@ class Checkpoint:
         for name, values in self.counters.items():
             out[name] = tensor(values).to(torch.float64).sum(-1).to(torch.int64)
         return out
+
+
+    def save_adapter(self, folder: str | os.PathLike[str], config: Any, adapter: str = "default") -> None:
+        """Writes an adapter of peft, for PeftModel.from_pretrained. config: that of the adapter, such as
+        model.peft_config["default"]. Raises `ValueError` if the checkpoint has none of this name."""
+        from safetensors.torch import save_file
+
+        tensors = {}
+        for name, tensor in self.state_dict().items():
+            parts = name.split(".")
+            if adapter in parts:
+                tensors[".".join(part for part in parts if part not in (adapter, "modules_to_save"))] = tensor
+        if not tensors:
+            raise ValueError(f"the checkpoint has no adapter {adapter}: its tensors are {', '.join(list(self.parameters)[:3])}, …")
+        os.makedirs(folder, exist_ok=True)
+        config.save_pretrained(os.fspath(folder))
+        save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

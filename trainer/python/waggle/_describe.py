@@ -12,8 +12,9 @@ import torch
 from . import _waggle
 from ._trial import Trial
 
-# Switches of the implementation, and what changes with the rate.
-_not_compared = {"params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable"}
+SWITCHES = ("foreach", "fused", "capturable", "differentiable")  # of the implementation
+_not_compared = {"params", "lr", "initial_lr", *SWITCHES}  # and what changes with the rate
+HALVES = (torch.bfloat16, torch.float16)
 _squares = {"exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "exp_inf"}
 _text_max = 400  # of the agreement's 3 KiB
 
@@ -21,7 +22,7 @@ _text_max = 400  # of the agreement's 3 KiB
 class Statistic:
     """A value that an optimizer keeps for a parameter, or in parameter group number `group`, as float32 values.
 
-    Tensors of float32 are copied. All other numbers become the sum of three float32 numbers each,
+    Tensors of float32, and of less, are copied. All other numbers become the sum of three float32 numbers each,
     which is exact for a float64, so that a peer that joins continues with the same bits."""
 
     def __init__(self, name: str, value: Any, group: int | None = None) -> None:
@@ -40,7 +41,8 @@ class Statistic:
         self.dtype = value.dtype
         self.device = value.device
         self.shape = tuple(value.shape)
-        self.exact = value.dtype == torch.float32
+        self.half = value.dtype in HALVES
+        self.exact = value.dtype == torch.float32 or self.half
         self.sent_shape = list(self.shape) if self.exact else [3, *self.shape]
         self.never_negative = self.exact and name in _squares
 
@@ -90,7 +92,7 @@ def compared(group: Mapping[str, Any], changed: Collection[str] = ()) -> dict[st
     return {name: value for name, value in group.items() if name not in _not_compared and name not in changed}
 
 
-def _own_text(inner: torch.optim.Optimizer, changed: Collection[str]) -> str:
+def _own_text(inner: torch.optim.Optimizer, changed: Collection[str], more: str) -> str:
     groups = inner.param_groups
     first = compared(groups[0], changed)
     text = type(inner).__name__ + "(" + ", ".join(f"{n}={_number_text(v)}" for n, v in sorted(first.items())) + ")"
@@ -99,7 +101,7 @@ def _own_text(inner: torch.optim.Optimizer, changed: Collection[str]) -> str:
         if other:
             text += f"; group {i} of {len(group['params'])}: " + ", ".join(
                 f"{n}={_number_text(v)}" for n, v in sorted(other.items()))
-    text = text.replace("\n", " ")
+    text = (text + more).replace("\n", " ")
     if len(text) > _text_max:
         text = text[:60] + "… " + hashlib.sha256(text.encode()).hexdigest()[:16]
     return text
@@ -178,7 +180,8 @@ class Description:
         self.changed = {name for values in trial.of_groups for name in values}
         self.modes = trial.modes
         self.counter: Statistic | None = None
-        self.kind = _own_text(inner, self.changed)
+        halves = sorted({f"; {s.name} in {str(s.dtype)[6:]}" for row in rows for s in row if s.half})
+        self.kind = _own_text(inner, self.changed, "".join(halves))
         self.numbers: _Numbers = {}
         self.statistics = rows
         known = _known_identity(inner, {id(p) for p in parameters})
@@ -191,8 +194,9 @@ class Description:
         for p, row in zip(parameters, self.statistics):
             named = {s.name: s for s in row}
             wanted = [name for name, _, _ in _waggle.known_statistics(kind, numbers, list(p.shape))]
-            if set(named) - {"step"} != set(wanted) or any(named[name].shape != tuple(p.shape) for name in wanted):
-                return  # of another version of torch
+            if set(named) - {"step"} != set(wanted) or any(named[name].shape != tuple(p.shape) or named[name].half
+                                                           for name in wanted):
+                return  # of another version of torch, or changed by hooks
             rows.append([named[name] for name in wanted])
         self.counter = next((s for s in self.statistics[0] if s.name == "step"), None)
         self.kind, self.numbers, self.statistics = kind, numbers, rows
@@ -205,8 +209,13 @@ class Description:
 
 
 def initial_rate(group: Mapping[str, Any]) -> float:
-    """Before a scheduler changed it."""
-    return float(group.get("initial_lr", group.get("lr", 0.0)))
+    """Before a scheduler changed it. Of a tensor, the number with the fewest digits that gives it."""
+    rate = group.get("initial_lr", group.get("lr", 0.0))
+    if not isinstance(rate, torch.Tensor) or rate.dtype is torch.float64:
+        return float(rate)
+    rate = rate.detach().cpu()
+    texts = (f"{rate.item():.{digits}g}" for digits in range(1, 18))
+    return next((float(text) for text in texts if torch.full_like(rate, float(text)) == rate), float(rate))
 
 
 def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:

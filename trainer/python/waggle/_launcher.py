@@ -14,6 +14,7 @@ import torch
 
 import waggle
 
+from ._model import makes_state
 from ._schedulers import KINDS, family, is_of
 
 
@@ -177,6 +178,8 @@ class Launcher:
             if closure is not None:
                 with torch.enable_grad():
                     result = closure()
+            if _passes.samples == 0 and closure is None and makes_state(optimizer):
+                return type(optimizer).step(optimizer) if self.optimizer is None else None  # later the state is the run's
             if _passes.samples == 0:
                 why = ("the first tensor of the forward pass has no first dimension" if _passes.without_dimension else
                        "no forward and backward pass of a torch.nn.Module came before step")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-HALVES = (torch.bfloat16, torch.float16)
+from ._describe import HALVES
 
 
 class Master:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ._buffers import Buffer, buffers_of
-from ._describe import Description, Statistic, plain_name, require_values, unwrapped
+from ._describe import HALVES, Description, Statistic, plain_name, require_values, unwrapped
 from ._loop import LoopModel
-from ._masters import HALVES, Master
+from ._masters import Master
 from ._numbers import Numbers, set_number
 from ._rounding import rounding_of
 from ._schedulers import Followed
@@ -113,6 +113,17 @@ class Model(LoopModel):
         self._versions = [p._version for p in self.of_module]
         if absent:
             self.left_out[absent] += 1
+
+    def unknown_state(self) -> str:
+        """The first value that the optimizer keeps and a peer that joins would not receive; empty: none."""
+        for (name, p), row in zip(self.parameters, self.description.statistics):
+            known = {"step", *(s.name for s in row)}
+            for key, value in self.inner.state.get(p, {}).items():
+                if value is not None and key not in known:
+                    return f"{key} of parameter {name}"
+                if any(s.name == key and s.dtype != getattr(value, "dtype", s.dtype) for s in row):
+                    return f"{key} of parameter {name} as {value.dtype}"
+        return ""
 
     def written(self) -> str:
         """The first parameter that the loop has changed since our last change, such as an Embedding with max_norm in
@@ -256,3 +267,13 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
     if not parameters:
         raise ValueError("there are no parameters to train")
     return parameters, buffers_of(module)
+
+
+def makes_state(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step now trains nothing: by rates of 0 and gradients of zeros torch's distributed checkpoint has an
+    optimizer make the state that it reads."""
+    groups = optimizer.param_groups
+    if optimizer.state or any("lr" not in group or float(group["lr"]) != 0 for group in groups):
+        return False
+    gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
+    return len(gradients) > 0 and not any(bool(g.any()) for g in gradients)

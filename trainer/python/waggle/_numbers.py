@@ -111,7 +111,7 @@ class Numbers:
             self._compare(own[0][0])
 
     def _compare(self, wish: float) -> None:
-        self._other = self._other + 1 if wish != self.rate else 0
+        self._other = self._other + 1 if abs(wish - (self.rate or 0)) > 1e-6 * abs(wish) else 0  # a tensor is a float32
         if self._other == _surprising and not self._warned:
             self._warned = True
             warnings.warn(f"this loop set the learning rate {wish:g}, and the peers made the last {_surprising} updates "

@@ -17,7 +17,7 @@ from ._buffers import offer_buffers
 from ._describe import compared, frozen_tensors, initial_rate, rate_ratios
 from ._loop import Loop
 from ._masters import masters_of, require_fresh, undo
-from ._model import Model, tensors_of
+from ._model import Model, makes_state, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._swarm import Leaves, Swarm
@@ -27,16 +27,6 @@ def _error(code: str, text: str) -> _waggle.Error:
     error = _waggle.Error(text)
     error.code = code
     return error
-
-
-def makes_state(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step now trains nothing: by rates of 0 and gradients of zeros torch's distributed checkpoint has an
-    optimizer make the state that it reads."""
-    groups = optimizer.param_groups
-    if optimizer.state or any("lr" not in group or float(group["lr"]) != 0 for group in groups):
-        return False
-    gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-    return len(gradients) > 0 and not any(bool(g.any()) for g in gradients)
 
 
 class Optimizer(Leaves, torch.optim.Optimizer):
@@ -114,6 +104,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._offered: list[torch.Tensor | None] = []
         self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
         self._kinds = [(p.dtype, p.device) for p in model.of_module]
+        self._knows_state = False  # that all of it is exchanged
         self._settles = not _waggle.steps_each_pass(strategy)
         trained = set(map(id, self._tensors))
         self._untrained = [p for group in optimizer.param_groups for p in group["params"]
@@ -358,6 +349,12 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                          if name not in known and p.requires_grad and id(p) not in map(id, self._model.of_module)]
                 if added:
                     changed(added[0], "was added")
+        if not self._knows_state and self._model.updates_here > 0:
+            if unknown := self._model.unknown_state():
+                raise _error("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
+                                                "peer that joins would not receive it: register hooks of the optimizer before "
+                                                "the waggle.Optimizer is constructed, on all peers")
+            self._knows_state = True
         groups = self._inner.param_groups
         if len(groups) != len(self._groups):
             raise _error("schema_mismatch", f"the number of the optimizer's parameter groups changed from "

@@ -30,6 +30,8 @@ _not_for_loops["run_id"] = _not_for_loops["run"]
 
 of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}  # its arguments
 of_optimizer -= set(_not_for_loops) | _of_the_peer
+_in_python = {"frozen", "masters"}  # which are no options of `waggle train`
+of_optimizer |= _in_python
 
 
 def is_known(name: str) -> bool:
@@ -143,7 +145,7 @@ def of_training(given: Mapping[str, Any]) -> dict[str, Any]:
             if name in of_join:
                 raise TypeError(f"waggle.Optimizer takes no {name}: pass it to waggle.join")
             _refuse_unknown("waggle.Optimizer", name)
-        if value is None:
+        if value is None or name in _in_python:
             continue
         if name in ("target_batch_size", "epochs"):
             out[name] = whole(name, value, int(name != "epochs"))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ._trial import hooks_of_all
+
 
 def _fixed(factor: int, first: int, device: torch.device) -> torch.Tensor:
     numbers = torch.arange(17 * 59, device="cpu").mul_(factor).add_(first).remainder_(2003)
@@ -25,9 +27,11 @@ def rounding_of(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
     try:
         taken = inspect.signature(type(inner)).parameters
         options = {name: value for name, value in group.items() if name in taken and name != "params"}
-        with torch.random.fork_rng([matrix.device.index] if matrix.is_cuda else []):
+        with torch.random.fork_rng([matrix.device.index] if matrix.is_cuda else []), hooks_of_all(None):
             make: Callable[..., torch.optim.Optimizer] = type(inner)
-            trial = make([matrix], **{**options, "lr": 0.01})
+            rate = options.get("lr")
+            rate = torch.full_like(rate, 0.01) if isinstance(rate, torch.Tensor) else 0.01
+            trial = make([matrix], **{**options, "lr": rate})
             for i in range(3):
                 matrix.grad = _fixed(7907, 104_729 * i, matrix.device)
                 trial.step()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+import dis
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +18,65 @@ STEPS = 10  # of the trial: some, such as with a rectified rate, begin with othe
 _of_torch = set(vars(torch.optim.SGD([torch.zeros(1, device="cpu")], 0.1))) | {"_step_count", "_opt_called"}
 
 
+def _copy_of(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        return value  # such as a lock: the copy uses it, too
+
+
+def _apart(function: Any, memo: dict[int, Any]) -> Any:
+    """A hook of the copy: what it refers to is copied, too, so that its calls change nothing else."""
+    if id(function) in memo:
+        return memo[id(function)]
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_apart(function.__func__, memo), _copy_of(function.__self__, memo))
+    if not isinstance(function, types.FunctionType):
+        return _copy_of(function, memo)
+    known = dict(function.__globals__)
+    made = types.FunctionType(function.__code__, known, function.__name__, _copy_of(function.__defaults__, memo),
+                              tuple(types.CellType() for _ in function.__closure__ or ()))
+    made.__kwdefaults__ = _copy_of(function.__kwdefaults__, memo)
+    memo[id(function)] = made  # which may refer to itself
+    for ours, theirs in zip(made.__closure__ or (), function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # it is empty
+            ours.cell_contents = _part(theirs.cell_contents, function, memo)
+    for name in _globals_of(function.__code__) & set(known):
+        known[name] = _part(known[name], function, memo)
+    return made
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    names = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return names.union(*(_globals_of(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
+def _part(value: Any, of: types.FunctionType, memo: dict[int, Any]) -> Any:
+    if isinstance(value, types.FunctionType):
+        return _apart(value, memo) if value.__globals__ is of.__globals__ else value
+    return value if isinstance(value, (type, types.ModuleType)) else _copy_of(value, memo)
+
+
+@contextlib.contextmanager
+def hooks_of_all(memo: dict[int, Any] | None) -> Iterator[None]:
+    """In the block, steps call copies of the hooks of all optimizers; None: none of them."""
+    of_torch = vars(sys.modules[torch.optim.Optimizer.__module__])
+    tables = [of_torch.get(f"_global_optimizer_{when}_hooks", {}) for when in ("pre", "post")]
+    kept = [dict(table) for table in tables]
+    for table in tables:
+        for key, hook in list(table.items()):
+            table[key] = _nothing if memo is None else _apart(hook, memo)
+    try:
+        yield
+    finally:
+        for table, hooks in zip(tables, kept):
+            table.update(hooks)
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
 def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
     """With all of its attributes, which __getstate__ of torch leaves out."""
     made = memo[id(optimizer)] = object.__new__(type(optimizer))
@@ -21,14 +84,12 @@ def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
         if name == "step":
             continue  # the wrapper of a scheduler, which refers to `optimizer`
         if "_hooks" in name and isinstance(value, dict):
-            value = type(value)()
+            hooks, value = value, type(value)()
+            value.update({key: _apart(hook, memo) for key, hook in hooks.items() if "step" in name})
         elif id(value) not in memo and isinstance(value, torch.optim.Optimizer):
             value = _copied(value, memo)
         else:
-            try:
-                value = copy.deepcopy(value, memo)
-            except Exception:
-                pass  # such as a lock: the copy uses it, too
+            value = _copy_of(value, memo)
         vars(made)[name] = value
     return made
 
@@ -83,8 +144,10 @@ class Trial:
             group["params"] = list({id(p): p for p in group["params"]}.values())
         self.of_groups: list[dict[str, Any]] = [{} for _ in made.param_groups]
         self.modes: dict[str, Any] = {}
-        with torch.random.fork_rng([p.device.index for p in alike.values() if p.is_cuda]):
-            self._try(alike.values(), type(inner).__module__.startswith("torch.optim."))
+        hooked = any(value for name, value in vars(made).items() if "_hooks" in name)
+        of_torch = type(inner).__module__.startswith("torch.optim.") and not hooked
+        with torch.random.fork_rng([p.device.index for p in alike.values() if p.is_cuda]), hooks_of_all(memo):
+            self._try(alike.values(), of_torch)
         self.states: list[dict[str, Any]] = [made.state.get(self._step_of[id(p)], {}) for p in parameters]
         known = {id(p) for p in alike.values()}
         for key in made.state:
