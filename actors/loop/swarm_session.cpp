@@ -201,7 +201,8 @@ status swarm_session::check_statistics(const state_table& tensors) {
 
 status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
                             const optimizer_identity& optimizer, double learning_rate,
-                            const std::string& rate_ratios, const frozen_tensors& frozen) {
+                            const std::string& rate_ratios, const frozen_tensors& frozen,
+                            const std::string& rounds) {
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
@@ -224,6 +225,9 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
       return bad("two options are called samples");
   if (!rate_ratios.empty())
     if (auto added = agreed->add({"learning-rate-ratios", rate_ratios, {}}); !added)
+      return added;
+  if (auto of = model.rounding(); !rounds.empty() && of != 0 && !strategy().steps_each_pass())
+    if (auto added = agreed->add(rounding_field(rounds, of)); !added)
       return added;
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));

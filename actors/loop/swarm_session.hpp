@@ -78,12 +78,14 @@ public:
   /// once.
   ///
   /// `optimizer.kind`: a name of the optimizer_table, or any other text, which the peers compare.
-  /// So they do with the `frozen` ones.
+  /// So they do with the `frozen` ones, and where gradients are averaged with `rounds`: what of
+  /// the software decides about loop_model::rounding, in words; empty: not known.
   /// REQUIRES: `model` lives until `stop`.
   status start(std::shared_ptr<loop_port> port, loop_model& model,
                const optimizer_identity& optimizer, double learning_rate,
                const std::string& rate_ratios,
-               const frozen_tensors& frozen = frozen_tensors{std::in_place});
+               const frozen_tensors& frozen = frozen_tensors{std::in_place},
+               const std::string& rounds = {});
   /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
   void check_samples(std::uint64_t samples, option_writer who = option_writer::cpp_loop) const;
   /// loop_port::offer to the running peer.

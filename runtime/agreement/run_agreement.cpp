@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -40,10 +41,24 @@ std::string get_text(byte_reader& in) {
   return std::string{in.get_raw(size)};
 }
 
+constexpr std::string_view rounding_name = "rounding";
+constexpr std::string_view before_hash = " ~";
+
+/// Words and hash of a rounding_field; nothing: it is none.
+std::optional<std::pair<std::string_view, std::string_view>> rounding_in(const agreed_field& f) {
+  std::string_view value = f.value;
+  auto at = value.rfind(before_hash);
+  if (f.name != rounding_name || at == std::string_view::npos)
+    return std::nullopt;
+  return std::pair{value.substr(0, at), value.substr(at + before_hash.size())};
+}
+
 std::string shown(const agreed_field* field, std::string_view where) {
   if (field == nullptr)
     return "not given " + std::string{where};
   auto value = field->value;
+  if (auto rounding = rounding_in(*field))
+    value = std::string{rounding->first};
   if (value.size() > shown_bytes_max)
     value.replace(shown_bytes_max, std::string::npos, "…");
   return value + " " + std::string{where};
@@ -79,7 +94,11 @@ std::string first_difference(const agreed_field& ours, const agreed_field& their
 
 bool differ(const agreed_field* a, const agreed_field* b) {
   if (a == nullptr || b == nullptr)
-    return a != b;
+    return a != b && !rounding_in(a != nullptr ? *a : *b);
+  auto ours = rounding_in(*a);
+  auto theirs = rounding_in(*b);
+  if (ours && theirs)
+    return ours->first != theirs->first && ours->second != theirs->second;
   return a->value != b->value && !a->value.empty() && !b->value.empty();
 }
 
@@ -100,6 +119,11 @@ agreed_field tensors_field(std::string name, std::string summary,
     field.items.push_back(std::move(words));
   }
   return field;
+}
+
+agreed_field rounding_field(std::string words, std::uint64_t hash) {
+  words += before_hash;
+  return {std::string{rounding_name}, words + std::to_string(hash), {}, {}};
 }
 
 status run_agreement::add(agreed_field field) {
@@ -127,6 +151,8 @@ const agreed_field* run_agreement::find(std::string_view name) const {
 digest run_agreement::hash() const {
   byte_writer out;
   for (const auto& f : fields_) {
+    if (rounding_in(f))
+      continue;
     put_text(out, f.name);
     put_text(out, f.value);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,11 @@ struct compared_tensor {
 agreed_field tensors_field(std::string name, std::string summary,
                            const std::vector<compared_tensor>& tensors);
 
+/// The field of what decides how updates round, in words, and a hash of what they come to. Peers
+/// differ if both do: another processor may round otherwise, and other software alike. Who does not
+/// know it lacks the field.
+agreed_field rounding_field(std::string words, std::uint64_t hash);
+
 /// The settings that must be equal on all peers of a run, as text: model, optimizer, schedule,
 /// target batch, data, codec, … Peers compare it when a link is opened, before anything is
 /// averaged. Its size is bounded, so that it fits into a handshake message.
@@ -51,7 +57,7 @@ public:
 
   [[nodiscard]] const std::vector<agreed_field>& fields() const { return fields_; }
   [[nodiscard]] const agreed_field* find(std::string_view name) const;
-  /// Over names and values in their order.
+  /// Over names and values in their order, but of a rounding_field.
   [[nodiscard]] digest hash() const;
 
   /// At most bytes_max.

@@ -303,3 +303,22 @@ def test_the_launcher_without_torch_is_bad_usage(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "waggle", "s.py"], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 2
     assert ran.stderr.startswith("waggle: python3 -m waggle needs PyTorch, which ") and ran.stderr.count("\n") == 1
+
+
+SWITCHES = [("NAdam", "foreach")] + ([("AdamW", "fused")] if torch.__version__ >= "2.4" else [])
+
+
+@pytest.mark.parametrize("kind, switch", SWITCHES)
+def test_a_switch_with_which_updates_round_otherwise(kind, switch, tmp_path):
+    one, other = net(), net()
+    make = getattr(torch.optim, kind)
+    first = waggle.Optimizer(make(one.parameters(), 0.1), join(tmp_path / "1"), one, target_batch_size=4)
+    second = waggle.Optimizer(make(other.parameters(), 0.1, **{switch: True}),
+                              join(tmp_path / "2", initial_peers=[first.swarm.address]), other, target_batch_size=4)
+    loss_of(other, 0).backward()
+    with pytest.raises(waggle.Error, match=f"rounding is that of PyTorch . with {switch}=True here and that of PyTorch . there; "
+                                           "start it with the run's options$") as refused:
+        second.step(samples=4)
+    assert refused.value.code == "agreement_mismatch"
+    first.leave(in_a_hurry=True)
+    second.leave(in_a_hurry=True)

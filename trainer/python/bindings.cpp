@@ -121,7 +121,8 @@ void start(python_loop& loop, py::object model, const py::dict& options,
            const named_shapes& parameters, const statistic_rows& statistics,
            const buffer_rows& buffers, const std::string& optimizer, const py::dict& numbers,
            std::size_t settled, double learning_rate, const std::string& rate_ratios,
-           const std::optional<std::vector<std::pair<std::string, py::bytes>>>& frozen) {
+           const std::optional<std::vector<std::pair<std::string, py::bytes>>>& frozen,
+           const std::string& rounds) {
   frozen_tensors compared;
   if (frozen) {
     compared.emplace();
@@ -130,7 +131,7 @@ void start(python_loop& loop, py::object model, const py::dict& options,
   }
   loop.start(std::move(model), options_from(options),
              table_from(parameters, statistics, buffers, settled),
-             identity_from(optimizer, numbers), learning_rate, rate_ratios, compared);
+             identity_from(optimizer, numbers), learning_rate, rate_ratios, compared, rounds);
 }
 
 std::string in_python(std::string_view sentence) {
@@ -261,7 +262,8 @@ PYBIND11_MODULE(_waggle, m) {
          py::arg("options"), py::arg("log") = py::none())
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
-         py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"))
+         py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"),
+         py::arg("rounds") = "")
     .def("deal", &python_loop::deal, py::arg("samples"), py::arg("passes"))
     .def("begin_shards", &python_loop::begin_shards)
     .def("next_shards", &python_loop::next_shards, py::arg("most"))

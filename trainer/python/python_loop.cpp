@@ -202,7 +202,8 @@ const python_loop::place& python_loop::where() const {
 
 void python_loop::start(py::object model, const swarm_options& options, state_table table,
                         const optimizer_identity& optimizer, double learning_rate,
-                        const std::string& rate_ratios, const frozen_tensors& frozen) {
+                        const std::string& rate_ratios, const frozen_tensors& frozen,
+                        const std::string& rounds) {
   require_process();
   if (left())
     throw swarm_error{has_left()};
@@ -226,7 +227,7 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
     std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
   auto started = [&] {
     away here{*this};
-    return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen);
+    return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen, rounds);
   }();
   if (!started)
     throw std::invalid_argument{started.error().detail};

@@ -40,10 +40,11 @@ public:
   [[nodiscard]] std::uint64_t passes_complete() const;
 
   /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
-  /// empty: all have one rate.
+  /// empty: all have one rate. `rounds`: see swarm_session::start.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,
-             const std::string& rate_ratios, const frozen_tensors& frozen);
+             const std::string& rate_ratios, const frozen_tensors& frozen,
+             const std::string& rounds);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
   /// Without addresses: the rate that every parameter wishes for; none: no wish. All have

@@ -55,6 +55,22 @@ TEST(RunAgreement, WhatIsNotKnownHereIsEqualToEverything) {
   EXPECT_FALSE(disagreement(node, ours));
 }
 
+TEST(RunAgreement, RoundingDiffersIfNeitherTheSoftwareNorTheUpdateIsTheSame) {
+  auto of = [](const char* words, std::uint64_t hash) {
+    return agreement({{"lr", "0.1", ""}, rounding_field(words, hash)});
+  };
+  auto here = of("that of PyTorch 2", 7);
+  for (const auto& fits : {of("that of PyTorch 2", 7), of("that of PyTorch 2", 8),
+                           of("that of PyTorch 1", 7), agreement({{"lr", "0.1", ""}})}) {
+    EXPECT_FALSE(disagreement(here, fits));
+    EXPECT_FALSE(disagreement(fits, here));
+    EXPECT_EQ(here.hash(), fits.hash()) << "peers that fit average with each other";
+  }
+  EXPECT_EQ(disagreement(here, of("that of PyTorch 1", 8)).value_or(""),
+            "rounding is that of PyTorch 2 here and that of PyTorch 1 there; start it with the "
+            "run's options");
+}
+
 TEST(RunAgreement, HowAnOptionIsWrittenIsNotCompared) {
   auto theirs =
     agreement({{"strategy", "collaborative", ""}, {"lr", "0.003", "3e-3"}, {"epochs", "9", ""}});

@@ -12,7 +12,7 @@ from ._describe import HALVES, Description, Statistic, plain_name, require_value
 from ._loop import LoopModel
 from ._masters import Master
 from ._numbers import Numbers, set_number
-from ._rounding import rounding_of
+from ._rounding import rounding_of, software_of
 from ._schedulers import Followed
 
 Named = list[tuple[str, torch.Tensor]]
@@ -44,6 +44,7 @@ class Model(LoopModel):
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
         self._rounding = rounding_of(inner, [p for _, p in parameters])  # with the numbers that all peers begin with
+        self._rounds = software_of(inner)
         self.passes = 0  # since the gradients were cleared
         self._versions: list[int] = []  # of the parameters after our last change
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate

@@ -8,12 +8,21 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ._describe import SWITCHES
 from ._trial import hooks_of_all
 
 
 def _fixed(factor: int, first: int, device: torch.device) -> torch.Tensor:
     numbers = torch.arange(17 * 59, device="cpu").mul_(factor).add_(first).remainder_(2003)
     return numbers.sub_(1001).to(torch.float64).div_(1001).to(torch.float32).view(17, 59).to(device)
+
+
+def software_of(inner: torch.optim.Optimizer) -> str:
+    """What of torch and of the options that are not compared decides about rounding."""
+    switches = [f"{name}=True" for name in SWITCHES if any(group.get(name) for group in inner.param_groups)]
+    if any(isinstance(group.get("lr"), torch.Tensor) for group in inner.param_groups):
+        switches.append("a tensor as lr")
+    return " with ".join(["that of PyTorch " + torch.__version__.split(".")[0], *filter(None, [" and ".join(switches)])])
 
 
 def rounding_of(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> int:
