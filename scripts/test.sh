@@ -1,9 +1,38 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds everything and runs the tests. Arguments go to ctest: -LE live.
+# tests/python also runs with today's PyTorch and frameworks (tests/python/frameworks.txt, installed in build/frameworks),
+# unless the first argument is --no-frameworks or there is no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case "${1:-}" in -h | --help) sed -n '2s/^# //p' "$0"; exit 0 ;; esac
+say() { printf '\n== %s\n' "$*" >&2; }
+
+frameworks() {
+  local wanted=tests/python/frameworks.txt venv=build/frameworks
+  cmp -s "$wanted" "$venv/installed" && return
+  say "installing $wanted in $venv"
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv"
+  if ! "$venv/bin/pip" install -q --retries 1 "$(grep pytest "$wanted")"; then
+    say "no network: the tests of today's PyTorch and frameworks are skipped"
+    return
+  fi
+  "$venv/bin/pip" install -q -r "$wanted"
+  cp "$wanted" "$venv/installed"
+}
+
+case "${1:-}" in
+  -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+  --no-frameworks) shift; export WAGGLE_FRAMEWORKS=no ;;
+esac
+scripts/setup.sh --deps-only
+installing=
+if [ "${WAGGLE_FRAMEWORKS:-}" != no ]; then
+  frameworks & # while the rest builds
+  installing=$!
+  trap 'kill "$installing" 2>/dev/null || true' EXIT
+fi
 scripts/setup.sh
-printf '\n== testing\n' >&2
+[ -z "$installing" ] || wait "$installing"
+say testing
 # In thirds of a processor: see waggle_test.
 exec ctest --test-dir build --parallel $((3 * $(nproc))) --output-on-failure --no-tests=error "$@"
