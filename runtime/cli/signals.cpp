@@ -25,8 +25,11 @@ void hold_signals() {
   receiver = pthread_self();
   for (auto [signal, name] : held_signals) {
     struct sigaction now {};
-    // A blocked signal waits for sigtimedwait even if it is ignored, so such a one is left out.
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+    // A blocked signal waits for sigtimedwait even if it is ignored. Under nohup, one that would
+    // end the peer is left out. The others were not meant: a shell ignores SIGQUIT for all that it
+    // starts in the background.
+    bool taken = sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN;
+    if (taken || request_of(signal) != signal_request::leave)
       sigaddset(&held, signal);
   }
   pthread_sigmask(SIG_BLOCK, &held, nullptr);

@@ -58,6 +58,22 @@ public:
     stream_.socket().close(ignored);
   }
 
+  /// The next request of a connection that was answered: a client may wait for long before it, and
+  /// close the connection instead.
+  void await_next() {
+    if (buffer_.size() > 0)
+      return read();
+    constexpr std::size_t step = 4_KiB;
+    stream_.expires_after(keep_alive_time);
+    stream_.async_read_some(buffer_.prepare(step),
+                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                              if (error)
+                                return;
+                              me->buffer_.commit(bytes);
+                              me->read();
+                            });
+  }
+
   void read() {
     parser_.emplace();
     parser_->header_limit(8_KiB);
@@ -76,6 +92,8 @@ private:
 
   /// Nothing that is served here reads a request's body.
   static constexpr std::size_t body_bytes_max = 4_KiB;
+  /// Prometheus asks every 15 to 60 seconds.
+  static constexpr auto keep_alive_time = std::chrono::seconds{75};
 
   void reject(beast::error_code error) {
     if (error == beast::error::timeout)
@@ -213,7 +231,7 @@ private:
                           me->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
                           return;
                         }
-                        me->read();
+                        me->await_next();
                       });
   }
 

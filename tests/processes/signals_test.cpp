@@ -65,5 +65,22 @@ TEST_F(Signals, HangUpIsIgnoredUnderNohup) {
   EXPECT_THAT(p.log(), HasSubstr("received SIGTERM"));
 }
 
+TEST_F(Signals, QuitShowsTheStateThoughTheShellIgnoredOrBlockedIt) {
+  sigset_t quit;
+  sigemptyset(&quit);
+  sigaddset(&quit, SIGQUIT);
+  for (bool blocked : {false, true}) {
+    std::signal(SIGQUIT, blocked ? SIG_DFL : SIG_IGN);
+    pthread_sigmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &quit, nullptr);
+    auto p = start(blocked ? "blocked" : "ignored");
+    std::signal(SIGQUIT, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &quit, nullptr);
+    p.signal(SIGQUIT);
+    EXPECT_TRUE(eventually([&] { return p.log().find("uptime") != std::string::npos; })) << p.log();
+    p.signal(SIGTERM);
+    EXPECT_EQ(p.await_exit(), 0) << p.log();
+  }
+}
+
 } // namespace
 } // namespace waggle::testing

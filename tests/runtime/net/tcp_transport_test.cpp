@@ -338,6 +338,21 @@ TEST(TcpTransport, InvalidInputIsAnsweredAndCounted) {
   EXPECT_TRUE(http_get(where, "/", 20s).ok());
 }
 
+TEST(TcpTransport, AnAnsweredConnectionMayBeIdleForLongerThanARequestMayTake) {
+  peer bob{2, "demo", [](auto& config) { config.http_timeout = 50ms; }};
+  auto where = bob.listen();
+  raw_client kept{where};
+  kept.write("GET /one HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::string first;
+  asio::read_until(kept.socket, asio::dynamic_buffer(first), "GET /one");
+  raw_client half{where};
+  half.write("GET /two");
+  EXPECT_TRUE(bob.waits_for_refusal(ec::timeout)) << "of what was begun";
+  kept.write("GET /three HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(kept.read_all().find("GET /three"), std::string::npos);
+  EXPECT_EQ(bob.refused, std::vector{ec::timeout});
+}
+
 TEST(TcpTransport, BytesThatAreNotAFrameEndTheConnection) {
   peer bob{2};
   auto where = bob.listen();
