@@ -61,7 +61,7 @@ def sometimes(make, times, before=False):
             optimizer.step()
             if not before:
                 for scheduler in times(i, of):
-                    scheduler.step(*[i % 3] * isinstance(scheduler, rates.ReduceLROnPlateau))
+                    scheduler.step()
             after(i, None)
     return script
 
@@ -85,7 +85,6 @@ SCRIPTS = {
     "one after the other": sometimes(lambda o: [rates.LinearLR(o, 0.1, 1, 8), rates.ExponentialLR(o, 0.9)],
                                      lambda i, of: [of[i >= 8]]),
     "one that is made later": sometimes(lambda o: [rates.LinearLR(o, 0.1, 1, 8)], phases),
-    "ReduceLROnPlateau": sometimes(lambda o: [rates.ReduceLROnPlateau(o, patience=2)], lambda i, of: of),
     "one that nobody steps": sometimes(lambda o: [rates.ExponentialLR(o, 0.9), rates.StepLR(o, 1)], lambda i, of: of[:1]),
 }
 

@@ -343,3 +343,27 @@ def test_a_loop_of_arrays(tmp_path):
                 gradient[i] = i + 1.0
             assert loop.offer(4) == "stepped"
     assert line.values.tolist() == [-1.5, -3.0, -4.5]
+
+
+def test_a_checkpoint_gives_tensors_the_names_of_a_module(tmp_path):
+    def inside(*names):
+        model = net(seed=2)
+        for name in names:
+            model = torch.nn.ModuleDict({name: model})
+        return model
+
+    trained = torch.nn.Sequential()
+    trained.add_module("body", net())
+    with waggle.Optimizer(torch.optim.SGD(trained.parameters(), 0.1), join(tmp_path), trained, target_batch_size=4) as opt:
+        loss_of(trained, 0).backward()
+        opt.step(samples=4)
+    found = waggle.load_checkpoint(tmp_path / "peer")
+    for module in (trained, inside(), inside("body"), inside("body", "around"), torch.nn.DataParallel(inside("body"))):
+        state = found.state_dict(module)
+        assert set(state) == set(module.state_dict())
+        module.load_state_dict(state)
+        assert all(torch.equal(a, b) for a, b in zip(module.parameters(), trained.parameters()))
+    for module, sentence in ((torch.nn.Linear(3, 3), "fit in no part of the Linear, which has weight: pass the module"),
+                             (torch.nn.ModuleDict({"a": inside("body"), "b": inside("body")}), "fit in several parts")):
+        with pytest.raises(ValueError, match=sentence):
+            found.state_dict(module)

@@ -179,3 +179,59 @@ def test_a_launched_script_of_a_framework(framework, tmp_path):
         assert plain.ended() == 0, plain.log
         assert launch(4).line("parameters [") == plain.line("parameters [")
         assert launch(8).line("position ") == "10"
+
+
+AVERAGES = """
+import sys
+import lightning, torch, waggle
+from lightning.pytorch.callbacks import EMAWeightAveraging, WeightAveraging
+from test_installed_frameworks import batch, net
+from waggle.lightning import SwarmStrategy
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def training_step(self, batch, i):
+        return torch.nn.functional.mse_loss(self.net(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), 1e-2)
+
+class Say(lightning.Callback):
+    def on_before_zero_grad(self, trainer, *_):
+        if trainer.global_step == 0:
+            print("address", strategy.swarm.address, flush=True)
+
+folder, peers = sys.argv[1:]
+strategy = SwarmStrategy(32, "tests", data_dir=folder, host_maddrs=["/ip4/127.0.0.1/tcp/0"], initial_peers=peers or None,
+                         epochs=4000)
+average = EMAWeightAveraging(decay=0.99) if {ema} else WeightAveraging()
+trainer = lightning.Trainer(strategy=strategy, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+                            enable_progress_bar=False, enable_model_summary=False, callbacks=[average, Say()])
+module = Module()
+data = [batch(i, 8) for i in range(20_000)]
+trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=None))
+status = strategy.swarm.status()
+print("digest of", status.epoch, status.parameters)
+print("in the module", [p.tolist() for p in module.parameters()])
+print("in the checkpoint", [value.tolist() for _, value in sorted(waggle.load_checkpoint(folder).state_dict(module).items())])
+"""
+
+
+@pytest.mark.parametrize("ema", [True, False])
+def test_averages_of_weights_in_lightning_are_equal_also_on_a_peer_that_joins(ema, tmp_path):
+    pytest.importorskip("lightning", minversion="2.6")
+    script = tmp_path / "script.py"
+    script.write_text(AVERAGES.replace("{ema}", str(ema)))
+    path = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
+    with processes(tmp_path) as start:
+        first = start.python("first", script, tmp_path / "1", "", **path)
+        second = start.python("second", script, tmp_path / "2", first.line("address "), **path)
+        for each in (first, second):
+            assert each.ended() == 0, each.log
+        assert "downloaded the state of epoch" in second.log
+        for what in ("digest of ", "in the module ", "in the checkpoint "):
+            assert first.line(what) == second.line(what), what
+        assert first.line("in the module ") != first.line("in the checkpoint ")

@@ -10,6 +10,16 @@ from support import ROOT, processes
 HERE = __import__("pathlib").Path(__file__).parent
 
 
+LOOP = """
+m = torch.nn.Linear(2, 2)
+a, b = torch.optim.SGD([m.weight], 0.1), torch.optim.AdamW([m.bias], 0.1)
+{}
+for i in range(4):
+    m(torch.ones(3, 2)).sum().backward()
+    {}
+"""
+
+
 def launch(start, name, folder, options, *script):
     return start(name, sys.executable, "-m", "waggle", "--run-id", "tests", "--data-dir", folder / name, *options, *script)
 
@@ -67,6 +77,11 @@ o.step()
      "has no first dimension"),
     ([], "m = torch.nn.Linear(2, 2); a = torch.optim.SGD([m.weight, m.bias], 1); b = torch.optim.SGD([m.bias], 1)\n"
          "m(torch.ones(3, 2)).sum().backward(); a.step(); b.step()", "a second optimizer, SGD, steps"),
+    ([], LOOP.format("r = torch.optim.lr_scheduler.ReduceLROnPlateau(a)", "a.step(); b.step()"),
+     "the ReduceLROnPlateau cannot be followed: it depends on a metric"),
+    ([], LOOP.format("", "a.step(); b.step() if i % 2 else None"), "AdamW of the same model does not step after each "
+                                                                   "backward pass, as SGD does"),
+    ([], LOOP.format("", "a.step()"), "AdamW of the same model does not step after each backward pass, as SGD does"),
 ])
 def test_what_cannot_be_launched(options, script, sentence, tmp_path):
     command = list(options)

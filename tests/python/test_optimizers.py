@@ -293,3 +293,54 @@ def test_a_trial_calls_hooks_without_an_effect(tmp_path):
         for i in range(4):
             train(model, opt, i)
         assert made["updates"] == opt.swarm.epoch == 2 and not equal(average, before)
+
+
+def test_several_optimizers_of_one_model_make_one_update(tmp_path):
+    """Each with a scheduler; behind a stop, all of their states are there again."""
+    def made(model):
+        of_matrices = getattr(torch.optim, "Muon", lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9))
+        optimizers = [of_matrices([p for p in model.parameters() if p.dim() > 1], 0.1),
+                      torch.optim.AdamW([p for p in model.parameters() if p.dim() < 2], 0.1)]
+        return optimizers, [torch.optim.lr_scheduler.StepLR(each, n, 0.5) for n, each in enumerate(optimizers, 3)]
+
+    def step(model, i, optimizers, schedulers, **more):
+        loss_of(model, i).backward()
+        for each in optimizers:
+            each.step(**more)
+        for each in schedulers:
+            each.step()
+        for each in optimizers:
+            each.zero_grad()
+
+    begin = net()
+    plain = copy.deepcopy(begin)
+    own = made(plain)
+    for start in (0, 6):
+        ours = copy.deepcopy(begin)
+        optimizers, schedulers = made(ours)
+        with waggle.Optimizer(optimizers, join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+            for each in schedulers:
+                opt.follow(each)
+            opt.kept()
+            for i in range(start, start + 6):
+                step(plain, i, *own)
+                step(ours, i, [opt], schedulers)
+                assert opt.last == "stepped" and equal(ours, plain), i
+            opt.zero_grad(set_to_none=False)
+            assert len(opt.param_groups) == 2 and len(opt.state) == 4 and "Adam" in repr(opt)
+
+
+def test_several_optimizers_that_are_not_of_one_model_are_refused(tmp_path):
+    model = net()
+    one, *rest = model.parameters()
+    sgd = torch.optim.SGD([one], 0.1)
+    swarm = join(tmp_path)
+    for optimizers, error, sentence in (
+            ([], ValueError, "a list without optimizers"),
+            ([sgd, model], TypeError, "a list with a Sequential"),
+            ([sgd, torch.optim.Adam(model.parameters())], ValueError, "have a parameter in common"),
+            ([sgd], ValueError, "parameter 0.bias is trainable, .* or pass all optimizers of the module as a list"),
+            ([sgd, torch.optim.LBFGS(rest)], ValueError, "SGD and LBFGS is not supported")):
+        with pytest.raises(error, match=sentence):
+            waggle.Optimizer(optimizers, swarm, model, target_batch_size=4)
+    swarm.leave()

@@ -5,10 +5,10 @@ peer of a run.
     python3 -m waggle --run-id birds --initial-peers 10.0.0.1:7700 --target-batch-size 256 train.py
 
 OPTIONS are those of `waggle.join` and `waggle.Optimizer`, which are those of `waggle train`. The script's
-optimizer joins the run at its first step: of the smallest module that has all its parameters. The number
-of samples is the first dimension of the first tensor that the outermost forward pass got, and the loss is
-what backward was called on. Schedulers that the script steps with each step of the optimizer follow the
-updates of the run.
+optimizer joins the run at its first step, with all others of its model: of the outermost module that was
+called and has all their parameters. The number of samples is the first dimension of the first tensor that
+this module, or a compiled function, got, and the loss is what backward was called on. Schedulers that the
+script steps with each step of the optimizer follow the updates of the run.
 """
 
 from __future__ import annotations

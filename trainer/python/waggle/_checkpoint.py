@@ -34,9 +34,11 @@ class Checkpoint:
     buffers: dict[str, memoryview]
     counters: dict[str, memoryview]
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self, module: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
         """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`: tied
-        parameters are there once, and buffers that are not finite, such as masks, are not."""
+        parameters are there once, and buffers that are not finite, such as masks, are not. With `module`, they have
+        its names, whether the run has trained it, a part of it, or a module that contains it. Raises ValueError
+        with a sentence if their names or shapes do not fit."""
         with needs("torch", "state_dict of a checkpoint"):
             import torch
 
@@ -48,8 +50,7 @@ class Checkpoint:
         out = {name: tensor(values) for name, values in {**self.parameters, **self.buffers}.items()}
         for name, values in self.counters.items():
             out[name] = tensor(values).to(torch.float64).sum(-1).to(torch.int64)
-        return out
-
+        return out if module is None else _fitted(out, module)
 
     def save_adapter(self, folder: str | os.PathLike[str], config: Any, adapter: str = "default") -> None:
         """Writes an adapter of peft, for PeftModel.from_pretrained. config: that of the adapter, such as
@@ -66,6 +67,33 @@ class Checkpoint:
         os.makedirs(folder, exist_ok=True)
         config.save_pretrained(os.fspath(folder))
         save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
+
+
+def _fitted(tensors: dict[str, torch.Tensor], module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """With the names of the module: those there, or here, begin with what is around the one that was trained."""
+    from ._describe import plain_name, unwrapped
+
+    inside = unwrapped(module)
+    state = inside.state_dict()
+    names = dict(zip(map(plain_name, state), module.state_dict()))
+    shapes = dict(zip(names, (value.shape for value in state.values())))
+    trained = [plain_name(name) for name, p in inside.named_parameters() if p.requires_grad]
+    some, first = max(tensors, key=len, default=""), max(trained, key=len, default="")
+    around = [(name[:-len(some)], "") for name in names if name.endswith("." + some)]  # what the module has more
+    around += [("", name[:-len(first)]) for name in tensors if first and name.endswith("." + first)]
+    found = []
+    for more, less in [("", ""), *dict.fromkeys(around)]:
+        fit = {more + name[len(less):]: value for name, value in tensors.items() if name.startswith(less)}
+        fit = {names[name]: value for name, value in fit.items() if shapes.get(name) == value.shape}
+        if fit and (len(fit) == len(tensors) or all(names[name] in fit for name in trained)):
+            if not more and not less:
+                return fit
+            found.append(fit)
+    if len(found) == 1:
+        return found[0]
+    raise ValueError(f"the {len(tensors)} tensors of the checkpoint, such as {some}, fit in {'several parts' if found else 'no part'} "
+                     f"of the {type(module).__name__}, which has {first or 'none that is trained'}: pass the module that the run "
+                     "has trained")
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import _waggle
+from ._several import parts_of
 from ._trial import Trial
 
 SWITCHES = ("foreach", "fused", "capturable", "differentiable")  # of the implementation
@@ -92,7 +93,7 @@ def compared(group: Mapping[str, Any], changed: Collection[str] = ()) -> dict[st
     return {name: value for name, value in group.items() if name not in _not_compared and name not in changed}
 
 
-def _own_text(inner: torch.optim.Optimizer, changed: Collection[str], more: str) -> str:
+def _text_of(inner: torch.optim.Optimizer, changed: Collection[str]) -> str:
     groups = inner.param_groups
     first = compared(groups[0], changed)
     text = type(inner).__name__ + "(" + ", ".join(f"{n}={_number_text(v)}" for n, v in sorted(first.items())) + ")"
@@ -101,6 +102,11 @@ def _own_text(inner: torch.optim.Optimizer, changed: Collection[str], more: str)
         if other:
             text += f"; group {i} of {len(group['params'])}: " + ", ".join(
                 f"{n}={_number_text(v)}" for n, v in sorted(other.items()))
+    return text
+
+
+def _own_text(inner: torch.optim.Optimizer, changed: Collection[str], more: str) -> str:
+    text = " and ".join(_text_of(each, changed) for each in parts_of(inner))
     text = (text + more).replace("\n", " ")
     if len(text) > _text_max:
         text = text[:60] + "… " + hashlib.sha256(text.encode()).hexdigest()[:16]

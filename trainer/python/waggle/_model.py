@@ -258,7 +258,7 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
                              f"take part: {cure}")
         if id(p) not in known:
             raise ValueError(f"parameter {name} is trainable, but the optimizer does not have it: freeze it, or give it "
-                             "to the optimizer")
+                             "to the optimizer, or pass all optimizers of the module as a list")
         parameters.append((name, p))
     ours = {id(p) for _, p in parameters}
     for p in held:

@@ -58,8 +58,9 @@ class Numbers:
         self._group_of = torch.tensor([group_of[id(p)] for p in parameters], device="cpu")
         # The settled numbers of a group are those of its first parameter.
         self._first = {group: i for i, group in reversed(list(enumerate(self._group_of.tolist())))}
+        in_groups = [_places_in(group, of.changed) for group in inner.param_groups]
         self.places = ([_places.get(name, (name, None)) for name in _waggle.settled_numbers(of.kind)] if of.numbers
-                       else _places_in(inner.param_groups[0], of.changed))
+                       else [place for place in in_groups[0] if all(place in each for each in in_groups)])
         self.rate: float | None = None
         self._other = 0  # times in a row that another rate than the loop's was used
         self._warned = False

@@ -6,7 +6,7 @@ import copy
 import operator
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from ._masters import masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
+from ._several import as_one
 from ._swarm import Leaves, Swarm
 
 
@@ -32,7 +33,8 @@ def _error(code: str, text: str) -> _waggle.Error:
 class Optimizer(Leaves, torch.optim.Optimizer):
     """A torch optimizer that steps together with the other peers of a run.
 
-    optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own; what it keeps
+    optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own, or a list of them, each of
+        which has a part of the parameters, as Muon the matrices and AdamW the rest: they make one update. What one keeps
         must be numbers and dense tensors, of parameters or in their groups (LBFGS and SparseAdam are refused).
     swarm: what `waggle.join` returned; one optimizer for each.
     module: gives the parameters their names, and its running means and variances are averaged, too.
@@ -65,13 +67,16 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     _step_supports_amp_scaling = False  # for GradScaler: unscale before step
 
-    def __init__(self, optimizer: torch.optim.Optimizer, swarm: Swarm, module: torch.nn.Module | None = None, *,
+    def __init__(self, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], swarm: Swarm,
+                 module: torch.nn.Module | None = None, *,
                  target_batch_size: int | None = None, strategy: str = "collaborative", samples: int | None = None,
                  frozen: str = "equal", masters: bool = False, **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
         if not isinstance(masters, bool):
             raise TypeError(f"masters is of type {type(masters).__name__}, and must be True or False")
+        if isinstance(optimizer, (list, tuple)):
+            optimizer = as_one(optimizer)
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer is of type {type(optimizer).__name__}, and must be an optimizer of torch")
         if not isinstance(swarm, Swarm):

@@ -39,7 +39,7 @@ def family(scheduler: Any) -> list[Any]:
 def is_of(scheduler: Any, optimizer: torch.optim.Optimizer) -> bool:
     """Whether it sets the rates of this optimizer, also through a framework's wrapper of it."""
     groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", ())
-    return any(theirs is ours for theirs, ours in zip(groups, optimizer.param_groups))
+    return any(theirs is ours for theirs in groups for ours in optimizer.param_groups)
 
 
 def _position(scheduler: Any) -> int:
@@ -48,7 +48,7 @@ def _position(scheduler: Any) -> int:
     return next((int(count) for count in counts if count is not None), 0)
 
 
-def _why_not(scheduler: Any) -> str | None:
+def why_not(scheduler: Any) -> str | None:
     for each in family(scheduler):
         if isinstance(each, _torch.ReduceLROnPlateau):
             return "it depends on a metric, so use lr=… and schedule='plateau' of the run"
@@ -149,7 +149,7 @@ class Followed:
 
     def add(self, scheduler: Any) -> None:
         """Raises TypeError with a sentence if it cannot be followed. A part of another one is moved with that one."""
-        why = _why_not(scheduler)
+        why = why_not(scheduler)
         if why is not None:
             raise TypeError(f"the {type(scheduler).__name__} cannot be followed: {why}")
         if any(scheduler is each for known in self.all for each in family(known.scheduler)):

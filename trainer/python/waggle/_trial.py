@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ._several import parts_of
+
 STEPS = 10  # of the trial: some, such as with a rectified rate, begin with other ones
 
 _of_torch = set(vars(torch.optim.SGD([torch.zeros(1, device="cpu")], 0.1))) | {"_step_count", "_opt_called"}
@@ -81,13 +83,15 @@ def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
     """With all of its attributes, which __getstate__ of torch leaves out."""
     made = memo[id(optimizer)] = object.__new__(type(optimizer))
     for name, value in vars(optimizer).items():
-        if name == "step":
-            continue  # the wrapper of a scheduler, which refers to `optimizer`
+        if name in ("step", "zero_grad"):
+            continue  # wrappers, as of a scheduler, which refer to `optimizer`
         if "_hooks" in name and isinstance(value, dict):
             hooks, value = value, type(value)()
             value.update({key: _apart(hook, memo) for key, hook in hooks.items() if "step" in name})
         elif id(value) not in memo and isinstance(value, torch.optim.Optimizer):
             value = _copied(value, memo)
+        elif isinstance(value, tuple) and any(isinstance(each, torch.optim.Optimizer) for each in value):
+            value = tuple(_copied(each, memo) for each in value)
         else:
             value = _copy_of(value, memo)
         vars(made)[name] = value
@@ -130,7 +134,7 @@ class Trial:
 
     def __init__(self, inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> None:
         trained = {id(p) for p in parameters}
-        memo: dict[int, Any] = {id(inner.state): collections.defaultdict(dict)}
+        memo: dict[int, Any] = {id(each.state): collections.defaultdict(dict) for each in parts_of(inner)}
         alike: dict[Any, torch.Tensor] = {}  # one for all of a group that have one shape
         for i, group in enumerate(inner.param_groups):
             for p in group["params"]:
@@ -144,8 +148,8 @@ class Trial:
             group["params"] = list({id(p): p for p in group["params"]}.values())
         self.of_groups: list[dict[str, Any]] = [{} for _ in made.param_groups]
         self.modes: dict[str, Any] = {}
-        hooked = any(value for name, value in vars(made).items() if "_hooks" in name)
-        of_torch = type(inner).__module__.startswith("torch.optim.") and not hooked
+        hooked = any(value for each in parts_of(made) for name, value in vars(each).items() if "_hooks" in name)
+        of_torch = all(type(each).__module__.startswith("torch.optim.") for each in parts_of(inner)) and not hooked
         with torch.random.fork_rng([p.device.index for p in alike.values() if p.is_cuda]), hooks_of_all(memo):
             self._try(alike.values(), of_torch)
         self.states: list[dict[str, Any]] = [made.state.get(self._step_of[id(p)], {}) for p in parameters]
@@ -156,7 +160,7 @@ class Trial:
                                 "joins receives what is kept for parameters and in their groups only")
 
     def _try(self, alike: Iterable[torch.Tensor], of_torch: bool) -> None:
-        name = type(self._copy).__name__
+        name = " and ".join(type(each).__name__ for each in parts_of(self._copy))
         before = {}
         try:
             self._switch("train")
@@ -201,6 +205,8 @@ class Trial:
 
     def _attributes(self) -> dict[str, Any]:
         made = self._copy
-        seen = {id(made), id(made.state), id(made.param_groups), *map(id, made.state.values()),
+        seen = {id(made), *map(id, made.state.values()),
+                *(id(kept) for each in parts_of(made) for kept in (each.state, each.param_groups)),
                 *map(id, made.param_groups), *(id(p) for group in made.param_groups for p in group["params"])}
-        return {name: _picture(value, seen) for name, value in vars(made).items() if name not in _of_torch}
+        return {name if each is made else f"{name} of {type(each).__name__}": _picture(value, seen)
+                for each in parts_of(made) for name, value in vars(each).items() if name not in _of_torch}

@@ -56,6 +56,53 @@ def _listen(host_maddrs: Sequence[str]) -> str:
     return ",".join(addresses)
 
 
+class _Average:
+    """Lightning's WeightAveraging, or its EMA, with each update of the run instead of each batch of this peer. A hook
+    of the optimizer, in whose state the averages are, so that peers that join receive them."""
+
+    def __init__(self, callback: Any, module: torch.nn.Module, updates: Callable[[], int], leave: Callable[[], None]) -> None:
+        self._callback, self._module, self._updates = callback, module, updates
+        self._of = {id(p): a for p, a in zip(module.parameters(), callback._average_model.module.parameters())}
+        end = callback.on_train_end
+
+        def leave_and_end(*arguments: Any) -> None:
+            leave()  # with the weights, which then become the averages
+            end(*arguments)
+
+        # A batch and a pass over the data are this peer's own.
+        self._hooks = {"on_train_batch_end": lambda *_: None, "on_train_epoch_end": lambda *_: None,
+                       "on_train_end": leave_and_end}
+        vars(callback).update(self._hooks)
+
+    def __deepcopy__(self, memo: object) -> _Average:  # for the copy of the optimizer that shows what it keeps
+        return self
+
+    @torch.no_grad()
+    def __call__(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        averaged = self._callback._average_model
+        states = []
+        for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+            own = self._of.get(id(p))
+            state = optimizer.state[p]
+            if own is None:  # of that copy
+                state.update(average=torch.zeros_like(p), averaged=0)
+                continue
+            of_run = state.get("average")
+            if of_run is not None and of_run is not own:
+                own.copy_(of_run)
+                averaged.n_averaged.fill_(state["averaged"])
+            state["average"] = own
+            states.append(state)
+        if states and self._callback.should_update(step_idx=self._updates()):
+            averaged.update_parameters(self._module)
+        for state in states:
+            state["averaged"] = int(averaged.n_averaged)
+
+    def remove(self) -> None:
+        for name in self._hooks:
+            delattr(self._callback, name)
+
+
 class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning need not be installed
     """Trains with all peers of the run, on one device of this machine.
 
@@ -74,8 +121,9 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
     more: other arguments of `waggle.join` and `waggle.Optimizer`.
 
     delay_optimizer_step and offload_optimizer are refused if they are true, as by `waggle.Optimizer`. The peer
-    listens from the first batch on. When the run has ended, the Trainer stops. Raises TypeError or ValueError
-    with a sentence.
+    listens from the first batch on. Lightning's WeightAveraging and its EMA average after each update of the run, and
+    peers that join receive the averages. When the run has ended, the Trainer stops. Raises TypeError or ValueError with
+    a sentence.
     """
 
     strategy_name = "waggle"
@@ -105,6 +153,7 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         self._scheduler_fn = scheduler_fn
         self._samples = 0  # of the batches since the last step
         self._optimizer: Optimizer | None = None
+        self._averages: list[_Average] = []
         self._failed = False
         self._swarm = join(run_id, initial_peers=initial_peers, **peer)
 
@@ -142,7 +191,16 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         if len(self.optimizers) != 1:
             raise ValueError(f"SwarmStrategy trains with one optimizer, and configure_optimizers returned "
                              f"{len(self.optimizers)}")
-        optimizer = Optimizer(self.optimizers[0], self._swarm, self.lightning_module, **self._training)
+        module = self.lightning_module
+        for callback in getattr(module.trainer, "callbacks", ()):
+            if type(callback).__name__ == "StochasticWeightAveraging":
+                raise ValueError("SwarmStrategy cannot have StochasticWeightAveraging, which averages after each pass of this "
+                                 "peer over its data: use WeightAveraging, which averages after each update of the run")
+            if hasattr(callback, "_average_model") and hasattr(callback, "should_update"):
+                self._averages.append(_Average(callback, module, self._updates,
+                                               self._swarm.leave))
+                self.optimizers[0].register_step_post_hook(self._averages[-1])
+        optimizer = Optimizer(self.optimizers[0], self._swarm, module, **self._training)
         schedulers = [config.scheduler for config in self.lr_scheduler_configs]
         if self._scheduler_fn is not None:
             schedulers = [self._scheduler_fn(optimizer)]
@@ -152,6 +210,9 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         self._optimizer = optimizer
         if not os.environ.get("PL_INITIAL_PEERS") and self._swarm.addresses:
             _log.info("other machines join by the environment INITIAL_PEERS=%s", ",".join(self._swarm.addresses))
+
+    def _updates(self) -> int:
+        return 0 if self._optimizer is None else self._optimizer._model.steps_made
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any], model: Any = None,
                        **named: Any) -> Any:
@@ -169,4 +230,6 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
 
     def teardown(self) -> None:
         self._swarm.leave(in_a_hurry=self._failed)
+        for each in self._averages:
+            each.remove()
         super().teardown()
