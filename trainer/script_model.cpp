@@ -21,10 +21,11 @@ failure bad(const std::filesystem::path& file, const std::string& why) {
   return {ec::bad_config, "--model " + file.string() + ": " + why};
 }
 
-/// LibTorch's messages go on for pages.
+/// LibTorch's messages go on for pages, and may begin with an empty line.
 std::string first_line(const std::string& text) {
   constexpr std::size_t length_max = 300;
-  return text.substr(0, std::min(text.find('\n'), length_max));
+  auto begin = std::min(text.find_first_not_of('\n'), text.size());
+  return text.substr(begin, std::min(text.find('\n', begin) - begin, length_max));
 }
 
 /// The line of an error within TorchScript that says what went wrong: the last one.
@@ -226,12 +227,16 @@ result<Module> load_module(const std::filesystem::path& file) {
     return module;
   } catch (const std::exception& e) {
     const auto* known = dynamic_cast<const c10::Error*>(&e);
-    return bad(
-      file, fmt::format("LibTorch {} cannot load it: {}; if a newer PyTorch has saved it, "
-                        "save it again with torch.jit.save of PyTorch {}",
-                        TORCH_VERSION,
-                        first_line(known != nullptr ? known->what_without_backtrace() : e.what()),
-                        TORCH_VERSION));
+    auto why = first_line(known != nullptr ? known->what_without_backtrace() : e.what());
+    bool is_older = why.find("Unknown builtin op") != std::string::npos;
+    return bad(file,
+               fmt::format("LibTorch {} cannot load it: {}; {}", TORCH_VERSION, why,
+                           is_older
+                             ? "train the module from Python by waggle.Optimizer, build waggle "
+                               "with the LibTorch of the PyTorch that has saved it, or write that "
+                               "operator out in the module"
+                             : "if a newer PyTorch has saved it, save it again with "
+                               "torch.jit.save of PyTorch " TORCH_VERSION));
   }
 }
 

@@ -1,5 +1,8 @@
 #include "trainer/script_model.hpp"
 
+#include <cstring>
+#include <filesystem>
+
 #include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <torch/script.h>
@@ -266,6 +269,29 @@ TEST_F(ScriptModel, WhatCannotBeTrainedIsRefusedWithWhatToDo) {
   other.define("def forward(self, x):\n    return torch.matmul(x.flatten(1)[:, 1:], self.w)\n");
   save(other);
   EXPECT_SAYS(refusal(), "it cannot compute a loss of images of 1 × 8 × 8, inputs [20, 1, 8, 8]");
+}
+
+TEST_F(ScriptModel, AnOperatorOfANewerPyTorchIsNamed) {
+  auto module = classifier();
+  module.define(linear);
+  save(module);
+  auto changed = config().model + ".changed";
+  {
+    caffe2::serialize::PyTorchStreamReader reader{config().model};
+    caffe2::serialize::PyTorchStreamWriter writer{changed};
+    for (const auto& name : reader.getAllRecords()) {
+      auto [content, size] = reader.getRecord(name);
+      std::string text(static_cast<const char*>(content.get()), size);
+      if (auto at = text.find("torch.matmul"); at != std::string::npos)
+        text.replace(at, std::strlen("torch.matmul"), "torch.a_new_operator");
+      if (name != "version") // the writer adds it
+        writer.writeRecord(name, text.data(), text.size());
+    }
+    writer.writeEndOfFile();
+  }
+  std::filesystem::rename(changed, config().model);
+  EXPECT_SAYS(refusal(), "cannot load it: Unknown builtin op: aten::a_new_operator.; train the "
+                         "module from Python by waggle.Optimizer");
 }
 
 TEST_F(ScriptModel, AFileOfANewerPyTorchNamesItsVersion) {
