@@ -34,5 +34,12 @@ fi
 scripts/setup.sh
 [ -z "$installing" ] || wait "$installing"
 say testing
+failed=0
 # In thirds of a processor: see waggle_test.
-exec ctest --test-dir build --parallel $((3 * $(nproc))) --output-on-failure --no-tests=error "$@"
+ctest --test-dir build --parallel $((3 * $(nproc))) --output-on-failure --no-tests=error "$@" || failed=$?
+costs=build/Testing/Temporary/CTestCostData.txt
+if [ -f "$costs" ]; then
+  say "the slowest tests, in seconds (means of the runs in this tree)"
+  sed '/^---/,$d' "$costs" | awk '{printf "%8.1f %s\n", $3, $1}' | sort -rn | sed -n 1,10p >&2
+fi
+exit "$failed"
