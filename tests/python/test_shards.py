@@ -118,9 +118,9 @@ def test_refusals(tmp_path):
         next(iter(shards))
     model = torch.nn.Linear(1, 1)
     sgd = torch.optim.SGD(model.parameters(), 0.1)
-    for more, kind, sentence in ((dict(passes=2), TypeError, "takes no passes: pass it to swarm.shards"),
+    for more, kind, sentence in ((dict(passes=2), TypeError, "takes no passes: pass them to .* in Python to swarm.shards"),
                                  (dict(epochs=2), ValueError, "passes and epochs exclude each other"),
-                                 (dict(strategy="local-updates"), ValueError, "passes and strategy local-updates"),
+                                 (dict(strategy="local-updates"), ValueError, "passes belongs to .*: strategy local-updates averages"),
                                  (dict(reuse_grad_buffers=True), ValueError, "passes and reuse_grad_buffers")):
         with pytest.raises(kind, match=sentence):
             waggle.Optimizer(sgd, swarm, model, **more)
