@@ -6,8 +6,11 @@ from support import ROOT, join, processes
 
 import waggle
 
-peft = pytest.importorskip("peft")
-pytest.importorskip("transformers")
+
+@pytest.fixture(autouse=True)
+def peft():
+    pytest.importorskip("transformers")
+    return pytest.importorskip("peft")
 
 
 def test_peers_exchange_adapters_and_refuse_another_base(tmp_path):
@@ -40,7 +43,7 @@ class Net(torch.nn.Module):
         return self.head(self.body(self.words(x)))
 
 
-def test_an_adapter_is_saved_as_peft_does_it(tmp_path):
+def test_an_adapter_is_saved_as_peft_does_it(tmp_path, peft):
     """With a layer that is trained as a whole, and the adapter of an embedding."""
     torch.manual_seed(1)
     net = Net()
