@@ -135,11 +135,11 @@ void dht_joining::on_down(const caf::actor_addr& source) {
 void dht_joining::notify_listeners() {
   auto content = [](const dht_status& s) {
     return std::tie(s.bootstrapped, s.addresses_known, s.initial_peers, s.bootstrap_failures,
-                    s.notice);
+                    s.notices);
   };
   auto present = status();
-  if (!present.notice.empty() && present.notice != std::exchange(noticed_, present.notice))
-    ctx_.log->warn("{}", present.notice);
+  if (!present.notices.empty() && present.notices != std::exchange(logged_, present.notices))
+    ctx_.log->warn("{}", text_of(present.notices));
   if (content(present) == content(told_))
     return;
   told_ = present;
@@ -147,8 +147,8 @@ void dht_joining::notify_listeners() {
     self_->send(listener, present);
 }
 
-void dht_joining::show_reach(std::string notice) {
-  reach_notice_ = std::move(notice);
+void dht_joining::show_reach(notice what) {
+  reach_ = std::move(what);
   notify_listeners();
 }
 
@@ -158,9 +158,9 @@ dht_status dht_joining::status() const {
   out.addresses_known = bootstrap_.addresses_known();
   out.initial_peers = static_cast<std::uint32_t>(bootstrap_.initial_addresses());
   out.bootstrap_failures = bootstrap_.failures();
-  out.notice = bootstrap_.notice();
-  if (!reach_notice_.empty())
-    out.notice += (out.notice.empty() ? "" : "; ") + reach_notice_;
+  for (const auto& each : {bootstrap_.seen(), reach_})
+    if (!each.empty())
+      out.notices.push_back(each);
   return out;
 }
 

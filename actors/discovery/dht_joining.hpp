@@ -72,7 +72,7 @@ public:
   void on_retry(const retry_bootstrap& msg);
   void on_resolved(const name_resolved& msg);
   /// Listeners are notified that others do not reach us; empty: that they do.
-  void show_reach(std::string notice);
+  void show_reach(notice what);
   /// Releases the handles that it holds.
   void on_exit();
 
@@ -100,9 +100,9 @@ private:
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;
   std::vector<dht_listener_actor> listeners_;
-  std::string reach_notice_;
-  dht_status told_;     // the last one that was sent to them
-  std::string noticed_; // the last notice that was logged
+  notice reach_;
+  dht_status told_;            // the last one that was sent to them
+  std::vector<notice> logged_; // notices
 };
 
 } // namespace waggle

@@ -18,6 +18,7 @@ namespace {
 // An announced address of a peer that dialled us. Its lookup of itself waits for as long.
 constexpr milliseconds try_timeout{1'000};
 constexpr milliseconds try_again{60'000};
+constexpr const char* path_mtu = "path_mtu";
 
 std::string joined(const std::vector<endpoint>& all) {
   std::string out;
@@ -29,7 +30,7 @@ std::string joined(const std::vector<endpoint>& all) {
 } // namespace
 
 dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
-                     switchboard_actor switchboard, std::function<void(std::string)> changed,
+                     switchboard_actor switchboard, std::function<void(notice)> changed,
                      std::function<void(const peer_id&)> reached, std::function<void()> moved)
   : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), changed_(std::move(changed)),
@@ -155,20 +156,21 @@ void dht_reach::on_unlinked(const member_unlinked& msg) {
 
 /// Acts on what is known now.
 void dht_reach::settle() {
-  auto present = notice();
+  auto present = seen();
   if (present == told_)
     return;
-  told_ = present;
+  auto before = std::exchange(told_, present);
   if (config_.may_become_client && ctx_.reach->as_client() != reach_.client()) {
     ctx_.reach->set_as_client(reach_.client());
     announce();
   }
   if (told_.empty())
-    ctx_.log->info("other peers reach this one again");
+    ctx_.log->info(before.matter == path_mtu ? "large messages pass to and from all hosts again"
+                                             : "other peers reach this one again");
   changed_(told_);
 }
 
-std::string dht_reach::notice() const {
+notice dht_reach::seen() const {
   std::string what;
   if (reach_.unreachable())
     what = "no other peer reaches this one: nobody that dialled it back got a connection";
@@ -176,19 +178,21 @@ std::string dht_reach::notice() const {
     what = "this peer and peer " + short_name(member->id)
            + ", a member of the same group, do not reach each other";
   else if (auto host = ctx_.reach->narrow_path())
-    return "small messages pass to and from " + *host
-           + ", large ones do not: something on the path drops large packets (path MTU). This peer "
-             "uses small ones on the links that it dials there. Lower the MTU of the interface (ip "
-             "link set dev "
-             "IFACE mtu 1280), or let ICMP \"fragmentation needed\" pass";
+    return {path_mtu,
+            "small messages pass to and from " + *host
+              + ", large ones do not: something on the path drops large packets (path MTU); this "
+                "peer uses small ones on the links that it dials there",
+            "lower the MTU of the interface (ip link set dev IFACE mtu 1280), or let ICMP "
+            "\"fragmentation needed\" pass"};
   else
     return {};
-  return what
-         + (config_.may_become_client
-              ? ". It goes on as a client, which dials the others and reduces nothing. "
-              : ". Only peers that it dials itself can use it. ")
-         + "Open or forward the announced port (" + joined(addresses())
-         + "), or announce an address that others reach (HOST:PORT)";
+  return {"reach",
+          what
+            + (config_.may_become_client
+                 ? ". It goes on as a client, which dials the others and reduces nothing"
+                 : ". Only peers that it dials itself can use it"),
+          "open or forward the announced port (" + joined(addresses())
+            + "), or announce an address that others reach (HOST:PORT)"};
 }
 
 caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,

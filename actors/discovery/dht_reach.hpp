@@ -44,7 +44,7 @@ public:
   /// `reached` takes a peer that we reached at an address that it announces. `moved` is called when
   /// others reach us elsewhere than before.
   dht_reach(dht_router_base* self, node_context ctx, reach_config config,
-            switchboard_actor switchboard, std::function<void(std::string)> changed,
+            switchboard_actor switchboard, std::function<void(notice)> changed,
             std::function<void(const peer_id&)> reached, std::function<void()> moved);
   dht_reach(const dht_reach&) = delete;
   dht_reach& operator=(const dht_reach&) = delete;
@@ -82,13 +82,13 @@ private:
   [[nodiscard]] bool was_tried(const peer_record& peer) const;
   void try_next(const peer_record& peer, std::deque<endpoint> left);
   void settle();
-  [[nodiscard]] std::string notice() const;
+  [[nodiscard]] notice seen() const;
 
   dht_router_base* self_;
   node_context ctx_;
   reach_config config_;
   switchboard_actor switchboard_;
-  std::function<void(std::string)> changed_;
+  std::function<void(notice)> changed_;
   std::function<void(const peer_id&)> reached_;
   std::function<void()> moved_;
   net::reachability reach_;
@@ -104,7 +104,7 @@ private:
   steady_time looked_;
   std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
   std::uint64_t inquiries_ = 0;
-  std::string told_; // the last notice
+  notice told_; // the last one
 };
 
 } // namespace waggle

@@ -28,7 +28,7 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
              [this](bool reached) { reached ? look_up_self() : reach_.on_dial_failed(); }),
     reach_(
       this, ctx_, config_.reach, switchboard_,
-      [this](std::string notice) { joining_.show_reach(std::move(notice)); },
+      [this](notice what) { joining_.show_reach(std::move(what)); },
       [this](const peer_id& peer) { on_reached(peer); },
       [this] {
         self_lookup_ = {}; // one that runs does not say where we are now

@@ -284,7 +284,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     clocks};
   log_disagreements(ctx, config.initial_peers, system.clock(), request.events);
   request.events.clock_compared = ctx.clock_compared;
-  request.events.narrow_path = [reach = ctx.reach](const std::string& host) {
+  request.events.narrow_path = [reach = ctx.reach](const std::optional<std::string>& host) {
     reach->set_narrow_path(host);
   };
   auto transport = dependencies.make_transport(std::move(request));
@@ -350,7 +350,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
       spawn_apart<address_book>(system, apart, ctx, config.addresses, dependencies.files, known);
   }
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
-  p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
+  p.exporter =
+    system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value(),
+                                   config.training && config.training->training.auxiliary);
   p.reports = system.spawn(report_relay, p.exporter);
   if (dependencies.files && config.event_log.bytes > 0)
     p.writer = spawn_apart<event_writer>(system, apart, ctx, dependencies.files, config.event_log);

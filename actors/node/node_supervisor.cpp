@@ -130,8 +130,9 @@ void node_supervisor::on_down(const caf::down_msg& down) {
 
 void node_supervisor::restart(bool exporter) {
   if (exporter) {
-    parts_.exporter =
-      spawn<metrics_exporter, caf::monitored>(ctx_, board_, config_.training.has_value());
+    parts_.exporter = spawn<metrics_exporter, caf::monitored>(
+      ctx_, board_, config_.training.has_value(),
+      config_.training && config_.training->training.auxiliary);
     send(parts_.reports, report_to{parts_.exporter});
     send(parts_.switchboard, listen_links{parts_.exporter});
     send(parts_.tracker, subscribe_progress{parts_.exporter});

@@ -290,7 +290,7 @@ void trainer::settle(bool counted, std::string_view why_dropped) {
   bool back = !counted && flight_.in_flight() > 0 && model_->take_back() > 0;
   auto samples = flight_.settle();
   if (counted)
-    report_.use(samples);
+    report_.use(samples, now());
   else if (!back)
     report_.drop(samples, why_dropped);
   else if (why_dropped == "not_finite" || why_dropped == "stopped")
@@ -318,7 +318,7 @@ const training_status& trainer::current_status() {
   s.parameters = held_parameters();
   s.samples_toward_epoch = (averages_parameters() ? 0 : own_samples()) + flight_.in_flight();
   s.schedule_epoch = schedule_epoch();
-  report_.complete(progress_.seconds(), doubts_.notice(now()));
+  report_.complete(progress_.seconds(), doubts_.seen(now()), now());
   return s;
 }
 

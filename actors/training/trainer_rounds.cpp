@@ -112,7 +112,7 @@ void trainer::on_pass(const pass_done& pass) {
   pass_.samples = step.samples;
   if (step.finite && averages_parameters()) {
     flight_.stepped(step.samples);
-    report_.use(step.samples);
+    report_.use(step.samples, now());
   } else if (!step.finite && step.taken) {
     const auto* given = flight_.given();
     if (given != nullptr && given->is_spoiled() && (!round_runs() || stop_.begun))

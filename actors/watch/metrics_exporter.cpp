@@ -5,6 +5,7 @@
 #include "actors/watch/metrics_exporter.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -42,26 +43,30 @@ std::map<peer_id, double> pass_seconds_of(const watch::round_ended& round,
 } // namespace
 
 metrics_exporter::metrics_exporter(caf::actor_config& cfg, node_context ctx,
-                                   std::shared_ptr<status_board> board, bool trains)
+                                   std::shared_ptr<status_board> board, bool trains, bool auxiliary)
   : metrics_exporter_base(cfg), ctx_(std::move(ctx)), board_(std::move(board)),
     began_(clock().now()) {
   end_on_exception(this, ctx_);
   if (trains)
-    picture_.training = not_started();
-  begin(trains);
+    picture_.training.emplace();
+  trains_ = trains && !auxiliary;
+  show_self();
 }
 
 /// Of an exporter that was started again, the events go on.
-void metrics_exporter::begin(bool trains) {
-  std::string role = ctx_.record.client_mode ? "client" : trains ? "trainer" : "node";
+void metrics_exporter::show_self() {
+  auto role = role_name(trains_, ctx_.own_record().client_mode);
+  if (role == std::exchange(picture_.role, role) && shown_self_)
+    return;
+  shown_self_ = true;
   nlohmann::ordered_json self{{"peer", to_string(ctx_.record.id)},
                               {"run", ctx_.run_id},
-                              {"role", role},
+                              {"role", picture_.role},
                               {"version", version}};
   board_->show(status_board::document::self,
                self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   if (ctx_.events && ctx_.events->last() == 0)
-    ctx_.note(watch::started{std::string{version}, ctx_.run_id, role});
+    ctx_.note(watch::started{std::string{version}, ctx_.run_id, std::string{picture_.role}});
 }
 
 metrics_exporter::behavior_type metrics_exporter::make_behavior() {
@@ -153,8 +158,8 @@ void metrics_exporter::watch_round(const round_report& report) {
 }
 
 void metrics_exporter::on_connected(const peer_record& peer) {
-  picture_.connected.insert(peer.id);
   auto link = ctx_.links ? ctx_.links->find(peer.id) : nullptr;
+  picture_.connected.insert(peer.id);
   // Usually, whether a peer on this host shares memory is found out a moment later.
   note(board_->maker().on_connected(
     peer, link && link->facts().shares_memory ? "shared memory" : "", clock().now()));
@@ -195,7 +200,7 @@ void metrics_exporter::watch_links() {
   std::array<std::uint64_t, ec_max + std::size_t{1}> refused{};
   for (std::size_t i = 0; i < refused.size(); ++i)
     refused[i] = ctx_.metrics->refused_so_far(static_cast<ec>(i));
-  note(board_->maker().on_refused(refused));
+  note(board_->maker().on_refused(refused, now));
 }
 
 void metrics_exporter::note(const event_maker::events& all) const {
@@ -205,6 +210,7 @@ void metrics_exporter::note(const event_maker::events& all) const {
 
 void metrics_exporter::refresh() {
   auto now = clock().now();
+  show_self();
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_unreachable(ctx_.reach->as_client());
   peer_facts facts{

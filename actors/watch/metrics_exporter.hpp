@@ -22,9 +22,10 @@ using metrics_exporter_base =
 /// (event_maker.hpp). Asks nobody.
 class metrics_exporter final : public metrics_exporter_base {
 public:
-  /// @param trains a trainer will report; until then the documents say that it starts.
+  /// @param trains a trainer will report; until then the documents say that it starts. @param
+  /// auxiliary it only reduces.
   metrics_exporter(caf::actor_config& cfg, node_context ctx, std::shared_ptr<status_board> board,
-                   bool trains);
+                   bool trains, bool auxiliary = false);
 
   const char* name() const override { return "metrics-exporter"; }
 
@@ -32,7 +33,7 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  void begin(bool trains);
+  void show_self();
   void refresh();
   void watch_round(const round_report& report);
   void on_connected(const peer_record& peer);
@@ -42,6 +43,8 @@ private:
   const node_context ctx_;
   const std::shared_ptr<status_board> board_;
   const steady_time began_;
+  bool trains_ = false;
+  bool shown_self_ = false;
   peer_picture picture_;
   steady_time peers_due_; // when the list of peers is written again
   steady_time links_watched_;

@@ -1,8 +1,8 @@
 // Everyone who is here, and who left.
 
 import {html, nothing, svg} from './vendor/lit-html.js';
-import {ago, clock, compact, duration, fixed, plural, shortId, whole} from './format.js';
-import {epoch, peerRows, recentlyLeft} from './state.js';
+import {ago, compact, duration, fixed, plural, shortId, whole} from './format.js';
+import {epoch, leaving, peerRows} from './state.js';
 
 const glyphs = {training: '●', averaging: '◐', starting: '○', joining: '○', syncing: '◌', finished: '■', stopped: '■', paused: '‖'};
 
@@ -12,10 +12,10 @@ export function swatch(state, id) {
   return html`<svg class="swatch" viewBox="0 0 18 8" aria-hidden="true">${svg`<path class="line ${slot === undefined ? 'rest' : 's' + slot}" d="M0 4H18"/>`}</svg>`;
 }
 
-const roles = {client: 'client', auxiliary: 'helper', node: ''};
+const roles = {client: 'client', node: 'node', trainer: ''};
 
 function stateOf(p) {
-  const word = p.state || (p.role === 'auxiliary' ? 'reducing' : p.connected ? 'linked' : 'known');
+  const word = p.state || (p.role === 'node' ? 'reducing' : p.connected ? 'linked' : 'known');
   return html`<span class="glyph" aria-hidden="true">${glyphs[p.state] ?? '·'}</span> <span class="word">${word}</span>`;
 }
 
@@ -29,20 +29,21 @@ function row(state, p) {
       <td>${compact(p.speed)}</td>
       <td>${fixed(p.loss, 3)}</td>
       <td class="wide">${p.self ? '' : duration(p.rtt)}</td></tr>
+    ${p.left ? html`<tr class="why"><td colspan="6" class="quiet">${leaving(state, p.left)}; it is back</td></tr>` : nothing}
     ${p.slow ? html`<tr class="why"><td colspan="6"><span aria-hidden="true">▲</span> slow: ${p.slow.text || p.slow.cause}</td></tr>` : nothing}`;
 }
 
 function leftList(state) {
-  const gone = recentlyLeft(state);
+  const gone = state.left;
   if (gone.length === 0) return nothing;
-  return html`<h3>Left in the last ten minutes <span class="count">${gone.length}</span></h3>
-    <ul class="left" tabindex="0" aria-label="Peers that left">${gone.map(x => html`<li data-left=${x.peer}><span class="glyph" aria-hidden="true">✕</span> <code title=${x.peer}>${shortId(x.peer)}</code>
-      <time>${clock(x.t, state.now)}</time> <span class="quiet">${ago(Math.max(0, state.now - x.t))}</span> <span class="reason">${x.reason || 'no reason known'}</span></li>`)}</ul>`;
+  return html`<h3>Left, and not back <span class="count">${gone.length}</span></h3>
+    <ul class="left" tabindex="0" aria-label="Peers that left">${gone.map(x => html`<li data-left=${x.peer}><span class="glyph" aria-hidden="true">${x.lost ? '✕' : '■'}</span> <code title=${x.peer}>${shortId(x.peer)}</code>
+      <span class="reason">${leaving(state, x)}</span> <span class="quiet">${ago(Math.max(0, state.now - x.t))}</span></li>`)}</ul>`;
 }
 
 export function peers(state) {
   const rows = peerRows(state);
-  if (rows.length === 0 && recentlyLeft(state).length === 0)
+  if (rows.length === 0 && state.left.length === 0)
     return html`<p class="empty">No peer is known yet. Others appear here once they have joined.</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${`Table of ${plural(rows.length, 'peer')}`}><table>
     <thead><tr><th scope="col">Peer</th><th scope="col" class="text"><span class="word">State</span></th><th scope="col">Epoch</th><th scope="col">Samples<wbr>/s</th><th scope="col">Loss</th><th scope="col" class="wide">Round trip</th></tr></thead>

@@ -2,7 +2,7 @@
 //
 // Whatever a frame contains came from peers: each value is checked and bounded here, once.
 
-import {ago, bytes, compact, duration, median, number, plural, shortId, text} from './format.js';
+import {ago, bytes, clock, compact, duration, median, number, plural, shortId, text} from './format.js';
 
 const roundsMax = 64;
 const eventsMax = 200; // of each group
@@ -16,7 +16,6 @@ const lateRounds = 16;
 const listAgeMs = 1000; // of the list of peers, at most: events are newer
 /** Lines and swatches that differ; further peers are grey. */
 export const slotsMax = 8;
-export const leftShownMs = 600_000;
 
 /** A recording also has what others wrote. */
 const isForeign = (state, event) => event.writer !== '' && event.writer !== state.self.peer;
@@ -69,7 +68,7 @@ function takeSnapshot(state, data) {
     {group: x.group in groups ? x.group : 'problems', glyph: text(x.glyph, 2), problem: x.problem === true, sentence: text(x.sentence, 200)}]));
   state.rounds = [];
   for (const group in state.events) state.events[group] = [];
-  for (const each of array(data.events, 400)) keep(state, each);
+  for (const each of array(data.events, 1000)) keep(state, each);
   for (const each of array(data.rounds, roundsMax)) keep(state, {...each, type: 'round'});
   state.status = readFacts(data.status);
   readPeers(state, data.peers);
@@ -120,7 +119,8 @@ function takeEvent(state, data) {
   // The list of peers follows once a second; who has come or gone is shown at once.
   if (event.type === 'peer_left' && event.other) {
     state.peers.delete(event.other);
-    state.left = [{peer: event.other, t: event.t, reason: event.reason}, ...state.left.filter(x => x.peer !== event.other)].slice(0, leftMax);
+    const before = other?.left?.times ?? state.left.find(x => x.peer === event.other)?.times ?? 0;
+    state.left = [{peer: event.other, t: event.t, reason: event.reason, lost: !event.ordered, times: before + 1}, ...state.left.filter(x => x.peer !== event.other)].slice(0, leftMax);
   } else if (event.type === 'peer_joined' && event.other) {
     state.left = state.left.filter(x => x.peer !== event.other);
     if (!other && state.peers.size < peersMax)
@@ -171,14 +171,22 @@ function readPeers(state, raw, gone = []) {
       loss: self ? state.status.loss ?? number(p.loss) : number(p.loss), rtt: number(p.rtt_ms, 0, 1e7), bytesIn: count(p.bytes_in_per_s),
       bytesOut: count(p.bytes_out_per_s), link: text(p.link, 24), address: text(array(p.addresses, 4)[0], 64),
       slow: text(slow.cause, 32) ? {cause: text(slow.cause, 32), text: text(slow.text, 120)} : undefined,
+      left: readLeft(p.left),
     });
   }
   for (const x of gone) peers.delete(x.peer);
   state.peers = peers;
   if (Array.isArray(doc.left))
-    state.left = [...gone, ...array(doc.left, leftMax).map(x => ({peer: hex(object(x).peer), t: time(object(x).t) ?? state.now, reason: text(object(x).reason)}))
+    state.left = [...gone, ...array(doc.left?.slice(0, leftMax), leftMax).map(x => ({peer: hex(object(x).peer), t: state.now, ...readLeft(x)}))
       .filter(x => x.peer && !peers.has(x.peer) && !gone.some(each => each.peer === x.peer))].sort((a, b) => b.t - a.t).slice(0, leftMax);
   giveSlots(state);
+}
+
+/** How a peer left last; undefined: it did not. */
+function readLeft(raw) {
+  const x = object(raw);
+  if (time(x.t) === undefined) return undefined;
+  return {t: x.t, reason: text(x.reason), lost: x.lost !== false, times: Math.max(1, count(x.times) ?? 1)};
 }
 
 /** Checks an event and puts it into its ring. */
@@ -190,7 +198,7 @@ function keep(state, raw) {
   /** @type {any} */
   const event = {};
   for (const [name, value] of Object.entries(e).slice(0, 32)) event[name] = typeof value === 'string' ? text(value, 80) : number(value);
-  Object.assign(event, {type, t, seq: count(e.seq), writer: hex(e.peer), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300)});
+  Object.assign(event, {type, t, seq: count(e.seq), writer: hex(e.peer), other: hex(e.other), reason: text(e.reason), text: text(e.text, 300), ordered: e.ordered === true});
   if (type === 'round') {
     event.round = readRound(e, t);
     // A snapshot and the stream may both have it.
@@ -294,7 +302,7 @@ function addLoss(state, t, values, rest = []) {
 // -- what is asked of it ------------------------------------------------------------------------------
 
 export const isNode = state => state.self.role === 'node' || state.status.phase === 'node';
-const trains = p => p.role !== 'auxiliary' && p.role !== 'aux';
+const trains = p => p.role !== 'node';
 
 /** Trainers that are alive, as this peer sees them. */
 export const trainers = state => [...state.peers.values()].filter(trains);
@@ -327,7 +335,8 @@ export function lateness(state) {
   return cells;
 }
 
-export const recentlyLeft = state => state.left.filter(x => state.now - x.t < leftShownMs);
+/** "left 3 times, last 14:02:11, the connection was closed" */
+export const leaving = (state, x) => `${x.lost ? 'left' : 'left as ordered'}${x.times > 1 ? ` ${x.times} times, last` : ''} ${clock(x.t, state.now)}${x.reason ? `, ${x.reason.replace(/^\w+: /, '')}` : ''}`;
 
 const name = (state, id) => (id === state.self.peer ? 'this peer' : 'peer ' + shortId(id));
 
@@ -372,7 +381,7 @@ export function headline(state) {
   const recent = state.rounds.slice(-8);
   const failed = recent.filter(r => r.outcome === 'failed');
   if (failed.length > 1) say('warn', `${failed.length} of the last ${recent.length} rounds failed${failed.at(-1).reason ? ` (${failed.at(-1).reason})` : ''}`);
-  const gone = state.left.filter(x => state.now - x.t < 60_000);
+  const gone = state.left.filter(x => x.lost && state.now - x.t < 60_000);
   const [a, b] = gone;
   const kind = x => (x.reason ?? '').replace(/\d+/g, '');
   if (gone.length === 2 && Math.abs(a.t - b.t) < 2000 && kind(a) === kind(b)) // of a link or a network that was cut
@@ -384,7 +393,7 @@ export function headline(state) {
   if (s.notice) say('warn', s.notice.replace(/\.$/, ''));
   return {
     level, text: [head, ...more].join('; ').replace(/[.…]?$/, end => end || '.'),
-    key: [level, all, early, s.phase === 'finished', slow.map(p => p.id), gone.map(x => x.peer), s.notice, s.histories, s.provisional].join(),
+    key: [level, all, early, s.phase === 'finished', slow.map(p => p.id), gone.map(x => x.peer), s.notice?.replace(/\d+/g, ''), s.histories, s.provisional].join(),
   };
 }
 
@@ -392,6 +401,10 @@ export function headline(state) {
 const words = {
   bytes, samples: compact, count: x => plural(x, 'input'), loss: x => x.toFixed(3), duration_s: x => duration(x * 1000), after_s: x => duration(x * 1000),
 };
+
+/** An ordered leave is none, a checkpoint or a download that failed is one. */
+export const isProblem = (state, e) => (state.types[e.type]?.problem && !e.ordered)
+  || (e.outcome ? !['ok', 'complete', 'shrunk'].includes(e.outcome) : false);
 
 /** One line about an event, by the sentence of its type: what stands in brackets is left out without its field. */
 export function describe(state, e) {

@@ -116,19 +116,21 @@ std::vector<std::string> bootstrap::failures() const {
   return out;
 }
 
-std::string bootstrap::notice() const {
+notice bootstrap::seen() const {
   for (const auto& t : targets_)
     if (t.given && std::ranges::any_of(t.addresses, [](const address& a) { return a.shared; }))
-      return to_string(*t.given)
-             + " leads to this peer and to others, so peers may find each other late: name "
-               "single peers as initial peers, or give a name that stands for all of them";
+      return {"initial_peers",
+              to_string(*t.given)
+                + " leads to this peer and to others, so peers may find each other late",
+              "name single peers as initial peers, or give a name that stands for all of them"};
   if (!joined_ || !connected_.empty() || initial_addresses() > 0)
     return {};
   for (const auto& t : targets_)
     if (t.given)
-      return to_string(*t.given)
-             + " is this peer itself and no other answers there: this peer starts the run. If the "
-               "run exists, add the address of another of its peers to the initial peers";
+      return {"initial_peers",
+              to_string(*t.given)
+                + " is this peer itself and no other answers there, so this peer starts the run",
+              "if the run exists, add the address of another of its peers to the initial peers"};
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
+#include "runtime/core/notice.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
@@ -80,7 +81,7 @@ public:
   [[nodiscard]] std::vector<std::string> failures() const;
   /// What the operator should know about the initial addresses although this peer has joined;
   /// empty: nothing.
-  [[nodiscard]] std::string notice() const;
+  [[nodiscard]] notice seen() const;
 
   // -- resolving ----------------------------------------------------------------------------------
 

@@ -29,12 +29,12 @@ public:
     addresses_ = std::move(now);
   }
 
-  /// The host to which large packets were found to be lost last; nothing: none.
+  /// A host to which large packets are lost; nothing: none.
   [[nodiscard]] std::optional<std::string> narrow_path() const {
     std::lock_guard guard{mutex_};
     return narrow_path_;
   }
-  void set_narrow_path(std::string host) {
+  void set_narrow_path(std::optional<std::string> host) {
     std::lock_guard guard{mutex_};
     narrow_path_ = std::move(host);
   }

@@ -18,22 +18,22 @@ std::optional<std::string> doubts::note(const std::optional<history_choice::doub
   bool fewer = history_ && found && found->supporters < history_->supporters;
   history_ = found;
   if (!history_) {
-    notice_.clear();
+    notice_ = {};
     return std::nullopt;
   }
   bool again = now - noted_ >= note_interval;
   if (!same || fewer || again || notice_.empty())
-    notice_ =
-      std::to_string(history_->supporters) + " peers, " + short_name(history_->first)
-      + " among them, claim history " + short_name(history_->branch)
-      + ", which is not believed: this peer has completed rounds with "
-      + std::to_string(history_->known)
-      + " of them. If they are yours, and began the run apart from these, stop all peers on "
-        "one side, then start them: they enter the other";
+    notice_ = {"history",
+               std::to_string(history_->supporters) + " peers, " + short_name(history_->first)
+                 + " among them, claim history " + short_name(history_->branch)
+                 + ", which is not believed, because this peer has completed rounds with "
+                 + std::to_string(history_->known) + " of them",
+               "if they are yours, and began the run apart from these, stop all peers on one side, "
+               "then start them, so that they enter the other"};
   if (same && !again)
     return std::nullopt;
   noted_ = now;
-  return notice_;
+  return notice_.text();
 }
 
 void doubts::show(std::string what, steady_time now) {
@@ -41,10 +41,11 @@ void doubts::show(std::string what, steady_time now) {
   shown_at_ = now;
 }
 
-std::string doubts::notice(steady_time now) const {
+notice doubts::seen(steady_time now) const {
   if (!notice_.empty())
     return notice_;
-  return !shown_.empty() && now - shown_at_ < shown_for ? shown_ : std::string{};
+  bool recent = !shown_.empty() && now - shown_at_ < shown_for;
+  return recent ? notice{"claims", shown_, {}} : notice{};
 }
 
 } // namespace waggle

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/core/notice.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/progress/history_choice.hpp"
 
@@ -18,7 +19,7 @@ public:
   /// A peer claims what is not so: shown for a while.
   void show(std::string what, steady_time now);
   /// Empty: what others claim agrees with what we know.
-  [[nodiscard]] std::string notice(steady_time now) const;
+  [[nodiscard]] notice seen(steady_time now) const;
   /// Peers that claim that history, and with which this one has not completed rounds.
   [[nodiscard]] std::size_t strangers() const {
     return history_ ? history_->supporters - history_->known : 0;
@@ -26,7 +27,7 @@ public:
 
 private:
   std::optional<history_choice::doubt> history_;
-  std::string notice_;
+  notice notice_;
   steady_time noted_;
   std::string shown_;
   steady_time shown_at_;

@@ -11,10 +11,12 @@ namespace waggle {
 
 namespace {
 
-constexpr std::uint8_t record_version = 4;
-constexpr std::uint8_t record_version_without_sketch = 3; // whose rounding is not known
-constexpr std::uint8_t record_version_min = 1; // has no target batch size; 2 has no vitals
-constexpr std::uint8_t phase_max = 7;          // of trainer_phase
+// 1 has no target batch size, 2 no vitals, 3 no sketch, 4 no rate of used samples.
+constexpr std::uint8_t record_version_min = 1;
+constexpr std::uint8_t record_version_without_sketch = 3;
+constexpr std::uint8_t record_version_without_rate = 4;
+constexpr std::uint8_t record_version = 5;
+constexpr std::uint8_t phase_max = 7; // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
 /// Host names and addresses only: the text ends up in logs and on web pages.
@@ -25,7 +27,7 @@ bool plain_host(std::string_view host) {
   });
 }
 
-/// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes.
+/// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes. The rate came later.
 void write_vitals(const peer_vitals& vitals, byte_writer& out) {
   constexpr auto none = std::numeric_limits<float>::quiet_NaN();
   out.put(vitals.phase.value_or(255))
@@ -74,8 +76,11 @@ double parameter_sketch::distance_to(const parameter_sketch& other) const {
 
 std::string encode_progress(const progress_report& report) {
   byte_writer out;
-  bool has_sketch = report.sketch.rounding != 0;
-  out.put(has_sketch ? record_version : record_version_without_sketch)
+  const auto& rate = report.vitals.samples_per_second;
+  auto version = rate                          ? record_version
+                 : report.sketch.rounding != 0 ? record_version_without_rate
+                                               : record_version_without_sketch;
+  out.put(version)
     .put(static_cast<std::uint8_t>(report.who.client_mode ? 1 : 0))
     .put(report.epoch.value())
     .put(report.samples)
@@ -99,8 +104,10 @@ std::string encode_progress(const progress_report& report) {
     .put(flags)
     .put(claim.target_batch_size);
   write_vitals(report.vitals, out);
-  if (has_sketch)
+  if (version > record_version_without_sketch)
     write_sketch(report.sketch, out);
+  if (rate)
+    out.put(*rate);
   return out.take();
 }
 
@@ -147,6 +154,12 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
     return failure{ec::malformed, "a progress record with vitals out of their bounds"};
   if (version > record_version_without_sketch && !read_sketch(in, report.sketch))
     return failure{ec::malformed, "a progress record with a sketch that is not finite"};
+  if (version > record_version_without_rate) {
+    auto rate = in.get<float>();
+    if (!std::isfinite(rate) || rate < 0)
+      return failure{ec::malformed, "a progress record with a rate out of its bounds"};
+    report.vitals.samples_per_second = rate;
+  }
   if (!in.ok())
     return failure{ec::malformed, "a progress record without its history"};
   if (claim.auxiliary && claim.reduces_only)

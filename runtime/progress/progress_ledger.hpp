@@ -44,6 +44,7 @@ struct peer_vitals {
   std::optional<std::uint8_t> phase; // trainer_phase; one of a later version counts as not reported
   std::optional<float> loss;         // finite; smoothed
   std::optional<float> pass_seconds; // 0 to vitals_seconds_max
+  std::optional<float> samples_per_second; // used ones, by wall time; finite, not negative
 
   friend bool operator==(const peer_vitals&, const peer_vitals&) = default;
 };
@@ -69,8 +70,8 @@ struct parameter_sketch {
 struct progress_report {
   peer_record who;
   epoch_id epoch;
-  std::uint64_t samples = 0; // accumulated toward `epoch`
-  double samples_per_second = 0;
+  std::uint64_t samples = 0;     // accumulated toward `epoch`
+  double samples_per_second = 0; // while it computes; 0: not known
   swarm_time time{};
   digest parameters; // of the parameters at the beginning of the epoch; zero: not known
   history_claim claim;

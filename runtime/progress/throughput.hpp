@@ -24,14 +24,14 @@ public:
     rate_ = 1 / std::max(corrected, 1e-20);
   }
 
-  /// 1e-20 before the first update.
+  /// 0 before the first update.
   [[nodiscard]] double samples_per_second() const { return rate_; }
 
 private:
   double alpha_;
   double ema_ = 0; // seconds per sample
   std::uint64_t updates_ = 0;
-  double rate_ = 1e-20;
+  double rate_ = 0;
 };
 
 } // namespace waggle

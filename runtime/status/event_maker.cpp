@@ -13,6 +13,11 @@ bool is_routine(trainer_phase x) {
   return x == trainer_phase::training || x == trainer_phase::averaging;
 }
 
+/// Their numbers change with each epoch.
+bool same_matters(const std::vector<notice>& a, const std::vector<notice>& b) {
+  return std::ranges::equal(a, b, {}, &notice::matter, &notice::matter);
+}
+
 } // namespace
 
 event_maker::events event_maker::on_status(const training_status& now_is, steady_time now) {
@@ -38,8 +43,8 @@ event_maker::events event_maker::on_status(const training_status& now_is, steady
   if (now_is.histories != before.histories && std::max(now_is.histories, before.histories) > 1)
     note(what::split, "live peers train " + std::to_string(now_is.histories)
                         + (now_is.histories == 1 ? " history again" : " histories"));
-  if (now_is.notice != before.notice)
-    note(what::notice, now_is.notice.empty() ? "no notice any more" : now_is.notice);
+  if (!same_matters(now_is.notices, before.notices))
+    note(what::notice, now_is.notices.empty() ? "no notice any more" : text_of(now_is.notices));
   bool incomparable = first || now_is.epoch < told_epoch_ || forked;
   if (!incomparable && (now_is.epoch == told_epoch_ || now - epoch_told_ < epoch_interval))
     return out;
@@ -76,12 +81,13 @@ event_maker::events event_maker::on_connected(const peer_record& peer, const std
                                               steady_time now) {
   auto [known, is_new] = connected_.try_emplace(peer.id, presence{now, {}});
   known->second.addresses = peer.addresses;
-  std::erase_if(left_, [&](const departure& x) { return x.peer == peer.id; });
+  if (auto before = std::ranges::find(left_, peer.id, &departure::peer); before != left_.end())
+    before->back = true;
   if (!is_new || !may_tell_of_link(now))
     return {};
   return {watch::peer_joined{peer.id,
                              peer.addresses.empty() ? "" : to_string(peer.addresses.front()),
-                             peer.client_mode ? "client" : "node", link}};
+                             peer.client_mode ? "client" : "", link}};
 }
 
 event_maker::events event_maker::on_disconnected(const peer_id& peer, const failure& why,
@@ -89,9 +95,14 @@ event_maker::events event_maker::on_disconnected(const peer_id& peer, const fail
   auto since = connected_.find(peer);
   if (since == connected_.end())
     return {};
-  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second.since)};
-  left_.push_front({peer, left.reason, wall, now, std::move(since->second.addresses),
-                    why.code != ec::shutting_down});
+  bool ordered = why.code == ec::shutting_down;
+  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second.since), ordered};
+  departure last{peer, left.reason, wall, now, std::move(since->second.addresses), !ordered};
+  if (auto before = std::ranges::find(left_, peer, &departure::peer); before != left_.end()) {
+    last.times = before->times + 1;
+    left_.erase(before);
+  }
+  left_.push_front(std::move(last));
   connected_.erase(since);
   if (left_.size() > departures_max)
     left_.pop_back();
@@ -117,34 +128,40 @@ event_maker::events event_maker::on_slow(const slow_report& found) {
   return out;
 }
 
-event_maker::events event_maker::on_refused(std::span<const std::uint64_t> counts) {
+event_maker::events event_maker::on_refused(std::span<const std::uint64_t> counts,
+                                            steady_time now) {
   refused_.resize(counts.size());
   std::uint64_t sum = 0;
   std::uint64_t most = 0;
-  std::size_t reason = 0;
+  std::size_t code = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto fresh = counts[i] - refused_[i];
-    refused_[i] = counts[i];
     sum += fresh;
     if (fresh > most) {
       most = fresh;
-      reason = i;
+      code = i;
     }
   }
   events out;
-  if (sum > 0)
-    out.push_back(watch::refused{
-      sum, std::string{to_string(ec_from_wire(static_cast<std::uint32_t>(reason)))}});
-  if (auto left_out = std::exchange(links_left_out_, 0); left_out > 0)
-    out.push_back(watch::refused{left_out, "too many links that begin and end: not listed"});
+  if (sum > 0 && (code != refused_code_ || now - refused_told_ >= refused_interval)) {
+    out.push_back(
+      watch::refused{sum, std::string{to_string(ec_from_wire(static_cast<std::uint32_t>(code)))}});
+    refused_.assign(counts.begin(), counts.end());
+    refused_code_ = code;
+    refused_told_ = now;
+  }
+  if (links_left_out_ > 0 && (!left_out_told_ || now - *left_out_told_ >= refused_interval)) {
+    out.push_back(watch::refused{std::exchange(links_left_out_, 0),
+                                 "too many links that begin and end: not listed"});
+    left_out_told_ = now;
+  }
   return out;
 }
 
 std::vector<departure> event_maker::departures(steady_time now) const {
-  std::vector<departure> out;
-  for (const auto& each : left_)
-    if (now - each.when < departures_shown)
-      out.push_back(each);
+  std::vector<departure> out{left_.begin(), left_.end()};
+  for (auto& each : out)
+    each.recent = now - each.when < departures_recent;
   return out;
 }
 

@@ -18,14 +18,17 @@
 
 namespace waggle {
 
-/// A peer that was connected, and why it is not any more.
+/// How a peer left last.
 struct departure {
   peer_id peer;
   std::string reason;
   swarm_time at{};
   steady_time when;
   std::vector<endpoint> addresses{};
-  bool lost = true; // it did not say goodbye
+  bool lost = true;        // it did not say goodbye
+  std::uint64_t times = 1; // that it left, this one included
+  bool back = false;
+  bool recent = true; // in the last ten minutes
 };
 
 /// A peer that is connected.
@@ -44,7 +47,8 @@ public:
 
   static constexpr std::uint32_t links_per_second_max = 10;
   static constexpr std::size_t departures_max = 256;
-  static constexpr auto departures_shown = std::chrono::minutes{10};
+  static constexpr auto departures_recent = std::chrono::minutes{10};
+  static constexpr auto refused_interval = std::chrono::minutes{1};
 
   events on_status(const training_status& now_is, steady_time now);
   /// Nothing, if the peer is known to be connected.
@@ -53,10 +57,11 @@ public:
   events on_slow(const slow_report& found);
   /// Judges the rounds for on_slow. Here, because one that began anew would find nobody slow.
   [[nodiscard]] slow_watch& slow_rounds() { return slow_rounds_; }
+  /// At once when most is refused for another reason than before, else once a minute.
   /// @param counts of refused input since the start, by code (ec).
-  events on_refused(std::span<const std::uint64_t> counts);
+  events on_refused(std::span<const std::uint64_t> counts, steady_time now);
 
-  /// Peers that left in the last ten minutes and are not back, the latest first.
+  /// The last departure of each peer that left, the latest first.
   [[nodiscard]] std::vector<departure> departures(steady_time now) const;
   [[nodiscard]] const std::map<peer_id, presence>& present() const { return connected_; }
 
@@ -73,6 +78,9 @@ private:
   std::uint32_t links_told_ = 0;       // in this second
   std::uint64_t links_left_out_ = 0;   // since the last refused event
   std::vector<std::uint64_t> refused_; // by code, told
+  std::optional<std::size_t> refused_code_;
+  steady_time refused_told_{};
+  std::optional<steady_time> left_out_told_;
   slow_watch slow_rounds_;
   std::map<peer_id, slow_peer> slow_; // told
 };

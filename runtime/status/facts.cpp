@@ -19,19 +19,6 @@ json known(bool is, const auto& value) {
   return is ? json(value) : json(nullptr);
 }
 
-/// Null for a value that the peer does not have before it has done `work` itself.
-json of_work(at p, double value, std::uint64_t work) {
-  return known(p.trains && (value != 0 || work != 0), value);
-}
-
-/// The speed that this peer reported last; null before its first report.
-json reported_speed(at p) {
-  for (const auto& peer : p.picture.run.peers)
-    if (peer.who.id == p.own.self)
-      return peer.samples_per_second;
-  return nullptr;
-}
-
 json passes(at p) {
   json all;
   for (const auto& each : p.t.passes)
@@ -41,11 +28,18 @@ json passes(at p) {
   return all;
 }
 
-json notice(at p) {
-  auto all = p.t.notice;
-  if (auto links = links_notice(p.picture); !links.empty())
-    all += (all.empty() ? "" : "; ") + links;
+json notice_text(at p) {
+  auto all = text_of(notices_of(p.picture));
   return known(!all.empty(), all);
+}
+
+json notices(at p) {
+  json all = json::array();
+  for (const auto& each : notices_of(p.picture))
+    all.push_back({{"matter", each.matter},
+                   {"seen", each.seen},
+                   {"cure", known(!each.cure.empty(), each.cure)}});
+  return all;
 }
 
 json slow(at p) {
@@ -63,6 +57,7 @@ constexpr fact table[]{
   {"run", [](at p) { return json(p.own.run_id); }, "For this machine; others get the tag."},
   {"run_tag", [](at p) { return json(p.own.run_tag); }, "The label `run` of the metrics."},
   {"version", [](at) { return json(version); }},
+  {"role", [](at p) { return json(p.picture.role); }, "trainer, client or node."},
   {"phase", [](at p) { return json(p.trains ? to_string(p.t.phase) : "node"); }},
   {"epoch", [](at p) { return known(p.trains, p.t.epoch.value()); }, "This peer's epoch.",
    "waggle_training_epoch"},
@@ -74,7 +69,7 @@ constexpr fact table[]{
   {"samples_toward_epoch", [](at p) { return known(p.trains, p.t.samples_toward_epoch); }},
   {"target_batch_size",
    [](at p) { return known(p.t.target_batch_size > 0, p.t.target_batch_size); }},
-  {"loss", [](at p) { return of_work(p, p.t.loss, p.t.steps); }, "Smoothed loss of this peer.",
+  {"loss", [](at p) { return known(p.trains, p.t.loss); }, "Smoothed loss of this peer.",
    "waggle_training_loss"},
   {"first_loss", [](at p) { return known(p.trains, p.t.first_loss); },
    "Mean of the first passes of its first epoch."},
@@ -97,11 +92,18 @@ constexpr fact table[]{
    "Epochs that ended with this peer's own gradient."},
   {"state_downloads", [](at p) { return json(p.t.state_downloads); }},
   {"steps", [](at p) { return json(p.t.steps); }},
-  {"samples_per_second", [](at p) { return known(p.trains, reported_speed(p)); },
-   "That this peer reports to others, waits included, as in /api/v1/peers."},
-  {"compute_samples_per_second", [](at p) { return of_work(p, p.t.samples_per_second, p.t.steps); },
+  {"samples_per_second", [](at p) { return known(p.trains, p.t.samples_per_second); },
+   "Used samples by wall time: those of this peer that entered updates."},
+  {"compute_samples_per_second",
+   [](at p) {
+     return known(p.trains && p.t.compute_samples_per_second > 0, p.t.compute_samples_per_second);
+   },
    "Of its passes alone."},
-  {"learning_rate", [](at p) { return of_work(p, p.t.learning_rate, p.t.samples_used); },
+  {"learning_rate",
+   [](at p) {
+     bool used = p.t.learning_rate != 0 || p.t.samples_used != 0;
+     return known(p.trains && used, p.t.learning_rate);
+   },
    "Learning rate of the current epoch.", "waggle_training_learning_rate"},
   {"learning_rate_reductions",
    [](at p) { return known(p.t.rate_reductions.has_value(), p.t.rate_reductions.value_or(0)); },
@@ -120,7 +122,8 @@ constexpr fact table[]{
   {"provisional", [](at p) { return json(p.t.provisional); },
    "1 while this peer continues without most of its group.", "waggle_training_provisional"},
   {"waiting_for", [](at p) { return known(!p.t.waiting_for.empty(), p.t.waiting_for); }},
-  {"notice", notice},
+  {"notice", notice_text},
+  {"notices", notices, "The same, each with its matter and its cure."},
   {"slow", slow, "Who slows the rounds down, and why."},
   {"histories", [](at p) { return json(p.t.histories); },
    "Histories that live peers train; 1 unless the run has forked.", "waggle_training_histories"},

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/core/history.hpp"
+#include "runtime/core/notice.hpp"
 
 namespace waggle {
 
@@ -47,8 +48,10 @@ struct training_status {
   epoch_id epoch;
   epoch_id global_epoch;
   epoch_id schedule_epoch; // that the learning rate follows; see schedule_clock
-  double loss = 0;         // smoothed (EMA); NaN before the first micro-step
-  double first_loss = 0;   // mean of the first micro-steps of its first epoch; NaN before its end
+  /// Smoothed (EMA); NaN before the first micro-step.
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  /// Mean of the first micro-steps of its first epoch; NaN before its end.
+  double first_loss = std::numeric_limits<double>::quiet_NaN();
   /// Of the shared weights on --eval-data, at eval_epoch; NaN: they were not evaluated yet.
   double eval_loss = std::numeric_limits<double>::quiet_NaN();
   double eval_accuracy = std::numeric_limits<double>::quiet_NaN();
@@ -77,7 +80,9 @@ struct training_status {
   std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
   std::uint64_t state_downloads = 0;
   std::uint64_t steps = 0; // micro-steps
-  double samples_per_second = 0;
+  /// Used samples by wall time (windowed_rate); NaN before the first update.
+  double samples_per_second = std::numeric_limits<double>::quiet_NaN();
+  double compute_samples_per_second = 0; // of passes alone; 0: not known
   digest parameters;
   std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
   std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
@@ -89,7 +94,7 @@ struct training_status {
   std::uint32_t histories = 0;       // that live peers train, ours included
   std::uint32_t differing_peers = 0; // at our epoch of our history with other parameters
   double first_round_seconds = 0;    // from our start to the end of our first round; 0: none yet
-  std::string notice;                // a problem that the operator should act on; empty: none
+  std::vector<notice> notices;       // problems that the operator should act on
 };
 
 /// Of a node that reduces for clients.
@@ -110,7 +115,7 @@ struct dht_status {
   bool addresses_known = false;
   std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
   std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
-  std::string notice; // about the initial addresses of a peer that has joined; empty: none
+  std::vector<notice> notices; // about the initial addresses of a peer that has joined, and its own
 };
 
 } // namespace waggle

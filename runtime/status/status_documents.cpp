@@ -14,10 +14,19 @@ namespace {
 
 using json = nlohmann::ordered_json; // writes NaN and infinite numbers as null
 
-const char* role_of(const swarm_progress::peer& peer) {
-  if (peer.claim.auxiliary || peer.claim.reduces_only)
-    return "auxiliary";
-  return peer.who.client_mode ? "client" : "node";
+std::string_view role_of(const swarm_progress::peer& peer) {
+  return role_name(!peer.claim.auxiliary && !peer.claim.reduces_only, peer.who.client_mode);
+}
+
+json addresses_of(const std::vector<endpoint>& all) {
+  json out = json::array();
+  for (const auto& where : all)
+    out.push_back(to_string(where));
+  return out;
+}
+
+json of_departure(const departure& x) {
+  return {{"t", watch::unix_ms(x.at)}, {"reason", x.reason}, {"lost", x.lost}, {"times", x.times}};
 }
 
 /// What is only known of some peers.
@@ -45,6 +54,9 @@ void add_known(json& out, const peer_picture& picture, const swarm_progress::pee
   for (const auto& slow : picture.slow.peers)
     if (slow.peer == id)
       out["slow"] = {{"cause", to_string(slow.cause)}, {"text", slow.text}};
+  for (const auto& left : picture.left)
+    if (left.peer == id && left.back)
+      out["left"] = of_departure(left);
 }
 
 std::string why_not_joined(const std::optional<dht_status>& dht) {
@@ -64,12 +76,6 @@ std::string why_not_joined(const std::optional<dht_status>& dht) {
 
 } // namespace
 
-training_status not_started() {
-  training_status s;
-  s.loss = s.first_loss = std::numeric_limits<double>::quiet_NaN();
-  return s;
-}
-
 std::string status_document(const peer_view& of) {
   json doc;
   for (const auto& each : facts()) {
@@ -84,23 +90,28 @@ std::string status_document(const peer_view& of) {
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now) {
   json all = json::array();
   for (const auto& peer : picture.run.peers) {
-    json addresses = json::array();
-    for (const auto& where : peer.who.addresses)
-      addresses.push_back(to_string(where));
+    const auto& rate = peer.vitals.samples_per_second;
     all.push_back({{"id", to_string(peer.who.id)},
-                   {"addresses", addresses},
+                   {"addresses", addresses_of(peer.who.addresses)},
                    {"epoch", peer.epoch.value()},
                    {"samples_toward_epoch", peer.samples},
-                   {"samples_per_second", peer.samples_per_second},
+                   {"samples_per_second", rate ? json(*rate) : json(nullptr)},
+                   {"compute_samples_per_second",
+                    peer.samples_per_second > 0 ? json(peer.samples_per_second) : json(nullptr)},
                    {"self", peer.who.id == self},
                    {"connected", picture.connected.count(peer.who.id) > 0},
                    {"role", role_of(peer)}});
     add_known(all.back(), picture, peer, now);
   }
   json left = json::array();
-  for (const auto& each : picture.left)
-    left.push_back(
-      {{"peer", to_string(each.peer)}, {"t", watch::unix_ms(each.at)}, {"reason", each.reason}});
+  for (const auto& each : picture.left) {
+    if (each.back)
+      continue;
+    json entry{{"peer", to_string(each.peer)}};
+    entry.update(of_departure(each));
+    entry["addresses"] = addresses_of(each.addresses);
+    left.push_back(std::move(entry));
+  }
   json doc{{"peers", all}, {"left", left}};
   return doc.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -109,19 +120,19 @@ std::string targets_document(const peer_picture& picture, const peer_record& sel
                              const std::string& run_tag) {
   json all = json::array();
   std::set<peer_id> listed;
-  auto add = [&](const peer_id& peer, const std::vector<endpoint>& addresses, const char* role) {
+  auto add = [&](const peer_id& peer, const std::vector<endpoint>& addresses,
+                 std::string_view role) {
     if (!addresses.empty() && listed.insert(peer).second)
       all.push_back({{"targets", {to_string(addresses.front())}},
                      {"labels", {{"run", run_tag}, {"peer", short_name(peer)}, {"role", role}}}});
   };
-  add(self.id, self.addresses, picture.training ? "trainer" : "node");
+  add(self.id, self.addresses, picture.role);
   for (const auto& peer : picture.run.peers)
-    add(peer.who.id, peer.who.addresses,
-        peer.claim.auxiliary || peer.claim.reduces_only ? "auxiliary" : "trainer");
+    add(peer.who.id, peer.who.addresses, role_of(peer));
   for (const auto& [peer, now] : picture.present)
     add(peer, now.addresses, "node");
   for (const auto& each : picture.left)
-    if (each.lost)
+    if (each.lost && !each.back && each.recent)
       add(each.peer, each.addresses, "lost");
   return all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -137,8 +148,17 @@ std::string why_not_ready(const peer_picture& picture) {
          + (t.waiting_for.empty() ? "" : ", waiting for " + t.waiting_for);
 }
 
+std::vector<notice> notices_of(const peer_picture& picture) {
+  std::vector<notice> all;
+  if (picture.training)
+    all = picture.training->notices;
+  if (picture.dht)
+    all.insert(all.end(), picture.dht->notices.begin(), picture.dht->notices.end());
+  return all;
+}
+
 std::string links_notice(const peer_picture& picture) {
-  return picture.dht ? picture.dht->notice : std::string{};
+  return picture.dht ? text_of(picture.dht->notices) : std::string{};
 }
 
 std::string duties(const peer_picture& picture) {

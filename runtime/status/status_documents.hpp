@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/status/event_maker.hpp"
@@ -22,19 +23,26 @@ struct link_rates {
 
 /// The latest reports of a peer's actors, from which the documents are made.
 struct peer_picture {
+  std::string_view role = "node";          // of this peer: role_name
   std::optional<training_status> training; // nothing: a peer without a model
   std::optional<helper_status> helper;     // nothing: it does not reduce for clients
   std::optional<dht_status> dht;           // nothing: the DHT has not reported yet
   swarm_progress run;
   std::set<peer_id> connected;
   std::map<peer_id, link_rates> links; // of connected peers
-  std::vector<departure> left;         // lately, and not back
+  std::vector<departure> left;         // also those that are back; the latest first
   std::map<peer_id, presence> present; // connected peers, also those that report nothing
   slow_report slow;
   std::uint64_t rounds_complete = 0;
   std::uint64_t rounds_shrunk = 0;
   std::uint64_t rounds_failed = 0;
 };
+
+/// The same word for a peer on each page: trainer, client (it trains, and only dials others) or
+/// node (it does not train).
+constexpr std::string_view role_name(bool trains, bool client) {
+  return !trains ? "node" : client ? "client" : "trainer";
+}
 
 /// The values in the documents that no actor reports.
 struct peer_facts {
@@ -50,17 +58,17 @@ struct peer_facts {
 
 struct peer_view; // facts.hpp
 
-/// The status of a trainer that has not started yet.
-training_status not_started();
-
 /// /api/v1/status: what facts.hpp lists; null where a value is not known or does not exist yet.
 std::string status_document(const peer_view& of);
 
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
-/// "self","connected","role","rtt_ms","bytes_in_per_s","bytes_out_per_s","link","state","loss",
-/// "pass_seconds","last_seen","slow":{"cause","text"}}],"left":[{"peer","t","reason"}]}; "role":
-/// node, client or auxiliary. From "rtt_ms" on, what is not known is absent. "state", "loss" and
-/// "pass_seconds" are what the peer reports of itself. "left": in the last ten minutes.
+/// "compute_samples_per_second","self","connected","role","rtt_ms","bytes_in_per_s",
+/// "bytes_out_per_s","link","state","loss","pass_seconds","last_seen","slow":{"cause","text"},
+/// "left":{"t","reason","lost","times"}}],"left":[{"peer","t","reason","lost","times","addresses"}]}
+/// From "rtt_ms" on, what is not known is absent. "role": role_name. "state", "loss",
+/// "pass_seconds" and the rate of used samples are what the peer reports of itself. "left": who
+/// left and is not back, the latest first, and how a peer that is back left last; "lost": without a
+/// goodbye.
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now = {});
 
 /// /sd, for Prometheus (http_sd_config): this peer, those of its run that it knows, and those that
@@ -75,8 +83,9 @@ std::string targets_document(const peer_picture& picture, const peer_record& sel
 /// another peer has answered.
 std::string why_not_ready(const peer_picture& picture);
 
-/// What the operator should know about the links to others, and the cure; empty: nothing. A part of
-/// the status, and of /readyz whether ready or not.
+/// What the operator should know and act on. Those of the links to others are a part of /readyz,
+/// too, whether ready or not.
+std::vector<notice> notices_of(const peer_picture& picture);
 std::string links_notice(const peer_picture& picture);
 
 /// What a ready peer without a model does for others; empty: nothing.

@@ -52,7 +52,7 @@ training_report::training_report(options how, std::shared_ptr<metric_families> m
   status.target_batch_size = how_.target_batch_size;
 }
 
-void training_report::complete(double epoch_seconds, const std::string& doubt) {
+void training_report::complete(double epoch_seconds, const notice& doubt, steady_time now) {
   auto& s = status;
   s.epoch = at_.held_epoch();
   s.past = at_.held_past();
@@ -60,14 +60,16 @@ void training_report::complete(double epoch_seconds, const std::string& doubt) {
   s.group_size = group_.is_member() ? static_cast<std::uint32_t>(group_.members().size()) : 0;
   s.provisional = group_.provisional();
   s.differing_peers = vote_.differing();
-  s.notice = health_.holds("slow_download") ? health_.notice() : doubt;
-  for (const auto& next : {health_.notice(), how_.notice})
-    if (s.notice.empty())
-      s.notice = next;
+  s.notices = health_.notices();
+  if (!doubt.empty() && !health_.holds("slow_download"))
+    s.notices = {doubt};
+  if (s.notices.empty() && !how_.notice.empty())
+    s.notices = {{"settings", how_.notice, {}}};
   auto left = how_.max_epochs - std::min(how_.max_epochs, at_.epoch().value());
   s.seconds_left = how_.max_epochs > 0 && epoch_seconds > 0
                      ? epoch_seconds * static_cast<double>(left)
                      : std::numeric_limits<double>::quiet_NaN();
+  s.samples_per_second = used_.per_second(now).value_or(std::numeric_limits<double>::quiet_NaN());
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   // A gradient can be taken, or dropped, before the end of its pass is known here.
@@ -123,10 +125,13 @@ std::string training_report::progress() const {
               : left < 120         ? fmt::format(" of {}, {:.0f} s left", how_.max_epochs, left)
                            : fmt::format(" of {}, {:.0f} min left", how_.max_epochs, left / 60);
   auto loss = std::isfinite(s.loss) ? fmt::format("loss {:.3f}", s.loss) : "no loss yet";
-  return fmt::format("epoch {}{}: {}, {:.0f} samples/s here, {} samples in the last update of {} "
-                     "peers, last round: {}",
-                     s.epoch.value(), rest, loss, s.samples_per_second, s.effective_batch,
-                     s.group_size, s.last_outcome);
+  auto rate = std::isfinite(s.samples_per_second)
+                ? fmt::format("{:.0f} samples/s here", s.samples_per_second)
+                : "no update yet";
+  return fmt::format("epoch {}{}: {}, {}, {} samples in the last update of {} peers, last round: "
+                     "{}",
+                     s.epoch.value(), rest, loss, rate, s.effective_batch, s.group_size,
+                     s.last_outcome);
 }
 
 peer_vitals training_report::vitals(double pass_seconds) const {
@@ -136,6 +141,8 @@ peer_vitals training_report::vitals(double pass_seconds) const {
     out.loss = loss;
   if (pass_seconds > 0 && pass_seconds <= vitals_seconds_max)
     out.pass_seconds = static_cast<float>(pass_seconds);
+  if (auto rate = static_cast<float>(status.samples_per_second); std::isfinite(rate) && rate >= 0)
+    out.samples_per_second = rate;
   return out;
 }
 
@@ -230,8 +237,9 @@ std::optional<std::string> training_report::show_rounding(const swarm_progress::
                      short_name(peer->who.id), parameter_vote::rounding_max);
 }
 
-void training_report::use(std::uint64_t samples) {
+void training_report::use(std::uint64_t samples, steady_time now) {
   line_.samples += samples;
+  used_.add(static_cast<double>(samples), now);
   status.samples_used += samples;
   if (samples > 0)
     metrics_->count_samples("used", static_cast<double>(samples));
@@ -254,8 +262,11 @@ std::optional<std::string> training_report::end_pass(const micro_step& step, dou
   offer(step.samples);
   if (step.scale > 0)
     metrics_->set_loss_scale(step.scale);
+  used_.begin(now
+              - std::chrono::duration_cast<steady_time::duration>(
+                std::chrono::duration<double>{std::max(seconds, 0.0)}));
   if (seconds > 0)
-    smooth(status.samples_per_second, static_cast<double>(step.samples) / seconds);
+    smooth(status.compute_samples_per_second, static_cast<double>(step.samples) / seconds);
   if (step.finite)
     losses_.note(step.loss);
   else if (step.overflow)

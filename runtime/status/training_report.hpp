@@ -9,6 +9,7 @@
 
 #include "runtime/core/time.hpp"
 #include "runtime/core/wait_log.hpp"
+#include "runtime/core/windowed_rate.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/progress/membership.hpp"
 #include "runtime/progress/parameter_vote.hpp"
@@ -64,8 +65,8 @@ public:
   /// Fields that no function below fills in are the trainer's to write.
   training_status status;
   /// Fills in what follows from other fields, and from what this object sees.
-  /// @param epoch_seconds how long an epoch lasts; 0: not known. @param doubt see doubts::notice.
-  void complete(double epoch_seconds, const std::string& doubt);
+  /// @param epoch_seconds how long an epoch lasts; 0: not known. @param doubt see doubts::seen.
+  void complete(double epoch_seconds, const notice& doubt, steady_time now);
   /// For other peers' pages. @param pass_seconds the mean of the passes' seconds, not of their
   /// speeds: of a peer with a tenth of a core many passes take no longer than elsewhere, and the
   /// others ten times as long.
@@ -105,7 +106,7 @@ public:
   void offer(std::uint64_t samples, bool resumed = false);
   /// @param peer whose updates round differently; null: none. Returns a warning, once.
   std::optional<std::string> show_rounding(const swarm_progress::peer* peer);
-  void use(std::uint64_t samples);
+  void use(std::uint64_t samples, steady_time now);
   /// @param reason of training_metrics::discarded.
   void drop(std::uint64_t samples, std::string_view reason);
   std::optional<std::string> end_pass(const micro_step& step, double seconds, steady_time now);
@@ -140,6 +141,7 @@ private:
   const run_position& at_;
   const parameter_vote& vote_;
   loss_record losses_;
+  windowed_rate used_;
   run_health health_;
   time_account time_;
   wait_log waits_;

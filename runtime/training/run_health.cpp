@@ -62,19 +62,25 @@ bool zero_update(const epoch_facts& e, const options& /*how*/) {
   return e.gradient_norm == 0.0;
 }
 
-// -- sentences that follow "in N of the last M epochs " ------------------------------
+// -- what follows "in N of the last M epochs ", and the cure
+// ---------------------------------------
 
-std::string say_small_rounds(const epochs& all, const options& how) {
+struct advice {
+  std::string seen;
+  std::string cure;
+};
+
+advice say_small_rounds(const epochs& all, const options& how) {
   auto average = [&](auto value) {
     return mean(all, value, [&](const auto& e) { return small_round(e, how); });
   };
-  return fmt::format("only {:.1f} of {:.1f} peers took part in the round: {}",
-                     average([](const auto& e) { return e.contributors; }),
-                     average([&](const auto& e) { return expected(e, how); }),
-                     how.searches_groups
-                       ? "raise --matchmaking-time, so that more peers find each other"
-                       : "members that stall are left out, so raise --stall-timeout or "
-                         "--target-batch-size if their links or machines are slow");
+  return {fmt::format("only {:.1f} of {:.1f} peers took part in the round",
+                      average([](const auto& e) { return e.contributors; }),
+                      average([&](const auto& e) { return expected(e, how); })),
+          how.searches_groups
+            ? "raise --matchmaking-time, so that more peers find each other"
+            : "members that stall are left out, so raise --stall-timeout or --target-batch-size if "
+              "their links or machines are slow"};
 }
 
 /// 0: none succeeded.
@@ -86,19 +92,20 @@ double longest_round(const epochs& all) {
   return longest;
 }
 
-std::string say_own_gradients(const epochs& all, const options& how) {
+advice say_own_gradients(const epochs& all, const options& how) {
   auto longest = longest_round(all);
-  std::string text = "the round failed and this peer used its own gradient: ";
+  std::string seen = "the round failed and this peer used its own gradient";
   // Three digits: rounds last from milliseconds to minutes.
   auto timeout = fmt::format("--averaging-timeout, which is {:.3g} s", how.averaging_timeout);
   if (longest == 0)
-    return text + "no round succeeded, so try twice the " + timeout;
-  text += fmt::format("the longest round that succeeded took {:.3g} s, so ", longest);
+    return {seen, "no round succeeded, so try twice the " + timeout};
+  auto cure = fmt::format("the longest round that succeeded took {:.3g} s, so ", longest);
   auto enough = 2 * longest;
   if (enough > how.averaging_timeout)
-    return text + fmt::format("raise {}, to {:.3g} s", timeout, enough);
-  return text + timeout
-         + ", is long enough: members are lost, raise --stall-timeout if their links are slow";
+    return {seen, cure + fmt::format("raise {}, to {:.3g} s", timeout, enough)};
+  return {seen, cure + timeout
+                  + ", is long enough: members are lost, raise --stall-timeout if their links are "
+                    "slow"};
 }
 
 /// The value of --target-batch-size for so many samples from one round to the next.
@@ -106,40 +113,41 @@ double per_epoch(double samples, const options& how) {
   return std::ceil(samples / static_cast<double>(how.epochs_per_round));
 }
 
-std::string say_short_epochs(const epochs& all, const options& how) {
+advice say_short_epochs(const epochs& all, const options& how) {
   auto average = [&](auto value) {
     return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
   };
   auto download = average([](const auto& e) { return e.download_seconds; });
   auto computed_meanwhile = average(
     [](const auto& e) { return e.samples_per_second * (e.round_seconds + e.download_seconds); });
-  return fmt::format(
-    "the peers compute {} samples in {:.3g} s, less than the {:.3g} s of a round{}: raise "
-    "--target-batch-size to {:.0f} or more",
-    how.target_batch, average([&](const auto& e) { return compute_seconds(e, how); }),
-    average([](const auto& e) { return e.round_seconds; }),
-    download > 0
-      ? fmt::format(" and the {:.3g} s in which a peer that joins downloads the state", download)
-      : "",
-    per_epoch(computed_meanwhile, how));
+  return {
+    fmt::format("the peers compute {} samples in {:.3g} s, less than the {:.3g} s of a round{}",
+                how.target_batch, average([&](const auto& e) { return compute_seconds(e, how); }),
+                average([](const auto& e) { return e.round_seconds; }),
+                download > 0 ? fmt::format(
+                  " and the {:.3g} s in which a peer that joins downloads the state", download)
+                             : ""),
+    fmt::format("raise --target-batch-size to {:.0f} or more", per_epoch(computed_meanwhile, how))};
 }
 
-std::string say_small_batches(const epochs& all, const options& how) {
+advice say_small_batches(const epochs& all, const options& how) {
   const auto& last =
     *std::find_if(all.rbegin(), all.rend(), [&](const auto& e) { return small_batch(e, how); });
   auto enough = 2 * static_cast<double>(last.pass_samples) * last.peers;
-  return fmt::format(
-    "the target batch of {:.0f} samples{} was less than two passes of {} samples of each of the {} "
-    "peers, so some contribute little or nothing: raise --target-batch-size to {:.0f}, or lower "
-    "--micro-batch",
-    per_epoch(static_cast<double>(how.target_batch), how),
-    how.epochs_per_round == 1 ? "" : fmt::format(" ({} to a round)", how.epochs_per_round),
-    last.pass_samples, last.peers, per_epoch(enough, how));
+  return {
+    fmt::format(
+      "the target batch of {:.0f} samples{} was less than two passes of {} samples of each of the "
+      "{} peers, so some contribute little or nothing",
+      per_epoch(static_cast<double>(how.target_batch), how),
+      how.epochs_per_round == 1 ? "" : fmt::format(" ({} to a round)", how.epochs_per_round),
+      last.pass_samples, last.peers),
+    fmt::format("raise --target-batch-size to {:.0f}, or lower --micro-batch",
+                per_epoch(enough, how))};
 }
 
-std::string say_zero_updates(const epochs& /*all*/, const options& /*how*/) {
-  return "the mean gradient was zero, so the run learns nothing: check --data, and whether a "
-         "smaller --lr keeps the model from dying";
+advice say_zero_updates(const epochs& /*all*/, const options& /*how*/) {
+  return {"the mean gradient was zero, so the run learns nothing",
+          "check --data, and whether a smaller --lr keeps the model from dying"};
 }
 
 struct row {
@@ -147,7 +155,7 @@ struct row {
   double ends;
   bool (*shows)(const epoch_facts&, const options&);
   // REQUIRE: an epoch shows it.
-  std::string (*say)(const epochs&, const options&);
+  advice (*say)(const epochs&, const options&);
 };
 
 constexpr row table[] = {
@@ -170,7 +178,7 @@ double whole_seconds(const slow_download& what) {
          / static_cast<double>(what.received_bytes);
 }
 
-std::string say_slow_download(const slow_download& what) {
+notice say_slow_download(const slow_download& what) {
   auto megabytes = [](auto bytes) { return static_cast<double>(bytes) / 1e6; };
   auto received = megabytes(what.received_bytes);
   auto text = fmt::format("this peer cannot keep up with the run: after {:.0f} s it has {:.1f} MB",
@@ -183,9 +191,11 @@ std::string say_slow_download(const slow_download& what) {
     fmt::format("; an epoch takes the others {:.2f} s and brings {:.1f} MB of updates, of "
                 "which {:.0f} MB are kept",
                 what.epoch_seconds, megabytes(what.update_bytes), megabytes(what.kept_bytes_max));
-  if (auto target = sufficient_target_batch(what); target > 0)
-    text += fmt::format(". A target batch size of {} or a faster link would be enough", target);
-  return text;
+  auto target = sufficient_target_batch(what);
+  return {std::string{run_health::rules[slow_download_at]}, text,
+          target == 0
+            ? "give it a faster link, or raise --target-batch-size"
+            : fmt::format("a target batch size of {} or a faster link would be enough", target)};
 }
 
 } // namespace
@@ -213,15 +223,16 @@ std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_
     auto shown = std::ranges::count_if(epochs_, [&](const auto& e) { return rule.shows(e, how_); });
     auto share = static_cast<double>(shown) / static_cast<double>(epochs_.size());
     state.holds = state.holds ? share >= rule.ends : share >= rule.begins;
-    state.sentence.clear();
+    state.what = {};
     if (!state.holds)
       continue;
-    state.sentence =
-      fmt::format("in {} of the last {} epochs {}", shown, epochs_.size(), rule.say(epochs_, how_));
+    auto [seen, cure] = rule.say(epochs_, how_);
+    state.what = {std::string{rules[first_of_epochs + i]},
+                  fmt::format("in {} of the last {} epochs {}", shown, epochs_.size(), seen), cure};
     if (state.logged && now - *state.logged < log_interval)
       continue;
     state.logged = now;
-    to_log.push_back(state.sentence);
+    to_log.push_back(state.what.text());
   }
   return to_log;
 }
@@ -249,8 +260,8 @@ std::optional<std::string> run_health::pass_not_finite(steady_time now) {
 
 std::optional<std::string> run_health::download_given_up(const slow_download& what) {
   auto& state = states_[slow_download_at];
-  state.sentence = say_slow_download(what);
-  return std::exchange(state.holds, true) ? std::nullopt : std::optional{state.sentence};
+  state.what = say_slow_download(what);
+  return std::exchange(state.holds, true) ? std::nullopt : std::optional{state.what.text()};
 }
 
 void run_health::caught_up() {
@@ -262,11 +273,11 @@ bool run_health::holds(std::string_view rule) const {
   return at < rules.size() && states_[at].holds;
 }
 
-std::string run_health::notice() const {
-  std::string all;
+std::vector<notice> run_health::notices() const {
+  std::vector<notice> all;
   for (const auto& state : states_)
     if (state.holds)
-      all += (all.empty() ? "" : "; ") + state.sentence;
+      all.push_back(state.what);
   return all;
 }
 

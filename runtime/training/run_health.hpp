@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/core/notice.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle {
@@ -95,9 +96,9 @@ public:
   std::optional<std::string> pass_not_finite(steady_time now);
 
   [[nodiscard]] bool holds(std::string_view rule) const;
-  /// The sentences of the rules that hold, as of the last epoch; empty: none holds. A slow download
-  /// comes first: without the state, the rest does not matter.
-  [[nodiscard]] std::string notice() const;
+  /// Of the rules that hold, as of the last epoch, by their names. A slow download comes first:
+  /// without the state, the rest does not matter.
+  [[nodiscard]] std::vector<notice> notices() const;
 
   static constexpr std::array<std::string_view, 6> rules{"slow_download", "small_rounds",
                                                          "own_gradients", "short_epochs",
@@ -106,7 +107,7 @@ public:
 private:
   struct state {
     bool holds = false;
-    std::string sentence;
+    notice what{};
     std::optional<steady_time> logged;
   };
 

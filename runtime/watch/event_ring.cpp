@@ -26,10 +26,12 @@ void event_ring::push(watch::event_kind kind, std::string_view fields) {
     bytes_ -= ring_.front().text->size();
     ring_.pop_front();
   }
-  constexpr std::size_t kept[]{rounds_kept, others_kept / 2, others_kept}; // by kind
+  auto kept = kind == watch::event_kind::round   ? rounds_kept
+              : kind == watch::event_kind::epoch ? others_kept / 2
+                                                 : others_kept;
   auto& its = newest_[static_cast<std::size_t>(kind)];
   its.push_back(std::move(made));
-  if (its.size() > kept[static_cast<std::size_t>(kind)])
+  if (its.size() > kept)
     its.pop_front();
 }
 
@@ -63,12 +65,14 @@ event_ring::recent event_ring::newest() const {
   std::lock_guard guard{mutex_};
   recent out;
   out.last = last_;
-  const auto& [rounds, epochs, others] = newest_;
-  for (const auto& each : rounds)
+  constexpr auto rounds = static_cast<std::size_t>(watch::event_kind::round);
+  for (const auto& each : newest_[rounds])
     out.rounds.push_back(each.text);
   std::vector<entry> merged;
-  std::merge(epochs.begin(), epochs.end(), others.begin(), others.end(), std::back_inserter(merged),
-             [](const entry& a, const entry& b) { return a.at < b.at; });
+  for (std::size_t kind = 0; kind < newest_.size(); ++kind)
+    if (kind != rounds)
+      merged.insert(merged.end(), newest_[kind].begin(), newest_[kind].end());
+  std::ranges::sort(merged, {}, &entry::at);
   for (const auto& each : merged)
     out.others.push_back(each.text);
   return out;

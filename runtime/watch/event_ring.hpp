@@ -24,7 +24,7 @@ public:
   using number = std::uint64_t; // from 1
 
   static constexpr std::size_t rounds_kept = 64;
-  static constexpr std::size_t others_kept = 100; // and half as many epochs
+  static constexpr std::size_t others_kept = 100; // of each other kind, and half as many epochs
 
   /// @param start names this start of the peer: the numbers begin anew with each.
   explicit event_ring(std::string start, std::size_t bytes_max = 1_MiB)
@@ -70,8 +70,8 @@ private:
   std::deque<entry> ring_;
   std::size_t bytes_ = 0;
   number last_ = 0;
-  std::array<std::deque<entry>, 3> newest_; // by kind
-  std::mutex listening_;                    // guards listeners_
+  std::array<std::deque<entry>, watch::event_kinds> newest_;
+  std::mutex listening_; // guards listeners_
   std::vector<listener> listeners_;
 };
 

@@ -1,10 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace waggle::watch {
+
+/// The snapshot has the last events of each kind, so that none of the kinds that matter is pushed
+/// out by those that come all the time.
+enum class event_kind : std::uint8_t {
+  round,
+  epoch,
+  routine, // phases, checkpoints, states
+  arrival,
+  departure,
+  fault, // in a round
+  slow,
+  other
+};
+constexpr std::size_t event_kinds = 8;
 
 /// How events of a type are shown. The table stands in events.cpp, beside the fields of their
 /// lines; pages get it with their snapshot.
@@ -16,10 +31,13 @@ struct event_type {
   /// "{other} left[: {reason}]": a field of the line, and what is left out where a line does not
   /// have it. Empty: the line's text, or reason.
   std::string_view sentence;
+  event_kind kind = event_kind::other;
 };
 std::span<const event_type> event_types();
 /// Null: a type of a later version.
 const event_type* find_event_type(std::string_view name);
+/// Routine that did not succeed is none. @param outcome of the line; empty: it has none.
+event_kind kind_of(std::string_view type, std::string_view outcome);
 /// {"peer_left":{"group","glyph","problem","sentence"},…}, without what is empty.
 const std::string& event_types_json();
 

@@ -17,20 +17,23 @@ using json = nlohmann::ordered_json;
 constexpr event_type types[]{
   {"start", "run", "●", false, "Started[, version {version}][, at epoch {epoch}]"},
   {"stop", "run", "■", false, "Stops[: {reason}]"},
-  {"phase", "run", "→", false, "{from} → {to}[: {reason}]"},
+  {"phase", "run", "→", false, "{from} → {to}[: {reason}]", event_kind::routine},
   {"epoch", "epochs", "·", false,
-   "Epoch {epoch} ended[ in {duration_s}][, loss {loss}][, {samples} samples]"},
-  {"round", "rounds", "◐", false, {}},
-  {"peer_joined", "peers", "+", false, "{other} joined[ from {address}][ by {link}]"},
-  {"peer_left", "peers", "✕", true, "{other} left[: {reason}][, after {after_s}]"},
-  {"member_lost", "peers", "✕", true, "{other} was lost in a round[: {reason}]"},
-  {"excluded", "peers", "✕", true, "{other} was left out of a round[: {reason}]"},
+   "Epoch {epoch} ended[ in {duration_s}][, loss {loss}][, {samples} samples]", event_kind::epoch},
+  {"round", "rounds", "◐", false, {}, event_kind::round},
+  {"peer_joined", "peers", "+", false, "{other} joined[ from {address}][ by {link}]",
+   event_kind::arrival},
+  {"peer_left", "peers", "✕", true, "{other} left[: {reason}][, after {after_s}]",
+   event_kind::departure},
+  {"member_lost", "peers", "✕", true, "{other} was lost in a round[: {reason}]", event_kind::fault},
+  {"excluded", "peers", "✕", true, "{other} was left out of a round[: {reason}]",
+   event_kind::fault},
   {"state_sent", "run", "↑", false,
-   "State sent to {other}:[ {bytes}][ in {duration_s}][, {outcome}]"},
+   "State sent to {other}:[ {bytes}][ in {duration_s}][, {outcome}]", event_kind::routine},
   {"state_received", "run", "↓", false,
-   "State received from {other}:[ {bytes}][ in {duration_s}][, {outcome}]"},
+   "State received from {other}:[ {bytes}][ in {duration_s}][, {outcome}]", event_kind::routine},
   {"checkpoint", "run", "▼", false,
-   "Checkpoint[ of epoch {epoch}]:[ {bytes}][ in {duration_s}][, {outcome}]"},
+   "Checkpoint[ of epoch {epoch}]:[ {bytes}][ in {duration_s}][, {outcome}]", event_kind::routine},
   {"disbelieved", "problems", "!", true, {}}, // remarks, as in remark::what
   {"history", "problems", "!", true, {}},
   {"split", "problems", "!", true, {}},
@@ -38,7 +41,7 @@ constexpr event_type types[]{
   {"clock", "problems", "!", true, {}},
   {"restart", "problems", "!", true, "The {actor} was restarted[: {reason}]"},
   {"refused", "problems", "!", true, "Refused {count}[: {reason}]"},
-  {"slow", "peers", "▲", true, "{other} is slow: {text}"},
+  {"slow", "peers", "▲", true, "{other} is slow: {text}", event_kind::slow},
 };
 constexpr std::size_t first_remark = 12;
 static_assert(types[first_remark + static_cast<std::size_t>(remark::what::restart)].name
@@ -100,6 +103,16 @@ json member(const round_member& m) {
   return out;
 }
 
+struct type_name {
+  std::string_view operator()(const state_moved& e) const {
+    return e.sent ? "state_sent" : "state_received";
+  }
+  std::string_view operator()(const remark& e) const {
+    return types[first_remark + static_cast<std::size_t>(e.type)].name;
+  }
+  std::string_view operator()(const auto& e) const { return e.type; }
+};
+
 /// The line of an event of each type.
 struct writer_of_lines {
   peer_id writer;
@@ -146,14 +159,17 @@ struct writer_of_lines {
                 {{"other", e.other}, {"address", e.address}, {"role", e.role}, {"link", e.link}});
   }
   json operator()(const peer_left& e) const {
-    return line(e.type, {{"other", e.other}, {"reason", e.reason}, {"after_s", e.after_s}});
+    return line(e.type, {{"other", e.other},
+                         {"reason", e.reason},
+                         {"after_s", e.after_s},
+                         {"ordered", e.ordered ? std::optional{true} : std::nullopt}});
   }
   json operator()(const state_moved& e) const {
-    return line(e.sent ? "state_sent" : "state_received", {{"other", e.other},
-                                                           {"bytes", e.bytes},
-                                                           {"duration_s", e.duration_s},
-                                                           {"epoch", e.epoch},
-                                                           {"outcome", e.outcome}});
+    return line(type_name{}(e), {{"other", e.other},
+                                 {"bytes", e.bytes},
+                                 {"duration_s", e.duration_s},
+                                 {"epoch", e.epoch},
+                                 {"outcome", e.outcome}});
   }
   json operator()(const checkpoint& e) const {
     return line(e.type, {{"epoch", e.epoch},
@@ -162,9 +178,8 @@ struct writer_of_lines {
                          {"outcome", e.outcome}});
   }
   json operator()(const remark& e) const {
-    return line(types[first_remark + static_cast<std::size_t>(e.type)].name,
-                {{e.type == remark::what::restart ? "actor" : "text", e.text},
-                 {e.type == remark::what::clock ? "ms" : "number", e.number}});
+    return line(type_name{}(e), {{e.type == remark::what::restart ? "actor" : "text", e.text},
+                                 {e.type == remark::what::clock ? "ms" : "number", e.number}});
   }
   json operator()(const refused& e) const {
     return line(e.type, {{"count", e.count}, {"reason", e.reason}});
@@ -205,10 +220,21 @@ const std::string& event_types_json() {
   return made;
 }
 
+event_kind kind_of(std::string_view type, std::string_view outcome) {
+  const auto* row = find_event_type(type);
+  if (row == nullptr)
+    return event_kind::other;
+  bool succeeded = outcome.empty() || outcome == "ok" || outcome == "complete";
+  return row->kind == event_kind::routine && !succeeded ? event_kind::other : row->kind;
+}
+
 event_kind kind_of(const event& what) {
-  if (std::holds_alternative<round_ended>(what))
-    return event_kind::round;
-  return std::holds_alternative<epochs_ended>(what) ? event_kind::epoch : event_kind::other;
+  auto outcome = [](const auto& e) -> std::string_view {
+    if constexpr (requires { e.outcome; })
+      return e.outcome;
+    return {};
+  };
+  return kind_of(std::visit(type_name{}, what), std::visit(outcome, what));
 }
 
 std::int64_t unix_ms(swarm_time t) {

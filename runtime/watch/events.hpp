@@ -12,6 +12,7 @@
 
 #include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/watch/event_types.hpp"
 
 namespace waggle::watch {
 
@@ -22,7 +23,7 @@ struct started {
   static constexpr std::string_view type = "start";
   std::string version;
   std::string run;
-  std::string role; // trainer, node or client
+  std::string role; // trainer, client or node
   std::optional<std::uint64_t> epoch{};
 };
 struct stopping {
@@ -80,7 +81,7 @@ struct peer_joined {
   static constexpr std::string_view type = "peer_joined";
   peer_id other;
   std::string address;
-  std::string role; // client or node
+  std::string role; // client; of others it is not known yet
   std::string link; // tcp, shared memory
 };
 struct peer_left {
@@ -88,6 +89,7 @@ struct peer_left {
   peer_id other;
   std::string reason;
   double after_s = 0;
+  bool ordered = false; // it said goodbye
 };
 struct member_lost {
   static constexpr std::string_view type = "member_lost";
@@ -142,8 +144,6 @@ using event =
   std::variant<started, stopping, phase_changed, epochs_ended, round_ended, peer_joined, peer_left,
                member_lost, excluded, state_moved, checkpoint, remark, refused, slow>;
 
-/// Events of which there are many, and all others: the snapshot has the last ones of each.
-enum class event_kind : std::uint8_t { round, epoch, other };
 event_kind kind_of(const event& what);
 
 /// All of the line but its number: "\"t\":1,\"type\":\"start\",…". Texts, which may come from other

@@ -141,7 +141,7 @@ void replay::advance(std::int64_t to) {
       show(newest(within(its.rounds, first, done_),
                   first == 0 ? event_ring::rounds_kept : rounds_per_step),
            watch::event_kind::round);
-    show(newest(within(its.epochs, first, done_), own ? event_ring::others_kept / 2 : 1),
+    show(newest(within(its.epochs, first, done_), event_ring::others_kept / 2),
          watch::event_kind::epoch);
   }
   std::sort(shown.begin(), shown.end());
@@ -152,7 +152,8 @@ void replay::advance(std::int64_t to) {
       continue;
     event.erase("seq"); // each log has its own: the ring numbers them anew
     auto line = dumped(event);
-    ring_->push(kind, std::string_view{line}.substr(1, line.size() - 2));
+    ring_->push(watch::kind_of(text_in(event, "type"), text_in(event, "outcome")),
+                std::string_view{line}.substr(1, line.size() - 2));
   }
 }
 
@@ -166,7 +167,7 @@ void replay::fold(const json& event) {
   auto& its = known(writer);
   if (type == "start") {
     auto role = text_in(event, "role");
-    its["role"] = role == "node" ? "auxiliary" : role == "client" ? role : "node";
+    its["role"] = role;
     its["state"] = role == "node" ? "" : "starting";
     its["version"] = text_in(event, "version");
   } else if (type == "stop") {
@@ -174,15 +175,40 @@ void replay::fold(const json& event) {
   } else if (type == "phase") {
     copy(its, "state", event, "to");
   } else if (type == "epoch") {
-    copy(its, "epoch", event, "epoch");
-    copy(its, "loss", event, "loss");
-    auto seconds =
-      number_in(event, "duration_s").value_or(0) * number_in(event, "epochs").value_or(0);
-    if (seconds > 0)
-      its["samples_per_second"] = number_in(event, "samples").value_or(0) / seconds;
+    fold_epoch(its, writer, event);
   }
   if (writer == to_string(self_))
     fold_own(event, type);
+}
+
+void replay::fold_epoch(json& its, const std::string& writer, const json& event) {
+  constexpr double exact_max = 1LL << 53; // a log may say any number
+  copy(its, "epoch", event, "epoch");
+  copy(its, "loss", event, "loss");
+  auto whole = [&](const char* name) {
+    auto x = number_in(event, name).value_or(0);
+    return x > 0 && x <= exact_max ? static_cast<std::uint64_t>(x) : 0;
+  };
+  auto& pace = paces_[writer];
+  auto until = event["t"].get<std::int64_t>();
+  pace.epoch = whole("epoch");
+  pace.epochs = whole("epochs");
+  pace.seconds = number_in(event, "duration_s").value_or(0) * static_cast<double>(pace.epochs);
+  if (!(pace.seconds > 0) || pace.seconds > 1e9)
+    return;
+  auto when = [](std::int64_t ms) { return steady_time{milliseconds{ms}}; };
+  auto begin = until - static_cast<std::int64_t>(pace.seconds * 1000);
+  if (begin > std::exchange(pace.until, until) + 2000) // after a jump, lines are missing
+    pace.used = windowed_rate{};
+  pace.used.begin(when(begin));
+  pace.used.add(static_cast<double>(whole("samples")), when(until));
+}
+
+std::uint64_t replay::furthest() const {
+  std::uint64_t most = 0;
+  for (const auto& [writer, pace] : paces_)
+    most = std::max(most, pace.epoch);
+  return most;
 }
 
 /// What this peer's log says of others.
@@ -223,6 +249,17 @@ json replay::peers() const {
       continue;
     json entry{{"id", id}, {"self", self}, {"connected", !self}};
     entry.update(its);
+    if (auto known = paces_.find(id); known != paces_.end()) {
+      const auto& pace = known->second;
+      if (auto rate = pace.used.per_second(steady_time{milliseconds{t_}}))
+        entry["samples_per_second"] = *rate;
+      // Peers log their epochs once a second, each at another moment: this one is further than its
+      // last line by up to as many as that covers.
+      auto since = static_cast<double>(t_ - pace.until) / 1000;
+      auto share = pace.seconds > 0 ? std::clamp(since / pace.seconds, 0.0, 1.0) : 0;
+      auto more = static_cast<std::uint64_t>(share * static_cast<double>(pace.epochs));
+      entry["epoch"] = std::max(pace.epoch, std::min(pace.epoch + more, furthest()));
+    }
     out["peers"].push_back(std::move(entry));
   }
   for (const auto& each : left_)
@@ -238,15 +275,13 @@ json replay::status() const {
     return out;
   const auto& own = self->second;
   copy(out, "phase", own, "state");
-  for (const auto* key : {"epoch", "loss", "samples_per_second"})
+  for (const auto* key : {"epoch", "loss"})
     copy(out, key, own, key);
-  constexpr double exact_max = 1LL << 53; // a log may say any number
-  double most = 0;
-  for (const auto& [id, its] : known_)
-    if (auto epoch = number_in(its, "epoch").value_or(0); epoch <= exact_max)
-      most = std::max(most, epoch);
-  if (most > 0)
-    out["global_epoch"] = static_cast<std::uint64_t>(most);
+  if (auto pace = paces_.find(to_string(self_)); pace != paces_.end())
+    if (auto rate = pace->second.used.per_second(steady_time{milliseconds{t_}}))
+      out["samples_per_second"] = *rate;
+  if (auto most = furthest(); most > 0)
+    out["global_epoch"] = most;
   return out;
 }
 
@@ -274,8 +309,8 @@ json replay::losses() const {
 std::string replay::snapshot() const {
   json self{{"peer", to_string(self_)}, {"run", from_->run()}, {"role", "trainer"}};
   if (auto own = known_.find(to_string(self_)); own != known_.end()) {
-    if (text_in(own->second, "role") == "auxiliary")
-      self["role"] = "node";
+    if (auto role = text_in(own->second, "role"); !role.empty())
+      self["role"] = role;
     copy(self, "version", own->second, "version");
   }
   auto writers = json::array();

@@ -16,6 +16,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/core/windowed_rate.hpp"
 #include "runtime/watch/event_stream.hpp"
 #include "runtime/watch/timeline.hpp"
 
@@ -81,12 +82,23 @@ private:
   void advance(std::int64_t to);
   json& known(const std::string& id);
   void fold(const json& event);
+  void fold_epoch(json& its, const std::string& writer, const json& event);
   void fold_own(const json& event, const std::string& type);
+  [[nodiscard]] std::uint64_t furthest() const;
   [[nodiscard]] json status() const;
   [[nodiscard]] json peers() const;
   [[nodiscard]] json losses() const;
   [[nodiscard]] std::string snapshot() const;
   [[nodiscard]] std::string vitals() const;
+
+  /// What the log of a peer says of its epochs.
+  struct pace {
+    windowed_rate used;
+    std::int64_t until = 0; // of the last line
+    std::uint64_t epoch = 0;
+    std::uint64_t epochs = 0; // that the last line covers
+    double seconds = 0;       // together
+  };
 
   const std::shared_ptr<const recording> from_;
   const peer_id self_;
@@ -98,8 +110,9 @@ private:
   std::int64_t t_;                    // up to which events were read
   std::size_t done_ = 0;              // how many
   std::map<std::string, json> known_; // as in /api/v1/peers: who wrote, and who was met
-  std::set<std::string> here_;        // linked with this peer, by its log
-  std::deque<json> left_;             // the latest first
+  std::map<std::string, pace> paces_;
+  std::set<std::string> here_; // linked with this peer, by its log
+  std::deque<json> left_;      // the latest first
   std::string notice_;
 };
 

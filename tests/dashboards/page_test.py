@@ -142,7 +142,7 @@ def picture(peers=4):
             "status": {"phase": "training", "epoch": 412, "global_epoch": 412, "loss": 2.5, "first_loss": 6.9, "target_batch_size": 256, "samples_per_second": 300,
                        "histories": 1, "rounds": {"complete": 64, "shrunk": 0, "failed": 0}},
             "peers": {"peers": [{"id": p, "epoch": 412, "samples_per_second": 300, "samples_toward_epoch": 16, "self": p == IDS[0], "connected": p != IDS[0],
-                                 "role": "node", "state": "training", "loss": 2.5 + i / 10, "rtt_ms": 0.4, "link": "tcp"} for i, p in enumerate(IDS[:peers])],
+                                 "role": "trainer", "state": "training", "loss": 2.5 + i / 10, "rtt_ms": 0.4, "link": "tcp"} for i, p in enumerate(IDS[:peers])],
                       "left": []},
             "rounds": [a_round(n + 1, began + 1000 * n) for n in range(64)],
             "events": [{"seq": 0, "t": began, "type": "start", "version": "0.1.0", "role": "trainer"}]}
@@ -225,7 +225,7 @@ def says_how_the_run_is(page, stub):
     stub.set(status={"phase": "joining", "waiting_for": "a member of the group"}, peers={"peers": [], "left": []}, rounds=[])
     page.says("This peer is joining the run, waiting for a member of the group.")
     node = picture()
-    node["peers"]["peers"].append({"id": IDS[9], "self": True, "connected": False, "role": "auxiliary"})
+    node["peers"]["peers"].append({"id": IDS[9], "self": True, "connected": False, "role": "node"})
     stub.set(self={**node["self"], "peer": IDS[9], "role": "node"}, status={"phase": "node", "global_epoch": 412, "loss": None}, peers=node["peers"])
     page.says("4 peers train together, epoch 412")
     assert "Loss of the others" in page.text("#overview") and page.text("[data-tile=loss]") == "2.650", page.text("#overview")
@@ -240,8 +240,16 @@ def shows_events_as_they_come(page, stub):
     assert "silent for 1.1 s" in page.text(f"[data-left='{IDS[3]}']")
     stub.event("peer_left", other=IDS[2], reason="silent for 1.2 s", after_s=12)
     page.says("peers cccccccc and dddddddd left", "(silent for 1.2 s)")
-    stub.set()
+    again = picture()
+    again["peers"]["peers"][3]["left"] = {"t": again["now"] - 5000, "reason": "peer_lost: the connection was closed", "lost": True, "times": 3}
+    again["peers"]["left"] = [{"peer": IDS[9], "t": again["now"] - 1_900_000, "reason": "shutting_down: it leaves", "lost": False, "times": 1, "addresses": []}]
+    stub.set(peers=again["peers"])
     page.wait("it is back", lambda: page.count(f"#peers tr[data-peer='{IDS[3]}']") == 1)
+    said = page.text("#peers tr.why")
+    assert said.startswith("left 3 times, last ") and said.endswith(", the connection was closed; it is back"), said
+    page.wait("a leave that was ordered half an hour ago", lambda: "left as ordered" in page.text(f"[data-left='{IDS[9]}']"))
+    assert page.count("#sentence.good") == 1, page.text("#sentence")
+    stub.set()
     for number in range(100, 104):
         stub.send("event", a_round(number, late=IDS[1]))
     page.wait("the latest round is shown", lambda: page.count(f"[data-round='{103:016x}']") == 1)

@@ -88,7 +88,8 @@ protected:
   /// `who` says in its log, its status and its metrics that it does not believe `liar`.
   void expect_told_about(const liar& liar, index who) {
     auto name = short_name(liar.id());
-    EXPECT_NE(status_of(who).notice.find(name), std::string::npos) << status_of(who).notice;
+    EXPECT_NE(text_of(status_of(who).notices).find(name), std::string::npos)
+      << text_of(status_of(who).notices);
     EXPECT_GE(lines_about(who, name), 1U);
     EXPECT_GE(disbelieved(who), 1);
   }

@@ -288,7 +288,7 @@ TEST_F(WithAnAuxiliary, RoundsInWhichAllOthersTookPartAreNoReasonToWarn) {
   ASSERT_TRUE(sim.run_until([&] { return together({0, 1}, 3); }, 10s)) << picture(sim);
   sim.run_for(20s);
   for (auto i : sim.living()) {
-    EXPECT_EQ(status_of(i).notice, "") << "peer " << i;
+    EXPECT_EQ(text_of(status_of(i).notices), "") << "peer " << i;
     auto seen = sim.first_event<swarm_progress, subscribe_progress>(sim[i].node.parts.tracker);
     ASSERT_TRUE(seen);
     EXPECT_EQ(seen->num_peers, 2U) << "that train";

@@ -146,7 +146,7 @@ TEST(MoshpitAuxiliary, ThatNoGroupAdmitsDownloadsStates) {
   auto s = swarm.status_of(4);
   EXPECT_EQ(s.rounds_complete, began.rounds_complete);
   EXPECT_EQ(s.rounds_failed, 0U);
-  EXPECT_EQ(s.notice, "") << "it is no failure that no group needs it";
+  EXPECT_EQ(text_of(s.notices), "") << "it is no failure that no group needs it";
   EXPECT_GT(s.epoch.value(), began.epoch.value() + 10);
   EXPECT_GE(downloads_of(swarm, 4), before + 4);
 }

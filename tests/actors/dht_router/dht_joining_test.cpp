@@ -76,7 +76,7 @@ TEST_F(DhtRouter, ItsOwnAddressIsNobodyToWaitFor) {
   EXPECT_TRUE(status().bootstrapped);
   EXPECT_FALSE(status().addresses_known);
   EXPECT_THAT(status().bootstrap_failures, IsEmpty());
-  EXPECT_THAT(status().notice, HasSubstr("first:7700 is this peer itself"));
+  EXPECT_THAT(text_of(status().notices), HasSubstr("first:7700 is this peer itself"));
   pass(std::chrono::minutes{5});
   EXPECT_LE(world->dials.size(), 20U);
 }

@@ -241,7 +241,7 @@ TEST_F(MetricsExporter, ValuesThatThereAreNotYetAreNull) {
   tell(report);
   pass(1s);
   EXPECT_TRUE(status()["learning_rate"].is_null());
-  EXPECT_EQ(status()["compute_samples_per_second"], 0);
+  EXPECT_TRUE(status()["compute_samples_per_second"].is_null());
   report.learning_rate = 0.003;
   report.loss = 0;
   tell(report);
@@ -255,23 +255,30 @@ TEST_F(MetricsExporter, ValuesThatThereAreNotYetAreNull) {
   EXPECT_EQ(status()["learning_rate"], 0) << "a schedule may begin or end at 0";
 }
 
-TEST_F(MetricsExporter, TellsTheSpeedThatOthersSeeFromThatOfThePasses) {
+TEST_F(MetricsExporter, TellsUsedSamplesByWallTimeFromTheSpeedOfPasses) {
   auto report = training();
   report.steps = 10;
-  report.samples_per_second = 5000;
+  report.samples_per_second = 14;
+  report.compute_samples_per_second = 5000;
   tell(report);
   swarm_progress run;
   run.peers.resize(2);
   run.peers[0].who = {identity::from_seed(2)->id(), identity::from_seed(2)->key(), {}, false};
   run.peers[0].samples_per_second = 77;
+  run.peers[0].claim.auxiliary = true;
   run.peers[1].who = ctx.record;
-  run.peers[1].samples_per_second = 14;
+  run.peers[1].samples_per_second = 4000;
+  run.peers[1].vitals.samples_per_second = 14;
   tell(run);
   pass(1s);
   EXPECT_EQ(status()["samples_per_second"], 14);
   EXPECT_EQ(status()["compute_samples_per_second"], 5000);
   auto peers = json::parse(get("/api/v1/peers").body)["peers"];
   EXPECT_EQ(peers[1]["samples_per_second"], status()["samples_per_second"]);
+  EXPECT_EQ(peers[1]["compute_samples_per_second"], 4000);
+  EXPECT_TRUE(peers[0]["samples_per_second"].is_null()) << "not known";
+  EXPECT_EQ(peers[0]["role"], "node");
+  EXPECT_EQ(peers[1]["role"], "trainer");
 }
 
 TEST_F(MetricsExporter, CountsBytesOnTheWireAndThroughMemoryApart) {

@@ -155,13 +155,14 @@ TEST_F(Trainer, RoundsThatOftenFailAreANotice) {
     pass_until([&] { return status_of(m).local_fallbacks == k && all_at(2 + k); });
   }
   EXPECT_EQ(rule(), 0);
-  EXPECT_EQ(status_of(m).notice, "");
+  EXPECT_EQ(text_of(status_of(m).notices), "");
   pass_until([&] { return all_at(8); }); // two of eight epochs
   EXPECT_EQ(rule(), 1);
-  EXPECT_THAT(status_of(m).notice, ::testing::HasSubstr("in 2 of the last 8 epochs the round"));
+  EXPECT_THAT(text_of(status_of(m).notices),
+              ::testing::HasSubstr("in 2 of the last 8 epochs the round"));
   pass_until([&] { return all_at(24); });
   EXPECT_EQ(rule(), 0);
-  EXPECT_EQ(status_of(m).notice, "");
+  EXPECT_EQ(text_of(status_of(m).notices), "");
 }
 
 TEST_F(Trainer, AFailedRoundIsTriedAgainWithTheSameGradientInTheGroupThatIsLeft) {

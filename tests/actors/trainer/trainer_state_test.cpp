@@ -172,7 +172,7 @@ TEST_F(Trainer, APeerThatDownloadedNothingSeesThatEpochsAreShorterThanADownload)
   pass_until([&] { return all_at(later); });
   EXPECT_EQ(status_of(donor).state_downloads, 0U);
   EXPECT_EQ(exported(*donor.ctx.metrics, R"(waggle_run_health{rule="short_epochs")"), 1);
-  EXPECT_THAT(status_of(donor).notice,
+  EXPECT_THAT(text_of(status_of(donor).notices),
               ::testing::HasSubstr("in which a peer that joins downloads the state"));
 }
 

@@ -157,7 +157,8 @@ TEST_F(Trainer, ATargetBatchBelowTwoPassesOfEachPeerIsANotice) {
   auto& m = add_started(config);
   spread();
   pass_until([&] { return all_at(12); });
-  EXPECT_THAT(status_of(m).notice, ::testing::HasSubstr("raise --target-batch-size to 16"));
+  EXPECT_THAT(text_of(status_of(m).notices),
+              ::testing::HasSubstr("raise --target-batch-size to 16"));
   EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_run_health{rule="small_batches")"), 1);
 }
 

@@ -23,7 +23,7 @@ def run_with(new_lab, options):
         reachable = rate(peers)
     with new_lab(3) as lab:
         peers = three(lab, options, lambda host: ["--announce", f"{host.address}:21991"])
-        wait_until("both are clients", lambda: roles(peers[0]) == ["client", "client", "node"], 15)
+        wait_until("both are clients", lambda: roles(peers[0]) == ["client", "client", "trainer"], 15)
         wait_until("all are in step", lambda: all(p.epoch() > 5 for p in peers), 30)
         closed = rate(peers)
         print(f"  {' '.join(options) or 'gradients'}: {reachable:.2f} epochs/s if all are reachable, {closed:.2f} if not",

@@ -157,9 +157,9 @@ TEST_F(Bootstrap, BeginsTheRunSoonIfItsOnlyAddressIsItsOwn) {
   EXPECT_FALSE(joins.addresses_known());
   EXPECT_EQ(joins.initial_addresses(), 0U);
   EXPECT_THAT(joins.failures(), IsEmpty());
-  EXPECT_THAT(joins.notice(), HasSubstr("first:7700 is this peer itself"));
+  EXPECT_THAT(joins.seen().text(), HasSubstr("first:7700 is this peer itself"));
   link(2);
-  EXPECT_THAT(joins.notice(), IsEmpty());
+  EXPECT_THAT(joins.seen().text(), IsEmpty());
 }
 
 TEST_F(Bootstrap, DialsItsOnlyAddressAgainAfterMeetingItselfLessAndLessOften) {
@@ -180,7 +180,7 @@ TEST_F(Bootstrap, AnAddressThatLeadsToItselfAndToOthersIsDialledAlsoWhileAPeerIs
   meet_ourselves_at(first);
   wait();
   reach(first, 2);
-  EXPECT_THAT(joins.notice(), HasSubstr("first:7700 leads to this peer and to others"));
+  EXPECT_THAT(joins.seen().text(), HasSubstr("first:7700 leads to this peer and to others"));
   EXPECT_THAT(joins.failures(), IsEmpty());
   for (auto pause : {250ms, 500ms, 1'000ms, 2'000ms}) {
     EXPECT_PAUSE(wait(), pause);
@@ -202,7 +202,7 @@ TEST_F(Bootstrap, AnAddressThatGetsANewOwnerIsNotTakenForThatOfMany) {
   wait();
   reach(first, 3);
   EXPECT_FALSE(joins.next());
-  EXPECT_THAT(joins.notice(), IsEmpty());
+  EXPECT_THAT(joins.seen().text(), IsEmpty());
 }
 
 // All peers are given the same list, and are on it.
@@ -258,7 +258,7 @@ TEST_F(Bootstrap, MeetingItselfRemovesAnAddressAndNotItsName) {
   now += 60s;
   (void)joins.due(now);
   joins.reached(second, numbered(2).id, now);
-  EXPECT_THAT(joins.notice(), IsEmpty());
+  EXPECT_THAT(joins.seen().text(), IsEmpty());
 }
 
 TEST_F(Bootstrap, EachAddressOfANameIsJudgedAlone) {

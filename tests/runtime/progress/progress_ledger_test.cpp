@@ -266,7 +266,8 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
 
 TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
   auto written = report(7, 12, 345, 6.5);
-  written.sketch.rounding = 1; // the last field that is known
+  written.sketch.rounding = 1;
+  written.vitals.samples_per_second = 40; // the last field that is known
   auto value = encode_progress(written);
   value[0] = 9;
   auto read = decode_progress(written.who.key, written.who.id, value + "more of it");
@@ -325,7 +326,7 @@ TEST(ProgressRecord, RandomBytesAreRefusedOrReadAndNeverHarm) {
 
 TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
   auto sent = report(1, 3, 4);
-  sent.vitals = {std::uint8_t{3}, 2.5F, 0.25F};
+  sent.vitals = {std::uint8_t{3}, 2.5F, 0.25F, std::nullopt};
   auto read = [&](const std::string& text) { return decode_progress({}, sent.who.id, text); };
   auto got = read(encode_progress(sent));
   ASSERT_TRUE(got.ok());
@@ -349,6 +350,17 @@ TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
   ASSERT_TRUE(read(earlier.substr(0, earlier.size() - 9)).ok());
   EXPECT_EQ(read(earlier.substr(0, earlier.size() - 9))->vitals, peer_vitals{});
   EXPECT_FALSE(read(encode_progress(sent).substr(0, earlier.size() - 1)).ok());
+  sent.vitals.samples_per_second = 397.5F;
+  EXPECT_EQ(read(encode_progress(sent))->vitals, sent.vitals);
+  for (auto rate : {-1.0F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    lie = sent;
+    lie.vitals.samples_per_second = rate;
+    EXPECT_FALSE(read(encode_progress(lie)).ok()) << rate;
+  }
+  auto value = encode_progress(sent);
+  EXPECT_FALSE(read(value.substr(0, value.size() - 1)).ok());
+  value[0] = 4; // a peer of the version before reads what it knows
+  EXPECT_EQ(read(value)->vitals.samples_per_second, std::nullopt);
 }
 
 TEST(ProgressReport, HasASketchOfTheParametersIfItIsKnownHowUpdatesRound) {

@@ -62,16 +62,23 @@ TEST(EventMaker, TellsOfNoticesAndSplitsWhenTheyChange) {
   event_maker maker;
   auto s = at(trainer_phase::training, 0);
   (void)maker.on_status(s, t0);
-  s.notice = "raise X";
+  s.notices = {{"x", "in 8 of 32 epochs", "raise X"}};
   s.histories = 2;
   auto events = maker.on_status(s, t0);
   ASSERT_THAT(events, SizeIs(2));
   EXPECT_EQ(std::get<watch::remark>(events[0]).text, "live peers train 2 histories");
-  EXPECT_EQ(std::get<watch::remark>(events[1]).text, "raise X");
+  EXPECT_EQ(std::get<watch::remark>(events[1]).text, "in 8 of 32 epochs: raise X");
   EXPECT_THAT(maker.on_status(s, t0), IsEmpty());
+  s.notices[0].seen = "in 9 of 32 epochs";
+  EXPECT_THAT(maker.on_status(s, t0), IsEmpty()) << "only a number has changed";
+  s.notices.push_back({"y", "no room", {}});
+  EXPECT_EQ(std::get<watch::remark>(maker.on_status(s, t0).at(0)).text,
+            "in 9 of 32 epochs: raise X; no room");
+  s.notices.clear();
+  EXPECT_THAT(maker.on_status(s, t0), SizeIs(1));
 }
 
-TEST(EventMaker, RemembersWhoLeftForTenMinutesOrUntilItIsBack) {
+TEST(EventMaker, RemembersWhoLeftHowOftenAndWhetherItIsBack) {
   event_maker maker;
   EXPECT_THAT(maker.on_disconnected(peer(1).id, {ec::timeout, {}}, t0, {}), IsEmpty());
   EXPECT_THAT(maker.on_connected(peer(1), "tcp", t0), SizeIs(1));
@@ -84,8 +91,19 @@ TEST(EventMaker, RemembersWhoLeftForTenMinutesOrUntilItIsBack) {
   ASSERT_THAT(maker.departures(t0 + 7s), SizeIs(2));
   EXPECT_EQ(maker.departures(t0 + 7s).front().peer, peer(2).id);
   (void)maker.on_connected(peer(2), "tcp", t0 + 8s);
-  EXPECT_THAT(maker.departures(t0 + 8s), SizeIs(1));
-  EXPECT_THAT(maker.departures(t0 + 5s + 10min), IsEmpty());
+  auto all = maker.departures(t0 + 8s);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_TRUE(all[0].back && all[0].times == 1 && all[0].lost);
+  EXPECT_FALSE(all[1].back);
+  EXPECT_TRUE(all[1].recent);
+  auto ordered = maker.on_disconnected(peer(2).id, {ec::shutting_down, {}}, t0 + 9s, {});
+  EXPECT_TRUE(std::get<watch::peer_left>(ordered.at(0)).ordered);
+  all = maker.departures(t0 + 5s + 10min);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].peer, peer(2).id);
+  EXPECT_EQ(all[0].times, 2U);
+  EXPECT_FALSE(all[0].lost || all[0].back);
+  EXPECT_FALSE(all[1].recent);
 }
 
 TEST(EventMaker, PeersThatComeAndGoAllTheTimeAreCountedNotListed) {
@@ -97,23 +115,29 @@ TEST(EventMaker, PeersThatComeAndGoAllTheTimeAreCountedNotListed) {
   }
   EXPECT_EQ(told, event_maker::links_per_second_max);
   EXPECT_THAT(maker.departures(t0), SizeIs(event_maker::departures_max));
-  auto refused = maker.on_refused(std::array<std::uint64_t, 2>{});
+  auto refused = maker.on_refused(std::array<std::uint64_t, 2>{}, t0);
   ASSERT_THAT(refused, SizeIs(1));
   EXPECT_EQ(std::get<watch::refused>(refused[0]).count, 1000 - told);
   EXPECT_THAT(maker.on_connected(peer(1), "tcp", t0 + 1s), SizeIs(1));
 }
 
-TEST(EventMaker, CountsWhatWasRefusedSinceTheLastTime) {
+TEST(EventMaker, TellsOfWhatIsRefusedWhenTheReasonChangesAndThenOnceAMinute) {
   event_maker maker;
   std::array<std::uint64_t, 9> counts{};
-  EXPECT_THAT(maker.on_refused(counts), IsEmpty());
+  EXPECT_THAT(maker.on_refused(counts, t0), IsEmpty());
   counts[static_cast<std::size_t>(ec::timeout)] = 2;
   counts[static_cast<std::size_t>(ec::malformed)] = 5;
-  auto events = maker.on_refused(counts);
+  auto events = maker.on_refused(counts, t0);
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(std::get<watch::refused>(events[0]).count, 7U);
   EXPECT_EQ(std::get<watch::refused>(events[0]).reason, "malformed");
-  EXPECT_THAT(maker.on_refused(counts), IsEmpty());
+  EXPECT_THAT(maker.on_refused(counts, t0), IsEmpty());
+  counts[static_cast<std::size_t>(ec::malformed)] += 3;
+  EXPECT_THAT(maker.on_refused(counts, t0 + 59s), IsEmpty());
+  counts[static_cast<std::size_t>(ec::malformed)] += 1;
+  EXPECT_EQ(std::get<watch::refused>(maker.on_refused(counts, t0 + 60s).at(0)).count, 4U);
+  counts[static_cast<std::size_t>(ec::timeout)] += 1;
+  EXPECT_EQ(std::get<watch::refused>(maker.on_refused(counts, t0 + 61s).at(0)).reason, "timeout");
 }
 
 TEST(EventMaker, TellsOfASlowPeerWhenTheCauseChanges) {

@@ -17,7 +17,8 @@ peer_record peer(std::uint64_t seed, bool client = false) {
 
 TEST(Targets, AreThePeersThatAnswerAndThoseThatWereLost) {
   peer_picture picture;
-  picture.training = not_started();
+  picture.training.emplace();
+  picture.role = "trainer";
   for (auto seed : {1, 2, 3}) {
     swarm_progress::peer each;
     each.who = peer(static_cast<std::uint64_t>(seed), seed == 3);

@@ -104,7 +104,7 @@ TEST(TrainingReport, CountsHistoriesAndPeersBehind) {
   add(3, 1, 4, true);
   add(4, 2, 9, true);
   add(5, 3, 9, false); // may be gone
-  it.report.complete(3, "");
+  it.report.complete(3, {}, {});
   EXPECT_EQ(it.report.status.epoch, epoch_id{5});
   EXPECT_EQ(it.report.status.group_size, 2U);
   EXPECT_EQ(it.report.status.histories, 2U);
@@ -114,17 +114,18 @@ TEST(TrainingReport, CountsHistoriesAndPeersBehind) {
 
 TEST(TrainingReport, ShowsWhatIsWorstAsItsNotice) {
   peer it{0, "from the settings"};
-  it.report.complete(3, "");
-  EXPECT_EQ(it.report.status.notice, "from the settings");
+  it.report.complete(3, {}, {});
+  EXPECT_EQ(text_of(it.report.status.notices), "from the settings");
   EXPECT_TRUE(std::isnan(it.report.status.seconds_left)) << "the run has no end";
-  it.report.complete(3, "a doubt");
-  EXPECT_EQ(it.report.status.notice, "a doubt");
+  it.report.complete(3, {"doubt", "a doubt", {}}, {});
+  EXPECT_EQ(text_of(it.report.status.notices), "a doubt");
   EXPECT_TRUE(it.report.give_download_up({100, 50, 1, 1, 10, 20, 256}));
-  it.report.complete(3, "a doubt");
-  EXPECT_NE(it.report.status.notice, "a doubt") << "without the state, the rest does not matter";
+  it.report.complete(3, {"doubt", "a doubt", {}}, {});
+  EXPECT_NE(text_of(it.report.status.notices), "a doubt")
+    << "without the state, the rest does not matter";
   it.report.catch_up();
-  it.report.complete(3, "");
-  EXPECT_EQ(it.report.status.notice, "from the settings");
+  it.report.complete(3, {}, {});
+  EXPECT_EQ(text_of(it.report.status.notices), "from the settings");
 }
 
 TEST(TrainingReport, IsDueAtOnceOrAfterItsInterval) {
@@ -165,13 +166,20 @@ TEST(TrainingReport, PassesShowLossAndSpeedToOthers) {
   micro_step step;
   step.samples = 8;
   step.loss = 2;
-  EXPECT_FALSE(it.report.end_pass(step, 0.5, {}));
+  steady_time now{1h};
+  EXPECT_FALSE(it.report.end_pass(step, 0.5, now));
   EXPECT_EQ(it.report.status.steps, 1U);
-  EXPECT_DOUBLE_EQ(it.report.status.samples_per_second, 16);
-  it.report.complete(0, "");
+  EXPECT_DOUBLE_EQ(it.report.status.compute_samples_per_second, 16);
+  it.report.complete(0, {}, now);
+  EXPECT_THAT(it.report.progress(), HasSubstr("epoch 5 of 10: loss 2.000, no update yet"));
+  EXPECT_EQ(it.report.vitals(0.5).samples_per_second, std::nullopt);
+  it.report.use(8, now + 1500ms); // the round takes its time
+  it.report.complete(0, {}, now + 1600ms);
+  EXPECT_DOUBLE_EQ(it.report.status.samples_per_second, 4);
+  EXPECT_EQ(it.report.vitals(0.5).samples_per_second, 4.0F);
   EXPECT_EQ(it.report.vitals(0.5).loss, 2.0F);
   EXPECT_EQ(it.report.vitals(0.5).pass_seconds, 0.5F);
-  EXPECT_THAT(it.report.progress(), HasSubstr("epoch 5 of 10: loss 2.000, 16 samples/s here"));
+  EXPECT_THAT(it.report.progress(), HasSubstr("epoch 5 of 10: loss 2.000, 4 samples/s here"));
   step.finite = false;
   step.loss = NAN;
   EXPECT_TRUE(it.report.end_pass(step, 0.5, {})) << "a warning";
@@ -211,7 +219,7 @@ TEST(TrainingReport, WarnsOfAHistoryThatIsNotContinued) {
   past.branch = branch(1);
   EXPECT_FALSE(it.report.leave_history(past, epoch_id{4}, choice)) << "nothing is lost";
   EXPECT_THAT(it.report.begin_history(past), HasSubstr("began the run's history"));
-  it.report.use(8);
+  it.report.use(8, {});
   auto line = it.report.leave_history(past, epoch_id{9}, choice);
   ASSERT_TRUE(line);
   EXPECT_THAT(*line, HasSubstr("(up to epoch 9, 8 of our samples since epoch 5) is not continued"));

@@ -80,7 +80,7 @@ epoch_facts with(const symptom& s) {
 TEST(RunHealth, AHealthyRunHasNoNotice) {
   watched run;
   run.after(100, healthy());
-  EXPECT_EQ(run.health.notice(), "");
+  EXPECT_EQ(text_of(run.health.notices()), "");
   EXPECT_TRUE(run.logged.empty());
   for (auto rule : run_health::rules)
     EXPECT_FALSE(run.health.holds(rule)) << rule;
@@ -92,7 +92,7 @@ TEST(RunHealth, EachSymptomMakesItsRuleHoldAndNoOther) {
     run.after(run_health::window, with(s));
     for (auto rule : run_health::rules)
       EXPECT_EQ(run.health.holds(rule), rule == s.rule) << s.rule << " and " << rule;
-    EXPECT_THAT(run.health.notice(), HasSubstr("in 32 of the last 32 epochs")) << s.rule;
+    EXPECT_THAT(text_of(run.health.notices()), HasSubstr("in 32 of the last 32 epochs")) << s.rule;
   }
 }
 
@@ -111,7 +111,7 @@ TEST(RunHealth, ARuleBeginsAtItsShareAndEndsBelowASmallerOne) {
     EXPECT_TRUE(run.health.holds(s.rule)) << s.rule;
     run.after(1, healthy());
     EXPECT_FALSE(run.health.holds(s.rule)) << s.rule;
-    EXPECT_EQ(run.health.notice(), "") << s.rule;
+    EXPECT_EQ(text_of(run.health.notices()), "") << s.rule;
   }
 }
 
@@ -139,19 +139,19 @@ TEST(RunHealth, ARuleIsLoggedWhenItBeginsAndThenEveryTenMinutes) {
 TEST(RunHealth, SentencesHaveTheNumbersAndNameTheOption) {
   watched few;
   few.after(8, with(symptoms[0]));
-  EXPECT_EQ(few.health.notice(),
+  EXPECT_EQ(text_of(few.health.notices()),
             "in 8 of the last 8 epochs only 3.0 of 4.0 peers took part in the round: members that "
             "stall are left out, so raise --stall-timeout or --target-batch-size if their links "
             "or machines are slow");
   watched early;
   early.after(8, with(symptoms[2]));
-  EXPECT_EQ(early.health.notice(),
+  EXPECT_EQ(text_of(early.health.notices()),
             "in 8 of the last 8 epochs the peers compute 256 samples in 1.05 s, less than the 0.1 "
             "s of a round and the 1 s in which a peer that joins downloads the state: raise "
             "--target-batch-size to 269 or more");
   watched small;
   small.after(8, with(symptoms[3]));
-  EXPECT_EQ(small.health.notice(),
+  EXPECT_EQ(text_of(small.health.notices()),
             "in 8 of the last 8 epochs the target batch of 256 samples was less than two passes of "
             "33 samples of each of the 4 peers, so some contribute little or nothing: raise "
             "--target-batch-size to 264, or lower --micro-batch");
@@ -162,7 +162,7 @@ TEST(RunHealth, WhereGroupsAreSearchedForEachRoundMoreTimeForTheSearchHelps) {
   how.searches_groups = true;
   watched run{run_health{how}};
   run.after(8, with(symptoms[0]));
-  EXPECT_THAT(run.health.notice(), HasSubstr("raise --matchmaking-time"));
+  EXPECT_THAT(text_of(run.health.notices()), HasSubstr("raise --matchmaking-time"));
 }
 
 TEST(RunHealth, TheTimeoutIsComparedWithTwiceTheLongestRoundThatSucceeded) {
@@ -173,14 +173,14 @@ TEST(RunHealth, TheTimeoutIsComparedWithTwiceTheLongestRoundThatSucceeded) {
   auto shorter = slow;
   shorter.round_seconds = 20;
   tight.after(3, slow).after(3, shorter).after(2, with(symptoms[1]));
-  EXPECT_THAT(tight.health.notice(),
+  EXPECT_THAT(text_of(tight.health.notices()),
               HasSubstr("took 50 s, so raise --averaging-timeout, which is 60 s, to 100 s"));
   watched wide;
   wide.after(6, healthy()).after(2, with(symptoms[1]));
-  EXPECT_THAT(wide.health.notice(), HasSubstr("is long enough"));
+  EXPECT_THAT(text_of(wide.health.notices()), HasSubstr("is long enough"));
   watched never;
   never.after(8, with(symptoms[1]));
-  EXPECT_THAT(never.health.notice(), HasSubstr("no round succeeded"));
+  EXPECT_THAT(text_of(never.health.notices()), HasSubstr("no round succeeded"));
 }
 
 TEST(RunHealth, AGroupIsNotExpectedToBeLargerThanItsLimit) {
@@ -192,7 +192,7 @@ TEST(RunHealth, AGroupIsNotExpectedToBeLargerThanItsLimit) {
   e.peers = 64;
   e.contributors = 8;
   run.after(32, e);
-  EXPECT_EQ(run.health.notice(), "");
+  EXPECT_EQ(text_of(run.health.notices()), "");
   e.contributors = 7;
   run.after(32, e);
   EXPECT_TRUE(run.health.holds("small_rounds"));
@@ -207,13 +207,13 @@ TEST(RunHealth, WhatIsNotKnownIsNoSymptom) {
   e.samples_per_second = 1e6;
   e.gradient_norm.reset();
   by_steps.after(32, e);
-  EXPECT_EQ(by_steps.health.notice(), "");
+  EXPECT_EQ(text_of(by_steps.health.notices()), "");
   watched unknown;
   auto new_run = healthy();
   new_run.samples_per_second = 0;
   new_run.pass_samples = 0;
   unknown.after(32, new_run);
-  EXPECT_EQ(unknown.health.notice(), "");
+  EXPECT_EQ(text_of(unknown.health.notices()), "");
 }
 
 // --target-batch-size is a quarter of what a round has then.
@@ -226,7 +226,7 @@ TEST(RunHealth, TheTargetBatchIsThatOfOneEpochOfTheScheduleIfARoundHasSeveral) {
     for (const auto& s : symptoms)
       if (s.rule == rule)
         run.after(run_health::judged_from, with(s));
-    EXPECT_THAT(run.health.notice(),
+    EXPECT_THAT(text_of(run.health.notices()),
                 HasSubstr(std::string{"raise --target-batch-size to "} + required));
   }
 }
@@ -234,7 +234,7 @@ TEST(RunHealth, TheTargetBatchIsThatOfOneEpochOfTheScheduleIfARoundHasSeveral) {
 TEST(RunHealth, TheNumbersAreThoseOfTheEpochsThatShowTheSymptom) {
   watched small;
   small.after(24, healthy()).after(8, with(symptoms[0]));
-  EXPECT_THAT(small.health.notice(), HasSubstr("only 3.0 of 4.0 peers"));
+  EXPECT_THAT(text_of(small.health.notices()), HasSubstr("only 3.0 of 4.0 peers"));
 }
 
 /// The product of the mean rate and the mean time would be 70,541 samples here.
@@ -249,7 +249,7 @@ TEST(RunHealth, TheTargetBatchThatIsRequiredIsTheMeanOfWhatEachEpochNeeded) {
   slow.round_seconds = 110;
   watched run;
   run.after(4, fast).after(4, slow);
-  EXPECT_THAT(run.health.notice(), HasSubstr("raise --target-batch-size to 282 or more"))
+  EXPECT_THAT(text_of(run.health.notices()), HasSubstr("raise --target-batch-size to 282 or more"))
     << "281.6 samples in 0.11 s, and as many in 110 s";
 }
 
@@ -306,12 +306,12 @@ TEST(RunHealth, ADownloadThatWasGivenUpComesFirstUntilThePeerHasCaughtUp) {
   again.received_bytes = 0;
   EXPECT_EQ(run.health.download_given_up(again), std::nullopt) << "it holds already";
   EXPECT_TRUE(run.health.holds("slow_download"));
-  EXPECT_THAT(run.health.notice(), StartsWith("this peer cannot keep up"));
-  EXPECT_THAT(run.health.notice(), Not(HasSubstr("target batch size of")))
+  EXPECT_THAT(text_of(run.health.notices()), StartsWith("this peer cannot keep up"));
+  EXPECT_THAT(text_of(run.health.notices()), Not(HasSubstr("target batch size of")))
     << "without a measure nothing is promised";
   run.health.caught_up();
   EXPECT_FALSE(run.health.holds("slow_download"));
-  EXPECT_THAT(run.health.notice(), StartsWith("in 32 of"));
+  EXPECT_THAT(text_of(run.health.notices()), StartsWith("in 32 of"));
 }
 
 TEST(RunHealth, TheSufficientTargetSuffices) {
@@ -343,7 +343,7 @@ TEST(RunHealth, PassesThatAreNotFiniteAreLoggedAtMostEveryTenMinutes) {
 TEST(RunHealth, AnEpochWithoutARoundCountsOnlyOnce) {
   watched run;
   run.after(32, with(symptoms[1]));
-  EXPECT_THAT(run.health.notice(), Not(HasSubstr("took part")));
+  EXPECT_THAT(text_of(run.health.notices()), Not(HasSubstr("took part")));
 }
 
 } // namespace

@@ -49,17 +49,18 @@ TEST(EventRing, HandsOutAtLeastOneLineAndOtherwiseNoMoreThanWasAskedFor) {
 
 TEST(EventRing, KeepsTheLastOfEachKindForNewcomers) {
   event_ring ring{"ab", 100};
-  ring.push(event_kind::other, "\"what\":\"left\"");
+  ring.push(event_kind::departure, "\"what\":\"left\"");
   for (int i = 0; i < 200; ++i) {
+    ring.push(event_kind::routine, "\"c\":1");
     ring.push(event_kind::round, "\"r\":1");
     ring.push(event_kind::epoch, "\"e\":1");
   }
   auto newest = ring.newest();
   EXPECT_EQ(newest.rounds.size(), event_ring::rounds_kept);
-  ASSERT_EQ(newest.others.size(), event_ring::others_kept / 2 + 1);
+  ASSERT_EQ(newest.others.size(), event_ring::others_kept * 3 / 2 + 1);
   EXPECT_EQ(*newest.others.front(), "{\"seq\":1,\"what\":\"left\"}")
     << "not lost to what is frequent";
-  EXPECT_EQ(newest.last, 401U);
+  EXPECT_EQ(newest.last, 601U);
 }
 
 TEST(EventStream, BeginsWithASnapshotAndGoesOnWithWhatIsNew) {

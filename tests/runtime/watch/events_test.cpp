@@ -98,5 +98,15 @@ TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
   EXPECT_EQ(kind_of(event{round}), event_kind::round);
 }
 
+TEST(Events, ACheckpointIsRoutineUnlessItFails) {
+  EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "ok"}}), event_kind::routine);
+  EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "io_error"}}), event_kind::other);
+  EXPECT_EQ(kind_of(event{state_moved{true, {}, 1, 1, {}, "complete"}}), event_kind::routine);
+  EXPECT_EQ(kind_of(event{peer_left{peer(3), "silent", 1}}), event_kind::departure);
+  EXPECT_EQ(kind_of(event{remark{remark::what::split, "x"}}), event_kind::other);
+  EXPECT_FALSE(line(peer_left{peer(3), "silent", 1}).contains("ordered"));
+  EXPECT_EQ(line(peer_left{peer(3), "goodbye", 1, true})["ordered"], true);
+}
+
 } // namespace
 } // namespace waggle::watch
