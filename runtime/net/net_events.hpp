@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,8 +50,8 @@ struct net_events {
   hook<void(const peer_id&, swarm_clock::duration offset)> clock_compared;
   /// An open link with this host ended while its data was sent again and again, unanswered.
   hook<void(const std::string& host)> ended_stuck;
-  /// Large packets to this host are found to be lost; it is sent smaller ones from now on.
-  hook<void(const std::string& host)> narrow_path;
+  /// Large packets to this host are found to be lost, or, with nothing, to none any more.
+  hook<void(const std::optional<std::string>& host)> narrow_path;
   /// A link was opened with a peer that makes these claims.
   hook<void(const peer_claims&)> linked;
   hook<void(bool outbound)> opened;

@@ -14,6 +14,7 @@
 #include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
 #include "runtime/net/narrow_paths.hpp"
+#include "runtime/net/path_probe.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/sockets.hpp"
@@ -37,6 +38,7 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
 
 /// More addresses of one name are not used: with some of its peers the others are found.
 constexpr std::size_t addresses_of_name_max = 16;
+constexpr auto probe_timeout = std::chrono::seconds{4};
 
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
@@ -103,6 +105,9 @@ public:
     front_.stop();
     asio::post(io_, [this] {
       stopping_ = true;
+      probe_timer_.cancel();
+      for (const auto& [host, end_probe] : probes_)
+        end_probe();
       for (const auto& weak : sessions_)
         if (auto session = weak.lock())
           session->abandon({ec::shutting_down, "this peer is stopping"});
@@ -247,9 +252,9 @@ private:
 
   /// The caller's events, and those that the transport acts on itself.
   std::shared_ptr<const net_events> watched(net_events events) {
-    events.ended_stuck = [this, tell = events.narrow_path](const std::string& host) {
+    events.ended_stuck = [this](const std::string& host) {
       if (narrow_.ended_stuck(host, std::chrono::steady_clock::now()))
-        tell(host);
+        probe_paths();
     };
     return std::make_shared<const net_events>(std::move(events));
   }
@@ -295,8 +300,43 @@ private:
     return session;
   }
 
+  /// The hosts to which large messages may be lost, one after another and again.
+  void probe_paths() {
+    if (stopping_)
+      return;
+    for (const auto& [host, where] : narrow_.due(std::chrono::steady_clock::now())) {
+      std::erase_if(probes_, [&host = host](const auto& each) { return each.first == host; });
+      auto ended = [this, host = host](narrow_paths::width what) {
+        narrow_.probed(host, what);
+        tell_of_narrow_path();
+      };
+      probes_.emplace_back(host, probe_path(io_, where, probe_timeout, ended));
+    }
+    tell_of_narrow_path();
+    if (!narrow_.any())
+      return;
+    probe_timer_.expires_after(std::chrono::seconds{1});
+    probe_timer_.async_wait([this](const error_code& error) {
+      if (!error)
+        probe_paths();
+    });
+  }
+
+  void tell_of_narrow_path() {
+    if (auto found = narrow_.found(); found != std::exchange(told_narrow_, found))
+      events_->narrow_path(found);
+  }
+
+  /// Where the peer listens, at the host at which it is seen.
+  static std::optional<endpoint> listens_at(const link& made) {
+    for (const auto& where : made.remote().addresses)
+      if (where.host == made.host())
+        return where;
+    return std::nullopt;
+  }
+
   void report_opened(const link& made) {
-    narrow_.opened(made.host());
+    narrow_.opened(made.host(), listens_at(made));
     events_->opened(made.outbound());
     events_->linked(made.claims());
   }
@@ -374,6 +414,9 @@ private:
   std::vector<std::weak_ptr<tcp_session>> sessions_;
   std::vector<std::weak_ptr<dialler>> dialling_;
   narrow_paths narrow_;
+  std::optional<std::string> told_narrow_;
+  asio::steady_timer probe_timer_{io_};
+  std::vector<std::pair<std::string, std::function<void()>>> probes_; // hosts, and their ends
   bool stopping_ = false;
   std::thread thread_; // last: runs while all of the above exist
 };
