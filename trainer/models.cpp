@@ -1,7 +1,9 @@
 #include "trainer/models.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -199,18 +201,54 @@ std::shared_ptr<classifier> make(const learner_config& config, const sample_shap
   return std::make_shared<Model>(config, shape);
 }
 
-/// A row for each of model_table.
+/// A row for each of model_table. A model may be too large to be made: its parameters are counted
+/// by numbers.
 struct model_maker {
   std::string_view name;
   std::shared_ptr<classifier> (*make)(const learner_config& config, const sample_shape& shape);
+  double (*parameters)(double width, double layers, const learner_config& config,
+                       const sample_shape& shape);
 };
 constexpr std::array makers{
-  model_maker{"char-gpt", make<char_gpt>},
-  model_maker{"mlp", make<byte_mlp>},
-  model_maker{"cnn", make<image_cnn>},
+  model_maker{
+    "char-gpt", make<char_gpt>,
+    [](double width, double layers, const learner_config& config, const sample_shape& shape) {
+      auto rows = 2 * static_cast<double>(shape.classes) + static_cast<double>(config.context) + 2;
+      return rows * width + layers * (12 * width * width + 13 * width);
+    }},
+  model_maker{
+    "mlp", make<byte_mlp>,
+    [](double width, double layers, const learner_config& config, const sample_shape& shape) {
+      auto classes = static_cast<double>(shape.classes);
+      double inputs = 8 * static_cast<double>(config.context);
+      double all = 8 * classes;
+      for (double i = 0; i < layers; ++i)
+        all += (std::exchange(inputs, width) + 1) * width;
+      return all + (inputs + 1) * classes;
+    }},
+  model_maker{"cnn", make<image_cnn>,
+              [](double width, double layers, const learner_config&, const sample_shape& shape) {
+                auto channels = static_cast<double>(shape.channels);
+                auto rows = shape.rows;
+                auto columns = shape.columns;
+                double next = std::floor(width / 4), all = 0;
+                for (double i = 0; i < layers; ++i, next *= 2, rows /= 2, columns /= 2)
+                  all += (9 * std::exchange(channels, next) + 1) * next;
+                return all + (channels * static_cast<double>(rows * columns) + 1) * width
+                       + (width + 1) * static_cast<double>(shape.classes);
+              }},
 };
 
 } // namespace
+
+std::uint64_t parameter_count(const learner_config& config, const sample_shape& shape) {
+  constexpr double most = 1e18;
+  const auto* maker = find_named(makers, config.model);
+  WAGGLE_CHECK(maker != nullptr, config.model);
+  return static_cast<std::uint64_t>(
+    std::min(most, maker->parameters(static_cast<double>(config.width),
+                                     static_cast<double>(config.layers), config, shape)));
+}
 
 std::shared_ptr<classifier> make_classifier(const learner_config& config,
                                             const sample_shape& shape) {

@@ -26,6 +26,9 @@ public:
                                                  const torch::Tensor& parameter) const = 0;
 };
 
+/// The number of its parameters, without making it. REQUIRES: as for make_classifier.
+std::uint64_t parameter_count(const learner_config& config, const sample_shape& shape);
+
 /// Makes a model on the CPU for data of this shape, with initial parameters drawn from
 /// `config.init_seed`. REQUIRES: `check_learner_config(config)` succeeded.
 std::shared_ptr<classifier> make_classifier(const learner_config& config,

@@ -193,6 +193,10 @@ status check_for_training(const run_options& options) {
   return done{};
 }
 
+std::uint64_t parameter_bytes_of(const run_options& options) {
+  return check_training_options(options) ? parameter_bytes(learner_from(options, {})) : 0;
+}
+
 learner_config learner_from(const run_options& o, const peer_id& peer) {
   learner_config c;
   c.model = o.model;

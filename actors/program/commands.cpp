@@ -2,10 +2,10 @@
 
 namespace waggle {
 
-std::vector<command> common_commands(training_check check) {
+std::vector<command> common_commands(const training_check& check) {
   return {node_command(),   swarm_command(),  average_command(),
-          status_command(), health_command(), doctor_command(),
-          replay_command(), id_command(),     config_command(std::move(check))};
+          status_command(), health_command(), doctor_command(check),
+          replay_command(), id_command(),     config_command(check)};
 }
 
 std::vector<bench_entry> common_benchmarks() {

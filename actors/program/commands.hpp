@@ -10,7 +10,7 @@ class round_port;
 /// @param around node_dependencies::port_decorator, for tests that break a peer within a round.
 command average_command(
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)> around = {});
-command doctor_command();
+command doctor_command(const training_check& check);
 command node_command();
 
 /// `waggle bench allreduce`: rounds of one group, by number of peers and size of the
@@ -19,8 +19,8 @@ bench_entry allreduce_benchmark();
 /// `waggle bench matchmaking`: the time until peers have found each other.
 bench_entry matchmaking_benchmark();
 
-/// All commands that need no LibTorch. `check`: for `waggle config check`.
-std::vector<command> common_commands(training_check check = {});
+/// All commands that need no LibTorch. `check`: for config check and doctor.
+std::vector<command> common_commands(const training_check& check = {});
 /// All benchmarks that need no LibTorch.
 std::vector<bench_entry> common_benchmarks();
 

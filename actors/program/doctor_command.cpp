@@ -16,7 +16,8 @@
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
 #include "actors/service/machine.hpp"
-#include "runtime/cli/findings.hpp"
+#include "runtime/cli/examine_swarm.hpp"
+#include "runtime/cli/finding_report.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/peer_address.hpp"
 #include "runtime/config/agreed_options.hpp"
@@ -37,7 +38,6 @@ constexpr auto name_timeout = 2s;
 constexpr auto dial_timeout = 4s;
 constexpr auto page_timeout = 2s;
 constexpr std::size_t addresses_tried_max = 16; // of all initial peers
-constexpr std::size_t members_asked_max = 64;
 
 // -- this machine
 
@@ -78,8 +78,13 @@ folder_facts look_at_folder(const run_options& options) {
   facts.locked = is_locked(facts.folder / "lock");
   auto key = options.identity.value_or(facts.folder / "identity.pem");
   struct stat found {};
-  if (::stat(key.c_str(), &found) == 0 && (found.st_mode & 077U) != 0)
+  bool there = ::stat(key.c_str(), &found) == 0;
+  if (there && (found.st_mode & 077U) != 0)
     facts.key_open = key.string();
+  else if (auto loaded = identity::load(key); there && !loaded)
+    facts.key_bad = loaded.error().detail;
+  else if (there && !facts.running)
+    facts.own = (*loaded)->id();
   facts.open_to_others = writable_by_others(facts.folder);
   return facts;
 }
@@ -101,34 +106,6 @@ std::uint64_t available_memory() {
   return available;
 }
 
-// -- printing
-
-class report {
-public:
-  explicit report(bool as_json) : as_json_(as_json) {}
-
-  void add(std::optional<finding> f) {
-    if (f && !as_json_)
-      std::cout << to_line(*f) << std::endl; // at once: the next check may take seconds
-    if (f)
-      all_.push_back(std::move(*f));
-  }
-  void add(std::vector<finding> more) {
-    for (auto& f : more)
-      add(std::move(f));
-  }
-  /// The exit code.
-  [[nodiscard]] int end() const {
-    if (as_json_)
-      std::cout << to_json(all_) << "\n";
-    return any_bad(all_) ? exit_failed : exit_clean;
-  }
-
-private:
-  bool as_json_;
-  std::vector<finding> all_;
-};
-
 // -- the network
 
 struct reached_peer {
@@ -144,6 +121,7 @@ public:
     : options_(options), limits_(net::clock_limits_for(options.report_expiration)) {
     net::tcp_transport_config tcp;
     tcp.shared_memory = false;
+    tcp.looks = true;
     auto all =
       machine_dependencies({}, identity::generate(), make_logger("error", "text", "doctor", ""),
                            options.run_id, {}, std::move(tcp));
@@ -198,7 +176,7 @@ public:
 
   /// Dials all at once. The peers that answered; each outcome goes to `out`.
   std::vector<reached_peer> dial(const std::vector<std::pair<endpoint, endpoint>>& all,
-                                 report& out) {
+                                 finding_report& out) {
     std::vector<reached_peer> reached;
     caf::scoped_actor self{system_};
     using waiting = decltype(self->request(board_, dial_timeout, connect_address{}));
@@ -273,21 +251,37 @@ finding look_at_path(const endpoint& where) {
   return judge_path(where, small, sent, received);
 }
 
-int examine_this_machine(const run_options& options) {
-  report out{options.json};
+/// What `waggle train` would find of these options, once it is known that the model has room.
+std::vector<finding> look_at_training(const run_options& options, const training_check& check) {
+  auto bytes = check ? check.parameter_bytes(options) : 0;
+  std::vector<finding> out{judge_memory(available_memory(), bytes)};
+  if (out.front().how == finding::level::bad || !check)
+    return out;
+  if (auto usable = check.usable(options); !usable)
+    out.push_back({finding::level::bad, "training", usable.error().detail, "correct the option"});
+  else
+    out.push_back({finding::level::good, "training", "data, model and device can be used", {}});
+  return out;
+}
+
+int examine_this_machine(const run_options& options, const training_check& check) {
+  finding_report out{options.json};
   auto facts = look_at_folder(options);
   out.add(judge_folder(facts));
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
     out.add(judge_descriptors(files.rlim_cur, files.rlim_max));
-  out.add(judge_memory(available_memory()));
+  if (sets_agreed(options))
+    out.add(look_at_training(options, check));
+  else
+    out.add(judge_memory(available_memory()));
 
   std::shared_ptr<const run_agreement> agreement;
   if (sets_agreed(options)) {
     auto made = training_agreement(options, protocol_version);
-    if (!made)
+    if (!made && !check)
       out.add(finding{finding::level::bad, "options", made.error().detail, "correct the option"});
-    else
+    if (made)
       agreement = std::make_shared<const run_agreement>(std::move(*made));
   }
   probe network{options, agreement};
@@ -319,11 +313,17 @@ int examine_this_machine(const run_options& options) {
   out.add(judge_loopback(options.listen, options.announce, addresses));
   auto reached = network.dial(places, out);
   std::vector<std::pair<endpoint, std::string>> versions;
+  std::optional<finding> doubled;
   for (const auto& peer : reached) {
     out.add(network.clock_of(peer));
     if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout))
       if (auto document = parse_document(status->body); document && document->is_object())
         versions.emplace_back(peer.where, text_in(*document, "version"));
+    if (auto peers = net::http_get(peer.where, "/api/v1/peers", page_timeout);
+        peers && facts.own && !doubled) {
+      doubled = judge_identity(*facts.own, peers->body);
+      out.add(doubled);
+    }
   }
   out.add(judge_versions(version, versions));
   if (!reached.empty())
@@ -343,79 +343,30 @@ int examine_this_machine(const run_options& options) {
   return out.end();
 }
 
-// -- a running swarm
-
-int examine_swarm(const run_options& options, const endpoint& where) {
-  auto peers = net::http_get(where, "/api/v1/peers", page_timeout);
-  auto document = peers ? parse_document(peers->body) : std::nullopt;
-  auto all = field(document.value_or(nullptr), "peers");
-  if (!all.is_array()) {
-    std::cerr << "waggle: no peer answers at " << to_string(where)
-              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
-    return exit_failed;
-  }
-  std::vector<asked_member> members;
-  for (const auto& each : all) {
-    if (!each.is_object() || members.size() >= members_asked_max)
-      continue;
-    auto& member = members.emplace_back();
-    member.id = text_in(each, "id");
-    if (const auto& addresses = field(each, "addresses"); addresses.is_array())
-      for (const auto& address : addresses) {
-        auto parsed = parse_endpoint(address.is_string() ? address.get<std::string>() : "");
-        if (parsed && member.addresses.size() < addresses_max)
-          member.addresses.push_back(*parsed);
-      }
-    if (field(each, "self") == true && member.addresses.empty())
-      member.addresses.push_back(where);
-  }
-  if (auto targets = net::http_get(where, "/sd", page_timeout))
-    for (auto& lost : lost_members(targets->body, members_asked_max))
-      members.push_back(std::move(lost));
-  auto ask = [](asked_member& member) {
-    for (const auto& at : member.addresses) {
-      auto status = net::http_get(at, "/api/v1/status", page_timeout);
-      if (status && status->status == 200) {
-        member.status = status->body;
-        return;
-      }
-      member.why = status ? failure{ec::malformed, "another program answers"} : status.error();
-    }
-  };
-  constexpr std::size_t at_once = 16;
-  for (std::size_t begin = 0; begin < members.size(); begin += at_once) {
-    std::vector<std::future<void>> asked;
-    for (auto i = begin; i < std::min(members.size(), begin + at_once); ++i)
-      asked.push_back(std::async(std::launch::async, ask, std::ref(members[i])));
-  }
-  report out{options.json};
-  out.add(judge_swarm(members));
-  return out.end();
-}
-
-int run_doctor(const run_options& options) {
+int run_doctor(const run_options& options, const training_check& check) {
   if (const auto& address = options.arguments.front(); !address.empty()) {
     auto where = parse_endpoint(address);
     return where ? examine_swarm(options, *where) : bad_usage(where.error().detail);
   }
-  return examine_this_machine(options);
+  return examine_this_machine(options, check);
 }
 
 } // namespace
 
-command doctor_command() {
+command doctor_command(const training_check& check) {
   return {
     "doctor",
     "Checks, before a start, what would go wrong; or examines a running swarm.",
     "  waggle doctor --run-id demo --initial-peers seed:7700     with the options of the peer\n"
     "  waggle doctor 10.0.0.1:7700                               the swarm of a running peer\n"
-    "Before a start it checks folder, disk, memory, port and names, shakes hands with every\n"
+    "Before a start it checks folder, key, disk, memory, port and names, what waggle train would\n"
+    "find of the options given (data, model, device), shakes hands with every\n"
     "initial peer (run, options, version, clock), and asks one to dial this machine back. It\n"
     "joins nothing and changes nothing. Each line says what was seen and what to change.\n"
     "Exit code 0; 1 if anything is bad; 2 for wrong usage.\n",
     {"run", "peer", "helping", "training", "averaging", "output"},
     {{"HOST:PORT", "A running peer, whose swarm is examined.", false}},
-    run_doctor,
+    [check](const run_options& options) { return run_doctor(options, check); },
     true};
 }
 

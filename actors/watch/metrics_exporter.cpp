@@ -159,6 +159,8 @@ void metrics_exporter::watch_round(const round_report& report) {
 
 void metrics_exporter::on_connected(const peer_record& peer) {
   auto link = ctx_.links ? ctx_.links->find(peer.id) : nullptr;
+  if (link && link->claims().looks)
+    return;
   picture_.connected.insert(peer.id);
   // Usually, whether a peer on this host shares memory is found out a moment later.
   note(board_->maker().on_connected(

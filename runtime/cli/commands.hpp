@@ -8,7 +8,12 @@
 namespace waggle {
 
 /// What `waggle train` reports about options on this machine. Empty: there is no LibTorch to ask.
-using training_check = std::function<status(const run_options&)>;
+struct training_check {
+  std::function<status(const run_options&)> usable;
+  std::function<std::uint64_t(const run_options&)> parameter_bytes; // 0: not known
+
+  explicit operator bool() const { return usable != nullptr; }
+};
 command config_command(training_check check);
 command health_command();
 command id_command();

@@ -33,7 +33,7 @@ int run_config(const run_options& options, const training_check& check) {
   if (!resolved)
     return bad_usage(resolved.error().detail);
   auto counted = name + ": " + std::to_string(file->size()) + " options, ";
-  auto trains = check ? check(*resolved) : check_without_torch(*resolved);
+  auto trains = check ? check.usable(*resolved) : check_without_torch(*resolved);
   if (trains) {
     std::cout << counted << "all fine"
               << (check ? "" : " (but --device: there is no waggle-trainer here)") << "\n";

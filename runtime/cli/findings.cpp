@@ -18,6 +18,9 @@ using level = finding::level;
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t text_max = 400; // of what a peer wrote
+/// What a trainer takes besides, and how many times its parameters (tests/bench/RESULTS.md).
+constexpr std::uint64_t trainer_bytes = 150'000'000;
+constexpr double kept_copies = 8;
 
 std::string_view name_of(level how) {
   constexpr std::string_view names[]{"good", "warning", "bad"};
@@ -77,6 +80,12 @@ std::vector<finding> judge_folder(const folder_facts& facts) {
   if (!facts.trouble.empty())
     out.push_back({level::bad, "data folder", name + ": " + facts.trouble,
                    "give --data-dir a folder in which this user may write"});
+  else if (facts.running && !facts.locked)
+    out.push_back({level::bad, "data folder",
+                   name + " is a copy of the folder of the peer that runs at "
+                     + to_string(*facts.running) + ": both would use one identity",
+                   "delete identity.pem, known_peers and address there, or give --data-dir another "
+                   "folder"});
   else if (facts.running)
     out.push_back({level::warning, "data folder",
                    name + " is used by the peer that runs at " + to_string(*facts.running),
@@ -91,6 +100,9 @@ std::vector<finding> judge_folder(const folder_facts& facts) {
     out.push_back({level::bad, "key", "other users may read " + *facts.key_open,
                    "chmod 600 " + *facts.key_open
                      + "; if somebody may have read it, delete it: the peer makes a new one"});
+  if (facts.key_bad)
+    out.push_back({level::bad, "key", *facts.key_bad,
+                   "restore the file, or delete it: the peer makes a new one"});
   if (facts.open_to_others)
     out.push_back({level::warning, "data folder", *facts.open_to_others, "chmod go-w " + name});
   if (facts.trouble.empty()) {
@@ -118,8 +130,16 @@ finding judge_descriptors(std::uint64_t soft, std::uint64_t hard) {
             : "raise the limit in /etc/security/limits.conf, or LimitNOFILE= of the service"};
 }
 
-finding judge_memory(std::uint64_t available) {
+finding judge_memory(std::uint64_t available, std::uint64_t parameter_bytes) {
   auto seen = readable_bytes(static_cast<double>(available)) + " of memory are available";
+  auto needed =
+    static_cast<double>(trainer_bytes) + kept_copies * static_cast<double>(parameter_bytes);
+  if (parameter_bytes > 0 && needed > static_cast<double>(available))
+    return {level::bad, "memory",
+            seen + ", and a trainer of this model, whose parameters take "
+              + readable_bytes(static_cast<double>(parameter_bytes)) + ", needs about "
+              + readable_bytes(needed),
+            "use a smaller model, another machine, or raise the limit of the container"};
   if (available >= 512_MiB)
     return {level::good, "memory", seen, {}};
   return {available < 128_MiB ? level::bad : level::warning, "memory", seen,
@@ -132,6 +152,8 @@ finding judge_port(const endpoint& where, const failure& why, const std::optiona
     return {level::good, "port", to_string(where) + " is free", {}};
   if (own && own->port == where.port)
     return {level::good, "port", to_string(where) + " is that of the running peer: not tried", {}};
+  if (why.detail.find("is taken") == std::string::npos)
+    return {level::bad, "address", why.detail, "give --listen an address and port of this machine"};
   return {level::bad, "port", why.detail,
           "stop the program that uses it (ss -ltnp names it), or choose another with --listen"};
 }
@@ -213,6 +235,19 @@ finding judge_dial(const endpoint& given, const endpoint& where, const failure& 
   }
 }
 
+std::optional<finding> judge_identity(const peer_id& own, const std::string& peers) {
+  auto all = field(parse_document(peers).value_or(nullptr), "peers");
+  if (!all.is_array())
+    return std::nullopt;
+  for (const auto& each : all)
+    if (text_in(each, "id") == to_string(own)
+        && (field(each, "connected") == true || field(each, "self") == true))
+      return finding{level::bad, "identity",
+                     "a peer with the identity of this data folder runs already",
+                     "stop it, or delete identity.pem here if this folder is a copy"};
+  return std::nullopt;
+}
+
 finding judge_clock(const endpoint& where, swarm_clock::duration offset, net::clock_limits limits) {
   auto apart = std::chrono::duration_cast<std::chrono::duration<double>>(
                  offset < swarm_clock::duration{0} ? -offset : offset)
@@ -270,105 +305,6 @@ std::optional<finding> judge_versions(const std::string& own,
                        + without_control_characters(version, text_max) + ", this is " + own,
                      "use one version on all peers"};
   return std::nullopt;
-}
-
-// -- a running swarm
-
-std::vector<asked_member> lost_members(const std::string& targets, std::size_t max) {
-  std::vector<asked_member> out;
-  auto all = parse_document(targets);
-  if (!all || !all->is_array())
-    return out;
-  for (const auto& each : *all) {
-    const auto labels = field(each, "labels");
-    if (text_in(labels, "role") != "lost" || text_in(labels, "run").empty())
-      continue;
-    const auto where = field(each, "targets");
-    if (!where.is_array() || where.empty() || !where.front().is_string() || out.size() >= max)
-      continue;
-    if (auto parsed = parse_endpoint(where.front().get<std::string>()))
-      out.push_back({text_in(labels, "peer"), {*parsed}, {}, {}, text_in(labels, "run")});
-  }
-  return out;
-}
-
-namespace {
-
-/// Whether this is the status of the peer that was lost.
-bool is_of(const json& status, const asked_member& lost) {
-  return field(status, "run_tag") == lost.lost_from && text_in(status, "peer").starts_with(lost.id);
-}
-
-} // namespace
-
-std::vector<finding> judge_swarm(const std::vector<asked_member>& members) {
-  std::vector<finding> out;
-  std::map<std::string, std::set<std::string>> histories, versions; // peers, by value
-  std::size_t answered = 0, clients = 0, count = members.size();
-  std::vector<finding> of_peers;
-  for (const auto& member : members) {
-    auto name = "peer " + member.id.substr(0, 8);
-    if (member.addresses.empty()) {
-      ++clients;
-      continue;
-    }
-    auto status = parse_document(member.status).value_or(nullptr);
-    if (!member.lost_from.empty() && !is_of(status, member)) {
-      --count; // it has ended, or its address is another peer's
-      continue;
-    }
-    if (!status.is_object()) {
-      of_peers.push_back({level::warning, "peer",
-                          name + " at " + to_string(member.addresses.front())
-                            + " does not answer from here ("
-                            + without_control_characters(member.why.detail, text_max) + ")",
-                          "if other peers do not reach it either: open that port, or announce "
-                          "another address there; otherwise only this machine is shut out"});
-      continue;
-    }
-    ++answered;
-    auto text = [&](const char* field) {
-      return without_control_characters(text_in(status, field), text_max);
-    };
-    if (auto history = text("history"); !history.empty())
-      histories[history].insert(member.id.substr(0, 8));
-    versions[text("version")].insert(member.id.substr(0, 8));
-    if (auto differing = number_in(status, "differing_peers").value_or(0); differing > 0)
-      of_peers.push_back({level::bad, "parameters",
-                          name + " holds other parameters than " + readable_number(differing)
-                            + " of the peers at its epoch",
-                          "it downloads a state by itself; if this stays, restart it with an empty "
-                          "--data-dir"});
-    if (auto notice = text("notice"); !notice.empty())
-      of_peers.push_back({level::warning, "notice", name + ": " + notice, {}});
-    if (auto why = text("waiting_for"); !why.empty())
-      of_peers.push_back({level::warning, "waiting", name + " waits for " + why, {}});
-  }
-  auto plural = [](std::size_t n) { return std::to_string(n) + (n == 1 ? " peer" : " peers"); };
-  out.push_back(
-    {answered > 0 ? level::good : level::bad,
-     "peers",
-     plural(answered) + " of " + plural(count) + " answer"
-       + (clients > 0 ? "; " + std::to_string(clients) + " are clients, which nobody can ask"
-                      : std::string{}),
-     {}});
-  auto parts = [](const std::map<std::string, std::set<std::string>>& all) {
-    std::string text;
-    for (const auto& [value, who] : all)
-      text += (text.empty() ? "" : "; ") + value + ": " + listed(who);
-    return text;
-  };
-  if (histories.size() > 1)
-    out.push_back({level::bad, "split", "the run has split into histories: " + parts(histories),
-                   "connect the parts: give a peer of one part an address of the other as "
-                   "--initial-peers; the smaller part then follows the larger one"});
-  else if (!histories.empty())
-    out.push_back({level::good, "history", "all that train hold one history", {}});
-  if (versions.size() > 1)
-    out.push_back({level::warning, "version", "peers run different versions: " + parts(versions),
-                   "use one version on all peers"});
-  out.insert(out.end(), of_peers.begin(), of_peers.end());
-  return out;
 }
 
 } // namespace waggle

@@ -36,18 +36,21 @@ bool any_bad(const std::vector<finding>& all);
 /// What is known of a data folder.
 struct folder_facts {
   std::filesystem::path folder;
-  bool exists = false;             // false: `trouble` concerns where it would be made
-  std::string trouble;             // why files cannot be written there; empty: they can
-  std::optional<endpoint> running; // the address of the peer that uses it now
-  bool locked = false;             // by a process that writes no address, or of another container
-  std::optional<std::string> key_open;       // the key file, if other users may read it
-  std::optional<std::string> open_to_others; // who else may write to the folder
+  bool exists = false;               // false: `trouble` concerns where it would be made
+  std::string trouble;               // why files cannot be written there; empty: they can
+  std::optional<endpoint> running{}; // the address of the peer that uses it now
+  bool locked = false;               // by a process that writes no address, or of another container
+  std::optional<std::string> key_open{};       // the key file, if other users may read it
+  std::optional<std::string> key_bad{};        // why it cannot be used otherwise
+  std::optional<std::string> open_to_others{}; // who else may write to the folder
   std::uint64_t free_bytes = 0;
+  std::optional<peer_id> own = {}; // of the key, unless its peer runs here
 };
 std::vector<finding> judge_folder(const folder_facts& facts);
 
 finding judge_descriptors(std::uint64_t soft, std::uint64_t hard);
-finding judge_memory(std::uint64_t available_bytes);
+/// @param parameter_bytes of the model; 0: not known.
+finding judge_memory(std::uint64_t available_bytes, std::uint64_t parameter_bytes = 0);
 
 /// @param failure of listening at `where`; ec::none: it worked.
 /// @param own the address of the running peer of the data folder.
@@ -65,6 +68,9 @@ finding judge_dial(const endpoint& given, const endpoint& where, const failure& 
                    const std::optional<peer_id>& met);
 /// Of a name that does not resolve, or does so slowly.
 finding judge_name(const endpoint& given, const failure& why);
+/// A peer of the run that uses the identity of this folder at another place; nothing: none does.
+/// @param peers the document /api/v1/peers of one that answered.
+std::optional<finding> judge_identity(const peer_id& own, const std::string& peers);
 /// How far the clock of a peer is from ours.
 finding judge_clock(const endpoint& where, swarm_clock::duration offset, net::clock_limits limits);
 /// What a peer found that dialled us back. `announced`: the ports that it tried.
@@ -76,19 +82,5 @@ finding judge_path(const endpoint& where, bool small_passed, bool large_sent, bo
 /// The versions of the peers that were asked, by address.
 std::optional<finding> judge_versions(const std::string& own,
                                       const std::vector<std::pair<endpoint, std::string>>& theirs);
-
-// -- a running swarm
-
-/// What one peer answered, or why it did not.
-struct asked_member {
-  std::string id;                  // hexadecimal; of those that were lost the begin
-  std::vector<endpoint> addresses; // empty: a client
-  std::string status;              // the JSON of /api/v1/status; empty: no answer
-  failure why;                     // if there was no answer
-  std::string lost_from = {};      // the tag of the run that has lost it; empty: a member
-};
-/// The peers that a member has lost, of its page /sd: behind a split they answer. At most `max`.
-std::vector<asked_member> lost_members(const std::string& targets, std::size_t max);
-std::vector<finding> judge_swarm(const std::vector<asked_member>& members);
 
 } // namespace waggle

@@ -21,7 +21,8 @@ int run_status(const run_options& options) {
     return exit_failed;
   }
   auto document = parse_document(status->body).value_or(nullptr);
-  auto others = field(parse_document(peers->body).value_or(nullptr), "peers");
+  auto seen = parse_document(peers->body).value_or(nullptr);
+  auto others = field(seen, "peers");
   if (status->status != 200 || peers->status != 200 || !document.is_object()
       || !others.is_array()) {
     std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
@@ -29,10 +30,13 @@ int run_status(const run_options& options) {
   }
   if (options.json) {
     document["peer_list"] = others;
+    document["left"] = field(seen, "left");
     std::cout << document.dump(2, ' ', true) << "\n";
     return exit_clean;
   }
-  std::cout << status_text(document, others);
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::cout << status_text(document, others)
+            << departures_text(seen, std::chrono::duration_cast<milliseconds>(now).count());
   return exit_clean;
 }
 

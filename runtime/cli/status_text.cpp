@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/cli/readable.hpp"
+#include "runtime/cli/swarm_findings.hpp"
 #include "runtime/cli/text_table.hpp"
 #include "runtime/watch/json_fields.hpp"
 
@@ -138,6 +139,15 @@ std::string peer_table(const json& peers) {
 }
 
 } // namespace
+
+std::string departures_text(const json& peers, std::int64_t now) {
+  std::string out;
+  for (bool back : {false, true})
+    for (const auto& [id, left] : departures_in(peers, back, now))
+      out += printable(id.substr(0, short_id_length), short_id_length) + "  " + to_text(left, now)
+             + (back ? "; it is back\n" : "\n");
+  return out.empty() ? out : "\nleft in the last ten minutes\n" + out;
+}
 
 std::string status_text(const json& document, const json& peers) {
   std::string out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,5 +13,7 @@ namespace waggle {
 /// printable ASCII.
 std::string status_text(const nlohmann::ordered_json& document,
                         const nlohmann::ordered_json& peers);
+/// Who left in the last ten minutes, of /api/v1/peers; empty: nobody. @param now Unix milliseconds.
+std::string departures_text(const nlohmann::ordered_json& peers, std::int64_t now);
 
 } // namespace waggle

@@ -69,7 +69,9 @@ std::filesystem::path trainer_program(std::error_code& unreadable) {
 
 bool does_more_as_trainer_program(int argc, const char* const* argv) {
   std::error_code unreadable;
-  return argc > 1 && std::string_view{argv[1]} == "config"
+  std::string_view name = argc > 1 ? argv[1] : "";
+  bool of_a_swarm = argc > 2 && argv[2][0] != '-'; // doctor HOST:PORT
+  return (name == "config" || (name == "doctor" && !of_a_swarm))
          && std::filesystem::exists(trainer_program(unreadable), unreadable);
 }
 

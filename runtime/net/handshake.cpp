@@ -69,6 +69,7 @@ std::string handshake::hello() const {
   hello.set_host(with_.host);
   hello.set_instance(with_.claims.instance);
   hello.set_time(static_cast<std::uint64_t>(time_));
+  hello.set_looks(with_.claims.looks);
   for (const auto& address : with_.record.addresses) {
     auto& to = *hello.add_addresses();
     to.set_host(address.host);
@@ -145,6 +146,7 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
   peer_ = std::move(claim);
   peer_nonce_ = *nonce;
   claims_.instance = hello.instance();
+  claims_.looks = hello.looks();
   same_host_ = !with_.host.empty() && hello.host() == with_.host;
   peer_time_ = static_cast<std::int64_t>(hello.time());
   if (with_.clock && peer_time_ != 0)

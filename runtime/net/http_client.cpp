@@ -52,8 +52,12 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     if (!error || error == pending)
       break;
   }
+  if (error == pending)
+    return failure{ec::unreachable, "no connection with " + to_string(where) + " within "
+                                      + std::to_string(timeout.count()) + " ms"};
   if (error)
-    return failed(ec::unreachable);
+    return failed(error == boost::asio::error::connection_refused ? ec::peer_lost
+                                                                  : ec::unreachable);
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
   beast::error_code gone;

@@ -10,7 +10,8 @@
 namespace waggle::net {
 
 /// GETs `target` ("/api/v1/status") from another peer's port. Blocks for at most `timeout`.
-/// Fails with ec::unreachable, timeout or malformed.
+/// Fails with ec::unreachable (no connection), peer_lost (nothing listens there), timeout (a
+/// connection, and no answer) or malformed.
 result<http_response> http_get(const endpoint& where, const std::string& target,
                                milliseconds timeout);
 

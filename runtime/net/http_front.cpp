@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/refusals.hpp"
 #include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
@@ -91,6 +92,8 @@ result<endpoint> http_front::open(listener& at, const endpoint& where, bool ipv6
       return sentence("the port is taken: listen on another, or on 0 for any");
     if (error == asio::error::access_denied)
       return sentence("ports below 1024 need privileges: listen on another");
+    if (error == boost::system::errc::address_not_available)
+      return sentence(std::string{no_such_address});
     return sentence(text_of(error, where.host));
   }
   return endpoint{host, at.acceptor.local_endpoint(error).port()};

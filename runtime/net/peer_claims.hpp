@@ -14,6 +14,8 @@ struct peer_claims {
   std::uint64_t instance = 0;
   /// Null: it has none, because it neither trains nor averages.
   std::shared_ptr<const run_agreement> agreement;
+  /// It asks, and joins nothing (waggle doctor): nobody is told of it, and of what it is refused.
+  bool looks = false;
 };
 
 } // namespace waggle::net

@@ -15,6 +15,9 @@ constexpr std::string_view another_run =
   "this peer belongs to another run: the run's name must be the same on all peers";
 /// How the reason begins if the server at an address answers no peers (ec::wrong_version).
 constexpr std::string_view not_a_peer = "the server there is not a waggle peer";
+/// Why listening fails at an address that is another machine's.
+constexpr std::string_view no_such_address =
+  "this machine has no such address: `ip addr` lists those that it has, and 0.0.0.0 is all";
 /// The reason that a peer gets if there is no room for its link.
 constexpr std::string_view no_room = "this peer has as many links as it accepts";
 

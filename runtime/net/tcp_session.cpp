@@ -67,6 +67,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
     enqueue(step.peer_is_open ? frame_kind::denial : frame_kind::handshake, std::move(message));
+  claims_ = handshake_->claims();
   if (step.clock)
     events_->clock_compared(step.clock->peer, step.clock->offset);
   if (step.why.code != ec::none) {
@@ -77,7 +78,6 @@ void tcp_session::on_handshake(std::string_view bytes) {
   }
   if (step.peer) {
     remote_ = std::move(*step.peer);
-    claims_ = handshake_->claims();
     error_code error;
     auto seen = socket_.remote_endpoint(error);
     if (!error)

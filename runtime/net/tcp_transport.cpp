@@ -46,7 +46,8 @@ public:
     : config_(std::move(config)), events_(watched(config_.events)),
       pool_(buffer_pool::make(4 * config_.window_bytes)),
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
-                                                                          config_.agreement},
+                                                                          config_.agreement,
+                                                                          config_.looks},
       run_(std::make_shared<const run_secret>(config_.run_id)),
       front_({.handler = config_.http,
               .events = events_,
@@ -378,12 +379,14 @@ private:
         oldest->abandon({ec::rate_limited, "too many handshakes at once"});
     });
     session->run(handshake_setup(false, {}, began), config_.handshake_timeout,
-                 [weak = weak_from_this(), from = unmapped(remote).to_string(),
-                  id](result<std::shared_ptr<tcp_session>> outcome) {
+                 [weak = weak_from_this(), from = unmapped(remote).to_string(), id,
+                  dialler = std::weak_ptr{session}](result<std::shared_ptr<tcp_session>> outcome) {
                    auto me = weak.lock();
                    if (!me)
                      return;
                    me->handshaking_.remove(id);
+                   if (auto who = dialler.lock(); !outcome.ok() && who && who->claims().looks)
+                     return;
                    if (!outcome.ok()) {
                      me->events_->refused(outcome.error().code);
                      me->report_refused({from, 0}, false, outcome.error());

@@ -50,6 +50,7 @@ struct tcp_transport_config {
   /// A client that has not sent its complete request within this time is disconnected (slow loris).
   /// So is an idle keep-alive connection.
   milliseconds http_timeout{10'000};
+  bool looks = false; // peer_claims::looks
   milliseconds handshake_timeout{5'000};
   /// Resolves dialled host names; empty: the system's resolver.
   host_lookup lookup;

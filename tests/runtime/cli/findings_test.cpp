@@ -63,71 +63,61 @@ TEST(Findings, LoopbackIsEnoughForPeersOfThisMachine) {
   EXPECT_THAT(judge_loopback(all, loopback, {there})->cure, HasSubstr("announce"));
 }
 
+TEST(Findings, AnAddressThatThisMachineLacksIsNoPortThatIsTaken) {
+  auto lacking = judge_port(
+    there, {ec::bad_config, "cannot listen: " + std::string{net::no_such_address}}, std::nullopt);
+  EXPECT_EQ(lacking.check, "address");
+  EXPECT_THAT(lacking.seen, HasSubstr("this machine has no such address"));
+  EXPECT_THAT(lacking.cure, Not(HasSubstr("stop the program")));
+  auto taken =
+    judge_port(there, {ec::bad_config, "cannot listen: the port is taken"}, std::nullopt);
+  EXPECT_THAT(taken.cure, HasSubstr("stop the program"));
+}
+
+TEST(Findings, AModelMustFitIntoMemory) {
+  constexpr std::uint64_t gigabyte = 1'000'000'000;
+  EXPECT_EQ(judge_memory(4 * gigabyte, gigabyte / 4).how, level::good);
+  auto large = judge_memory(4 * gigabyte, gigabyte);
+  EXPECT_EQ(large.how, level::bad);
+  EXPECT_THAT(large.seen, HasSubstr("whose parameters take 1.0 GB, needs about 8.2 GB"));
+  EXPECT_EQ(judge_memory(4 * gigabyte).how, level::good) << "the model is not known";
+}
+
+TEST(Findings, ACopyOfTheFolderOfARunningPeerIsNotItsFolder) {
+  folder_facts facts{"d", true, "", there, true};
+  facts.free_bytes = std::uint64_t{1} << 34U;
+  EXPECT_EQ(judge_folder(facts)[0].how, level::warning);
+  facts.locked = false;
+  EXPECT_EQ(judge_folder(facts)[0].how, level::bad);
+  EXPECT_THAT(judge_folder(facts)[0].seen, HasSubstr("is a copy of the folder of the peer"));
+  facts.running.reset();
+  facts.key_bad = "'d/identity.pem' is not an Ed25519 private key in PEM";
+  EXPECT_EQ(judge_folder(facts)[1].check, "key");
+  EXPECT_TRUE(any_bad(judge_folder(facts)));
+  peer_id own{};
+  auto peers = [&](const std::string& id, const std::string& more) {
+    return R"({"peers":[3,{"id":")" + id + "\"" + more + "}]}";
+  };
+  EXPECT_TRUE(judge_identity(own, peers(to_string(own), R"(,"connected":true)")));
+  EXPECT_FALSE(judge_identity(own, peers(to_string(own), R"(,"connected":false)")));
+  EXPECT_FALSE(judge_identity(own, peers("ab", R"(,"connected":true)")));
+  EXPECT_FALSE(judge_identity(own, "{"));
+}
+
 TEST(Findings, AFolderMayHaveSeveralFaults) {
-  folder_facts facts{"d", true, "", {}, false, "d/identity.pem", "others may write to d", 1 << 20};
+  folder_facts facts{"d", true, "", {}, false, "d/identity.pem"};
+  facts.open_to_others = "others may write to d";
+  facts.free_bytes = 1 << 20;
   auto found = judge_folder(facts);
   ASSERT_THAT(found, SizeIs(4));
   EXPECT_EQ(found[1].cure.substr(0, 24), "chmod 600 d/identity.pem");
   EXPECT_EQ(found.back().how, level::bad) << "a MiB is too little";
-  facts = {"d", false, "no", {}, false, {}, {}, 0};
+  facts = {"d", false, "no"};
   EXPECT_THAT(judge_folder(facts), SizeIs(1))
     << "of a folder that cannot be used nothing else counts";
 }
 
-TEST(Findings, ASwarmIsSplitIfItsPeersHoldSeveralHistories) {
-  auto member = [](const std::string& id, const std::string& fields) {
-    return asked_member{id, {there}, "{\"version\":\"0.1.0\"" + fields + "}", {}};
-  };
-  auto one = judge_swarm({member("aaaaaaaabb", R"(,"history":"h1")"),
-                          member("bbbbbbbbcc", R"(,"history":"h1","differing_peers":0)"),
-                          asked_member{"cccccccc", {}, {}, {}}});
-  ASSERT_THAT(one, SizeIs(2));
-  EXPECT_FALSE(any_bad(one));
-  EXPECT_THAT(one[0].seen, HasSubstr("2 peers of 3 peers answer; 1 are clients"));
-  auto two = judge_swarm({member("aaaaaaaabb", R"(,"history":"h1")"),
-                          member("bbbbbbbbcc", R"(,"history":"h2","differing_peers":2)"),
-                          asked_member{"dddddddd", {there}, {}, {ec::timeout, "no answer"}},
-                          asked_member{"eeeeeeee", {there}, "nonsense", {}}});
-  EXPECT_TRUE(any_bad(two));
-  EXPECT_THAT(two[1].seen, HasSubstr("h1: aaaaaaaa; h2: bbbbbbbb"));
-  EXPECT_THAT(two, SizeIs(5));
-  EXPECT_TRUE(any_bad(judge_swarm({}))) << "nobody answers";
-}
-
-TEST(Findings, ThoseThatWereLostAndAnswerAreBehindASplit) {
-  auto lost = lost_members(
-    R"([{"targets":["10.0.0.1:7700"],"labels":{"run":"r","peer":"aaaaaaaa","role":"trainer"}},
-        {"targets":["10.0.0.2:7700"],"labels":{"run":"r","peer":"bbbbbbbb","role":"lost"}},
-        {"targets":["10.0.0.3:7700"],"labels":{"run":"r","peer":"cccccccc","role":"lost"}},
-        {"targets":["10.0.0.4:7700"],"labels":{"run":"r","peer":"dddddddd","role":"lost"}},
-        7, {}, {"labels":7}, {"targets":[],"labels":{"run":"r","role":"lost"}},
-        {"targets":[7],"labels":{"run":"r","role":"lost"}}])",
-    2);
-  ASSERT_THAT(lost, SizeIs(2));
-  EXPECT_EQ(lost[0].id, "bbbbbbbb");
-  EXPECT_EQ(lost[0].addresses, (std::vector{endpoint{"10.0.0.2", 7700}}));
-  EXPECT_THAT(lost_members("no json", 2), IsEmpty());
-  std::vector<asked_member> all{{"aaaaaaaa", {there}, R"({"history":"h1"})", {}}, lost[0], lost[1]};
-  auto gone = judge_swarm(all);
-  EXPECT_FALSE(any_bad(gone));
-  EXPECT_THAT(gone[0].seen, HasSubstr("1 peer of 1 peer answer"));
-  all[1].status = R"({"history":"h2","run_tag":"r","peer":"bbbbbbbb1"})";
-  for (const auto* other : {R"({"history":"h3","run_tag":"another","peer":"cccccccc1"})",
-                            R"({"history":"h3","run_tag":"r","peer":"aaaaaaaa1"})"}) {
-    all[2].status = other; // has got its address
-    EXPECT_THAT(judge_swarm(all)[0].seen, HasSubstr("2 peers of 2 peers answer"));
-  }
-  auto split = judge_swarm(all);
-  EXPECT_TRUE(any_bad(split));
-  EXPECT_THAT(split[1].seen, HasSubstr("h1: aaaaaaaa; h2: bbbbbbbb"));
-}
-
 TEST(Findings, WhatPeersWroteCannotDriveATerminal) {
-  auto member = asked_member{"aa", {there}, R"({"notice":"\u001b[2Jgone","version":7})", {}};
-  for (const auto& f : judge_swarm({member}))
-    EXPECT_THAT(to_line(f), Not(HasSubstr("\x1b")));
-  auto parsed = nlohmann::json::parse(to_json(judge_swarm({member})));
-  EXPECT_TRUE(parsed.is_array());
   EXPECT_THAT(judge_dial(there, there, {ec::agreement_mismatch, "\x1b[31m"}, {}).seen,
               Not(HasSubstr("\x1b")));
 }

@@ -123,6 +123,7 @@ TEST(Handshake, BothEndsLearnTheOthersClaims) {
   ASSERT_TRUE(talk.at_bob.peer) << "without an agreement any peer is accepted";
   ASSERT_TRUE(talk.at_ann.peer);
   EXPECT_EQ(bob.claims().instance, 17U);
+  EXPECT_FALSE(bob.claims().looks);
   ASSERT_TRUE(bob.claims().agreement);
   EXPECT_EQ(*bob.claims().agreement, *agreement_of("0.003"));
   EXPECT_EQ(ann.claims().instance, 18U);

@@ -353,6 +353,21 @@ TEST(TcpTransport, AnAnsweredConnectionMayBeIdleForLongerThanARequestMayTake) {
   EXPECT_EQ(bob.refused, std::vector{ec::timeout});
 }
 
+TEST(TcpTransport, WhoOnlyLooksAndIsRefusedIsNotCounted) {
+  peer bob{2};
+  auto where = bob.listen();
+  peer doctor{1, "another run", [](auto& config) { config.looks = true; }};
+  EXPECT_EQ(doctor.dial(where).error().code, ec::wrong_run);
+  peer stranger{3, "another run"};
+  EXPECT_EQ(stranger.dial(where).error().code, ec::wrong_run);
+  EXPECT_TRUE(bob.waits_for_refusal(ec::wrong_run));
+  EXPECT_EQ(bob.refused.size(), 1U);
+  peer welcome{4, "demo", [](auto& config) { config.looks = true; }};
+  ASSERT_TRUE(welcome.dial(where).ok());
+  EXPECT_TRUE(bob.seen.wait([&] { return !bob.links.empty(); }));
+  EXPECT_TRUE(bob.links.front()->claims().looks);
+}
+
 TEST(TcpTransport, BytesThatAreNotAFrameEndTheConnection) {
   peer bob{2};
   auto where = bob.listen();

@@ -1,0 +1,86 @@
+#include "runtime/cli/examine_swarm.hpp"
+
+#include <algorithm>
+#include <future>
+#include <iostream>
+
+#include "runtime/cli/finding_report.hpp"
+#include "runtime/cli/swarm_findings.hpp"
+#include "runtime/net/http_client.hpp"
+#include "runtime/watch/json_fields.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto page_timeout = 2s;
+constexpr std::size_t members_asked_max = 64;
+
+std::int64_t unix_ms() {
+  return std::chrono::duration_cast<milliseconds>(
+           std::chrono::system_clock::now().time_since_epoch())
+    .count();
+}
+
+/// A member that is lost for one may be there for another, which matters: both are kept.
+void add_members(std::vector<asked_member>& all, std::vector<asked_member> more) {
+  for (auto& each : more)
+    if (!each.id.empty() && all.size() < 2 * members_asked_max
+        && std::ranges::none_of(all, [&](const auto& known) {
+             return known.id == each.id && known.left.has_value() == each.left.has_value();
+           }))
+      all.push_back(std::move(each));
+}
+
+/// What /api/v1/peers of those members say that answer, of which the first ones were asked already.
+std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t first) {
+  std::vector<std::string> peers(members.size());
+  auto ask_one = [&](std::size_t i) {
+    auto& member = members[i];
+    for (const auto& at : member.addresses) {
+      auto status = net::http_get(at, "/api/v1/status", page_timeout);
+      if (status && status->status == 200) {
+        member.status = status->body;
+        if (auto others = net::http_get(at, "/api/v1/peers", page_timeout))
+          peers[i] = others->body;
+        return;
+      }
+      member.why = status ? failure{ec::malformed, "another program answers"} : status.error();
+    }
+  };
+  constexpr std::size_t at_once = 16;
+  for (std::size_t begin = first; begin < members.size(); begin += at_once) {
+    std::vector<std::future<void>> asked;
+    for (auto i = begin; i < std::min(members.size(), begin + at_once); ++i)
+      asked.push_back(std::async(std::launch::async, ask_one, i));
+  }
+  return peers;
+}
+
+} // namespace
+
+int examine_swarm(const run_options& options, const endpoint& where) {
+  auto peers = net::http_get(where, "/api/v1/peers", page_timeout);
+  auto document = peers ? parse_document(peers->body) : std::nullopt;
+  if (!field(document.value_or(nullptr), "peers").is_array()) {
+    std::cerr << "waggle: no peer answers at " << to_string(where)
+              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
+    return exit_failed;
+  }
+  auto now = unix_ms();
+  std::vector<asked_member> members;
+  add_members(members, members_in(*document, where, members_asked_max, now));
+  // Those that these have lost, and behind a split their members, are asked, too.
+  for (std::size_t asked = 0; asked < members.size();) {
+    auto seen = ask(members, std::exchange(asked, members.size()));
+    for (std::size_t i = 0; i < seen.size(); ++i)
+      if (auto others = parse_document(seen[i]))
+        add_members(members,
+                    members_in(*others, members[i].addresses.front(), members_asked_max, now));
+  }
+  finding_report out{options.json};
+  out.add(judge_swarm(members, now));
+  return out.end();
+}
+
+} // namespace waggle

@@ -1,0 +1,292 @@
+#include "runtime/cli/swarm_findings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "runtime/cli/readable.hpp"
+#include "runtime/core/endpoint.hpp"
+#include "runtime/watch/json_fields.hpp"
+
+namespace waggle {
+
+namespace {
+
+using level = finding::level;
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t text_max = 400; // of what a peer wrote
+constexpr std::int64_t recent_ms = 600'000;
+
+std::string listed(const std::set<std::string>& all) {
+  std::string out;
+  for (const auto& each : all)
+    out += (out.empty() ? "" : ", ") + each;
+  return out;
+}
+
+std::string plural(std::size_t n, const std::string& word) {
+  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+}
+
+std::string clean(const std::string& text) {
+  return without_control_characters(text, text_max);
+}
+
+std::vector<endpoint> addresses_in(const json& of) {
+  std::vector<endpoint> out;
+  if (const auto all = field(of, "addresses"); all.is_array())
+    for (const auto& each : all)
+      if (auto parsed = parse_endpoint(each.is_string() ? each.get<std::string>() : "");
+          parsed && out.size() < addresses_max)
+        out.push_back(*parsed);
+  return out;
+}
+
+std::optional<seen_leaving> leaving_in(const json& of, std::int64_t now) {
+  auto t = number_in(of, "t").value_or(0);
+  if (!(t >= static_cast<double>(now - recent_ms)) || t > 4.2e12)
+    return std::nullopt;
+  auto times = number_in(of, "times").value_or(1);
+  return seen_leaving{static_cast<std::int64_t>(t), clean(text_in(of, "reason")),
+                      field(of, "lost") != false,
+                      times >= 1 && times < 1e9 ? static_cast<std::uint64_t>(times) : 1};
+}
+
+/// Why a peer does not answer, as far as it can be told from here.
+struct silence {
+  bool certain; // it does not come from this machine's view
+  std::string seen;
+  std::string cure;
+};
+silence judge_silence(const asked_member& member) {
+  auto where = to_string(member.addresses.front());
+  switch (member.why.code) {
+    case ec::timeout:
+      return {true,
+              where
+                + " takes connections and does not answer: its process is frozen (stopped, or "
+                  "swapping), or its machine is overloaded",
+              "look at that process: continue it (kill -CONT) or end it; started again with the "
+              "same command, it catches up"};
+    case ec::peer_lost:
+      return {!member.connected, "nothing listens at " + where + " any more: its process has ended",
+              "read the end of its log, and start it again with the same command: it catches up"};
+    default:
+      return {false, where + " does not answer from here (" + clean(member.why.detail) + ")",
+              "if other peers do not reach it either: start it again, open that port, or announce "
+              "another address there; otherwise only this machine is shut out"};
+  }
+}
+
+class judge {
+public:
+  judge(const std::vector<asked_member>& members, std::int64_t now)
+    : members_(members), now_(now) {}
+
+  std::vector<finding> all() {
+    for (const auto& member : members_)
+      if (!member.left)
+        note_run(member);
+    for (const auto& member : members_)
+      member.left ? judge_left(member) : judge_member(member);
+    std::vector<finding> out;
+    out.push_back(
+      {answered_ > 0 ? level::good : level::bad,
+       "peers",
+       plural(answered_, "peer") + " of " + plural(count_, "peer") + " answer"
+         + (clients_ > 0 ? "; " + std::to_string(clients_) + " are clients, which nobody can ask"
+                         : std::string{}),
+       {}});
+    if (histories_.size() > 1)
+      out.push_back({level::bad, "split", "the run has split into histories: " + parts(histories_),
+                     "connect the parts: give a peer of one part an address of the other as "
+                     "--initial-peers; the smaller part then follows the larger one"});
+    else if (!histories_.empty())
+      out.push_back({level::good, "history", "all that train hold one history", {}});
+    if (versions_.size() > 1)
+      out.push_back({level::warning, "version", "peers run different versions: " + parts(versions_),
+                     "use one version on all peers"});
+    out.insert(out.end(), of_peers_.begin(), of_peers_.end());
+    return out;
+  }
+
+private:
+  using values = std::map<std::string, std::set<std::string>>; // peers, by value
+  static std::string parts(const values& all) {
+    std::string text;
+    for (const auto& [value, who] : all)
+      text += (text.empty() ? "" : "; ") + value + ": " + listed(who);
+    return text;
+  }
+  static std::string short_id(const asked_member& member) { return member.id.substr(0, 8); }
+  static json status_of(const asked_member& member) {
+    return parse_document(member.status).value_or(nullptr);
+  }
+  void add(level how, std::string check, std::string seen, std::string cure) {
+    of_peers_.push_back({how, std::move(check), std::move(seen), std::move(cure)});
+  }
+
+  void note_run(const asked_member& member) {
+    if (auto tag = text_in(status_of(member), "run_tag"); !tag.empty())
+      runs_.insert(tag);
+  }
+  void note_values(const asked_member& member, const json& status) {
+    if (auto history = clean(text_in(status, "history")); !history.empty())
+      histories_[history].insert(short_id(member));
+    versions_[clean(text_in(status, "version"))].insert(short_id(member));
+  }
+
+  void judge_member(const asked_member& member) {
+    ++count_;
+    auto name = "peer " + short_id(member);
+    if (member.was_away)
+      add(level::warning, "left",
+          name + " left " + to_text(*member.was_away, now_) + "; it is back",
+          "if this goes on, read its log, and look at its machine and link");
+    if (member.addresses.empty()) {
+      ++clients_;
+      return;
+    }
+    auto status = status_of(member);
+    if (!status.is_object()) {
+      auto why = judge_silence(member);
+      return add(why.certain ? level::bad : level::warning, "peer", name + ": " + why.seen,
+                 why.cure);
+    }
+    ++answered_;
+    note_values(member, status);
+    judge_status(name, status);
+  }
+
+  void judge_status(const std::string& name, const json& status) {
+    if (field(status, "provisional") == true)
+      add(level::bad, "split", name + " is cut off from most of its group and goes on without it",
+          "look at the links between its machine and the others; connected again, the smaller part "
+          "follows the larger one");
+    if (auto differing = number_in(status, "differing_peers").value_or(0); differing > 0)
+      add(level::bad, "parameters",
+          name + " holds other parameters than " + readable_number(differing)
+            + " of the peers at its epoch",
+          "it downloads a state by itself; if this stays, restart it with an empty --data-dir");
+    auto notices = field(status, "notices");
+    if (notices.is_array())
+      for (const auto& each : notices)
+        if (auto seen = clean(text_in(each, "seen")); !seen.empty())
+          add(level::warning, "notice", name + ": " + seen, clean(text_in(each, "cure")));
+    if (auto text = clean(text_in(status, "notice")); !notices.is_array() && !text.empty())
+      add(level::warning, "notice", name + ": " + text, {}); // of an earlier version
+    if (auto why = clean(text_in(status, "waiting_for")); !why.empty())
+      add(level::warning, "waiting", name + " waits for " + why, {});
+  }
+
+  void judge_left(const asked_member& member) {
+    auto name = "peer " + short_id(member);
+    auto when = " " + to_text(*member.left, now_);
+    auto status = status_of(member);
+    bool itself = status.is_object() && runs_.contains(text_in(status, "run_tag"))
+                  && text_in(status, "peer") == member.id;
+    if (itself) {
+      bool counted = std::ranges::any_of(members_, [&](const auto& other) {
+        return !other.left && other.id == member.id; // for a peer that has not lost it
+      });
+      count_ += counted ? 0 : 1;
+      answered_ += counted ? 0 : 1;
+      note_values(member, status);
+      auto uptime = number_in(status, "uptime_seconds").value_or(0);
+      bool restarted = uptime * 1000 < static_cast<double>(now_ - member.left->t);
+      if (!member.left->lost || member.left->reason.starts_with("overloaded"))
+        return; // not everybody has a link with everybody
+      if (restarted)
+        return add(level::warning, "left",
+                   name + " left" + when + ", was started again, and is not connected yet", {});
+      return add(
+        level::bad, "split",
+        name + " was lost" + when + "; it runs, and answers here at "
+          + to_string(member.addresses.front()),
+        "look at the links between its machine and the others; if they work again, give it "
+        "an address of the others as --initial-peers");
+    }
+    if (!member.left->lost)
+      return add(level::good, "left", name + " left" + when, {});
+    if (status.is_object())
+      return add(level::good, "left",
+                 name + " was lost" + when + "; another peer is at its address now", {});
+    if (member.addresses.empty())
+      return add(level::bad, "lost", name + ", a client, was lost" + when,
+                 "look at its log and machine, and start it again with the same command");
+    auto why = judge_silence(member);
+    add(level::bad, "lost", name + " was lost" + when + "; " + why.seen, why.cure);
+  }
+
+  const std::vector<asked_member>& members_;
+  const std::int64_t now_;
+  std::set<std::string> runs_; // tags
+  values histories_, versions_;
+  std::size_t answered_ = 0, clients_ = 0, count_ = 0;
+  std::vector<finding> of_peers_;
+};
+
+} // namespace
+
+std::string to_text(const seen_leaving& left, std::int64_t now) {
+  std::time_t seconds = left.t / 1000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 16> clock{};
+  std::strftime(clock.data(), clock.size(), "%H:%M:%S", &local);
+  auto age = static_cast<double>(std::max<std::int64_t>(0, now - left.t)) / 1000;
+  return fmt::format("at {} ({} ago{}): {}", clock.data(), readable_duration(age),
+                     left.times > 1 ? fmt::format(", {} times in all", left.times) : "",
+                     left.reason.empty() ? "no reason is known" : left.reason);
+}
+
+std::vector<std::pair<std::string, seen_leaving>> departures_in(const json& peers, bool back,
+                                                                std::int64_t now) {
+  std::vector<std::pair<std::string, seen_leaving>> out;
+  auto all = field(peers, back ? "peers" : "left");
+  if (all.is_array())
+    for (const auto& each : all)
+      if (auto left = leaving_in(back ? field(each, "left") : each, now))
+        if (auto id = text_in(each, back ? "id" : "peer"); !id.empty())
+          out.emplace_back(clean(id), *left);
+  return out;
+}
+
+std::vector<asked_member> members_in(const json& peers, const endpoint& where, std::size_t max,
+                                     std::int64_t now) {
+  std::vector<asked_member> out;
+  if (auto all = field(peers, "peers"); all.is_array())
+    for (const auto& each : all) {
+      if (!each.is_object() || out.size() >= max)
+        continue;
+      auto& member = out.emplace_back();
+      bool self = field(each, "self") == true;
+      member.id = clean(text_in(each, "id"));
+      member.addresses = addresses_in(each);
+      member.connected = self || field(each, "connected") == true;
+      if (self && member.addresses.empty())
+        member.addresses.push_back(where);
+      member.was_away = leaving_in(field(each, "left"), now);
+    }
+  auto members = out.size();
+  if (auto all = field(peers, "left"); all.is_array())
+    for (const auto& each : all)
+      if (auto left = leaving_in(each, now); left && out.size() < members + max) {
+        auto& member = out.emplace_back();
+        member.id = clean(text_in(each, "peer"));
+        member.addresses = addresses_in(each);
+        member.left = left;
+      }
+  return out;
+}
+
+std::vector<finding> judge_swarm(const std::vector<asked_member>& members, std::int64_t now) {
+  return judge{members, now}.all();
+}
+
+} // namespace waggle
