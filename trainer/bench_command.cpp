@@ -133,9 +133,10 @@ int bench_train(run_options options) {
   auto output = bench_output::open(options);
   if (!output)
     return bad_usage(output.error().detail);
-  const auto* strategy = find_strategy(options.strategy);
-  bool steps_each_pass = strategy->steps_each_pass() || strategy->counts_steps();
-  auto batch = steps_each_pass ? options.micro_batch : options.target_batch_size; // of a step
+  const auto& strategy = *options.strategy;
+  auto batch = strategy.steps_each_pass() || strategy.counts_steps()
+                 ? static_cast<std::uint64_t>(options.micro_batch)
+                 : options.target_batch_size; // of a step
   auto passes = micro_steps_of(batch, config.micro_batch);
   // Measure whole optimizer steps, so that both sides do the same work.
   auto steps = (options.steps + passes - 1) / passes;
@@ -148,7 +149,7 @@ int bench_train(run_options options) {
   options.log_level = "warn";
   options.initial_peers.clear();
   // The steps and the warm-up; where an epoch is a number of rounds, each round has a pass.
-  options.epochs = (steps + 1) * options.average_state_every;
+  options.epochs = (steps + 1) * options.how.epochs_per_round;
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);
@@ -187,7 +188,7 @@ int bench_train(run_options options) {
   report["optimizer_steps"] = steps;
   report["target_batch_size"] = options.target_batch_size;
   report["micro_batch"] = options.micro_batch;
-  report["strategy"] = options.strategy;
+  report["strategy"] = options.strategy.text();
   report["model"] = options.model;
   report["layers"] = options.layers;
   report["width"] = options.width;
@@ -222,7 +223,7 @@ int bench_loop(const run_options& options) {
     run_plain_loop(config, options.target_batch_size, options.lr, steps, options.step_interval);
   if (!loop)
     return bad_usage(loop.error().detail);
-  auto samples = static_cast<double>(loop->micro_steps * options.micro_batch);
+  auto samples = static_cast<double>(loop->micro_steps) * static_cast<double>(options.micro_batch);
   json report{{"name", "loop"},
               {"samples_per_second", samples / loop->timing.seconds},
               {"samples", samples},

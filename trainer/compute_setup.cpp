@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "runtime/config/options.hpp"
 #include "runtime/data/tokens.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/host_staging.hpp"
@@ -36,13 +37,7 @@ result<torch::Device> device_of(const std::string& name) {
 }
 
 result<std::shared_ptr<const sample_data>> open_data(const learner_config& config, data_role role) {
-  data_request request;
-  request.role = role;
-  request.path = role == data_role::training ? config.data : config.eval_data;
-  request.context = static_cast<std::size_t>(config.context);
-  request.token_bytes = config.token_bytes;
-  request.classes = config.classes;
-  return open_data_set(request);
+  return open_data_set(request_of(config, role));
 }
 
 /// What is measured on other data must be like what is trained on, which has this shape.

@@ -46,12 +46,12 @@ result<epoch_id> export_model(const run_options& o, const std::filesystem::path&
   auto weights = weights_in(as_byte_span(last->image));
   if (!weights)
     return bad("cannot export " + last->file.string() + ": " + to_string(weights.error()));
-  if (o.format != "torchscript")
+  if (o.export_format != "torchscript")
     std::erase_if(weights->tensors, [&](const named_values& each) { // float32 only
       auto at = std::ranges::find(weights->table.tensors(), each.name, &state_tensor::name);
       return at->what == state_tensor::kind::counter;
     });
-  auto content = o.format == "torchscript"
+  auto content = o.export_format == "torchscript"
                    ? torchscript_file(o.model, weights->tensors)
                    : safetensors_file(std::move(weights->tensors), last->epoch);
   if (!content)

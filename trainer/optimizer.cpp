@@ -127,10 +127,9 @@ void optimizer::zero_grad() {
 }
 
 void optimizer::follow(scheduler_maker make) {
-  const auto* strategy = find_strategy(session_->given().strategy);
   // Peers that step on their own are about an epoch apart anyway.
   std::function<std::uint64_t()> epoch;
-  if (strategy != nullptr && strategy->steps_each_pass())
+  if (!session_->settles())
     epoch = [port = port_.get()] { return port->epoch(); };
   state_->follow(std::move(make), std::move(epoch));
 }

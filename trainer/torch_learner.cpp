@@ -53,7 +53,7 @@ public:
       std::make_unique<gradient_sum>(trained_, config_.reuse_gradient_buffers, tensors_.numbers());
     keep_buffers();
     optimizer_ = updated_tensors::of_flat(tensors_, parameters_->master(), config_.optimizer);
-    schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
+    schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, config_));
     for (std::int64_t i = 1; i < config_.replicas; ++i)
       others_.push_back(
         std::make_unique<replica>(config_, devices[static_cast<std::size_t>(i) % devices.size()],
@@ -400,10 +400,6 @@ status check_buffers(const learner_config& config, const training_model& model) 
 
 } // namespace
 
-model_shape shape_of(const learner_config& c) {
-  return {c.layers, c.width, c.heads, c.context};
-}
-
 status check_learner_config(const learner_config& config) {
   auto in = open_inputs(config);
   return in ? check_training_model(config, in->data->shape()) : in.error();
@@ -444,7 +440,8 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
       (*model)->train(true);
       models.push_back(std::move(*model));
     }
-    auto scale = config.loss_scale ? std::make_shared<loss_scaler>(*config.loss_scale) : nullptr;
+    auto rule = config.scale_rule();
+    auto scale = rule ? std::make_shared<loss_scaler>(*rule) : nullptr;
     auto make = [&]() -> result<std::unique_ptr<learner>> {
       return std::unique_ptr<learner>{
         std::make_unique<torch_learner>(config, in->devices, std::move(models), in->data, scale)};

@@ -69,15 +69,16 @@ void log_data(spdlog::logger& log, const run_options& options, data_role role) {
     log.warn("{}", *packed);
 }
 
-learner_factory makes_learner(const run_options& o, const learner_config& learner) {
-  return begun_from([learner] { return make_torch_learner(learner); }, o.from, make_system_disk());
+learner_factory makes_learner(const std::string& from, const learner_config& learner) {
+  return begun_from([learner] { return make_torch_learner(learner); }, from, make_system_disk());
 }
 
 /// Whether this peer goes on from a checkpoint of its own instead of --from.
 bool goes_on(const run_options& options, const std::filesystem::path& data_dir) {
   if (!options.resume)
     return false;
-  auto made = with_training_options(makes_learner(options, learner_from(options, {})), options)();
+  auto made =
+    with_training_options(makes_learner(options.from, learner_from(options, {})), options)();
   if (!made)
     return false; // the check of the options says why
   const auto& table = (*made)->tensors();
@@ -143,7 +144,7 @@ int run_train(const run_options& given) {
       all_finished_at.reset();
     else
       all_finished_at = all_finished_at.value_or(clock::now());
-    bool awaits_evaluation = options.eval_data && last.eval_epoch != last.epoch
+    bool awaits_evaluation = !options.eval_data.empty() && last.eval_epoch != last.epoch
                              && clock::now() - *finished_at < options.averaging_timeout;
     return all_finished_at && clock::now() - *all_finished_at >= options.linger
            && !awaits_evaluation;
@@ -188,7 +189,7 @@ status check_for_training(const run_options& options) {
       return counted.error();
   if (options.from.empty())
     return done{};
-  if (auto made = makes_learner(options, learner)(); !made)
+  if (auto made = makes_learner(options.from, learner)(); !made)
     return made.error();
   return done{};
 }
@@ -198,30 +199,10 @@ std::uint64_t parameter_bytes_of(const run_options& options) {
 }
 
 learner_config learner_from(const run_options& o, const peer_id& peer) {
-  learner_config c;
-  c.model = o.model;
-  c.layers = static_cast<std::int64_t>(o.layers);
-  c.width = static_cast<std::int64_t>(o.width);
-  c.heads = static_cast<std::int64_t>(o.heads);
-  c.context = static_cast<std::int64_t>(o.context);
-  c.data = o.data;
-  c.token_bytes = o.token_type == "uint32" ? 4 : 2;
-  c.classes = o.classes;
-  c.loss = o.loss;
-  c.eval_data = o.eval_data.value_or("").string();
-  c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
+  learner_config c{o};
   c.optimizer = optimizer_of(o);
-  c.settles = !find_strategy(o.strategy)->steps_each_pass();
-  c.device = o.device;
-  c.replicas = static_cast<std::int64_t>(o.replicas);
-  if (!o.devices.empty())
-    for (auto name : pieces_of(o.devices, ','))
-      c.devices.emplace_back(name);
-  c.offload_optimizer = o.offload_optimizer || o.delay_optimizer_step;
-  c.format = find_named(precision_table, o.precision)->format;
-  c.loss_scale = loss_scale_of(o);
-  c.reuse_gradient_buffers = o.reuse_grad_buffers;
-  c.threads = static_cast<int>(o.threads);
+  c.settles = !o.strategy->steps_each_pass();
+  c.offload_optimizer |= o.delay_optimizer_step;
   c.init_seed = seed_from("waggle init/" + o.run_id);
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));
   return c;
@@ -232,8 +213,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto learner = learner_from(o, peer);
   auto draws = learner.draws = draws_from(o, learner, peer);
   add_training_parts(
-    base, o, makes_learner(o, learner), data_dir, [learner] { return make_evaluator(learner); },
-    draws);
+    base, o, makes_learner(o.from, learner), data_dir,
+    [learner] { return make_evaluator(learner); }, draws);
 }
 
 command train_command() {

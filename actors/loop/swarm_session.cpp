@@ -101,14 +101,14 @@ status swarm_session::configure(const swarm_options& options) {
   auto resolved = run_options_of(options, passes_);
   if (auto usable = resolved ? check_training_options(*resolved) : resolved.error(); !usable)
     return usable;
-  if (find_strategy(resolved->strategy)->make(strategy_settings_of(*resolved)).averages.in_buckets)
+  if (resolved->strategy.make(resolved->how).averages.in_buckets)
     return bad("--strategy: leave out buckets=1, a loop's backward pass is its own");
-  auto rule = loss_scale_of(*resolved);
-  if (rule && resolved->reuse_grad_buffers)
+  auto rule = resolved->scale_rule();
+  if (rule && resolved->reuse_gradient_buffers)
     return bad("--loss-scale and --reuse-grad-buffers exclude each other in a "
                "loop, whose step would divide the sum by the scale of each pass: leave one out");
   bool steps_in_module = !resolved->offload_optimizer && !resolved->delay_optimizer_step;
-  if (resolved->reuse_grad_buffers && resolved->delay_grad_averaging && steps_in_module)
+  if (resolved->reuse_gradient_buffers && resolved->how.delay_gradients && steps_in_module)
     return bad(
       "--reuse-grad-buffers and --delay-grad-averaging exclude each other: both write .grad");
   given_ = options;
@@ -133,7 +133,7 @@ const std::filesystem::path& swarm_session::data_dir() const {
 }
 
 std::string swarm_session::model_function() const {
-  return function_of(given_.model, shape_of(options_));
+  return function_of(given_.model, options_);
 }
 
 update_place swarm_session::place() const {
@@ -192,7 +192,9 @@ status swarm_session::check_statistics(const state_table& tensors) {
     return fits;
   if (!strategy().steps_each_pass())
     return done{};
-  auto averaged = strategy().make(strategy_settings_of(options_)).averages;
+  auto how = options_.how;
+  how.statistics = averaged_statistics_of(options_);
+  auto averaged = options_.strategy.make(how).averages;
   averaged.what = lane_content::parameters; // of which progress is a difference
   averaged.gradients = false; // with_averaged_gradients keeps them, and not the loop's learner
   auto found = averaged_tensors::of(tensors, averaged);
@@ -254,11 +256,11 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
 }
 
 const strategy_row& swarm_session::strategy() const {
-  return *find_strategy(options_.strategy); // the option accepts no other names
+  return *options_.strategy;
 }
 
 gradient_use swarm_session::use_of_gradients() const {
-  return options_.reuse_grad_buffers ? gradient_use::in_place : gradient_use::summed;
+  return options_.reuse_gradient_buffers ? gradient_use::in_place : gradient_use::summed;
 }
 
 /// As `waggle train` checks --micro-batch.

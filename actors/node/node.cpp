@@ -127,7 +127,7 @@ void show_config(metric_families& metrics, const node_config& config) {
     return metrics.set_config_info("", "", "none");
   metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
                           short_name(first->matchmaking.schema),
-                          config.training ? config.training->training.strategy : "average");
+                          config.training ? config.training->training.strategy.text() : "average");
 }
 
 /// Connects the actors: which serves what, and which listens to which.

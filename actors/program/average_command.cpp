@@ -87,7 +87,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
     question.deadline = options.averaging_timeout;
     question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
     question.reuse_group = options.reuse_group;
-    question.alpha = options.alpha;
+    question.alpha = options.averaging_alpha;
     question.deltas = options.deltas;
     question.gather = options.gather;
     if (options.auxiliary)

@@ -156,7 +156,7 @@ int bench_allreduce(const run_options& options) {
       json row = summary_of(runs);
       row["peers"] = count;
       row["bytes"] = bytes;
-      row["codec"] = options.codec;
+      row["codec"] = to_string(options.averaging.codec);
       auto median = row["median_seconds"].get<double>();
       std::printf("%6llu %10s %9.3f ms %9.3f ms %9.3f ms %14.0f\n",
                   static_cast<unsigned long long>(count), size_text(bytes).c_str(), median * 1e3,
@@ -167,7 +167,7 @@ int bench_allreduce(const run_options& options) {
     }
     return done{};
   };
-  auto title = "rounds of one group in this process, codec " + options.codec
+  auto title = "rounds of one group in this process, codec " + to_string(options.averaging.codec)
                + "\n peers     vector       median         25 %         75 %  MB/s per peer\n";
   return for_each_count(options, {2, 4, 8}, title.c_str(), measure);
 }

@@ -27,12 +27,8 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
-  config.progress.ledger.target_batch_size = samples_per_round(o);
-  config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
-  config.progress.ledger.expected_drift_rate = o.expected_drift_rate;
-  config.progress.ledger.refresh_min = o.min_refresh_period;
-  config.progress.ledger.refresh_max = o.max_refresh_period;
-  config.progress.ledger.refresh_default = o.default_refresh_period;
+  config.progress.ledger = o.ledger;
+  config.progress.ledger.target_batch_size = o.samples_per_round();
   config.progress.report_ttl = o.report_expiration;
   config.progress.performance_ema_alpha = o.performance_ema_alpha;
   config.stop_training_timeout = o.shutdown_timeout;
@@ -47,23 +43,17 @@ milliseconds shutdown_limit(const node_config& config) {
 node_config::averaging_parts averaging_from(const run_options& o, const std::string& prefix,
                                             const std::string& kind, const digest& schema,
                                             std::uint64_t computing) {
-  node_config::averaging_parts parts;
+  node_config::averaging_parts parts{o.matchmaking, o.averaging};
   auto& m = parts.matchmaking;
   m.prefix = prefix;
   m.schema = schema;
   m.mode = o.client_mode ? member_mode::client
            : o.auxiliary ? member_mode::auxiliary
                          : member_mode::node;
-  // Cannot fail: the option table accepts no other texts.
-  if (auto codec = parse_codec_choice(o.codec))
-    parts.averaging.codec = *codec;
-  if (auto how = parse_aggregator(o.aggregator))
-    m.reduce_by = {*how, static_cast<std::uint32_t>(o.faulty_max),
-                   o.faulty_max > 0 ? o.check_sums : 0};
+  if (m.reduce_by.faulty_max > 0)
+    m.reduce_by.check_share = o.check_sums;
   if (o.bandwidth)
     m.bandwidth = static_cast<double>(*o.bandwidth);
-  parts.averaging.measures_bandwidth = !o.bandwidth;
-  m.min_vector_size = o.min_vector_size;
   m.elastic_bits = elastic_bits(o);
   if (!m.elastic_bits)
     m.initial_group_bits = o.group_bits;
@@ -71,18 +61,12 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
     m.parts = {static_cast<std::uint32_t>(
                  std::min<std::uint64_t>(*o.part_bytes / sizeof(float), part_elements_max)),
                false};
-  m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);
-  m.min_group_size = o.min_group_size;
-  m.target_group_size = o.target_group_size;
-  m.min_matchmaking_time = o.matchmaking_time;
-  parts.averaging.kind = kind;
-  parts.averaging.error_feedback = o.error_feedback;
-  parts.averaging.auxiliary = o.auxiliary;
-  parts.averaging.part_workers = part_workers(o, computing, std::thread::hardware_concurrency());
-  parts.averaging.round.stall_timeout = o.stall_timeout;
-  parts.averaging.round.deadline =
-    o.allreduce_timeout > 0ms ? o.allreduce_timeout : o.averaging_timeout;
-  parts.matchmaking.request_timeout = o.request_timeout;
+  auto& a = parts.averaging;
+  a.kind = kind;
+  a.auxiliary = o.auxiliary;
+  a.measures_bandwidth = !o.bandwidth;
+  a.part_workers = part_workers(o.reduce_threads, computing, std::thread::hardware_concurrency());
+  a.round.deadline = o.allreduce_timeout > 0ms ? o.allreduce_timeout : o.averaging_timeout;
   return parts;
 }
 

@@ -22,10 +22,8 @@ constexpr auto look_interval = 20ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 
 training_config with_settings(training_config config) {
-  auto numbers = strategy_numbers(config.strategy);
-  WAGGLE_CHECK(numbers.ok(), config.strategy);
   config.how.target_batch = config.target_batch_size;
-  config.how.numbers = *numbers;
+  config.how.numbers = config.strategy.numbers();
   return config;
 }
 
@@ -43,8 +41,8 @@ training_report::options report_of(const training_config& config, const strategy
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(with_settings(std::move(config))),
-    row_(*find_strategy(config_.strategy)), strategy_(row_.make(config_.how)),
-    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
+    row_(*config_.strategy), strategy_(row_.make(config_.how)), make_worker_(std::move(worker)),
+    peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
     vector_(strategy_.averages, config_.averaging_alpha, ctx_.vectors), seen_{ctx_.record.id},
     membership_(seen_, config_),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
@@ -52,7 +50,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
               config_.averaging_timeout),
     vote_(not_finite_sample()),
     report_(report_of(config_, strategy_), ctx_.metrics, seen_, membership_, at_, vote_) {
-  WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
+  WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy.text());
   end_on_exception(this, ctx_);
 }
 
@@ -171,8 +169,8 @@ void trainer::on_model(const model_ready& ready) {
   membership_.begin(now());
   auto fits = vector_.begin(model_);
   if (fits.ok() && steps_locally() && !model_->steps_locally())
-    fits = failure{ec::bad_config,
-                   "this model cannot step locally, as --strategy " + config_.strategy + " does"};
+    fits = failure{ec::bad_config, "this model cannot step locally, as --strategy "
+                                     + config_.strategy.text() + " does"};
   if (!fits.ok()) {
     ctx_.log->error("training cannot begin: {}", to_string(fits.error()));
     return quit(to_caf(fits.error()));

@@ -56,8 +56,8 @@ constexpr milliseconds hurried_stop_timeout = 3s;
 class swarm {
 public:
   explicit swarm(const run_options& options) : options_(options) {
-    summary_.strategy = options.strategy;
-    summary_.exact = !strategy_of(options).averages_parameters();
+    summary_.strategy = options.strategy.text();
+    summary_.exact = !options.strategy->averages_parameters();
   }
 
   int run() {
@@ -142,8 +142,8 @@ private:
       }
       auto cores = std::thread::hardware_concurrency() / options_.peers; // the peers share them
       if (!options_.given.contains("reduce-threads"))
-        add("reduce-threads",
-            std::to_string(part_workers(options_, compute_threads(options_), cores)));
+        add("reduce-threads", std::to_string(part_workers(options_.reduce_threads,
+                                                          options_.compute_threads(), cores)));
       if (options_.seed != 0) // a seed per peer, so that they draw different samples
         add("seed", std::to_string(options_.seed + index));
       if (!join.empty())
@@ -313,7 +313,7 @@ private:
     auto room = terminal();
     std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
     std::fflush(stdout);
-    auto last = rounds_of(options_);
+    auto last = options_.rounds_of_run();
     for (const auto& p : summary_.peers) // passes end at an epoch that nobody knows before
       last = options_.passes > 0 && !p.killed ? std::max(last, p.last.epoch) : last;
     auto differences =

@@ -11,8 +11,8 @@ bool belongs(const option_spec& spec, const std::vector<std::string>& groups) {
 }
 
 /// A strategy may have other defaults than the rest.
-run_options defaults_with(const std::string& strategy) {
-  auto alone = resolve({}, {}, {{"strategy", {strategy, "--strategy"}}});
+run_options defaults_with(const strategy_choice& strategy) {
+  auto alone = resolve({}, {}, {{"strategy", {strategy.text(), "--strategy"}}});
   return alone ? std::move(*alone) : run_options{};
 }
 

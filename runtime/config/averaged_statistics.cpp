@@ -33,7 +33,7 @@ failure bad(std::string why) {
 
 std::vector<std::string> averaged_statistics_of(const run_options& o) {
   std::string_view names = o.average_opt_statistics;
-  if (const auto& row = strategy_of(o); names == "auto")
+  if (const auto& row = *o.strategy; names == "auto")
     names = optimizer_of(o).amsgrad && !row.averaged_statistics.empty()
               ? "max_exp_avg_sq" // the step divides by its root, not by that of exp_avg_sq
               : row.averaged_statistics;
@@ -45,9 +45,10 @@ std::vector<std::string> averaged_statistics_of(const run_options& o) {
 }
 
 status check_optimizer_of_strategy(const run_options& o) {
-  const auto& row = strategy_of(o);
+  const auto& row = *o.strategy;
   if (!row.optimizer.empty() && o.optimizer != row.optimizer)
-    return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row.optimizer}
+    return bad("--strategy " + o.strategy.text() + " is for --optimizer "
+               + std::string{row.optimizer}
                + ": use it, or --strategy decentralized, which is for any");
   auto kept = statistics_of(o);
   auto averaged = averaged_statistics_of(o);
@@ -64,7 +65,7 @@ status check_optimizer_of_strategy(const run_options& o) {
 }
 
 std::string unaveraged_squares(const run_options& o) {
-  if (!strategy_of(o).averages_parameters() || o.average_opt_statistics != "auto"
+  if (!o.strategy->averages_parameters() || o.average_opt_statistics != "auto"
       || !averaged_statistics_of(o).empty())
     return {};
   auto squares = statistics_of(o, state_tensor::kind::square);

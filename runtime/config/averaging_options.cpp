@@ -10,19 +10,26 @@ using o = run_options;
 
 constexpr const char* a_round_is_small = "a round has at most 64 members";
 
-result<std::string> codec_choice_text(std::string_view v) {
-  auto choice = parse_codec_choice(v);
-  if (!choice)
+result<codec_choice> codec(std::string_view v) {
+  auto read = parse_codec_choice(v);
+  if (!read)
     return failure{ec::bad_config, "is no codec; the nearest is "
                                      + nearest(v, names_in(offered_codec_rows())) + " ("
-                                     + choice.error().detail + ")"};
-  return std::string{v};
+                                     + read.error().detail + ")"};
+  return read;
 }
 
-std::string codec_of(const run_options& x) {
-  auto choice = parse_codec_choice(x.codec);
-  return choice ? to_string(*choice) : x.codec;
+/// A setting of the search for a group, or of a round.
+template <class... Steps>
+auto in_matchmaking(Steps... steps) {
+  return in(&o::matchmaking, steps...);
 }
+using matchmaking = matchmaking_config;
+template <class... Steps>
+auto in_averaging(Steps... steps) {
+  return in(&o::averaging, steps...);
+}
+using averaging = averaging_config;
 
 result<std::string> bucket(std::string_view v) {
   if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
@@ -58,7 +65,9 @@ void add_averaging_options(std::vector<option_spec>& table) {
     {{"codec", "CHOICE",
       "Encoding of parts on the network: " + listed_with_notes(offered_codec_rows(), ", ")
         + ", or per tensor: size:65536,float16,blockwise8.",
-      bound(&o::codec, codec_choice_text).agreed(codec_of)},
+      bound(in_averaging(&averaging::codec), codec,
+            [](const codec_choice& choice) { return to_string(choice); })
+        .agreed()},
      {"shared-memory", "BOOL",
       "Send parts to peers on this host through shared memory instead of TCP.",
       yes_no(&o::shared_memory)},
@@ -71,32 +80,37 @@ void add_averaging_options(std::vector<option_spec>& table) {
       bound(&o::group_bits, bucket).agreed(bucket_depth)},
      {"error-feedback", "BOOL",
       "Add what a lossy codec drops of this peer's vector in one round to the next round.",
-      yes_no(&o::error_feedback)
+      yes_no(in_averaging(&averaging::error_feedback))
         .only_if(is_no_auxiliary,
                  "and --auxiliary exclude each other: an auxiliary sends nothing of its own that a "
                  "codec could change; leave out --error-feedback on this peer")},
      {"alpha", "X",
       "How far this peer's vector, or its model with strategies that average parameters, moves "
       "towards the mean of a round: 1 replaces it, 0 keeps it.",
-      real(&o::alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
-                       "1 goes all the way to the mean, 0 stays"})},
+      real(&o::averaging_alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
+                                 "1 goes all the way to the mean, 0 stays"})},
      {"aggregator", "NAME",
       "mean; or, against Byzantine members: "
         + listed(selected(aggregator_table, &aggregator_row::robust), ", ") + ".",
-      one_of(&o::aggregator, names_in(aggregator_table)).agreed()},
+      choice(in_matchmaking(&matchmaking::reduce_by, &aggregation::how), aggregator_table,
+             &aggregator_row::id)
+        .agreed()},
      {"faulty-max", "N",
       "Byzantine members to tolerate, for "
         + listed(selected(aggregator_table, &aggregator_row::uses_faulty_max), " and ") + ".",
-      whole(&o::faulty_max, 0, 31, "fewer than half of a round's members").agreed()},
+      whole(in_matchmaking(&matchmaking::reduce_by, &aggregation::faulty_max), 0, 31,
+            "fewer than half of a round's members")
+        .agreed()},
      {"check-sums", "SHARE",
       "With --faulty-max: the share of the parts, drawn anew in each round, that members other "
       "than the reducer sum again before the round counts. 0: reducers are believed. 1: all parts "
       "are checked.",
       real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"})
         .agreed()
-        .only_if([](const o& x) { return x.faulty_max > 0 || x.check_sums == 0; },
-                 "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
-                 "N, or leave --check-sums out")},
+        .only_if(
+          [](const o& x) { return x.matchmaking.reduce_by.faulty_max > 0 || x.check_sums == 0; },
+          "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
+          "N, or leave --check-sums out")},
      {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
       yes_no(&o::auxiliary)
         .only_if(
@@ -125,7 +139,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "others.",
       bound_or("unknown", &o::bandwidth, parse_bytes)},
      {"min-vector-size", "N", "A member whose share would have fewer values reduces nothing.",
-      whole(&o::min_vector_size, 0, plan_elements_max, "").agreed()},
+      whole(in_matchmaking(&matchmaking::min_vector_size), 0, plan_elements_max, "").agreed()},
      {"reduce-threads", "N",
       "Threads for large sums. 0: the thread that reads the network computes them. auto: one per "
       "core that nothing else of this peer needs, at most 8.",
@@ -135,17 +149,18 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "a member's link is known to be so slow that smaller parts help.",
       bound_or("auto", &o::part_bytes, part_size).agreed()},
      {"min-group-size", "N", "waggle average and --groups moshpit: smaller groups do not average.",
-      whole(&o::min_group_size, 1, 64, a_round_is_small)},
+      whole(in_matchmaking(&matchmaking::min_group_size), 1, 64, a_round_is_small)},
      {"target-group-size", "N", "A group with this many members is complete.",
-      whole(&o::target_group_size, 2, 64,
+      whole(in_matchmaking(&matchmaking::target_group_size), 2, 64,
             "a group of 1 averages nothing, a round has at most 64 members")
         .agreed()},
      {"min-contributors", "N", "A round with fewer contributors fails.",
-      whole(&o::min_contributors, 1, 64, a_round_is_small).agreed()},
+      whole(in_matchmaking(&matchmaking::min_contributors), 1, 64, a_round_is_small).agreed()},
      {"matchmaking-time", "TIME",
       "waggle average and --groups moshpit: a group that is not complete begins after this long. "
       "If it is not given: at most a third of --averaging-timeout.",
-      duration(&o::matchmaking_time, 10ms, "other peers need time to find it")},
+      duration(in_matchmaking(&matchmaking::min_matchmaking_time), 10ms,
+               "other peers need time to find it")},
      {"averaging-timeout", "TIME",
       "Time limit of matchmaking and all-reduce of one epoch together.",
       duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
@@ -155,10 +170,12 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"request-timeout", "TIME",
       "Time limit of one question to another peer about a group. If it is not given: shorter than "
       "--matchmaking-time.",
-      duration(&o::request_timeout, 10ms, "an answer needs a round trip")},
+      duration(in_matchmaking(&matchmaking::request_timeout), 10ms,
+               "an answer needs a round trip")},
      {"stall-timeout", "TIME",
       "A member that sends nothing for this long is excluded from the round.",
-      duration(&o::stall_timeout, 50ms, "a shorter one would take every hiccup for a failure")}});
+      duration(in_averaging(&averaging::round, &round_config::stall_timeout), 50ms,
+               "a shorter one would take every hiccup for a failure")}});
 }
 
 } // namespace waggle::option_bindings

@@ -46,7 +46,7 @@ bool differs(const run_options& o, std::string_view name) {
 /// What the rows of the table say of one option. Those that the strategy does not use, but that
 /// were set, would be ignored silently.
 status check_each(const run_options& o) {
-  const auto& strategy = strategy_of(o);
+  const auto& strategy = *o.strategy;
   for (const auto& spec : option_table()) {
     if (!differs(o, spec.name))
       continue;
@@ -64,19 +64,17 @@ status check_each(const run_options& o) {
 }
 
 status check_aggregator(const run_options& o) {
-  auto how = parse_aggregator(o.aggregator);
-  auto promise =
-    how ? check_aggregation({*how, static_cast<std::uint32_t>(o.faulty_max), o.check_sums},
-                            o.target_group_size)
-        : how.error();
+  auto how = o.matchmaking.reduce_by;
+  how.check_share = o.check_sums;
+  auto promise = check_aggregation(how, o.matchmaking.target_group_size);
   return promise ? promise
-                 : bad("--aggregator " + o.aggregator + " with --faulty-max "
-                       + std::to_string(o.faulty_max) + ": " + promise.error().detail);
+                 : bad("--aggregator " + std::string{to_string(how.how)} + " with --faulty-max "
+                       + std::to_string(how.faulty_max) + ": " + promise.error().detail);
 }
 
 /// The size of a pass, with its options if they were set.
 std::string pass_of(const run_options& o) {
-  if (samples_per_pass(o) == 1 && !o.given.contains("micro-batch"))
+  if (o.samples_per_pass() == 1 && !o.given.contains("micro-batch"))
     return "one sample";
   return "one pass of --micro-batch " + std::to_string(o.micro_batch)
          + (o.replicas > 1 ? " times --replicas " + std::to_string(o.replicas) : "");
@@ -85,10 +83,10 @@ std::string pass_of(const run_options& o) {
 /// The samples between two averages, where these are counted.
 status check_samples(const run_options& o) {
   constexpr std::uint64_t samples_max = std::uint64_t{1} << 40U; // between two averages
-  auto every = o.average_state_every;
+  auto every = o.how.epochs_per_round;
   auto target = "--target-batch-size " + std::to_string(o.target_batch_size);
-  auto beginning = o.min_peers * samples_per_pass(o);
-  bool counts = !strategy_of(o).counts_steps();
+  auto beginning = o.min_peers * o.samples_per_pass();
+  bool counts = !o.strategy->counts_steps();
   return first_broken(
     {{every > 1 && o.epochs % every != 0,
       "--epochs " + std::to_string(o.epochs) + " is no multiple of --average-state-every "
@@ -97,11 +95,11 @@ status check_samples(const run_options& o) {
      {every > samples_max / o.target_batch_size,
       "--average-state-every " + std::to_string(every) + " times " + target
         + " are too many samples from one average to the next: lower one of them"},
-     {counts && samples_per_pass(o) > o.target_batch_size,
+     {counts && o.samples_per_pass() > o.target_batch_size,
       pass_of(o) + " is larger than " + target
         + ", so that it would end more than one epoch; lower the first, or raise the second"},
      // Some of the peers would contribute nothing to the run's first epoch.
-     {counts && !o.auxiliary && beginning > samples_per_round(o),
+     {counts && !o.auxiliary && beginning > o.samples_per_round(),
       target + " does not hold " + pass_of(o) + " of each of the --min-peers "
         + std::to_string(o.min_peers) + ", with which training begins: raise it to "
         + std::to_string(beginning) + ", or lower one of the others"}});
@@ -129,21 +127,22 @@ status check_buckets(const run_options& o) {
     {"reuse-grad-buffers", "the round would change what passes add to"},
     {"replicas", "their gradients are added when all passes are over"},
     {"passes", "the mean says which samples it has when the pass is over"}};
-  bool in_buckets = strategy_of(o).make(strategy_settings_of(o)).averages.in_buckets;
+  bool in_buckets = o.strategy.make(o.how).averages.in_buckets;
   for (const auto& [option, why] : others)
     if (in_buckets && differs(o, option))
-      return bad("--strategy " + o.strategy + " and --" + option + " exclude each other: " + why
-                 + "; leave out --" + option + ", or use --strategy data-parallel without buckets");
+      return bad("--strategy " + o.strategy.text() + " and --" + option
+                 + " exclude each other: " + why + "; leave out --" + option
+                 + ", or use --strategy data-parallel without buckets");
   return done{};
 }
 
 status check_pairs(const run_options& o) {
   auto given = [&o](const char* name) { return o.given.contains(name); };
-  bool one_group = o.groups == "one";
+  const auto& search = o.matchmaking;
   auto round = o.averaging_timeout;
-  auto search = 2 * o.matchmaking_time; // moshpit_averager searches for as long
+  auto search_time =
+    2 * o.matchmaking.min_matchmaking_time; // moshpit_averager searches for as long
   auto schedule = schedule_of(o);
-  auto devices = pieces_of(o.devices, ',').size();
   return first_broken(
     {{o.auxiliary && given("micro-batch"),
       "--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it only "
@@ -151,34 +150,34 @@ status check_pairs(const run_options& o) {
      {!o.devices.empty() && given("device"),
       "--devices and --device exclude each other: the first of --devices is that of the first "
       "replica; leave out --device"},
-     {!o.auxiliary && devices > o.replicas,
-      "--devices names " + std::to_string(devices) + " devices and --replicas uses only "
+     {!o.auxiliary && std::ssize(o.devices) > o.replicas,
+      "--devices names " + std::to_string(o.devices.size()) + " devices and --replicas uses only "
         + std::to_string(o.replicas) + " of them: raise --replicas, or name fewer"},
-     {o.precision == "float16" && o.loss_scale == "off",
+     {o.format == precision::float16 && o.loss_scale && !*o.loss_scale,
       "--precision float16 needs --loss-scale: small gradients would become 0; use auto"},
-     order(one_group && o.min_peers > o.target_group_size, "min-peers", "is larger than",
+     order(!o.many_groups && o.min_peers > search.target_group_size, "min-peers", "is larger than",
            "target-group-size", ": no group ever has that many members"),
-     order(o.expected_peers > o.target_group_size, "expected-peers", "is larger than",
+     order(o.expected_peers > search.target_group_size, "expected-peers", "is larger than",
            "target-group-size", ": no group ever has that many members"),
-     order(o.min_group_size > o.target_group_size, "min-group-size", "is larger than",
+     order(search.min_group_size > search.target_group_size, "min-group-size", "is larger than",
            "target-group-size", ": no group could ever begin"),
-     order(o.min_contributors > o.target_group_size, "min-contributors", "is larger than",
+     order(search.min_contributors > search.target_group_size, "min-contributors", "is larger than",
            "target-group-size", ": every round would fail"),
-     order(o.min_refresh_period > o.max_refresh_period, "min-refresh-period", "is longer than",
+     order(o.ledger.refresh_min > o.ledger.refresh_max, "min-refresh-period", "is longer than",
            "max-refresh-period", ""),
-     order(o.matchmaking_time >= round, "matchmaking-time", "must be shorter than",
+     order(search.min_matchmaking_time >= round, "matchmaking-time", "must be shorter than",
            "averaging-timeout", ": no time would be left to average"),
-     {!one_group && search >= round,
+     {o.many_groups && search_time >= round,
       "--averaging-timeout " + text_of(round)
         + " leaves no time to average with --groups moshpit, where the search for a group may take "
           "twice the --matchmaking-time, "
-        + text_of(search) + ": raise the first, or lower the second"},
+        + text_of(search_time) + ": raise the first, or lower the second"},
      order(o.allreduce_timeout > round, "allreduce-timeout", "is longer than", "averaging-timeout",
            ", which ends the round first"),
-     {o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.stall_timeout,
+     {o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.averaging.round.stall_timeout,
       "--allreduce-timeout must be longer than twice --stall-timeout: a round would end before it "
       "could leave out a reducer that is silent; raise the first, or lower the second"},
-     order(given("request-timeout") && o.request_timeout >= round, "request-timeout",
+     order(given("request-timeout") && search.request_timeout >= round, "request-timeout",
            "must be shorter than", "averaging-timeout",
            ": one peer that does not answer would use up the round's time"),
      order(o.duration > 0ms && o.kill_after >= o.duration, "kill-after", "must be shorter than",
@@ -186,12 +185,12 @@ status check_pairs(const run_options& o) {
      order(o.duration > 0ms && o.join_after >= o.duration, "join-after", "must be shorter than",
            "duration", ": it would never happen"),
      {!schedule, schedule ? "" : schedule.error().detail},
-     {schedule && schedule->plateau() && strategy_of(o).steps_each_pass(),
+     {schedule && schedule->plateau() && o.strategy->steps_each_pass(),
       "--schedule plateau belongs to --strategy collaborative: the peers of --strategy "
-        + o.strategy
+        + o.strategy.text()
         + " step by themselves, without a loss of the swarm that would give all the same rate; use "
           "--strategy collaborative, or a schedule that depends on the epoch"},
-     order(o.epochs != 0 && o.total_steps_in_epoch == 0 && o.warmup_epochs > o.epochs,
+     order(o.epochs != 0 && o.how.steps_in_epoch == 0 && o.warmup_epochs > o.epochs,
            "warmup-epochs", "is larger than", "epochs",
            ": the run would end before the rate has reached --lr")});
 }
@@ -206,7 +205,7 @@ status check_combinations(const run_options& o) {
   if (auto fits = check_optimizer(optimizer_of(o)); !fits)
     return fits;
   const auto* model = find_model(o.model);
-  return model != nullptr ? model->check(shape_of(o)) : done{};
+  return model != nullptr ? model->check(o) : done{};
 }
 
 status check_training_options(const run_options& o) {
@@ -214,17 +213,17 @@ status check_training_options(const run_options& o) {
     return fits;
   // One group has no matchmaker (node.cpp), whose options these are.
   for (const char* name : {"group-bits", "matchmaking-time", "min-group-size"})
-    if (o.groups == "one" && o.given.contains(name) && differs(o, name))
+    if (!o.many_groups && o.given.contains(name) && differs(o, name))
       return bad("--" + std::string{name}
                  + " is for groups that are searched for: with --groups one the peers of a "
                    "training run are one group, which peers enter at any time (--min-peers delays "
                    "its start); leave it out, or use --groups moshpit with a --strategy that "
                    "averages parameters");
   return first_broken(
-    {{o.alpha != 1 && !strategy_of(o).averages_parameters(),
-      "--alpha belongs to strategies that average parameters: the peers of --strategy " + o.strategy
-        + " all apply the same mean; leave it out"},
-     {o.alpha <= 0 || o.alpha > 1,
+    {{o.averaging_alpha != 1 && !o.strategy->averages_parameters(),
+      "--alpha belongs to strategies that average parameters: the peers of --strategy "
+        + o.strategy.text() + " all apply the same mean; leave it out"},
+     {o.averaging_alpha <= 0 || o.averaging_alpha > 1,
       "--alpha must be more than 0 and at most 1 in training: otherwise this peer would never "
       "approach the others, or overshoot their mean"}});
 }

@@ -62,7 +62,7 @@ void add_command_options(std::vector<option_spec>& table) {
             {{"format", "NAME",
               "safetensors: parameters and buffers by name. torchscript: the module of --model "
               "FILE.pt with them.",
-              one_of(&o::format, {"safetensors", "torchscript"})}});
+              one_of(&o::export_format, {"safetensors", "torchscript"})}});
   add_group(
     table, "bench",
     {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")}});

@@ -11,12 +11,12 @@ bool is_torchscript(std::string_view model) {
   return model.ends_with(".pt");
 }
 
-data_request request_of(const run_options& o, data_role role) {
+data_request request_of(const learner_options& o, data_role role) {
   data_request request;
   request.role = role;
-  request.path = role == data_role::training ? o.data : o.eval_data.value_or("").string();
-  request.context = o.context;
-  request.token_bytes = o.token_type == "uint32" ? 4 : 2;
+  request.path = role == data_role::training ? o.data : o.eval_data;
+  request.context = static_cast<std::size_t>(o.context);
+  request.token_bytes = o.token_bytes;
   request.classes = o.classes;
   return request;
 }
@@ -69,7 +69,7 @@ void add_data_options(std::vector<option_spec>& table) {
       "(IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
       path_or_word(&o::data, {"synthetic"}).agreed(data_of).member_in_loops("data")},
      {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
-      one_of(&o::token_type, {"uint16", "uint32"}).agreed()},
+      choice(&o::token_bytes, {{"uint16", 2}, {"uint32", 4}}).agreed()},
      {"classes", "N",
       "What a model predicts has so many values; 0: 256 bytes of text, 10 labels of images. Tokens "
       "need the size of their vocabulary.",

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,21 +53,42 @@ struct binding {
   }
 };
 
-/// `parse` returns a result of the field's value; its failure is half a sentence that follows the
-/// option's name.
-template <class Field, class Parse>
-binding bound(Field run_options::*field, Parse parse) {
-  return {[field, parse = std::move(parse)](run_options& o, std::string_view v) -> status {
+// A place is where the value of an option is in run_options: a pointer to a member, or `in`.
+
+/// A member of a member.
+template <class... Steps>
+auto in(Steps... steps) {
+  return [=](auto& options) -> auto& {
+    return (options.*....*steps);
+  };
+}
+template <class Place>
+using value_at = std::remove_cvref_t<std::invoke_result_t<const Place&, run_options&>>;
+
+/// The text of a value, which its parser reads back.
+inline constexpr auto as_text = [](const auto& value) {
+  using type = std::remove_cvref_t<decltype(value)>;
+  if constexpr (std::is_integral_v<type> && !std::is_same_v<type, bool>)
+    return text_of(static_cast<std::uint64_t>(value));
+  else
+    return text_of(value);
+};
+
+/// `parse` returns a result of the value; its failure is half a sentence that follows the option's
+/// name. `text` is what `parse` reads back.
+template <class Place, class Parse, class Text = decltype(as_text)>
+binding bound(Place place, Parse parse, Text text = as_text) {
+  return {[place, parse = std::move(parse)](run_options& o, std::string_view v) -> status {
             auto value = parse(v);
             if (!value)
               return value.error();
-            o.*field = std::move(*value);
+            std::invoke(place, o) = static_cast<value_at<Place>>(std::move(*value));
             return done{};
           },
-          [field](const run_options& o) { return text_of(o.*field); }};
+          [=](const run_options& o) { return text(std::invoke(place, o)); }};
 }
 
-/// A field that is empty if the value is `word`.
+/// A value that is empty if the text is `word`.
 template <class Field, class Parse>
 binding bound_or(std::string word, std::optional<Field> run_options::*field, Parse parse) {
   auto known = bound(field, std::move(parse));
@@ -96,18 +118,49 @@ inline binding text(std::string run_options::*field) {
   });
 }
 
+/// One of these texts.
+inline result<std::size_t> place_of(std::string_view v, const std::vector<std::string>& names) {
+  if (auto found = std::ranges::find(names, v); found != names.end())
+    return static_cast<std::size_t>(found - names.begin());
+  return failure{ec::bad_config,
+                 "is not one of " + joined(names, ", ") + "; the nearest is " + nearest(v, names)};
+}
+
 inline binding one_of(std::string run_options::*field, std::vector<std::string> names) {
   return bound(field, [names = std::move(names)](std::string_view v) -> result<std::string> {
-    if (std::find(names.begin(), names.end(), v) != names.end())
-      return std::string{v};
-    return failure{ec::bad_config, "is not one of " + joined(names, ", ") + "; the nearest is "
-                                     + nearest(v, names)};
+    auto found = place_of(v, names);
+    return found ? result<std::string>{names[*found]} : found.error();
   });
 }
 
-inline binding whole(std::uint64_t run_options::*field, std::uint64_t low, std::uint64_t high,
-                     std::string reason) {
-  return bound(field, [=](std::string_view v) -> result<std::uint64_t> {
+/// One of these values, each with its name.
+template <class Place>
+binding choice(Place place, std::vector<std::pair<std::string, value_at<Place>>> rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows)
+    names.push_back(row.first);
+  return bound(
+    place,
+    [=](std::string_view v) -> result<value_at<Place>> {
+      auto found = place_of(v, names);
+      return found ? result<value_at<Place>>{rows[*found].second} : found.error();
+    },
+    [=](const value_at<Place>& value) {
+      return std::ranges::find(rows, value, [](const auto& row) { return row.second; })->first;
+    });
+}
+/// The same of a table of named rows.
+template <class Place, class Table, class Field>
+binding choice(Place place, const Table& table, Field of) {
+  std::vector<std::pair<std::string, value_at<Place>>> rows;
+  for (const auto& row : table)
+    rows.emplace_back(as_row(row).name, as_row(row).*of);
+  return choice(place, std::move(rows));
+}
+
+template <class Place>
+binding whole(Place place, std::uint64_t low, std::uint64_t high, std::string reason) {
+  return bound(place, [=](std::string_view v) -> result<std::uint64_t> {
     auto value = parse_whole(v);
     if (value && (*value < low || *value > high))
       return failure{ec::bad_config, "must lie between " + std::to_string(low) + " and "
@@ -118,8 +171,9 @@ inline binding whole(std::uint64_t run_options::*field, std::uint64_t low, std::
 }
 /// Above 2^40 no number of samples or epochs is meant.
 constexpr std::uint64_t many = std::uint64_t{1} << 40U;
-inline binding whole(std::uint64_t run_options::*field) {
-  return whole(field, 0, many, "");
+template <class Place>
+binding whole(Place place) {
+  return whole(place, 0, many, "");
 }
 
 /// The bounds of a real number, and why values outside them are refused.
@@ -144,17 +198,19 @@ inline result<double> parse_bounded(std::string_view v, const real_bounds& b) {
   return value;
 }
 
-inline binding real(double run_options::*field, real_bounds bounds) {
-  return bound(field, [b = std::move(bounds)](std::string_view v) { return parse_bounded(v, b); });
+template <class Place>
+binding real(Place place, real_bounds bounds) {
+  return bound(place, [b = std::move(bounds)](std::string_view v) { return parse_bounded(v, b); });
 }
 
-inline binding yes_no(bool run_options::*field) {
-  return bound(field, parse_yes_no);
+template <class Place>
+binding yes_no(Place place) {
+  return bound(place, parse_yes_no);
 }
 
-inline binding duration(milliseconds run_options::*field, milliseconds low = 0ms,
-                        std::string reason = {}) {
-  return bound(field, [=](std::string_view v) -> result<milliseconds> {
+template <class Place>
+binding duration(Place place, milliseconds low = 0ms, std::string reason = {}) {
+  return bound(place, [=](std::string_view v) -> result<milliseconds> {
     auto value = parse_duration(v);
     if (value && *value < low)
       return failure{ec::bad_config,
@@ -164,9 +220,9 @@ inline binding duration(milliseconds run_options::*field, milliseconds low = 0ms
 }
 
 /// `what`: "a file" or "a folder".
-template <class Path> // std::filesystem::path, or an optional of it
-binding path(Path run_options::*field, std::string what) {
-  return bound(field, [=](std::string_view v) -> result<std::filesystem::path> {
+template <class Place>
+binding path(Place place, std::string what) {
+  return bound(place, [=](std::string_view v) -> result<std::filesystem::path> {
     if (v.empty())
       return failure{ec::bad_config, "must name " + what};
     return absolute_path(v);
@@ -174,8 +230,9 @@ binding path(Path run_options::*field, std::string what) {
 }
 
 /// A path, or one of `words`, which stand for something else.
-inline binding path_or_word(std::string run_options::*field, std::vector<std::string> words = {}) {
-  return bound(field, [=](std::string_view v) -> result<std::string> {
+template <class Place>
+binding path_or_word(Place place, std::vector<std::string> words = {}) {
+  return bound(place, [=](std::string_view v) -> result<std::string> {
     if (v.empty())
       return failure{ec::bad_config, "must not be empty"};
     if (std::find(words.begin(), words.end(), v) != words.end())

@@ -82,15 +82,15 @@ result<run_options> resolve(const settings& file, const settings& environment,
     return failure{ec::bad_config,
                    "--data-dir: " + options.data_dir.string() + " " + folder.error().detail};
   options.data_dir = std::move(*folder);
-  const auto& strategy = strategy_of(options);
+  const auto& strategy = *options.strategy;
   if (!strategy.optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy.optimizer;
-  if (!strategy.codec.empty() && !options.given.contains("codec"))
-    options.codec = strategy.codec;
+  if (strategy.codec && !options.given.contains("codec"))
+    options.averaging.codec = *strategy.codec;
   if (strategy.rate > 0 && !options.given.contains("lr"))
     options.lr = strategy.rate;
   if (!options.devices.empty() && !options.given.contains("replicas"))
-    options.replicas = static_cast<std::uint64_t>(1 + std::ranges::count(options.devices, ','));
+    options.replicas = static_cast<std::int64_t>(options.devices.size());
   // One file serves all peers of a run: an auxiliary does not use what it says of passes and of
   // what they send.
   auto named_here = [&](const char* name) {
@@ -102,29 +102,25 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (reduces && !named_here("replicas"))
     options.replicas = 1;
   if (reduces && !named_here("error-feedback"))
-    options.error_feedback = false;
+    options.averaging.error_feedback = false;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default, and neither must one that waits for --min-peers.
   if (!options.given.contains("micro-batch") && !strategy.counts_steps())
-    options.micro_batch =
-      std::min(options.micro_batch,
-               std::max<std::uint64_t>(
-                 options.target_batch_size / (options.min_peers * options.replicas), 1));
+    options.micro_batch = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(options.target_batch_size / options.min_peers) / options.replicas,
+      1, options.micro_batch);
   // A search may take twice the matchmaking time (moshpit_averager), and the round needs time, too.
+  auto& search = options.matchmaking;
   if (!options.given.contains("matchmaking-time"))
-    options.matchmaking_time = std::min(options.matchmaking_time, options.averaging_timeout / 3);
+    search.min_matchmaking_time =
+      std::min(search.min_matchmaking_time, options.averaging_timeout / 3);
   // One silent peer must not use up the search (matchmaking_config.cpp).
   if (!options.given.contains("request-timeout")
-      && options.request_timeout >= options.matchmaking_time)
-    options.request_timeout = options.matchmaking_time / 2;
+      && search.request_timeout >= search.min_matchmaking_time)
+    search.request_timeout = search.min_matchmaking_time / 2;
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;
-}
-
-model_shape shape_of(const run_options& o) {
-  auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
-  return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
 }
 
 optimizer_identity optimizer_of(const run_options& o) {
@@ -134,106 +130,57 @@ optimizer_identity optimizer_of(const run_options& o) {
   return identity;
 }
 
-std::uint64_t samples_per_round(const run_options& o) {
-  return o.target_batch_size * o.average_state_every;
-}
-
-std::uint64_t rounds_of(const run_options& o) {
-  return o.epochs / o.average_state_every;
-}
-
 result<lr_schedule> schedule_of(const run_options& o) {
-  auto parts = parse_schedule(o.schedule);
-  if (!parts)
-    return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
-  if (o.total_steps_in_epoch == 0)
-    return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
-  if (const auto& last = parts->back(); last.row->ends && !last.epochs)
+  if (o.how.steps_in_epoch == 0)
+    return make_schedule(o.schedule, o.lr, o.warmup_epochs, o.epochs);
+  if (const auto& last = o.schedule.back(); last.row->ends && !last.epochs)
     return failure{ec::bad_config,
                    "--schedule " + std::string{last.row->name}
                      + " needs its length with --total-steps-in-epoch, whose epochs are not those "
                        "of --epochs, which counts averages: write "
                      + std::string{last.row->name} + ":epochs=N"};
-  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, 0);
-}
-
-std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
-  if (o.loss_scale == "dynamic" || (o.loss_scale == "auto" && o.precision == "float16"))
-    return loss_scale_rule{};
-  if (o.loss_scale == "auto" || o.loss_scale == "off")
-    return std::nullopt;
-  auto number = parse_real(o.loss_scale);
-  WAGGLE_CHECK(number.ok(), o.loss_scale); // the option was checked
-  return constant_scale(*number);
-}
-
-const strategy_row& strategy_of(const run_options& o) {
-  const auto* row = find_strategy(o.strategy);
-  WAGGLE_CHECK(row != nullptr, o.strategy);
-  return *row;
-}
-
-strategy_settings strategy_settings_of(const run_options& o) {
-  strategy_settings how;
-  if (auto numbers = strategy_numbers(o.strategy))
-    how.numbers = std::move(*numbers);
-  how.delay_gradients = o.delay_grad_averaging;
-  how.coding = {static_cast<std::uint32_t>(o.low_rank), o.min_compression_ratio};
-  how.delay_state = o.delay_state_averaging;
-  how.epochs_per_round = o.average_state_every;
-  how.steps_in_epoch = o.total_steps_in_epoch;
-  how.steps_period = o.averaging_steps_period;
-  how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
-  how.average_gradients = o.average_gradients;
-  how.statistics = averaged_statistics_of(o);
-  return how;
+  return make_schedule(o.schedule, o.lr, o.warmup_epochs, 0);
 }
 
 bool elastic_bits(const run_options& o) {
-  return o.group_bits == "auto" || (o.group_bits.empty() && o.groups == "moshpit");
+  return o.group_bits == "auto" || (o.group_bits.empty() && o.many_groups);
 }
 
-std::uint64_t compute_threads(const run_options& options) {
-  return options.replicas * options.threads;
-}
-
-std::uint64_t samples_per_pass(const run_options& options) {
-  return options.replicas * options.micro_batch;
-}
-
-std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
-                           std::uint64_t cores) {
+std::uint64_t part_workers(const std::optional<std::uint64_t>& reduce_threads,
+                           std::uint64_t computing, std::uint64_t cores) {
   constexpr std::uint64_t network_and_actors = 2;
   constexpr std::uint64_t useful_max = 8; // then memory, not arithmetic, limits the sums
-  if (options.reduce_threads)
-    return *options.reduce_threads;
+  if (reduce_threads)
+    return *reduce_threads;
   auto busy = network_and_actors + computing;
   return cores > busy ? std::min(cores - busy, useful_max) : 0;
 }
 
 std::optional<std::string> too_many_threads(const run_options& options, std::uint64_t peers,
                                             std::uint64_t cores) {
-  if (cores == 0 || peers * compute_threads(options) <= cores)
+  auto replicas = static_cast<std::uint64_t>(options.replicas);
+  auto threads = static_cast<std::uint64_t>(options.threads);
+  if (cores == 0 || peers * options.compute_threads() <= cores)
     return std::nullopt;
   auto count = [](std::uint64_t n, const char* what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
   };
-  if (options.replicas > 1) {
-    auto each = count(options.replicas, "replica") + " with "
-                + count(options.threads, "compute thread") + (peers == 1 ? "" : " in each peer");
+  if (replicas > 1) {
+    auto each = count(replicas, "replica") + " with " + count(threads, "compute thread")
+                + (peers == 1 ? "" : " in each peer");
     return (peers == 1 ? "" : count(peers, "peer") + ", ") + each + ", on " + count(cores, "core")
            + ": threads that share a core slow each other down; use "
-           + (peers * options.replicas <= cores
-                ? "--threads " + std::to_string(cores / peers / options.replicas)
+           + (peers * replicas <= cores
+                ? "--threads " + std::to_string(cores / peers / replicas)
                 : "--replicas " + std::to_string(std::max<std::uint64_t>(cores / peers, 1))
                     + " and --threads 1");
   }
-  auto who = peers == 1 ? "--threads " + std::to_string(options.threads)
-                        : count(peers, "peer") + " with " + count(options.threads, "compute thread")
-                            + " each";
-  auto cure = cores >= peers        ? "--threads " + std::to_string(cores / peers)
-              : options.threads > 1 ? "--threads 1 and --peers " + std::to_string(cores)
-                                    : "--peers " + std::to_string(cores);
+  auto who = peers == 1
+               ? "--threads " + std::to_string(threads)
+               : count(peers, "peer") + " with " + count(threads, "compute thread") + " each";
+  auto cure = cores >= peers ? "--threads " + std::to_string(cores / peers)
+              : threads > 1  ? "--threads 1 and --peers " + std::to_string(cores)
+                             : "--peers " + std::to_string(cores);
   return who + " on " + count(cores, "core")
          + ": threads that share a core slow each other down; use " + cure;
 }

@@ -92,36 +92,17 @@ enum class option_writer : std::uint8_t { command_line, cpp_loop, python_loop };
 /// stays.
 std::string as_written(std::string_view sentence, option_writer who);
 
-struct model_shape;
-/// Of the model that the options describe.
-model_shape shape_of(const run_options& options);
 /// Whether --model names a TorchScript file instead of a built-in model.
 bool is_torchscript(std::string_view model);
 struct data_request;
 enum class data_role : std::uint8_t;
 /// What --data or --eval-data and the options beside it describe.
-data_request request_of(const run_options& options, data_role role);
+data_request request_of(const learner_options& options, data_role role);
 struct optimizer_identity;
 /// The optimizer, with its defaults where nothing is set.
 optimizer_identity optimizer_of(const run_options& options);
-/// Samples of all peers from one average to the next, with strategies that count samples.
-std::uint64_t samples_per_round(const run_options& options);
-/// The rounds of the run, --epochs in number unless --average-state-every is set; 0: no end.
-std::uint64_t rounds_of(const run_options& options);
-struct lr_schedule;
 /// The learning rates. Fails with ec::bad_config and a sentence.
 result<lr_schedule> schedule_of(const run_options& options);
-
-struct loss_scale_rule;
-/// Of the loss; nothing: it is not scaled.
-std::optional<loss_scale_rule> loss_scale_of(const run_options& options);
-
-struct strategy_row;
-/// Of --strategy, which accepts no other names. REQUIRES: the option was checked.
-const strategy_row& strategy_of(const run_options& options);
-struct strategy_settings;
-/// Of the strategy that the options describe, without the target batch size.
-strategy_settings strategy_settings_of(const run_options& options);
 
 /// Statistics of the optimizer that are averaged with the parameters.
 std::vector<std::string> averaged_statistics_of(const run_options& options);
@@ -134,13 +115,8 @@ bool elastic_bits(const run_options& options);
 
 /// The number of part_workers: --reduce-threads, or with auto the cores (of `cores`; 0: not known)
 /// that remain beside the `computing` threads, the thread of the network and the actors.
-std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
-                           std::uint64_t cores);
-
-/// Threads with which a peer computes passes.
-std::uint64_t compute_threads(const run_options& options);
-/// Samples of one pass of a peer.
-std::uint64_t samples_per_pass(const run_options& options);
+std::uint64_t part_workers(const std::optional<std::uint64_t>& reduce_threads,
+                           std::uint64_t computing, std::uint64_t cores);
 
 /// Checks the constraints between options.
 status check_combinations(const run_options& options);

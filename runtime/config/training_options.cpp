@@ -16,33 +16,12 @@ constexpr const char* too_much = "more does not fit a peer";
 constexpr const char* in_torch = "set it in the constructor of the torch optimizer";
 constexpr const char* parallel = "use torch's data parallelism in the loop";
 
-/// Peers compare all numbers, however they are written.
-binding strategy_option() {
-  return bound(&o::strategy,
-               [](std::string_view v) -> result<std::string> {
-                 auto numbers = strategy_numbers(v);
-                 if (!numbers)
-                   return numbers.error();
-                 return strategy_text(*find_strategy(v), *numbers);
-               })
-    .agreed();
-}
-
 /// Peers compare what the schedule means, not how it is written.
 binding schedule() {
-  return bound(&o::schedule,
-               [](std::string_view v) -> result<std::string> {
-                 auto parts = parse_schedule(v);
-                 if (!parts)
-                   return parts.error();
-                 return text_of(*parts);
-               })
-    .agreed([](const run_options& x) {
-      auto parts = parse_schedule(x.schedule);
-      // With steps_in_epoch, the length of a schedule is never that of the run.
-      auto run = x.total_steps_in_epoch > 0 ? 0 : x.epochs;
-      return parts ? agreed_text(std::move(*parts), x.warmup_epochs, run) : x.schedule;
-    });
+  return bound(&o::schedule, parse_schedule).agreed([](const run_options& x) {
+    // With steps_in_epoch, the length of a schedule is never that of the run.
+    return agreed_text(x.schedule, x.warmup_epochs, x.how.steps_in_epoch > 0 ? 0 : x.epochs);
+  });
 }
 
 /// "auto" is the default of the optimizer; peers compare the value.
@@ -94,10 +73,15 @@ std::vector<option_row> hyper_rows() {
   return rows;
 }
 
-/// Returns the value in one spelling.
-result<std::string> loss_scale(std::string_view v) {
-  if (v == "auto" || v == "dynamic" || v == "off")
-    return std::string{v};
+using loss_scale_choice = decltype(run_options::loss_scale);
+
+result<loss_scale_choice> loss_scale(std::string_view v) {
+  if (v == "auto")
+    return loss_scale_choice{};
+  if (v == "dynamic")
+    return loss_scale_choice{loss_scale_rule{}};
+  if (v == "off")
+    return loss_scale_choice{std::optional<loss_scale_rule>{}};
   auto number = parse_real(v);
   if (!number)
     return failure{ec::bad_config, "is not one of auto, dynamic, off, or a number"};
@@ -105,7 +89,15 @@ result<std::string> loss_scale(std::string_view v) {
       || *number > loss_scaler::scale_max)
     return failure{ec::bad_config, "must be a power of two between 1 and 2^64: other numbers would "
                                    "round the gradient"};
-  return text_of(*number);
+  return loss_scale_choice{constant_scale(*number)};
+}
+
+std::string text_of_scale(const loss_scale_choice& choice) {
+  if (!choice)
+    return "auto";
+  if (!*choice)
+    return "off";
+  return (**choice).growth == 1 ? text_of((**choice).initial) : "dynamic";
 }
 
 result<std::string> device_name(std::string_view v) {
@@ -118,18 +110,25 @@ result<std::string> device_name(std::string_view v) {
   return std::string{v};
 }
 
-result<std::string> device_names(std::string_view v) {
-  if (v.empty())
-    return std::string{};
+result<std::vector<std::string>> device_names(std::string_view v) {
   std::vector<std::string> all;
+  if (v.empty())
+    return all;
   for (auto piece : pieces_of(v, ',')) {
     auto name = device_name(piece);
     if (!name)
       return failure{ec::bad_config, "has a device that " + name.error().detail};
     all.push_back(*std::move(name));
   }
-  return joined(all, ",");
+  return all;
 }
+
+/// A setting of strategies.
+template <class... Steps>
+auto in_how(Steps... steps) {
+  return in(&o::how, steps...);
+}
+using how = strategy_settings;
 
 } // namespace
 
@@ -137,10 +136,10 @@ void add_training_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
     {{"strategy", "NAME", "How the peers train together. " + strategy_help(),
-      strategy_option().member_in_loops("strategy")},
+      bound(&o::strategy, strategy_choice::parse).agreed().member_in_loops("strategy")},
      {"delay-grad-averaging", "BOOL",
       "collaborative: compute on while gradients are averaged; each update is one epoch late.",
-      yes_no(&o::delay_grad_averaging).agreed()},
+      yes_no(in_how(&how::delay_gradients)).agreed()},
      {"delay-optimizer-step", "BOOL",
       "collaborative: compute on while the optimizer steps; needs a second copy of the "
       "parameters.",
@@ -160,64 +159,65 @@ void add_training_options(std::vector<option_spec>& table) {
      {"low-rank", "N",
       "collaborative, diloco: average gradients, or progress, of matrices at this rank (PowerSGD), "
       "which sends fewer values; 0: as they are.",
-      whole(&o::low_rank, 0, 4096, "a higher rank would save nothing")
+      whole(in_how(&how::coding, &lane_coding::rank), 0, 4096, "a higher rank would save nothing")
         .agreed()
-        .only_if([](const o& x) { return x.aggregator == "mean"; },
+        .only_if([](const o& x) { return x.matchmaking.reduce_by.how == aggregator::mean; },
                  "and --aggregator exclude each other, unless that is mean: what peers add from "
                  "earlier rounds would look like Byzantine outliers; use --codec with the "
                  "aggregator, or --aggregator mean")},
      {"min-compression-ratio", "X",
       "With --low-rank: matrices of which less than this share would be saved are sent as they "
       "are.",
-      real(&o::min_compression_ratio,
+      real(in_how(&how::coding, &lane_coding::least_saving),
            {0.01, 0.99, "nothing would be saved", "factors are never that small"})
         .agreed()
-        .only_if([](const o& x) { return x.low_rank > 0; },
+        .only_if([](const o& x) { return x.how.coding.rank > 0; },
                  "needs --low-rank: it selects the matrices that --low-rank shortens; set "
                  "--low-rank, or leave it out")},
      {"delay-state-averaging", "BOOL",
       "Strategies that average parameters: compute on meanwhile, and add the change at its "
       "arrival.",
-      yes_no(&o::delay_state_averaging).agreed()},
+      yes_no(in_how(&how::delay_state)).agreed()},
      {"average-state-every", "N",
       "local-updates: average after so many epochs of --target-batch-size samples; --schedule and "
       "--epochs count these epochs.",
-      whole(&o::average_state_every, 1, 1U << 20U, "there has to be an epoch to average").agreed()},
+      whole(in_how(&how::epochs_per_round), 1, 1U << 20U, "there has to be an epoch to average")
+        .agreed()},
      {"averaging-steps-period", "N",
       "decentralized-*: average when the fastest peer has made so many steps.",
-      whole(&o::averaging_steps_period, 1, many, "there has to be a step to average").agreed()},
+      whole(in_how(&how::steps_period), 1, many, "there has to be a step to average").agreed()},
      {"averaging-time-period", "TIME",
       "decentralized-*, diloco: begin rounds only at multiples of this, so that peers begin "
       "together.",
-      duration(&o::averaging_time_period).agreed()},
+      duration(in_how(&how::time_period)).agreed()},
      {"total-steps-in-epoch", "N",
       "decentralized-*: an epoch of the --schedule has so many steps of all peers together; 0: it "
       "lasts from one average to the next.",
-      whole(&o::total_steps_in_epoch).agreed()},
+      whole(in_how(&how::steps_in_epoch)).agreed()},
      {"average-opt-statistics", "NAMES",
       "Statistics of the optimizer to average with the parameters, such as exp_avg_sq; auto: those "
       "of the strategy; or none.",
       text(&o::average_opt_statistics).agreed([](const run_options& x) {
-        auto names = joined(strategy_settings_of(x).statistics, ",");
+        auto names = joined(averaged_statistics_of(x), ",");
         return names.empty() ? "none" : names; // an empty text: not known on this machine
       })},
      {"average-gradients", "BOOL",
       "Strategies that average parameters: average the gradient of each peer's last step, too, and "
       "add the change to that of its next step.",
-      yes_no(&o::average_gradients).agreed()},
+      yes_no(in_how(&how::average_gradients)).agreed()},
      {"max-epoch-difference", "N",
       "Strategies that average parameters: a peer further behind downloads the state. diloco: a "
       "peer "
       "further behind loses the progress that it has not contributed.",
-      whole(&o::max_epoch_difference, 0, 1U << 20U, "more is another run")},
+      whole(&o::epoch_difference_max, 0, 1U << 20U, "more is another run")},
      {"groups", "NAME",
       "one: the peers of a run are one group of at most --target-group-size. moshpit: strategies "
       "that average parameters form groups of that size anew for each round, so that a run may "
       "have any number of peers.",
-      one_of(&o::groups, {"one", "moshpit"})
+      choice(&o::many_groups, {{"one", false}, {"moshpit", true}})
         .agreed()
         .only_if(
-          [](const o& x) { return x.max_epoch_difference > 0; },
+          [](const o& x) { return x.epoch_difference_max > 0; },
           "moshpit needs --max-epoch-difference 1 or more: groups end their rounds one after "
           "another, so peers are an epoch apart for a while; raise it, or leave it out")},
      {"target-batch-size", "N",
@@ -301,21 +301,22 @@ void add_training_options(std::vector<option_spec>& table) {
                  "--replicas, or --auxiliary")
         .not_in_loops(parallel)},
      {"devices", "LIST", "Devices of the replicas, in turn, instead of --device: cuda:0,cuda:1.",
-      bound(&o::devices, device_names).not_in_loops(parallel)},
+      bound(&o::devices, device_names, [](const auto& names) { return joined(names, ","); })
+        .not_in_loops(parallel)},
      {"precision", "FORMAT",
       "Number format of the products in a pass: " + listed_with_notes(precision_table)
         + "; parameters and gradients stay float32.",
-      one_of(&o::precision, names_in(precision_table))
+      choice(&o::format, precision_table, &precision_row::format)
         .not_in_loops("compute the loss in torch's autocast")},
      {"loss-scale", "SCALE",
       "Multiply the loss by this before the backward pass, and divide the gradient again: dynamic "
       "(65536, less after an overflow), a power of two, or off; auto: dynamic with float16.",
-      bound(&o::loss_scale, loss_scale)
+      bound(&o::loss_scale, loss_scale, text_of_scale)
         .not_in_python("use torch's GradScaler, as in a plain loop")},
      {"reuse-grad-buffers", "BOOL",
       "collaborative: accumulate in the gradient of the model, which saves a vector; a round waits "
       "for the running pass.",
-      yes_no(&o::reuse_grad_buffers)},
+      yes_no(&o::reuse_gradient_buffers)},
      {"threads", "N", "Compute threads.",
       whole(&o::threads, 1, 1024, "at least one").not_in_loops("call set_num_threads of torch")},
      {"step-interval", "TIME",
@@ -327,10 +328,10 @@ void add_training_options(std::vector<option_spec>& table) {
      {"start-alone", "BOOL",
       "Start training if no address answers within --join-timeout, even without a state of the "
       "run.",
-      yes_no(&o::start_alone).member_in_loops("start_alone")},
+      yes_no(&o::may_start_alone).member_in_loops("start_alone")},
      {"on-split", "WHAT",
       "When cut off from most of the group: continue provisionally, or pause until it is back.",
-      one_of(&o::on_split, {"continue", "pause"})},
+      choice(&o::continue_on_split, {{"continue", true}, {"pause", false}})},
      {"min-peers", "N", "Begin to train once this many peers, this one included, are in the group.",
       whole(&o::min_peers, 1, 4096, "more peers than a group may have would never be reached")},
      {"wait-for-peers", "TIME",
@@ -340,7 +341,7 @@ void add_training_options(std::vector<option_spec>& table) {
                  "needs --min-peers 2 or more: there is nothing to wait for; raise --min-peers, or "
                  "leave it out")},
      {"load-state-timeout", "TIME", "Deadline of one download of the run's state.",
-      duration(&o::load_state_timeout, 1s, "a download needs some time")},
+      duration(&o::sync_timeout, 1s, "a download needs some time")},
      {"shutdown-timeout", "TIME",
       "How long the last checkpoint may take when this peer is stopped.",
       duration(&o::shutdown_timeout)},
@@ -349,19 +350,24 @@ void add_training_options(std::vector<option_spec>& table) {
       duration(&o::report_expiration, 1s, "reports would expire before they are read")},
      {"min-refresh-period", "TIME",
       "Minimum time between two reads of unconnected peers' progress.",
-      duration(&o::min_refresh_period, 10ms, "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_min), 10ms,
+               "the table would be read without pause")},
      {"max-refresh-period", "TIME",
       "Maximum time between two reads of unconnected peers' progress.",
-      duration(&o::max_refresh_period, 10ms, "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_max), 10ms,
+               "the table would be read without pause")},
      {"default-refresh-period", "TIME", "The same while no other peer is known.",
-      duration(&o::default_refresh_period, 10ms, "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_default), 10ms,
+               "the table would be read without pause")},
      {"expected-drift-peers", "X",
       "Peers that may join during an epoch: the progress is read earlier by their share.",
-      real(&o::expected_drift_peers, {0, 4096, "peers cannot leave before they have joined",
-                                      "that is more than a group may have"})},
+      real(in(&o::ledger, &ledger_options::expected_drift_peers),
+           {0, 4096, "peers cannot leave before they have joined",
+            "that is more than a group may have"})},
      {"expected-drift-rate", "X", "The same as a share of the peers; the larger number counts.",
-      real(&o::expected_drift_rate, {0, 100, "peers cannot leave before they have joined",
-                                     "that is a hundred times as many as there are"})},
+      real(in(&o::ledger, &ledger_options::expected_drift_rate),
+           {0, 100, "peers cannot leave before they have joined",
+            "that is a hundred times as many as there are"})},
      {"performance-ema-alpha", "X",
       "Weight of the newest measurement in a peer's samples per second.",
       real(&o::performance_ema_alpha,

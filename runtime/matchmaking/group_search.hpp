@@ -13,6 +13,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/matchmaking/matchmaking_config.hpp"
 
 namespace waggle {
 
@@ -46,7 +47,7 @@ public:
     std::size_t target_group_size = 64; // the group is complete when this many are in it
     std::size_t members_max = 64;       // with extra auxiliaries
     std::size_t expected_peers = 0;     // or this many; 0: not known
-    milliseconds min_matchmaking_time{5'000};
+    milliseconds min_matchmaking_time = matchmaking_config{}.min_matchmaking_time;
     milliseconds request_timeout{3'000};
     /// A candidate that refused for a temporary reason is asked again after this long, jittered.
     milliseconds retry{100};

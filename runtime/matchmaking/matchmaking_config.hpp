@@ -41,7 +41,7 @@ struct matchmaking_config {
   std::size_t target_group_size = round_members_max;
   /// A group below its target size begins this long after its leader began to search. Raise it if
   /// peers arrive late and groups are small.
-  milliseconds min_matchmaking_time{5'000};
+  milliseconds min_matchmaking_time{3'000};
   milliseconds request_timeout{2'000};
   /// A search that has seen no peer for this long gives up before its deadline; 0: never.
   milliseconds alone_after{0};

@@ -8,11 +8,11 @@ namespace waggle {
 
 /// When a peer may begin a group of its own.
 struct founding_options {
-  milliseconds join_timeout{0};    // how long to look for the run; 0: it may begin one at once
-  milliseconds settle_time{500};   // how long connected peers get to report that they train
-  milliseconds split_grace{1'500}; // how long to look for a group that was lost
+  milliseconds join_timeout{15'000}; // how long to look for the run; 0: it may begin one at once
+  milliseconds settle_time{500};     // how long connected peers get to report that they train
+  milliseconds split_grace{1'500};   // how long to look for a group that was lost
   bool continue_on_split = true;
-  bool may_start_alone = true;
+  bool may_start_alone = false;
 };
 
 /// What a peer that is in no group knows, when there is no group to enter.

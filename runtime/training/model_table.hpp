@@ -11,10 +11,10 @@ namespace waggle {
 
 /// The numbers that a built-in model is made from.
 struct model_shape {
-  std::int64_t layers = 0;
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
-  std::int64_t context = 0;
+  std::int64_t layers = 2;
+  std::int64_t width = 64;
+  std::int64_t heads = 4;    // char-gpt
+  std::int64_t context = 64; // bytes, or tokens, that a prediction depends on
 };
 
 /// A model of `waggle train`: what can be known about it without LibTorch. trainer/models.cpp makes

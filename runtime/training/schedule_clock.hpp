@@ -9,8 +9,8 @@ namespace waggle {
 /// How the epochs of the learning rate's schedule are counted. By default one ends with each round.
 /// At most one of the two is set.
 struct schedule_clock {
-  /// So many epochs lie between two rounds (hivemind's `average_state_every`). REQUIRES: the rounds
-  /// are due by samples.
+  /// So many epochs lie between two rounds (hivemind's `how.epochs_per_round`). REQUIRES: the
+  /// rounds are due by samples.
   std::uint64_t epochs_per_round = 1;
   /// An epoch has so many optimizer steps of all peers together (`total_steps_in_epoch` of
   /// hivemind's DecentralizedOptimizer), and may contain any number of rounds. 0: not used.

@@ -31,7 +31,7 @@ double strategy_row::number(const strategy_settings& settings, std::string_view 
   return 0;
 }
 
-result<std::vector<double>> strategy_numbers(std::string_view text) {
+result<strategy_choice> strategy_choice::parse(std::string_view text) {
   const auto* row = find_strategy(text);
   auto colon = text.find(':');
   if (row == nullptr)
@@ -45,39 +45,39 @@ result<std::vector<double>> strategy_numbers(std::string_view text) {
       return read.error();
     written = std::move(*read);
   }
-  std::vector<double> all;
+  strategy_choice all{*row};
   for (const auto& number : row->numbers) {
     auto value = value_of(row->name, number, written);
     if (!value)
       return value.error();
-    all.push_back(value->front());
+    all.numbers_.push_back(value->front());
   }
   if (row->check != nullptr)
-    if (auto fits = row->check({.numbers = all}); !fits)
+    if (auto fits = row->check({.numbers = all.numbers_}); !fits)
       return fits.error();
   return all;
 }
 
-std::string strategy_text(const strategy_row& row, const std::vector<double>& numbers) {
-  std::string all{row.name};
+strategy_choice::strategy_choice(const char* text) : row_(nullptr) {
+  auto read = parse(text);
+  WAGGLE_CHECK(read.ok(), text);
+  *this = std::move(*read);
+}
+
+std::string strategy_choice::text() const {
+  std::string all{row_->name};
   char before = ':';
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    if (numbers[i] != *row.numbers[i].initial) {
-      all.append(1, before).append(row.numbers[i].name).append("=");
-      all.append(shortest_text(numbers[i]));
+  for (std::size_t i = 0; i < numbers_.size(); ++i)
+    if (numbers_[i] != *row_->numbers[i].initial) {
+      all.append(1, before).append(row_->numbers[i].name).append("=");
+      all.append(shortest_text(numbers_[i]));
       before = ',';
     }
   return all;
 }
 
-learner_factory with_strategy(learner_factory make, std::string_view text) {
-  const auto* row = find_strategy(text);
-  WAGGLE_CHECK(row != nullptr, std::string{text});
-  if (row->learners == nullptr)
-    return make;
-  auto numbers = strategy_numbers(text);
-  WAGGLE_CHECK(numbers.ok(), std::string{text});
-  return row->learners(std::move(make), {.numbers = *numbers});
+learner_factory strategy_choice::learners(learner_factory make) const {
+  return row_->learners == nullptr ? make : row_->learners(std::move(make), {.numbers = numbers_});
 }
 
 std::string strategy_help() {

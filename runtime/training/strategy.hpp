@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/codec/codec_table.hpp"
+#include "runtime/core/time.hpp"
 #include "runtime/training/learner_factory.hpp"
 #include "runtime/training/named_number.hpp"
 #include "runtime/training/schedule_clock.hpp"
@@ -126,14 +129,19 @@ struct strategy_settings {
   bool delay_gradients = false;       // collaborative: train on while gradients are averaged
   lane_coding coding{};               // collaborative
   bool delay_state = true;            // the others: train on while parameters are averaged
-  std::uint64_t steps_period = 1;     // decentralized: own steps from one boundary to the next
-  std::uint64_t time_period = 0;      // decentralized: lane_clock::grid, in milliseconds
+  std::uint64_t steps_period = 10;    // decentralized: own steps from one boundary to the next
+  milliseconds time_period{0};        // decentralized: lane_clock::grid
   std::uint64_t epochs_per_round = 1; // local-updates: schedule_clock
   std::uint64_t steps_in_epoch = 0;   // decentralized: schedule_clock
   std::vector<std::string> statistics{};
   bool average_gradients = false; // the strategies that average parameters: lane::gradients
   /// Of the strategy itself (strategy_row::numbers), in the order of its row; none: the defaults.
   std::vector<double> numbers{};
+
+  /// lane_clock::grid, of `time_period`.
+  [[nodiscard]] std::uint64_t grid() const {
+    return static_cast<std::uint64_t>(time_period.count());
+  }
 };
 
 /// The inputs on which a strategy may depend when it changes from one round to the next.
@@ -165,8 +173,8 @@ struct strategy_row {
   /// The strategy from the next round on; null: it never changes.
   strategy (*on_boundary)(strategy now, const strategy_settings& settings,
                           const training_history& history) = nullptr;
-  std::string_view codec = ""; // of its rounds, unless another one is chosen; empty: none
-  double rate = 0;             // peak learning rate, unless one is chosen; 0: that of all
+  std::optional<codec_id> codec{}; // of its rounds, unless another one is chosen
+  double rate = 0;                 // peak learning rate, unless one is chosen; 0: that of all
 
   [[nodiscard]] bool uses(std::string_view option) const {
     return std::ranges::find(options, option) != options.end();
@@ -185,13 +193,41 @@ struct strategy_row {
 std::span<const strategy_row> strategy_table();
 /// The strategy that a text such as "diloco:steps=50" names; null if there is none.
 const strategy_row* find_strategy(std::string_view text);
-/// The numbers in such a text, in the order of the row. Fails with ec::bad_config and half a
-/// sentence.
-result<std::vector<double>> strategy_numbers(std::string_view text);
-/// The same text for the same numbers: the name, and the numbers that are not the defaults.
-std::string strategy_text(const strategy_row& row, const std::vector<double>& numbers);
-/// The learners of a strategy from those that step locally. REQUIRES: `text` has been read.
-learner_factory with_strategy(learner_factory make, std::string_view text);
+
+/// A strategy with its numbers, such as "diloco:steps=50".
+class strategy_choice {
+public:
+  /// Of texts in code. REQUIRES: `parse` accepts it.
+  strategy_choice(const char* text);
+  strategy_choice(const std::string& text) : strategy_choice(text.c_str()) {}
+  /// Fails with ec::bad_config and half a sentence.
+  static result<strategy_choice> parse(std::string_view text);
+
+  const strategy_row& operator*() const { return *row_; }
+  const strategy_row* operator->() const { return row_; }
+  /// In the order of the row.
+  [[nodiscard]] const std::vector<double>& numbers() const { return numbers_; }
+  /// The name, and the numbers that are not the defaults: equal for equal choices.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] strategy make(strategy_settings settings) const {
+    settings.numbers = numbers_;
+    return row_->make(settings);
+  }
+  /// Its learners from those that step locally.
+  [[nodiscard]] learner_factory learners(learner_factory make) const;
+
+  friend bool operator==(const strategy_choice&, const strategy_choice&) = default;
+
+private:
+  explicit strategy_choice(const strategy_row& row) : row_(&row) {}
+
+  const strategy_row* row_;
+  std::vector<double> numbers_;
+};
+
+inline std::string text_of(const strategy_choice& choice) {
+  return choice.text();
+}
 /// The strategies with their numbers, defaults and sentences.
 std::string strategy_help();
 

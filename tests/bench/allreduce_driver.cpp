@@ -79,7 +79,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   options.listen = {{address != nullptr ? address : "127.0.0.1", 0}};
   options.given["data-dir"] = options.data_dir.string();
   if (const char* codec = std::getenv("BENCH_CODEC"))
-    options.codec = codec;
+    options.averaging.codec = parse_codec_choice(codec).value();
   if (const char* bandwidth = std::getenv("BENCH_BANDWIDTH")) // switches the measurement off
     options.bandwidth = std::strtoull(bandwidth, nullptr, 10);
   if (const char* part = std::getenv("BENCH_PART_BYTES"))

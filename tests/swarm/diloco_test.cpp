@@ -53,7 +53,7 @@ struct diloco_swarm : trainers {
         start = made->values_now();
         return std::unique_ptr<learner>{std::move(made)};
       };
-      config.training->make_learner = with_strategy(make, config.training->training.strategy);
+      config.training->make_learner = config.training->training.strategy.learners(make);
       add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
     }
     EXPECT_TRUE(sim.run_until([this] { return ended(); }, 60s)) << picture(sim);

@@ -100,7 +100,7 @@ const mixed_mode mixed_modes[] = {
    [](training_config& c) {
      local(c, "decentralized-sgd");
      c.how.steps_period = 1;
-     c.how.time_period = 400;
+     c.how.time_period = 400ms;
    },
    codec_id::scaled_float16},
   {"Moshpit",

@@ -154,7 +154,7 @@ inline const mode modes[] = {
    [](training_config& c) {
      local(c, "decentralized-sgd");
      c.how.steps_period = 1;
-     c.how.time_period = 400;
+     c.how.time_period = 400ms;
    }},
   {"DecentralizedAdam",
    [](training_config& c) {
@@ -187,7 +187,7 @@ inline const mode modes[] = {
    [](training_config& c) {
      local(c, "decentralized-sgd");
      c.how.steps_period = 1;
-     c.how.time_period = 800;
+     c.how.time_period = 800ms;
      c.how.delay_state = false;
      c.many_groups = true;
    }},
@@ -223,7 +223,7 @@ inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint
       return std::unique_ptr<learner>{std::move(made)};
     },
     config.training->training.how.average_gradients);
-  make = with_strategy(std::move(make), config.training->training.strategy);
+  make = config.training->training.strategy.learners(std::move(make));
   config.training->make_learner =
     with_plateau(std::move(make), config.training->training.schedule.plateau());
   if (config.training->training.many_groups) {

@@ -161,7 +161,7 @@ void run_faults(const mode& how, std::uint64_t seed) {
     // The last epoch ends with a mean of all peers, or of some in many groups.
     auto apart =
       relative_distance(parameters_of(**models[sim.living().front()]), parameters_of(**models[i]));
-    bool anchored = find_strategy(with_mode(how, 1, last).training->training.strategy)->learners
+    bool anchored = with_mode(how, 1, last).training->training.strategy->learners
                     != nullptr; // and its own steps since the last round
     EXPECT_LE(apart, anchored ? 0.05 : how.equal_parameters ? 0 : 0.01);
     loss_at_first = trained ? std::max(loss_at_first, s->first_loss) : loss_at_first;

@@ -22,7 +22,7 @@ struct moshpit_swarm : trainers {
     training.strategy = "decentralized-adam";
     training.how.statistics = {"exp_avg_sq"};
     training.how.steps_period = 1;
-    training.how.time_period = static_cast<std::uint64_t>(grid_.count());
+    training.how.time_period = grid_;
     training.schedule.peak = 0.01;
     training.step_interval = step_interval;
     training.many_groups = true;

@@ -38,6 +38,8 @@ inline node_config training_node(std::uint64_t data_seed) {
   parts.training.schedule.peak = 0.05;
   parts.training.step_interval = 100ms;
   parts.training.join_timeout = 5s;
+  parts.training.may_start_alone = true;
+  parts.training.checkpoint_interval = 0ms;
   parts.training.averaging_timeout = 20s;
   parts.training.sync_timeout = 30s;
   parts.make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {

@@ -61,7 +61,7 @@ TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
 
 TEST_F(BenchTrain, CountsASteppingPassAsAnOptimizerStepAndPausesBothSides) {
   options.strategy = "local-updates";
-  options.average_state_every = 2;
+  options.how.epochs_per_round = 2;
   options.step_interval = milliseconds{10};
   options.min_peers = 2;
   options.wait_for_peers = milliseconds{1}; // then it begins alone

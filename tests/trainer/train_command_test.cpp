@@ -59,8 +59,8 @@ TEST(TrainCommand, OptionsOfTheLearnerArrive) {
   EXPECT_EQ(c.device, "cuda:1");
   EXPECT_TRUE(c.offload_optimizer);
   EXPECT_EQ(c.format, precision::bfloat16);
-  ASSERT_TRUE(c.loss_scale.has_value());
-  EXPECT_EQ(c.loss_scale->initial, 1024);
+  ASSERT_TRUE(c.scale_rule().has_value());
+  EXPECT_EQ(c.scale_rule()->initial, 1024);
   EXPECT_TRUE(c.reuse_gradient_buffers);
   EXPECT_EQ(c.threads, 2);
   EXPECT_EQ(c.replicas, 1);
@@ -192,7 +192,7 @@ TEST(TrainCommand, OptionsOfRoundsThatCountStepsArrive) {
                          {"total-steps-in-epoch", "15"}});
   const auto& t = c.training->training;
   EXPECT_EQ(t.how.steps_period, 13U);
-  EXPECT_EQ(t.how.time_period, 14'000U);
+  EXPECT_EQ(t.how.time_period, 14s);
   EXPECT_EQ(t.how.steps_in_epoch, 15U);
 }
 

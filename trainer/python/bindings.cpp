@@ -180,14 +180,15 @@ std::vector<std::string> settled_names(const std::string& kind) {
   return {names.begin(), names.end()};
 }
 
-/// Of each option of `waggle`: its name as an argument, its group, the name of its value, and what
-/// to do instead if loops do not have it.
+/// Of each option of `waggle`: its name as an argument, its group ("join" for those of
+/// waggle.join), the name of its value, and what to do instead if loops do not have it.
 std::vector<std::array<std::string, 4>> options() {
   std::vector<std::array<std::string, 4>> out;
   for (const auto& option : option_table()) {
     const auto& [member, instead, here] = option.loops;
-    out.push_back({in_python("--" + option.name), option.group, option.value_name,
-                   instead.empty() ? here : instead});
+    bool of_join = !member.empty() && !option.agreed; // of this peer only
+    out.push_back({in_python("--" + option.name), of_join ? "join" : option.group,
+                   option.value_name, instead.empty() ? here : instead});
   }
   return out;
 }

@@ -160,6 +160,6 @@ const strategy_row strategies::daso{
   .learners = learners,
   .check = check,
   .on_boundary = on_boundary,
-  .codec = "bfloat16"};
+  .codec = codec_id::bfloat16};
 
 } // namespace waggle

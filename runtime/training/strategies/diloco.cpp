@@ -24,7 +24,7 @@ strategy make(const strategy_settings& s) {
   };
   lane progress;
   progress.what = lane_content::progress;
-  progress.due = {lane_clock::unit::first_peer, number("steps"), s.time_period};
+  progress.due = {lane_clock::unit::first_peer, number("steps"), s.grid()};
   progress.overlap = {lane_overlap::until::own_steps, number("overlap")};
   progress.coding = s.coding;
   progress.merge.how = lane_merge::rule::outer_step;

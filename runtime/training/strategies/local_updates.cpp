@@ -25,8 +25,7 @@ strategy make_by_samples(const strategy_settings& s) {
 }
 
 strategy make_by_steps(const strategy_settings& s) {
-  auto made =
-    averaging_parameters({lane_clock::unit::first_peer, s.steps_period, s.time_period}, s);
+  auto made = averaging_parameters({lane_clock::unit::first_peer, s.steps_period, s.grid()}, s);
   made.schedule.steps_in_epoch = s.steps_in_epoch;
   made.averages.counts_steps = s.steps_in_epoch > 0;
   return made;

@@ -279,7 +279,7 @@ TEST_F(LocalUpdates, TheFastestPeerBeginsADecentralizedRound) {
 TEST_F(LocalUpdates, RoundsBeginOnTheCommonGrid) {
   auto config = local("decentralized-sgd");
   config.how.steps_period = 1;
-  config.how.time_period = 500;
+  config.how.time_period = 500ms;
   auto& a = add_started(config);
   add_started(joining(config));
   pass_until([&] { return all_at(2); });

@@ -165,7 +165,7 @@ protected:
     };
     auto settings = config.value_or(defaults());
     factory = with_averaged_gradients(std::move(factory), settings.how.average_gradients);
-    factory = with_strategy(std::move(factory), settings.strategy);
+    factory = settings.strategy.learners(std::move(factory));
     factory = with_plateau(std::move(factory), settings.schedule.plateau());
     if (!config && i > 0)
       settings.join_timeout = 5s; // the first one begins the run
@@ -221,6 +221,9 @@ protected:
     config.schedule.peak = 0.1;
     config.step_interval = 10ms; // otherwise no virtual time would pass
     config.averaging_timeout = 5s;
+    config.join_timeout = 0ms;
+    config.may_start_alone = true;
+    config.checkpoint_interval = 0ms;
     config.settle_time = 50ms;
     config.split_grace = 300ms;
     return config;

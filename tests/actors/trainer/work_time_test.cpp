@@ -49,11 +49,7 @@ struct Times : training_world {
       config.how.steps_period = 4;
       config.how.delay_state = delay_state;
       config.step_interval = 40ms;
-      auto how = config.how;
-      auto numbers = strategy_numbers(config.strategy);
-      ASSERT_TRUE(numbers);
-      how.numbers = *numbers;
-      check(config, row.make(how));
+      check(config, config.strategy.make(config.how));
       for (const auto& m : members)
         if (!m->gone)
           end(*m);

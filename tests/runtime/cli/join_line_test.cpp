@@ -35,7 +35,7 @@ TEST(JoinLine, OnLoopbackTheJoinerAnnouncesLoopback) {
 TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
   run_options options;
   options.width = 128;
-  options.codec = "float16";
+  options.averaging.codec = codec_id::float16;
   options.data = "/a b/c";
   options.lr = 0.1;
   options.device = "cuda:1";

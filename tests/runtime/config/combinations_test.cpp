@@ -280,14 +280,14 @@ TEST(Combinations, AnAuxiliaryMayHaveTheRunFileOfThePeersThatTrain) {
   auto options = resolve(file, {}, auxiliary);
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_FALSE(options->given.contains("micro-batch"));
-  EXPECT_FALSE(options->error_feedback);
+  EXPECT_FALSE(options->averaging.error_feedback);
   EXPECT_TRUE(resolve(file, auxiliary, {})) << "from the environment";
   EXPECT_FALSE(resolve(file, flags({{"micro-batch", "4"}}), auxiliary));
   EXPECT_FALSE(resolve(file, auxiliary, flags({{"micro-batch", "4"}})));
   EXPECT_FALSE(resolve(file, {}, {})) << "a peer that trains uses it";
   file["micro-batch"].value = "4";
   EXPECT_TRUE(resolve(file, {}, {}));
-  EXPECT_TRUE(resolve(file, {}, {})->error_feedback);
+  EXPECT_TRUE(resolve(file, {}, {})->averaging.error_feedback);
   file["auxiliary"] = {"true", "run.toml:4"};
   EXPECT_FALSE(resolve(file, {}, {})) << "the file is the auxiliary's own";
 }
@@ -299,13 +299,17 @@ TEST(Combinations, ADefaultMicroBatchLeavesRoomForEachPeerWithWhichTrainingBegin
 }
 
 TEST(Combinations, AShortTimeToAverageShortensWhatNobodySet) {
-  auto search = [](const std::string& options) { return with(options)->matchmaking_time; };
+  auto search = [](const std::string& options) {
+    return with(options)->matchmaking.min_matchmaking_time;
+  };
   EXPECT_EQ(search(""), 3s);
   EXPECT_EQ(search("averaging-timeout=9s"), 3s);
   EXPECT_EQ(search("averaging-timeout=1500ms"), 500ms);
   EXPECT_EQ(search("averaging-timeout=1500ms strategy=local-updates groups=moshpit"), 500ms);
   EXPECT_EQ(search("averaging-timeout=3s matchmaking-time=2s"), 2s);
-  auto question = [](const std::string& options) { return with(options)->request_timeout; };
+  auto question = [](const std::string& options) {
+    return with(options)->matchmaking.request_timeout;
+  };
   EXPECT_EQ(question(""), 2s);
   EXPECT_EQ(question("averaging-timeout=3s"), 500ms);
   EXPECT_EQ(question("matchmaking-time=1s"), 500ms);
@@ -329,7 +333,7 @@ TEST(Combinations, ASentenceNamesOptionsAsItsReaderWritesThem) {
 
 TEST(Options, TheScaleOfTheLoss) {
   auto scale = [](const std::string& options) -> std::optional<double> {
-    auto rule = loss_scale_of(*with(options));
+    auto rule = with(options)->scale_rule();
     return rule ? std::optional{rule->initial} : std::nullopt;
   };
   EXPECT_EQ(scale("precision=float32 loss-scale=auto"), std::nullopt);
@@ -339,8 +343,8 @@ TEST(Options, TheScaleOfTheLoss) {
   EXPECT_EQ(scale("precision=bfloat16 loss-scale=off"), std::nullopt);
   EXPECT_EQ(scale("precision=float32 loss-scale=1024"), 1024);
   auto constant = with("loss-scale=1024");
-  EXPECT_EQ(loss_scale_of(*constant)->growth, 1);
-  EXPECT_EQ(loss_scale_of(*constant)->back_off, 1);
+  EXPECT_EQ(constant->scale_rule()->growth, 1);
+  EXPECT_EQ(constant->scale_rule()->back_off, 1);
 }
 
 TEST(Options, AStrategyMayHaveARateAnOptimizerAndACodecOfItsOwn) {
@@ -349,19 +353,18 @@ TEST(Options, AStrategyMayHaveARateAnOptimizerAndACodecOfItsOwn) {
   EXPECT_EQ(with("strategy=decentralized-sgd")->lr, 0.1) << "as its help says";
   EXPECT_EQ(with("strategy=decentralized-sgd lr=0.003")->lr, 3e-3);
   EXPECT_EQ(with("strategy=decentralized-adam")->optimizer, "adam");
-  EXPECT_EQ(with("strategy=daso")->codec, "bfloat16");
-  EXPECT_EQ(with("strategy=daso codec=none")->codec, "none");
-  EXPECT_EQ(with("strategy=diloco")->codec, "none");
+  EXPECT_EQ(with("strategy=daso")->averaging.codec, codec_id::bfloat16);
+  EXPECT_EQ(with("strategy=daso codec=none")->averaging.codec, codec_id::none);
+  EXPECT_EQ(with("strategy=diloco")->averaging.codec, codec_id::none);
 }
 
 TEST(Options, WhatAStrategyIsMadeOf) {
-  EXPECT_EQ(strategy_settings_of(*with("low-rank=4")).coding, (lane_coding{4, 0.5}));
-  EXPECT_EQ(strategy_settings_of(*with("strategy=diloco:steps=50")).numbers.front(), 50);
-  EXPECT_TRUE(
-    strategy_settings_of(*with("strategy=local-updates average-gradients=true")).average_gradients);
-  EXPECT_FALSE(strategy_settings_of({}).average_gradients);
+  EXPECT_EQ(with("low-rank=4")->how.coding, (lane_coding{4, 0.5}));
+  EXPECT_EQ(with("strategy=diloco:steps=50")->strategy.numbers().front(), 50);
+  EXPECT_TRUE(with("strategy=local-updates average-gradients=true")->how.average_gradients);
+  EXPECT_FALSE(with("")->how.average_gradients);
   auto statistics = [](const std::string& more) {
-    return strategy_settings_of(*with("strategy=decentralized-adam " + more)).statistics;
+    return averaged_statistics_of(*with("strategy=decentralized-adam " + more));
   };
   EXPECT_THAT(statistics(""), ElementsAre("exp_avg_sq"));
   EXPECT_THAT(statistics("average-opt-statistics=none"), IsEmpty());

@@ -315,14 +315,14 @@ TEST(Resolve, ReplicasAreAsManyAsTheDevicesUnlessTheyAreCounted) {
 
 TEST(Threads, CoresThatNothingElseNeedsReduceLargeParts) {
   run_options o;
-  EXPECT_EQ(part_workers(o, 1, 2), 0U);
-  EXPECT_EQ(part_workers(o, 1, 3), 0U);
-  EXPECT_EQ(part_workers(o, 1, 4), 1U);
-  EXPECT_EQ(part_workers(o, 0, 4), 2U) << "waggle average computes nothing else";
-  EXPECT_EQ(part_workers(o, 4, 64), 8U);
-  EXPECT_EQ(part_workers(o, 0, 0), 0U) << "the number of cores is not known";
-  EXPECT_EQ(part_workers(*resolve({}, {}, flags({{"reduce-threads", "3"}})), 1, 2), 3U);
-  EXPECT_EQ(part_workers(*resolve({}, {}, flags({{"reduce-threads", "auto"}})), 1, 4), 1U);
+  EXPECT_EQ(part_workers(o.reduce_threads, 1, 2), 0U);
+  EXPECT_EQ(part_workers(o.reduce_threads, 1, 3), 0U);
+  EXPECT_EQ(part_workers(o.reduce_threads, 1, 4), 1U);
+  EXPECT_EQ(part_workers(o.reduce_threads, 0, 4), 2U) << "waggle average computes nothing else";
+  EXPECT_EQ(part_workers(o.reduce_threads, 4, 64), 8U);
+  EXPECT_EQ(part_workers(o.reduce_threads, 0, 0), 0U) << "the number of cores is not known";
+  EXPECT_EQ(part_workers(3, 1, 2), 3U);
+  EXPECT_EQ(part_workers(std::nullopt, 1, 4), 1U);
 }
 
 TEST(Environment, GivesOnlyWhatTheCommandTakes) {

@@ -63,9 +63,9 @@ TEST_F(RunFile, TakesDurationsAndSizesAsTextOrNumbers) {
   auto options = resolve(*found, {}, {});
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_EQ(options->averaging_timeout, 30s);
-  EXPECT_EQ(options->stall_timeout, 2s);
+  EXPECT_EQ(options->averaging.round.stall_timeout, 2s);
   EXPECT_EQ(options->part_bytes, 65536U);
-  EXPECT_EQ(options->matchmaking_time, 500ms);
+  EXPECT_EQ(options->matchmaking.min_matchmaking_time, 500ms);
 }
 
 TEST_F(RunFile, ReportsTheSourceOfEachValue) {

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 /// A peer with initial peers that has reached none of them yet.
 founding_situation looking() {
   founding_situation s;
-  s.join_timeout = milliseconds{15'000};
+  s.may_start_alone = true;
   s.settle_time = milliseconds{500};
   s.split_grace = milliseconds{1'500};
   return s;

@@ -31,10 +31,17 @@ membership::options of_three(milliseconds wait_for_peers) {
   return how;
 }
 
+/// Whose peers need not look for the run before they begin it.
+membership::options at_once(membership::options how) {
+  how.join_timeout = {};
+  how.may_start_alone = true;
+  return how;
+}
+
 /// Peer 1 and what it sees. Time is in milliseconds.
 class a_peer {
 public:
-  explicit a_peer(membership::options how = {}) : it{seen, how} {
+  explicit a_peer(membership::options how = {}) : it{seen, at_once(how)} {
     seen.self = id_of(1);
     facts.past = {sha256("run"), {}, {}, 100};
     facts.epoch = epoch_id{5};

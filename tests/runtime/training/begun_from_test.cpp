@@ -30,7 +30,7 @@ protected:
 
   /// A checkpoint of a run that has trained with `strategy`.
   std::string checkpoint(const char* strategy, const toy_options& toy = {}) {
-    std::shared_ptr<learner> learns = std::move(*with_strategy(toys(toy), strategy)());
+    std::shared_ptr<learner> learns = std::move(*strategy_choice{strategy}.learners(toys(toy))());
     trained_model model{learns};
     learns->accumulate();
     std::vector<float> gradient(learns->gradient_count(), 0.5F);
@@ -64,8 +64,8 @@ protected:
 TEST_F(BegunFrom, TakesTheParametersOfAnyStrategyIntoAnyOther) {
   for (const char* before : {"collaborative", "diloco", "daso", "local-updates"})
     for (const char* after : {"collaborative", "diloco", "daso"}) {
-      auto made = with_strategy(
-        begun_from(toys({.adam = true}), checkpoint(before), make_system_disk()), after)();
+      auto made = strategy_choice{after}.learners(
+        begun_from(toys({.adam = true}), checkpoint(before), make_system_disk()))();
       ASSERT_TRUE(made) << made.error().detail;
       EXPECT_EQ(tensor(**made), parameters_) << before << ", " << after;
       EXPECT_NE(tensor(**made), tensor(*make_toy_learner({}))) << "not those of a new run";

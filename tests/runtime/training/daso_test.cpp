@@ -174,9 +174,8 @@ TEST(DasoSchedule, ALateMeanIsBlended) {
 constexpr const char* text = "daso:epochs=12,batches=3,warmup=1,cooldown=1";
 
 std::unique_ptr<learner> make(const char* strategy = text) {
-  auto made = with_strategy(
-    []() -> result<std::unique_ptr<learner>> { return {testing::make_toy_learner({})}; },
-    strategy)();
+  auto made = strategy_choice{strategy}.learners(
+    []() -> result<std::unique_ptr<learner>> { return {testing::make_toy_learner({})}; })();
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
 }
@@ -193,10 +192,9 @@ std::vector<float> values_of(const learner& model, std::size_t which = 0) {
 }
 
 strategy lane_of(const learner& model, bool in_flight = false) {
-  auto numbers = strategy_numbers(text);
-  const auto* row = find_strategy(text);
-  strategy_settings how{.numbers = *numbers};
-  return row->on_boundary(row->make(how), how, {model.strategy_state(), in_flight});
+  strategy_choice choice{text};
+  strategy_settings how{.numbers = choice.numbers()};
+  return choice->on_boundary(choice.make(how), how, {model.strategy_state(), in_flight});
 }
 
 TEST(DasoLearner, AloneIsThePlainLoopAndItsRoundsAreThoseOfTheSchedule) {

@@ -228,7 +228,7 @@ TEST(Strategies, FollowTheirSettings) {
             delayed_gradients(64));
   EXPECT_TRUE(made("local-updates", {.delay_state = false}).averages.overlap.blocks());
   auto timed = made("decentralized-adam",
-                    {.steps_period = 5, .time_period = 700, .statistics = {"exp_avg_sq"}});
+                    {.steps_period = 5, .time_period = 700ms, .statistics = {"exp_avg_sq"}});
   EXPECT_EQ(timed.averages.due.every, 5U);
   EXPECT_EQ(timed.averages.due.grid, 700U);
   EXPECT_EQ(timed.averages.statistics, std::vector<std::string>{"exp_avg_sq"});
@@ -241,8 +241,8 @@ TEST(Strategies, FollowTheirSettings) {
 
 TEST(Strategies, StandWithTheirNumbers) {
   auto text = [](std::string_view written) {
-    auto numbers = strategy_numbers(written);
-    return numbers ? strategy_text(*find_strategy(written), *numbers) : numbers.error().detail;
+    auto choice = strategy_choice::parse(written);
+    return choice ? choice->text() : choice.error().detail;
   };
   EXPECT_EQ(text("diloco"), "diloco");
   EXPECT_EQ(text("diloco:steps=100"), "diloco") << "the default";

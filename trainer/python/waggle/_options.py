@@ -12,11 +12,6 @@ from typing import Any
 
 from . import _waggle
 
-# Options that are members of swarm_options (actors/loop/swarm.hpp), by their names in Python.
-_of_the_peer = {"initial_peers", "listen", "announce", "data_dir", "log_level", "join_timeout",
-                "start_alone", "resume"}
-of_join = _of_the_peer | {"client_mode", "log"}  # the arguments of waggle.join
-_of_the_training = {"strategy", "target_batch_size", "epochs", "model", "data", "schedule"}
 _rates = ("lr", "warmup_epochs", "total_steps_in_epoch")
 
 # Group, the name of the value, and what to do instead of an option that loops do not have.
@@ -28,10 +23,12 @@ _not_for_loops |= {
 }
 _not_for_loops["run_id"] = _not_for_loops["run"]
 
-of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}  # its arguments
-of_optimizer -= set(_not_for_loops) | _of_the_peer
+# The arguments of waggle.Optimizer, and of waggle.join.
+of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}
+of_optimizer -= set(_not_for_loops)
 _in_python = {"frozen", "masters"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
+of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "log"}
 
 
 def is_known(name: str) -> bool:
@@ -102,8 +99,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in given.items():
         if name not in of_join:
-            training = name in _of_the_training or _table.get(name, ("",))[0] in ("training", "averaging")
-            if training and name not in _not_for_loops:
+            if name in of_optimizer:
                 raise TypeError(f"waggle.join takes no {name}: pass it to waggle.Optimizer")
             _refuse_unknown("waggle.join", name)
         if value is None:
