@@ -94,6 +94,12 @@ public:
         note_run(member);
     for (const auto& member : members_)
       member.left ? judge_left(member) : judge_member(member);
+    // Whoever lost most of its group to processes that ended cannot tell it from a cut; we can.
+    if (dead_ == 0 || lost_ > dead_)
+      for (const auto& name : provisional_)
+        add(level::bad, "split", name + " is cut off from most of its group and goes on without it",
+            "look at the links between its machine and the others; connected again, the smaller "
+            "part follows the larger one");
     std::vector<finding> out;
     out.push_back(
       {answered_ > 0 ? level::good : level::bad,
@@ -165,9 +171,7 @@ private:
 
   void judge_status(const std::string& name, const json& status) {
     if (field(status, "provisional") == true)
-      add(level::bad, "split", name + " is cut off from most of its group and goes on without it",
-          "look at the links between its machine and the others; connected again, the smaller part "
-          "follows the larger one");
+      provisional_.push_back(name);
     if (auto differing = number_in(status, "differing_peers").value_or(0); differing > 0)
       add(level::bad, "parameters",
           name + " holds other parameters than " + readable_number(differing)
@@ -186,6 +190,7 @@ private:
 
   void judge_left(const asked_member& member) {
     auto name = "peer " + short_id(member);
+    lost_ += member.left->lost ? 1 : 0;
     auto when = " " + to_text(*member.left, now_);
     auto status = status_of(member);
     bool itself = status.is_object() && runs_.contains(text_in(status, "run_tag"))
@@ -220,6 +225,7 @@ private:
       return add(level::bad, "lost", name + ", a client, was lost" + when,
                  "look at its log and machine, and start it again with the same command");
     auto why = judge_silence(member);
+    dead_ += member.why.code == ec::timeout || member.why.code == ec::peer_lost ? 1 : 0;
     add(level::bad, "lost", name + " was lost" + when + "; " + why.seen, why.cure);
   }
 
@@ -227,7 +233,10 @@ private:
   const std::int64_t now_;
   std::set<std::string> runs_; // tags
   values histories_, versions_;
+  std::vector<std::string> provisional_;
   std::size_t answered_ = 0, clients_ = 0, count_ = 0;
+  std::size_t lost_ = 0,
+              dead_ = 0; // without a goodbye; of these, ended or frozen as seen from here
   std::vector<finding> of_peers_;
 };
 

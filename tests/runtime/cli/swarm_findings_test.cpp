@@ -64,6 +64,12 @@ TEST(SwarmFindings, APeerThatIsCutOffIsBad) {
   auto all = judge_swarm({member(one, R"(,"provisional":true)")}, now);
   EXPECT_THAT(of_kind(all, "split").at(0).seen, HasSubstr("peer aaaaaaaa is cut off from most"));
   EXPECT_TRUE(any_bad(all));
+  auto left_alone = member(one, R"(,"provisional":true)");
+  auto dead = lost(silent(two, ec::peer_lost));
+  EXPECT_THAT(of_kind(judge_swarm({left_alone, dead}, now), "split"), IsEmpty())
+    << "processes that ended are no cut";
+  auto unseen = lost(silent(std::string(64, 'c'), ec::unreachable));
+  EXPECT_THAT(of_kind(judge_swarm({left_alone, dead, unseen}, now), "split"), SizeIs(1));
 }
 
 TEST(SwarmFindings, ThoseThatWereLostAndAnswerAreBehindASplit) {
