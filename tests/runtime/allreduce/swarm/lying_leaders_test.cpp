@@ -2,22 +2,14 @@
 // victim commits; to the others it reports nothing, says that it has lost the victim, and proposes
 // a view without it. It shows them whatever may convince them.
 
-#include <cstdlib>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/runtime/allreduce/swarm/round_swarm.hpp"
+#include "tests/runtime/allreduce/swarm/liar.hpp"
 #include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 namespace {
-
-/// Rounds of each way to lie; more with WAGGLE_LIAR_SEEDS.
-std::uint64_t seeds() {
-  const char* asked = std::getenv("WAGGLE_LIAR_SEEDS");
-  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 150;
-}
 
 /// Member 0, which leads first.
 class splitting_leader : public saboteur {
@@ -270,12 +262,12 @@ class LyingLeaders : public ::testing::TestWithParam<named_way> {};
 
 TEST_P(LyingLeaders, DoNotSplitARound) {
   std::size_t tried = 0;
-  for (std::uint64_t seed = 1; seed <= seeds() && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     auto how = run_round(seed, 1, GetParam().make);
     tried += how.split ? 1 : 0;
     EXPECT_EQ(how.violation, "") << "seed " << seed;
   }
-  EXPECT_GT(2 * tried, seeds());
+  EXPECT_GT(2 * tried, seeds);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, LyingLeaders,
@@ -289,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(Each, LyingLeaders,
 /// The leader may also end the round for all: no two members finish with different bytes.
 TEST(ALyingLeader, CannotShowPromisesAgain) {
   std::size_t tried = 0;
-  for (std::uint64_t seed = 1; seed <= seeds() && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     auto lost = random_scenario(seed).plan.members.size() - 1;
     auto how = run_round(
       seed, 1, [&](std::size_t victim) { return std::make_unique<repeats_promises>(victim, lost); },
@@ -298,7 +290,7 @@ TEST(ALyingLeader, CannotShowPromisesAgain) {
     EXPECT_THAT(how.violation, ::testing::AnyOf("", ::testing::HasSubstr("did nothing wrong")))
       << "seed " << seed;
   }
-  EXPECT_GT(3 * tried, seeds());
+  EXPECT_GT(3 * tried, seeds);
 }
 
 } // namespace
