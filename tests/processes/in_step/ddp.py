@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 
-import measures
 import peers
 
 FLAGS = ("layers", "width", "heads", "context", "micro-batch")
@@ -130,16 +129,18 @@ def measure_waggle(settings):
         time.sleep(settings.duration)
         after, ended = at_new_epoch(two), time.monotonic()
         used = sum(b[0] - a[0] for a, b in zip(before, after))
-        return {"samples_a_second": used / (ended - began), "samples_a_step": measures.samples_an_epoch(before, after),
+        # The samples of each peer by its own epochs, in case a status document is old.
+        a_step = sum((b[0] - a[0]) / max(1, b[1] - a[1]) for a, b in zip(before, after))
+        return {"samples_a_second": used / (ended - began), "samples_a_step": a_step,
                 "steps": after[0][1] - before[0][1], "parameters": peers.parameters_of(options)}
 
 
 def at_new_epoch(two):
-    """The samples that both peers have used, and their epochs, immediately after the end of an epoch."""
-    last = measures.accounts(two)[0][1]
-    peers.eventually("an epoch ends", lambda: measures.accounts(two)[0][1] != last, 30, 0.005)
+    """(samples used, epoch) of both peers immediately after the end of an epoch."""
+    last = two[0].status["epoch"]
+    peers.eventually("an epoch ends", lambda: two[0].status["epoch"] != last, 30, 0.005)
     time.sleep(0.1)  # until the status of the other peer is up to date, too
-    return measures.accounts(two)
+    return [(p.status["samples"]["used"], p.status["epoch"]) for p in two]
 
 
 def main():

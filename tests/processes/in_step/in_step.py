@@ -25,7 +25,6 @@ SCENARIOS = {
     "cut": (joining.cut, ["seconds"]),
     "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
     "memory": (measures.memory, ["duration"]),
-    "scrapes": (measures.scrapes, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
     "outer-rounds": (strategies.outer_rounds, []),
     "buckets": (strategies.buckets, []),
@@ -48,7 +47,6 @@ SPECIAL = {
 DEFAULTS = {
     "chaos": {"duration": 120, "every": 6},
     "memory": {"duration": 20},
-    "scrapes": {"duration": 10},
     "strategies": {"duration": 10},
     "islands": {"epochs": 400},
 }

@@ -1,5 +1,4 @@
-"""Scenarios that compare measurements with a baseline: memory, scrapes."""
-import http.client
+"""The memory of trainers, beside that of a plain loop."""
 import os
 import pathlib
 import signal
@@ -7,9 +6,7 @@ import subprocess
 import time
 
 import peers as processes
-import watch
 from peers import LARGE, Run
-from report import quantile
 
 
 def memory(settings, report):
@@ -50,48 +47,6 @@ def memory(settings, report):
                 bytes_of_the_vector=parameters * 4)
     worst = max(peak, taker)
     report.require(worst <= 1.5 * plain, f"{worst / plain:.2f} of the plain loop's resident size")
-
-
-def scrapes(settings, report):
-    """Two peers average 64 MiB, one round after the other, without and with 50 scrapes a second, in ten pairs."""
-    elements, a_second = 1 << 24, 50
-    with Run(settings) as run:
-        first = run.add(command="average", elements=elements).start()
-        first.address()
-        two = [first, run.add(via=first, command="average", elements=elements).start()]
-        processes.eventually("they average", lambda: all(p.status and p.status["rounds"]["complete"] >= 5 for p in two), 60)
-        for peer in two:
-            peer.observer.stop()
-        complete = lambda: watch.ask(first.host, first.port, "/api/v1/status")["rounds"]["complete"]
-        ratios, took, rounds = [], [], []
-        for pair in range(10):
-            seconds = {}
-            for scraped in (pair % 2 == 0, pair % 2 == 1):
-                before, began = complete(), time.monotonic()
-                if scraped:
-                    took += scraping(two, a_second, settings.duration)
-                else:
-                    time.sleep(settings.duration)
-                rounds.append(complete() - before)
-                seconds[scraped] = (time.monotonic() - began) / max(1, rounds[-1])
-            ratios.append(seconds[True] / seconds[False])
-    report.fact(f"{a_second} scrapes a second", scrapes=len(took), median_ms=1000 * quantile(took, 0.5), p99_ms=1000 * quantile(took, 0.99),
-                worst_ms=1000 * max(took), round_ms=1000 * seconds[False], ratio=quantile(ratios, 0.5), least=min(ratios), most=max(ratios),
-                load=os.getloadavg()[0])
-    report.require(quantile(took, 0.99) <= 0.05, "a scrape in a hundred takes longer than 50 ms")
-    report.require(quantile(ratios, 0.5) <= 1.03, "rounds take more than 3 % longer")
-
-
-def scraping(peers, a_second, seconds):
-    """Reads /metrics of the peers in turn at this rate; the seconds that each time took."""
-    links = [http.client.HTTPConnection(p.host, p.port, timeout=10) for p in peers]
-    began = time.monotonic()
-    for n in range(int(a_second * seconds)):
-        time.sleep(max(0.0, began + n / a_second - time.monotonic()))
-        link, asked = links[n % len(links)], time.monotonic()
-        link.request("GET", "/metrics")
-        assert link.getresponse().read()
-        yield time.monotonic() - asked
 
 
 def plain_loop_size(settings, model):

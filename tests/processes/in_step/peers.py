@@ -1,7 +1,6 @@
 """Runs peers as child processes: starts, kills, freezes, restarts and observes them.
 
-All children end with this program: each has its own process group, which is killed when the run is closed, and the
-kernel kills the children if this program is killed.
+All children end with this program: those of a run when it is closed, and all if this program is killed.
 """
 import atexit
 import contextlib
@@ -11,14 +10,15 @@ import random
 import re
 import shutil
 import signal
-import subprocess
+import sys
 import tempfile
 import time
 
 import watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-LISTENING = re.compile(r"(?:listening|status and metrics) on (\S+):(\d+)\n")  # the second form: a client
+sys.path.insert(0, str(ROOT / "tests" / "processes"))
+from process import Failed, Process, eventually  # noqa: E402
 
 # Gives epochs of about a tenth of a second on one core.
 SMALL = {"width": 32, "context": 32, "layers": 1, "heads": 2, "micro-batch": 8, "target-batch-size": 128}
@@ -31,19 +31,6 @@ def parameters_of(model):
     return layers * (12 * width * width + 13 * width) + (2 * 256 + model["context"] + 2) * width
 
 
-class Failed(Exception):
-    """A scenario cannot continue; contains the reason."""
-
-
-def eventually(what, condition, limit, step=0.05):
-    """Waits until `condition` holds; raises Failed after `limit` seconds."""
-    until = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > until:
-            raise Failed(f"{what}: not within {limit:g} s")
-        time.sleep(step)
-
-
 class Peer:
     """One peer. It keeps its data folder and its port when it is restarted; each of its processes is a life."""
 
@@ -53,15 +40,14 @@ class Peer:
         self.port = 0
         self.folder = pathlib.Path(options.pop("data-dir", run.folder / name))
         self.lives = []  # one watch.History per life
-        self.child = self.observer = self.log = None
+        self.process = self.child = self.observer = None  # the process of the last life
         self.frozen = False
         self.before = []  # words in front of the program
 
     # -- life ----------------------------------------------------------------------------------------
 
     def start(self):
-        self.log = self.run.folder / f"{self.name}.{len(self.lives)}.log"
-        line = [*self.before, str(self.run.binary), self.command, "--data-dir", str(self.folder)]
+        line = [*self.before, self.run.binary, self.command, "--data-dir", self.folder]
         options = dict(self.options)
         if "client-mode" in options:
             self.host = "127.0.0.1"
@@ -69,17 +55,9 @@ class Peer:
         if self.initial:
             options["initial-peers"] = ",".join(peer.address() for peer in self.initial)
         for name, value in options.items():
-            line += [f"--{name}"] + ([] if value is None else [str(value)])
-        # The kernel kills the child if this program is killed.
-        line = ["setpriv", "--pdeathsig", "KILL", "--", *line]
-        if self.namespace:
-            line = ["ip", "netns", "exec", self.namespace, *line]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")
-                       and k not in ("INITIAL_PEERS", "PL_INITIAL_PEERS")}
-        with open(self.log, "w") as log:
-            self.child = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                          start_new_session=True, env=environment)
-        self.began = time.monotonic()
+            line += [f"--{name}"] + ([] if value is None else [value])
+        self.process = Process(line, self.run.folder / f"{self.name}.{len(self.lives)}.log", self.namespace)
+        self.child, self.began = self.process.child, self.process.began
         self.frozen = False
         self.lives.append(watch.History())
         self.observer = watch.Observer(self)
@@ -87,22 +65,14 @@ class Peer:
         return self
 
     def send(self, number):
-        if self.child and self.child.poll() is None:
-            os.killpg(self.child.pid, number)
+        if self.process:
+            self.process.send(number)
 
     def end(self, number=signal.SIGKILL, limit=15):
         """Ends the peer by a signal. Returns its exit code."""
         if self.observer:
             self.observer.stop()
-        self.send(number)
-        if self.frozen:
-            self.send(signal.SIGCONT)
-        try:
-            return self.child.wait(limit)
-        except subprocess.TimeoutExpired:
-            self.send(signal.SIGKILL)
-            self.child.wait()
-            return None
+        return self.process.end(number, limit)
 
     def freeze(self):
         self.frozen = True
@@ -113,23 +83,23 @@ class Peer:
         self.frozen = False
 
     def lives_now(self):
-        return self.child is not None and self.child.poll() is None and not self.frozen
+        return self.process is not None and self.process.running() and not self.frozen
 
     # -- log, address and status ---------------------------------------------------------------------
 
     def text(self):
-        return self.log.read_text(errors="replace") if self.log and self.log.exists() else ""
+        return self.process.text() if self.process else ""
 
     def look_for_address(self):
-        found = LISTENING.search(self.text())
+        found = self.process and self.process.listens_at()
         if found:
-            self.port = int(found.group(2))
-        return found is not None
+            self.port = found[1]
+        return bool(found)
 
     def address(self):
         if not self.port:
             def listens():
-                if self.child is None or self.child.poll() is not None:
+                if not self.process or not self.process.running():
                     raise Failed(f"{self.name} ended during its start:\n{self.text()}")
                 return self.look_for_address()
             eventually(f"{self.name} listens", listens, 30)

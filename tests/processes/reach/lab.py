@@ -24,8 +24,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import process  # noqa: E402
+from process import Failed, eventually as wait_until  # noqa: E402
 
 PREFIX = "wreach"
 PORT = 21000
@@ -42,25 +47,11 @@ libc = ctypes.CDLL(None, use_errno=True)
 SLOWER_MAX = float(os.environ.get("WAGGLE_REACH_SLOWER", "3"))
 
 
-class Failed(Exception):
-    """A row failed; contains the reason."""
-
-
 def command(*words):
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(f"{' '.join(str(word) for word in words)}: {done.stderr.strip()}")
     return done.stdout
-
-
-def wait_until(what, condition, deadline, step=0.05):
-    """Waits until `condition()` is true and returns its value; raises Failed after `deadline` seconds."""
-    until = time.monotonic() + deadline
-    while not (value := condition()):
-        if time.monotonic() > until:
-            raise Failed(f"{what}: not within {deadline:g} s")
-        time.sleep(step)
-    return value
 
 
 def rate(peers, seconds=8):
@@ -165,49 +156,20 @@ def enter(namespace_file):
         raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
 
 
-class Process:
-    """A child in a namespace. Its output is in `log`. Start it from the main thread: the kernel kills it when the thread
-    that started it ends."""
+class Process(process.Process):
+    """A child in a namespace."""
 
     def __init__(self, host, name, words):
         self.host, self.name = host, name
-        self.log = host.lab.folder / f"{name}.log"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WAGGLE_", "PL_", "INITIAL_PEERS"))}
-        with open(self.log, "wb") as log:
-            self.child = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", host.namespace, *map(str, words)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment)
-        self.began = time.monotonic()
-
-    def text(self):
-        return self.log.read_text(errors="replace")
-
-    def running(self):
-        return self.child.poll() is None
-
-    def send(self, number):
-        if self.running():
-            os.killpg(self.child.pid, number)
-
-    def end(self, number=signal.SIGTERM, limit=15):
-        """Ends it by a signal; returns its exit code, or None if it had to be killed."""
-        self.send(number)
-        try:
-            return self.child.wait(limit)
-        except subprocess.TimeoutExpired:
-            self.send(signal.SIGKILL)
-            self.child.wait()
-            return None
+        super().__init__(words, host.lab.folder / f"{name}.log", host.namespace)
 
 
 class Peer(Process):
     """A process of the waggle program. Its port is read from its log."""
 
-    LISTENING = re.compile(r"(?:listening|status and metrics) on \S+:(\d+)\n")  # the second form: a client
-
     def get(self, page):
         """(code, body) of a page, requested over the host's loopback; None: no answer (yet)."""
-        found = self.LISTENING.search(self.text())
+        found = self.listens_at()
         if not found:
             return None
         try:
@@ -215,7 +177,7 @@ class Peer(Process):
                 with self.host.socket(family) as connection:
                     connection.settimeout(2)
                     try:
-                        connection.connect((host, int(found.group(1))))
+                        connection.connect((host, found[1]))
                     except OSError:
                         continue
                     connection.sendall(f"GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
