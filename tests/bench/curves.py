@@ -35,6 +35,9 @@ import typing
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "processes"))
+from process import Failed, Process, eventually  # noqa: E402
+
 MODEL = {"model": "char-gpt", "layers": "1", "width": "32", "heads": "2", "context": "32"}
 TRAINING = {"optimizer": "adam", "device": "cpu", "threads": "1"}
 
@@ -84,10 +87,6 @@ OUTER_LONG = {"epochs": 2000, "seeds": 3, "points": 12, "windows": 2048}
 # Rounds of decentralized-* and diloco begin with the fastest peer, so an epoch has fewer samples than it might.
 MORE_EPOCHS = {"decentralized": 1.6, "diloco": 1.1}
 CHECKPOINT = re.compile(r"checkpoint-\d+-(\d+)-.*\.wgl")
-
-
-class Failed(Exception):
-    pass
 
 
 def words(options):
@@ -143,14 +142,6 @@ class Peers:
         self.count, self.checkpoints = how.peers, settings.checkpoints
 
     def __enter__(self):
-        try:
-            self.start()
-        except BaseException:  # also if it is interrupted: no peer may stay behind
-            self.__exit__()
-            raise
-        return self
-
-    def start(self):
         for i in range(self.count):
             own = {"listen": "127.0.0.1:0", "data-dir": self.folder / f"peer{i}", "min-peers": self.count,
                    "linger": "1h", "seed": 100 * self.seed + i + 1}
@@ -158,21 +149,13 @@ class Peers:
             own.update({"checkpoint-interval": self.checkpoints} if i == 0 else {"resume": "false"})
             if self.addresses:
                 own["initial-peers"] = self.addresses[0]
-            log = self.folder / f"peer{i}.log"
-            with open(log, "wb") as out:
-                self.children.append(subprocess.Popen([self.binary, "train", *words(self.options), *words(own)],
-                                                      stdout=out, stderr=subprocess.STDOUT))
-            self.addresses.append(self.wait_for_address(log))
-
-    def wait_for_address(self, log):
-        for _ in range(600):
-            found = re.search(r"listening on (\S+)", log.read_text())
-            if found:
-                return found.group(1)
-            if self.children[-1].poll() is not None:
-                raise Failed(f"a peer ended: {log.read_text()[-2000:]}")
-            time.sleep(0.1)
-        raise Failed("a peer did not start within a minute")
+            peer = Process([self.binary, "train", *words(self.options), *words(own)], self.folder / f"peer{i}.log")
+            self.children.append(peer)
+            host, port = eventually("a peer listens or ends", lambda: peer.listens_at() or not peer.running() and (None, 0), 60, 0.1)
+            if not port:
+                raise Failed(f"a peer ended: {peer.text()[-2000:]}")
+            self.addresses.append(f"{host}:{port}")
+        return self
 
     def statuses(self):
         found = []
@@ -186,13 +169,9 @@ class Peers:
 
     def __exit__(self, *_):
         for child in self.children:
-            child.send_signal(signal.SIGTERM)
+            child.send(signal.SIGTERM)
         for child in self.children:
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            child.wait(10)
 
 
 def train(settings, folder, mode, seed, data):
@@ -229,7 +208,7 @@ def train(settings, folder, mode, seed, data):
                 asked, statuses = time.monotonic(), peers.statuses()
                 if statuses and all(s["phase"] == "finished" for s in statuses):
                     break
-            if any(child.poll() is not None for child in peers.children):
+            if not all(child.running() for child in peers.children):
                 raise Failed(f"a peer of {mode} ended; see {folder}")
             if time.monotonic() > until:
                 raise Failed(f"{mode} was not done after {settings.limit:.0f} s: {statuses}")
