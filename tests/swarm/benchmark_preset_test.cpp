@@ -86,7 +86,7 @@ protected:
     return *make_schedule(*parse_schedule("step:every=10,factor=0.1"), 0.1, 0, epochs);
   }
 
-  void join() {
+  void join_one() {
     auto i = speeds_.size();
     bool client = i >= all_peers - clients;
     speeds_.push_back({2 + random_.below(largest_batch - 1), 1 + 3.5 * random_.unit()});
@@ -114,7 +114,7 @@ protected:
         make_toy_learner(toy), speeds_[i], GetParam() * 100 + i, [this] { return sim.seconds(); },
         learners_[i])};
     };
-    add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(std::move(config));
   }
 
   [[nodiscard]] double samples_per_second() const {
@@ -160,15 +160,10 @@ protected:
 
 TEST_P(BenchmarkPreset, AllPeersEndAtTheLastEpochWithEqualParameters) {
   while (speeds_.size() < all_peers)
-    join();
+    join_one();
   auto lengths = run_to_the_end();
   ASSERT_EQ(lengths.size(), epochs) << picture(sim);
-  auto finished = [this] {
-    auto living = sim.living();
-    return std::all_of(living.begin(), living.end(),
-                       [this](index i) { return status_of(i).phase == trainer_phase::finished; });
-  };
-  ASSERT_TRUE(sim.run_until(finished, 5s)) << picture(sim);
+  ASSERT_TRUE(sim.run_until([this] { return all_finished(); }, 5s)) << picture(sim);
 
   auto ideal = target / samples_per_second();
   auto mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / epochs;

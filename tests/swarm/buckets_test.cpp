@@ -31,16 +31,9 @@ protected:
       };
       toy.spoils = [this, i, passes = 0]() mutable { return i == spoiled_ && ++passes == 8; };
       toy.taken_early = &taken_early_;
-      config.training->make_learner = [toy]() -> result<std::unique_ptr<learner>> {
-        return std::unique_ptr<learner>{make_toy_learner(toy)};
-      };
-      add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+      config.training->make_learner = toys(toy);
+      join(std::move(config));
     }
-  }
-  bool all_ended() {
-    auto alive = sim.living();
-    return std::all_of(alive.begin(), alive.end(),
-                       [this](index i) { return status_of(i).phase == trainer_phase::finished; });
   }
   /// The mean of each epoch, as its bytes.
   std::map<std::uint64_t, digest> means() {
@@ -60,18 +53,19 @@ protected:
 
 TEST_F(Buckets, TheBytesOfEachUpdateAreThoseWithoutThem) {
   start("data-parallel:buckets=1");
-  ASSERT_TRUE(sim.run_until([this] { return all_ended(); }, 120s)) << picture(sim);
+  ASSERT_TRUE(sim.run_until([this] { return all_finished(); }, 120s)) << picture(sim);
   EXPECT_GT(taken_early_, last / 2);
   expect_rounds_kept_the_contract(sim);
   auto with = means();
   EXPECT_EQ(with.size(), last);
   struct plain_run : Buckets {
     void TestBody() override {}
-    using Buckets::all_ended, Buckets::means, Buckets::start, Buckets::status_of,
+    using Buckets::all_finished, Buckets::means, Buckets::start, Buckets::status_of,
       Buckets::taken_early_, Buckets::sim;
   } plain;
   plain.start("data-parallel");
-  ASSERT_TRUE(plain.sim.run_until([&] { return plain.all_ended(); }, 120s)) << picture(plain.sim);
+  ASSERT_TRUE(plain.sim.run_until([&] { return plain.all_finished(); }, 120s))
+    << picture(plain.sim);
   EXPECT_EQ(plain.taken_early_, 0U);
   auto without = plain.means();
   EXPECT_EQ(without.size(), last);
@@ -89,7 +83,7 @@ TEST_F(Buckets, TheBytesOfEachUpdateAreThoseWithoutThem) {
 TEST_F(Buckets, APassThatIsNotFiniteIsDroppedAloneAndCounted) {
   spoiled_ = 1;
   start("data-parallel:buckets=1");
-  ASSERT_TRUE(sim.run_until([this] { return all_ended(); }, 120s)) << picture(sim);
+  ASSERT_TRUE(sim.run_until([this] { return all_finished(); }, 120s)) << picture(sim);
   expect_rounds_kept_the_contract(sim);
   for (index i = 0; i < 3; ++i) {
     SCOPED_TRACE("peer " + std::to_string(i));

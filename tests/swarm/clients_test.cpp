@@ -27,10 +27,8 @@ TEST_F(Clients, ANodeReducesBothRoundsOfLowRank) {
   auto low = [](std::uint64_t seed) {
     auto config = client(seed);
     config.training->training.how.coding = {2, 0.4};
-    config.training->make_learner = [seed]() -> result<std::unique_ptr<learner>> {
-      return std::unique_ptr<learner>{
-        make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = seed, .rows = 8})};
-    };
+    config.training->make_learner =
+      toys({.parameters = 64, .micro_batch = 4, .data_seed = seed, .rows = 8});
     return config;
   };
   node = sim.start(helping_node(), {});

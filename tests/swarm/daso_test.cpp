@@ -1,7 +1,5 @@
 // DASO in simulated swarms without faults: its lock step, and its whole schedule.
 
-#include <algorithm>
-
 #include "runtime/training/strategies/daso_schedule.hpp"
 #include "tests/swarm/modes.hpp"
 
@@ -10,74 +8,48 @@ namespace {
 
 constexpr std::size_t peers = 3;
 
-class DasoSwarm : public ::testing::Test, protected trainers {
-protected:
-  DasoSwarm() : trainers(3) {}
-
-  /// Trains with all peers from the first pass to round `last`.
-  void train(void (*set)(training_config&), std::uint64_t last) {
-    mode how{"", set, true};
+/// Trains with all peers from the first pass to round `last`.
+struct daso_swarm : trainers {
+  daso_swarm(void (*set)(training_config&), std::uint64_t last) : trainers(3) {
     for (std::size_t i = 0; i < peers; ++i) {
       models_.push_back(std::make_shared<learner*>(nullptr));
-      auto config = with_mode(how, i + 1, last, nullptr, models_.back());
+      auto config = with_mode({"", set, true}, i + 1, last, nullptr, models_.back());
       config.training->training.min_peers = peers;
-      add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+      join(std::move(config));
     }
-    auto ended = [&] {
-      return std::ranges::all_of(
-        sim.living(), [&](index i) { return status_of(i).phase == trainer_phase::finished; });
-    };
-    ASSERT_TRUE(sim.run_until(ended, 60s)) << picture(sim);
+    EXPECT_TRUE(sim.run_until([this] { return all_finished(); }, 60s)) << picture(sim);
     sim.run_for(1s); // the last update is applied after its epoch has ended
     expect_rounds_kept_the_contract(sim);
   }
-
-  std::vector<float> parameters_of(std::size_t peer) {
+  [[nodiscard]] std::vector<float> parameters_of(std::size_t peer) const {
     std::vector<float> values(64);
     (**models_[peer]).read_tensor(0, values);
     return values;
   }
 
+private:
   std::vector<learner_slot> models_;
 };
 
 /// The mean of parameters after a step of each from equal ones is the step with the mean gradient,
 /// and the mean of momenta that of the mean gradients.
-TEST_F(DasoSwarm, ItsWarmUpIsDataParallelTraining) {
+TEST(DasoSwarm, ItsWarmUpIsDataParallelTraining) {
   constexpr std::uint64_t updates = 20;
-  train([](training_config& c) { local(c, "daso:epochs=9,batches=5,warmup=8,cooldown=1"); },
-        updates);
+  daso_swarm swarm{
+    [](training_config& c) { local(c, "daso:epochs=9,batches=5,warmup=8,cooldown=1"); }, updates};
   for (std::size_t i = 0; i < peers; ++i) {
-    EXPECT_EQ(status_of(i).steps, updates);
-    EXPECT_EQ(parameters_of(i), parameters_of(0));
+    EXPECT_EQ(swarm.status_of(i).steps, updates);
+    EXPECT_EQ(swarm.parameters_of(i), swarm.parameters_of(0));
   }
-  struct other : trainers {
-    other() : trainers(3) {}
-  } same;
-  std::vector<learner_slot> models;
-  mode how{"", [](training_config& c) { local(c, "data-parallel"); }, true};
-  for (std::size_t i = 0; i < peers; ++i) {
-    models.push_back(std::make_shared<learner*>(nullptr));
-    auto config = with_mode(how, i + 1, updates, nullptr, models.back());
-    config.training->training.min_peers = peers;
-    same.add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
-  }
-  auto ended = [&] {
-    return std::ranges::all_of(same.sim.living(), [&](index i) {
-      return same.status_of(i).phase == trainer_phase::finished;
-    });
-  };
-  ASSERT_TRUE(same.sim.run_until(ended, 60s));
-  same.sim.run_for(1s);
-  std::vector<float> expected(64);
-  (**models[0]).read_tensor(0, expected);
+  daso_swarm same{[](training_config& c) { local(c, "data-parallel"); }, updates};
   EXPECT_EQ(same.status_of(0).steps, updates);
-  auto found = parameters_of(0);
+  auto expected = same.parameters_of(0);
+  auto found = swarm.parameters_of(0);
   for (std::size_t k = 0; k < expected.size(); ++k)
     EXPECT_NEAR(found[k], expected[k], 1e-5) << k;
 }
 
-TEST_F(DasoSwarm, MakesTheRoundsAndTheBatchesOfItsSchedule) {
+TEST(DasoSwarm, MakesTheRoundsAndTheBatchesOfItsSchedule) {
   // The loss falls, but never by the share of `stability`, so the skips are those of a constant
   // one: 4, 2, 1, 8, 4, …
   constexpr daso_rule rule{.epochs = 18, .batches = 10, .warmup = 2, .cooldown = 2};
@@ -85,18 +57,18 @@ TEST_F(DasoSwarm, MakesTheRoundsAndTheBatchesOfItsSchedule) {
   std::uint64_t rounds = 0;
   for (; schedule.epochs_done() < rule.epochs; ++rounds)
     schedule.end_round(1);
-  train(
-    [](training_config& c) {
-      local(c, "daso:epochs=18,batches=10,warmup=2,cooldown=2,stability=0.9999");
-    },
-    rounds);
+  daso_swarm swarm{[](training_config& c) {
+                     local(c, "daso:epochs=18,batches=10,warmup=2,cooldown=2,stability=0.9999");
+                   },
+                   rounds};
   for (std::size_t i = 0; i < peers; ++i) {
-    EXPECT_GE(status_of(i).steps, 180U);
-    EXPECT_LE(status_of(i).steps, 182U) << "more than its epochs have";
-    EXPECT_EQ(status_of(i).parameters, status_of(0).parameters);
-    EXPECT_EQ(parameters_of(i), parameters_of(0)) << "the last round is a blocking one";
-    EXPECT_LT(status_of(i).loss, 0.5 * status_of(i).first_loss);
-    expect_samples_accounted(status_of(i));
+    auto s = swarm.status_of(i);
+    EXPECT_GE(s.steps, 180U);
+    EXPECT_LE(s.steps, 182U) << "more than its epochs have";
+    EXPECT_EQ(s.parameters, swarm.status_of(0).parameters);
+    EXPECT_EQ(swarm.parameters_of(i), swarm.parameters_of(0)) << "the last round is a blocking one";
+    EXPECT_LT(s.loss, 0.5 * s.first_loss);
+    expect_samples_accounted(s);
   }
 }
 

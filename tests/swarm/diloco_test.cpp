@@ -54,9 +54,9 @@ struct diloco_swarm : trainers {
         return std::unique_ptr<learner>{std::move(made)};
       };
       config.training->make_learner = config.training->training.strategy.learners(make);
-      add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+      join(std::move(config));
     }
-    EXPECT_TRUE(sim.run_until([this] { return ended(); }, 60s)) << picture(sim);
+    EXPECT_TRUE(sim.run_until([this] { return all_finished(); }, 60s)) << picture(sim);
     sim.run_for(1s); // the last update is applied after its epoch has ended
     expect_rounds_kept_the_contract(sim);
   }
@@ -66,10 +66,6 @@ struct diloco_swarm : trainers {
       for (std::size_t k = 0; k < found.size(); ++k)
         EXPECT_NEAR(start[k] - found[k], expected, tolerance) << k;
     }
-  }
-  bool ended() {
-    return std::ranges::all_of(
-      sim.living(), [&](index i) { return status_of(i).phase == trainer_phase::finished; });
   }
 
   std::array<falling_learner*, 3> models{};

@@ -64,7 +64,7 @@ class FlagSets : public ::testing::TestWithParam<std::tuple<flags, std::size_t>>
 protected:
   FlagSets() : trainers(41) {}
 
-  void join() {
+  void join_one() {
     const auto& [how, peers] = GetParam();
     auto i = rates_.size();
     rates_.push_back(std::make_shared<std::vector<double>>());
@@ -87,7 +87,7 @@ protected:
       return std::unique_ptr<learner>{
         std::make_unique<rated_learner>(make_toy_learner(toy), rates)};
     };
-    add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(std::move(config));
   }
 
   std::vector<std::shared_ptr<std::vector<double>>> rates_; // of each peer
@@ -96,16 +96,10 @@ protected:
 TEST_P(FlagSets, EndWithTheSamplesAndTheRatesOfThreeEpochs) {
   const auto& [how, peers] = GetParam();
   while (rates_.size() < peers)
-    join();
+    join_one();
   ASSERT_TRUE(sim.run_until([&] { return status_of(0).steps > 0; }, 10s)) << picture(sim);
   auto began = sim.seconds() - seconds_of(step_interval); // before the first pass
-  auto finished = [this] {
-    for (auto i : sim.living())
-      if (status_of(i).phase != trainer_phase::finished)
-        return false;
-    return true;
-  };
-  ASSERT_TRUE(sim.run_until(finished, 20s)) << picture(sim);
+  ASSERT_TRUE(sim.run_until([this] { return all_finished(); }, 20s)) << picture(sim);
   auto seconds = sim.seconds() - began;
 
   std::uint64_t samples = 0;

@@ -74,14 +74,6 @@ protected:
     }
   }
 
-  /// What `who` logged about any of these words.
-  std::size_t lines_about(index who, const std::string& words) {
-    const auto& all = *sim[who].lines;
-    return static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [&](const std::string& line) {
-        return line.find(words) != std::string::npos;
-      }));
-  }
   double disbelieved(index who) {
     return exported(*sim[who].node.ctx.metrics, "waggle_training_disbelieved_peers");
   }
@@ -90,7 +82,7 @@ protected:
     auto name = short_name(liar.id());
     EXPECT_NE(text_of(status_of(who).notices).find(name), std::string::npos)
       << text_of(status_of(who).notices);
-    EXPECT_GE(lines_about(who, name), 1U);
+    EXPECT_GE(lines_with(who, name), 1U);
     EXPECT_GE(disbelieved(who), 1);
   }
 
@@ -124,8 +116,8 @@ TEST_F(Liars, WhoClaimsOtherHistoriesByTurnsFillsNoLog) {
       l.claim({.branch = of, .epoch = epoch_id{5}});
     sim.run_for(100ms);
   }
-  EXPECT_GE(lines_about(0, "which is not believed"), 1U);
-  EXPECT_LE(lines_about(0, "which is not believed"), 62U) << "60 a minute";
+  EXPECT_GE(lines_with(0, "which is not believed"), 1U);
+  EXPECT_LE(lines_with(0, "which is not believed"), 62U) << "60 a minute";
   EXPECT_GE(disbelieved(0), 3);
 }
 
@@ -202,7 +194,7 @@ TEST_F(Liars, AnOnlyDonorFillsNobodysDisk) {
   sim.keep_log_lines();
   auto joined = add(endless(20), {0});
   EXPECT_TRUE(sim.run_until([&] { return disbelieved(joined) >= 1; }, 10s)) << picture(sim);
-  EXPECT_GE(lines_about(joined, "the run's has at most"), 1U);
+  EXPECT_GE(lines_with(joined, "the run's has at most"), 1U);
   EXPECT_EQ(donor.chunks(), 0U) << "nothing of it is downloaded";
 }
 
@@ -349,7 +341,7 @@ TEST(MinContributors, ARoundOfAGroupThatHasEnoughFailsWithFewer) {
     auto config = trainers::endless(i + 1);
     config.averaging->matchmaking.min_contributors = 3;
     config.training->training.min_peers = 3;
-    swarm.add(config, i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    swarm.join(config);
   }
   ASSERT_TRUE(sim.run_until([&] { return swarm.together(); }, 10s)) << picture(sim);
   sim.run_for(5s);
@@ -364,28 +356,6 @@ TEST(MinContributors, ARoundOfAGroupThatHasEnoughFailsWithFewer) {
     failed = failed || sim[0].rounds[i].why.code == ec::too_few_contributors;
   EXPECT_TRUE(failed);
   EXPECT_TRUE(swarm.together()) << "the two that are left are a group" << picture(sim);
-}
-
-TEST_F(Liars, AnOldDataFolderIsKept) {
-  sim.keep_log_lines();
-  auto files = std::make_shared<memory_disk>();
-  auto old = add(with_checkpoints(9, files), {});
-  ASSERT_TRUE(sim.run_until([&] { return status_of(old).epoch >= epoch_id{40}; }, 200s));
-  sim.shut_down(old);
-  auto kept = *files->list("/data");
-  auto a = add(endless(1), {});
-  auto b = add(endless(2), {a});
-  ASSERT_TRUE(sim.run_until([&] { return together({a, b}); }, 10s)) << picture(sim);
-  sim.run_for(3s);
-  auto before = status_of(a);
-  auto again = add(with_checkpoints(9, files), {a});
-  EXPECT_LT(seconds_until_together(), 2.0);
-  EXPECT_EQ(lines_about(again, "is not continued"), 1U);
-  EXPECT_EQ(lines_about(again, "Its last checkpoint stays on disk: /data/" + kept.back()), 1U);
-  EXPECT_EQ(status_of(a).past.branch, before.past.branch);
-  sim.run_for(5s); // the run's checkpoints are written beside them
-  auto names = *files->list("/data");
-  EXPECT_NE(std::find(names.begin(), names.end(), kept.back()), names.end());
 }
 
 } // namespace

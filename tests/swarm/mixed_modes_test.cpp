@@ -2,115 +2,30 @@
 // only dials, an auxiliary that only reduces.
 
 #include "runtime/codec/half.hpp"
-#include "runtime/training/layers.hpp"
 #include "runtime/training/learner_layer.hpp"
-#include "tests/swarm/training_swarm.hpp"
+#include "tests/swarm/modes.hpp"
 
 namespace waggle::testing {
 namespace {
 
-struct mixed_mode {
-  const char* name;
-  void (*set)(training_config& config);
-  codec_choice codec = codec_id::none;
-  bool equal_parameters = false; // of all peers of an epoch
-  toy_options toy = {.parameters = 64, .micro_batch = 4};
-};
-
-void PrintTo(const mixed_mode& m, std::ostream* out) {
-  *out << m.name;
-}
-
-/// Steps with single micro-batches need a smaller rate.
-void local(training_config& c, const char* strategy) {
-  c.strategy = strategy;
-  c.schedule.peak = 0.005;
-  c.how.steps_period = 4;
-  c.how.statistics = {"momentum_buffer"};
-}
-
 /// Parameters, squares and buffers, each with a codec of its own.
-const mixed_mode codecs_by_role{
-  "CodecsByRole",
-  [](training_config& c) {
-    local(c, "decentralized-adam");
-    c.how.statistics = {"exp_avg_sq"};
-  },
-  *parse_codec_choice("role:parameter=float16,optimizer=blockwise8,buffer=scaled_float16"),
-  false,
-  {.parameters = 64, .micro_batch = 4, .buffer = true, .adam = true}};
+const mode codecs_by_role{.name = "CodecsByRole",
+                          .set =
+                            [](training_config& c) {
+                              local(c, "decentralized-adam");
+                              c.how.steps_period = 4;
+                              c.how.statistics = {"exp_avg_sq"};
+                            },
+                          .toy = {.parameters = 64, .micro_batch = 4, .buffer = true, .adam = true},
+                          .mixed = *parse_codec_choice(
+                            "role:parameter=float16,optimizer=blockwise8,buffer=scaled_float16")};
 
-const mixed_mode mixed_modes[] = {
-  {"Collaborative", [](training_config&) {}, codec_id::uniform8, true},
-  {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, codec_id::float16,
-   true},
-  {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, codec_id::none, true},
-  {"DelayedGradientsAndSteps",
-   [](training_config& c) {
-     c.how.delay_gradients = true;
-     c.delay_optimizer_step = true;
-   },
-   codec_id::uniform8, true},
-  {"LowRank",
-   [](training_config& c) {
-     c.how.coding = {2, 0.4};
-   },
-   codec_id::float16,
-   true,
-   {.parameters = 64, .micro_batch = 4, .rows = 8}},
-  {"ReusedBuffers",
-   [](training_config&) {},
-   codec_id::uniform8,
-   true,
-   {.parameters = 64, .micro_batch = 4, .in_place = true}},
-  {"DelayedStepsInReusedBuffers",
-   [](training_config& c) { c.delay_optimizer_step = true; },
-   codec_id::uniform8,
-   true,
-   {.parameters = 64, .micro_batch = 4, .in_place = true}},
-  {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }, codec_id::uniform8},
-  {"LocalUpdatesOfThreeEpochs",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.how.epochs_per_round = 3;
-     c.target_batch_size = 96;
-   },
-   codec_id::float16},
-  {"BlockingLocalUpdates",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.how.delay_state = false;
-   },
-   codec_id::float16},
-  {"DecentralizedSgd", [](training_config& c) { local(c, "decentralized-sgd"); },
-   codec_id::blockwise8},
-  {"StepsInEpochs",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_in_epoch = 40;
-   },
-   codec_id::uniform8},
-  {"AveragedGradients",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.average_gradients = true;
-   },
-   codec_id::float16},
-  {"TimeGrid",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 1;
-     c.how.time_period = 400ms;
-   },
-   codec_id::scaled_float16},
-  {"Moshpit",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.many_groups = true;
-   },
-   codec_id::blockwise8},
-  codecs_by_role,
-};
+std::vector<mode> mixed_modes() {
+  std::vector<mode> some{codecs_by_role};
+  std::copy_if(std::begin(modes), std::end(modes), std::back_inserter(some),
+               [](const mode& m) { return m.mixed.has_value(); });
+  return some;
+}
 
 /// A simulated pass takes no time, so that nothing is copied in the middle of one, buffers
 /// included.
@@ -125,56 +40,49 @@ public:
 struct mixed_trainers : trainers {
   using trainers::trainers;
 
-  index join(const mixed_mode& mode, const std::vector<index>& through,
+  index join(const mode& how, const std::vector<index>& through,
              member_mode kind = member_mode::node) {
-    auto toy = mode.toy;
-    toy.data_seed = sim.size() + 1;
-    auto config = endless(toy.data_seed);
+    learners_.push_back(std::make_shared<learner*>(nullptr));
+    auto config = with_mode(how, sim.size() + 1, 0, nullptr, learners_.back());
     auto& training = config.training->training;
-    mode.set(training);
-    config.averaging->averaging.codec = mode.codec;
+    config.averaging->averaging.codec = *how.mixed;
     auto& groups = config.averaging->matchmaking;
     groups.mode = kind;
-    if (mode.toy.parameters > 64) // for a codebook, which is not sent with a short part
+    if (how.toy.parameters > 64) // for a codebook, which is not sent with a short part
       groups.parts.largest = 1024;
     config.client_mode = kind == member_mode::client;
     training.auxiliary = kind == member_mode::auxiliary;
     config.averaging->averaging.auxiliary = training.auxiliary;
-    if (training.many_groups) {
+    if (training.many_groups)
       groups.target_group_size = 3; // in pairs of three peers, one is always left over
-      groups.elastic_bits = true;
-      groups.min_matchmaking_time = 400ms;
-      groups.request_timeout = 300ms;
-    }
-    learners_.push_back(std::make_shared<learner*>(nullptr));
-    config.training->make_learner = with_averaged_gradients(
-      [toy, slot = learners_.back()]() -> result<std::unique_ptr<learner>> {
-        auto made = make_toy_learner(toy);
-        *slot = made.get();
-        return std::unique_ptr<learner>{std::make_unique<simulated_learner>(std::move(made))};
-      },
-      training.how.average_gradients);
+    config.training->make_learner =
+      [make = config.training->make_learner]() -> result<std::unique_ptr<learner>> {
+      auto made = make();
+      if (!made)
+        return made;
+      return std::unique_ptr<learner>{std::make_unique<simulated_learner>(std::move(*made))};
+    };
     return add(std::move(config), through);
   }
   /// REQUIRES: `who` lives.
   learner& learner_of(index who) const { return **learners_[who]; }
 
 private:
-  std::vector<std::shared_ptr<learner*>> learners_;
+  std::vector<learner_slot> learners_;
 };
 
-class MixedModes : public ::testing::TestWithParam<mixed_mode>, protected mixed_trainers {
+class MixedModes : public ::testing::TestWithParam<mode>, protected mixed_trainers {
 protected:
   MixedModes() : mixed_trainers(23) {}
 };
 
 TEST_P(MixedModes, TrainTogether) {
-  const auto& mode = GetParam();
-  auto first = join(mode, {});
-  auto second = join(mode, {first});
-  auto client = join(mode, {first}, member_mode::client);
+  const auto& how = GetParam();
+  auto first = join(how, {});
+  auto second = join(how, {first});
+  auto client = join(how, {first}, member_mode::client);
   std::vector<index> train{first, second, client};
-  auto fourth = join(mode, {first}, member_mode::auxiliary);
+  auto fourth = join(how, {first}, member_mode::auxiliary);
   ASSERT_TRUE(sim.run_until([&] { return together(train, 4); }, 20s)) << picture(sim);
   auto before = status_of(first).epoch.value();
   sim.run_for(15s);
@@ -194,17 +102,17 @@ TEST_P(MixedModes, TrainTogether) {
     EXPECT_GT(s.rounds_complete + s.rounds_shrunk, 15U) << picture(sim);
   }
   training_config config;
-  mode.set(config);
+  how.set(config);
   if (config.how.average_gradients) { // beside the parameters and their statistic
     for (const auto& report : sim[first].rounds)
       if (report.outcome == round_outcome::complete) {
-        EXPECT_EQ(report.values->size(), 3 * mode.toy.parameters);
+        EXPECT_EQ(report.values->size(), 3 * how.toy.parameters);
       }
   }
   auto helps = status_of(fourth);
   EXPECT_EQ(helps.steps, 0U);
   EXPECT_GT(helps.rounds_complete + helps.rounds_shrunk, 15U);
-  if (!mode.equal_parameters)
+  if (!how.equal_parameters)
     return;
   auto equal = [&] {
     auto a = status_of(first);
@@ -215,7 +123,7 @@ TEST_P(MixedModes, TrainTogether) {
   EXPECT_EQ(status_of(first).parameters, status_of(client).parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, MixedModes, ::testing::ValuesIn(mixed_modes),
+INSTANTIATE_TEST_SUITE_P(Strategies, MixedModes, ::testing::ValuesIn(mixed_modes()),
                          [](const auto& info) { return std::string{info.param.name}; });
 
 // The vector of a round is parameters, squares and a buffer, of 1024 values each.
@@ -230,11 +138,11 @@ protected:
 };
 
 TEST_F(CodecsByRole, RoundsAgreeAndSquaresAreNeverNegative) {
-  auto mode = codecs_by_role;
-  mode.codec = *parse_codec_choice("role:parameter=float16,optimizer=uniform8,buffer=blockwise8");
-  mode.toy.parameters = 1024;
+  auto how = codecs_by_role;
+  how.mixed = *parse_codec_choice("role:parameter=float16,optimizer=uniform8,buffer=blockwise8");
+  how.toy.parameters = 1024;
   for (int n = 0; n < 3; ++n)
-    join(mode, n == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(how, n == 0 ? std::vector<index>{} : std::vector<index>{0});
   ASSERT_TRUE(sim.run_until([&] { return together(); }, 20s)) << picture(sim);
   // One value is so large that all others are in one cell of the codec.
   random_source random{1};

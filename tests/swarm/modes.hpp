@@ -12,11 +12,15 @@ struct mode {
   const char* name;
   void (*set)(training_config& config);
   bool equal_parameters = false; // of all peers of an epoch
-  bool matrix = false;           // the model's parameters
-  bool in_place = false;         // toy_options::in_place
-  bool adam = false;             // toy_options::adam
+  toy_options toy = {.parameters = 64, .micro_batch = 4};
   codec_choice codec = codec_id::none;
+  /// The codec among peers of all kinds (mixed_modes_test.cpp); none: it is not tried there.
+  std::optional<codec_choice> mixed = {};
 };
+
+inline const toy_options in_place{.parameters = 64, .micro_batch = 4, .in_place = true};
+inline const toy_options of_matrix{.parameters = 64, .micro_batch = 4, .rows = 8};
+inline const toy_options by_adam{.parameters = 64, .micro_batch = 4, .adam = true};
 
 inline void PrintTo(const mode& m, std::ostream* out) {
   *out << m.name;
@@ -35,17 +39,30 @@ inline std::vector<schedule_part> parts_of(const char* schedule) {
 }
 
 inline const mode modes[] = {
-  {"Collaborative", [](training_config&) {}, true},
-  {"ReusedBuffers", [](training_config&) {}, true, false, true},
-  {"DelayedStepsInReusedBuffers", [](training_config& c) { c.delay_optimizer_step = true; }, true,
-   false, true},
+  {.name = "Collaborative",
+   .set = [](training_config&) {},
+   .equal_parameters = true,
+   .mixed = codec_id::uniform8},
+  {.name = "ReusedBuffers",
+   .set = [](training_config&) {},
+   .equal_parameters = true,
+   .toy = in_place,
+   .mixed = codec_id::uniform8},
+  {.name = "DelayedStepsInReusedBuffers",
+   .set = [](training_config& c) { c.delay_optimizer_step = true; },
+   .equal_parameters = true,
+   .toy = in_place,
+   .mixed = codec_id::uniform8},
   {"DelayedAllInReusedBuffers",
    [](training_config& c) {
      c.how.delay_gradients = true;
      c.delay_optimizer_step = true;
    },
-   true, false, true},
-  {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
+   true, in_place},
+  {.name = "DelayedGradients",
+   .set = [](training_config& c) { c.how.delay_gradients = true; },
+   .equal_parameters = true,
+   .mixed = codec_id::float16},
   {"DataParallel", [](training_config& c) { c.strategy = "data-parallel"; }, true},
   {"DataParallelDelayed",
    [](training_config& c) {
@@ -61,35 +78,43 @@ inline const mode modes[] = {
      local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
      c.how.coding = {2, 0.4};
    },
-   true, true},
+   true, of_matrix},
   {.name = "DilocoAdam",
    .set = [](training_config& c) { local(c, "diloco:steps=6"); },
    .equal_parameters = true,
-   .adam = true},
+   .toy = by_adam},
   {"Daso",
    [](training_config& c) {
      local(c, "daso:epochs=1000,batches=8,warmup=2,cooldown=1,max-skips=4,stability=0.5");
      c.schedule.peak = 0.02;
    },
    true},
-  {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, true},
-  {"DelayedGradientsAndSteps",
-   [](training_config& c) {
-     c.how.delay_gradients = true;
-     c.delay_optimizer_step = true;
-   },
-   true},
-  {"LowRank",
-   [](training_config& c) {
-     c.how.coding = {2, 0.4};
-   },
-   true, true},
+  {.name = "DelayedSteps",
+   .set = [](training_config& c) { c.delay_optimizer_step = true; },
+   .equal_parameters = true,
+   .mixed = codec_id::none},
+  {.name = "DelayedGradientsAndSteps",
+   .set =
+     [](training_config& c) {
+       c.how.delay_gradients = true;
+       c.delay_optimizer_step = true;
+     },
+   .equal_parameters = true,
+   .mixed = codec_id::uniform8},
+  {.name = "LowRank",
+   .set =
+     [](training_config& c) {
+       c.how.coding = {2, 0.4};
+     },
+   .equal_parameters = true,
+   .toy = of_matrix,
+   .mixed = codec_id::float16},
   {"LowRankDelayed",
    [](training_config& c) {
      c.how.coding = {2, 0.4};
      c.how.delay_gradients = true;
    },
-   true, true},
+   true, of_matrix},
   {.name = "LowRankDelayedSteps",
    .set =
      [](training_config& c) {
@@ -97,7 +122,7 @@ inline const mode modes[] = {
        c.delay_optimizer_step = true;
      },
    .equal_parameters = true,
-   .matrix = true},
+   .toy = of_matrix},
   {.name = "Lossy",
    .set = [](training_config&) {},
    .equal_parameters = true,
@@ -115,61 +140,78 @@ inline const mode modes[] = {
        c.delay_optimizer_step = true;
      },
    .equal_parameters = true},
-  {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }},
+  {.name = "LocalUpdates",
+   .set = [](training_config& c) { local(c, "local-updates"); },
+   .mixed = codec_id::uniform8},
   {.name = "LossyLocalUpdates",
    .set = [](training_config& c) { local(c, "local-updates"); },
    .codec = codec_id::float16},
-  {"LocalUpdatesOfThreeEpochs",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.how.epochs_per_round = 3;
-     c.target_batch_size = 96;
-     c.schedule.parts = parts_of("step:every=50,factor=0.9");
-   }},
-  {"BlockingLocalUpdates",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.how.delay_state = false;
-   }},
-  {"DecentralizedSteps",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 4;
-     c.how.statistics = {"momentum_buffer"};
-   }},
-  {"DecentralizedStepsInEpochs",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 4;
-     c.how.steps_in_epoch = 40;
-     c.schedule.parts = parts_of("step:every=20,factor=0.9");
-   }},
-  {"DecentralizedGradients",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 4;
-     c.how.average_gradients = true;
-   }},
-  {"DecentralizedGrid",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 1;
-     c.how.time_period = 400ms;
-   }},
+  {.name = "LocalUpdatesOfThreeEpochs",
+   .set =
+     [](training_config& c) {
+       local(c, "local-updates");
+       c.how.epochs_per_round = 3;
+       c.target_batch_size = 96;
+       c.schedule.parts = parts_of("step:every=50,factor=0.9");
+     },
+   .mixed = codec_id::float16},
+  {.name = "BlockingLocalUpdates",
+   .set =
+     [](training_config& c) {
+       local(c, "local-updates");
+       c.how.delay_state = false;
+     },
+   .mixed = codec_id::float16},
+  {.name = "DecentralizedSteps",
+   .set =
+     [](training_config& c) {
+       local(c, "decentralized-sgd");
+       c.how.steps_period = 4;
+       c.how.statistics = {"momentum_buffer"};
+     },
+   .mixed = codec_id::blockwise8},
+  {.name = "DecentralizedStepsInEpochs",
+   .set =
+     [](training_config& c) {
+       local(c, "decentralized-sgd");
+       c.how.steps_period = 4;
+       c.how.steps_in_epoch = 40;
+       c.schedule.parts = parts_of("step:every=20,factor=0.9");
+     },
+   .mixed = codec_id::uniform8},
+  {.name = "DecentralizedGradients",
+   .set =
+     [](training_config& c) {
+       local(c, "decentralized-sgd");
+       c.how.steps_period = 4;
+       c.how.statistics = {"momentum_buffer"};
+       c.how.average_gradients = true;
+     },
+   .mixed = codec_id::float16},
+  {.name = "DecentralizedGrid",
+   .set =
+     [](training_config& c) {
+       local(c, "decentralized-sgd");
+       c.how.steps_period = 1;
+       c.how.time_period = 400ms;
+     },
+   .mixed = codec_id::scaled_float16},
   {"DecentralizedAdam",
    [](training_config& c) {
      local(c, "decentralized-adam");
      c.how.steps_period = 4;
      c.how.statistics = {"exp_avg_sq"};
    },
-   false, false, false, true},
-  {"MoshpitSteps",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 8;
-     c.how.statistics = {"momentum_buffer"};
-     c.many_groups = true;
-   }},
+   false, by_adam},
+  {.name = "MoshpitSteps",
+   .set =
+     [](training_config& c) {
+       local(c, "decentralized-sgd");
+       c.how.steps_period = 8;
+       c.how.statistics = {"momentum_buffer"};
+       c.many_groups = true;
+     },
+   .mixed = codec_id::blockwise8},
   {"MoshpitSamples",
    [](training_config& c) {
      local(c, "local-updates");
@@ -209,10 +251,8 @@ inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint
   auto config = trainers::endless(data_seed);
   config.training->training.max_epochs = max_epochs;
   how.set(config.training->training);
-  toy_options toy{.parameters = 64, .micro_batch = 4, .data_seed = data_seed};
-  toy.rows = how.matrix ? 8 : 0;
-  toy.in_place = how.in_place;
-  toy.adam = how.adam;
+  auto toy = how.toy;
+  toy.data_seed = data_seed;
   (in_buckets(how) ? toy.before_bucket : toy.during_pass) = std::move(during_pass);
   config.averaging->averaging.codec = how.codec;
   auto make = with_averaged_gradients(

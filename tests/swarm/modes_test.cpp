@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/training/loss_record.hpp"
+#include "tests/support/seeds.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -179,20 +180,11 @@ void run_faults(const mode& how, std::uint64_t seed) {
   }
 }
 
-int seeds_per_mode() {
-  const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
-  return chosen != nullptr ? std::max(std::atoi(chosen), 1) : 6;
-}
-
-/// WAGGLE_TEST_FIRST_SEED, to repeat one seed of many.
-std::uint64_t first_seed() {
-  const char* chosen = std::getenv("WAGGLE_TEST_FIRST_SEED");
-  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
-}
-
 TEST_P(Modes, SurviveFaultsAtAnyMoment) {
-  for (int i = 0; i < seeds_per_mode() && !HasFailure(); ++i)
-    run_faults(GetParam(), static_cast<std::uint64_t>(i) + first_seed());
+  auto first = number_in("WAGGLE_TEST_FIRST_SEED", 1);
+  auto end = first + number_in("WAGGLE_TEST_SEEDS", 6);
+  for (auto seed = first; seed < end && !HasFailure(); ++seed)
+    run_faults(GetParam(), seed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Modes, ::testing::ValuesIn(modes),
@@ -211,8 +203,7 @@ TEST_P(ModesBySize, AllTrainTogetherToTheLastEpoch) {
   constexpr std::uint64_t last = 30;
   const auto& [how, peers] = GetParam();
   for (index i = 0; i < peers; ++i) {
-    add(with_mode(how, i + 1, last, passing(sim, how)),
-        i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(with_mode(how, i + 1, last, passing(sim, how)));
     sim.run_for(50ms);
   }
   ASSERT_TRUE(sim.run_until([&] { return all_ended_at(sim, last); }, 60s)) << picture(sim);
@@ -293,7 +284,7 @@ TEST_P(PassesInReusedBuffers, EndBeforeTheirGradientIsTaken) {
 TEST_P(PassesInReusedBuffers, TrainBesidePeersWithSeparateBuffers) {
   constexpr std::uint64_t last = 60;
   auto separate = GetParam();
-  separate.in_place = false;
+  separate.toy.in_place = false;
   add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
   add(with_mode(separate, 2, last), {0});
   add(with_mode(separate, 3, last), {0});
@@ -317,7 +308,7 @@ TEST_P(PassesInReusedBuffers, TrainBesidePeersWithSeparateBuffers) {
 std::vector<mode> modes_in_place() {
   std::vector<mode> some;
   std::copy_if(std::begin(modes), std::end(modes), std::back_inserter(some),
-               [](const mode& m) { return m.in_place; });
+               [](const mode& m) { return m.toy.in_place; });
   return some;
 }
 

@@ -46,41 +46,6 @@ struct swarm_with_auxiliaries : moshpit_swarm {
   }
   [[nodiscard]] bool trains(index i) const { return i < trainers_; }
 
-  struct measured {
-    double epochs = 0;   // of a trainer
-    double averaged = 0; // share of its epochs that ended with a mean
-    double helped = 0;   // share of the trainers' rounds in which an auxiliary took part
-  };
-  measured measure(std::chrono::seconds time) {
-    std::map<index, training_status> before;
-    std::map<index, std::size_t> rounds;
-    for (auto i : sim.living()) {
-      before[i] = status_of(i);
-      rounds[i] = sim[i].rounds.size();
-    }
-    sim.run_for(time);
-    measured out;
-    double seen = 0;
-    for (const auto& [i, then] : before) {
-      auto now = status_of(i);
-      auto epochs = static_cast<double>(now.epoch.value() - then.epoch.value());
-      auto complete = static_cast<double>(now.rounds_complete - then.rounds_complete);
-      if (!trains(i))
-        continue;
-      out.epochs += epochs / static_cast<double>(trainers_);
-      out.averaged += complete / epochs / static_cast<double>(trainers_);
-      for (auto r = rounds[i]; r < sim[i].rounds.size(); ++r) {
-        const auto& report = sim[i].rounds[r];
-        if (report.outcome != round_outcome::complete)
-          continue;
-        ++seen;
-        out.helped += report.group_size > report.contributors.size() ? 1 : 0;
-      }
-    }
-    out.helped /= seen;
-    return out;
-  }
-
 private:
   std::size_t trainers_;
 };

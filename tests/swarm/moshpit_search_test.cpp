@@ -29,39 +29,6 @@ struct blocking_swarm : moshpit_swarm {
     for (std::size_t i = 0; i < peers; ++i)
       join();
   }
-  /// Averages over the peers.
-  struct measured {
-    double stall = 0;      // seconds of an epoch in which a peer makes no pass
-    double all_reduce = 0; // seconds of a round
-    double epochs = 0;     // of a peer
-    double averaged = 0;   // share of its epochs that ended with a mean
-  };
-  measured measure(std::chrono::seconds time) {
-    std::map<index, training_status> before;
-    std::map<index, std::size_t> rounds;
-    for (auto i : sim.living()) {
-      before[i] = status_of(i);
-      rounds[i] = sim[i].rounds.size();
-    }
-    sim.run_for(time);
-    measured out;
-    auto n = static_cast<double>(before.size());
-    double rounds_ended = 0;
-    for (const auto& [i, then] : before) {
-      auto now = status_of(i);
-      auto epochs = static_cast<double>(now.epoch.value() - then.epoch.value());
-      auto trained = static_cast<double>(now.steps - then.steps) * seconds_of(step_interval);
-      out.epochs += epochs / n;
-      out.stall += (seconds_of(time) - trained) / epochs / n;
-      out.averaged += static_cast<double>(now.rounds_complete - then.rounds_complete) / epochs / n;
-      for (auto r = rounds[i]; r < sim[i].rounds.size(); ++r) {
-        out.all_reduce += sim[i].rounds[r].allreduce_seconds;
-        ++rounds_ended;
-      }
-    }
-    out.all_reduce /= rounds_ended;
-    return out;
-  }
 };
 
 /// No member of any round was taken for one that has stalled or lied.

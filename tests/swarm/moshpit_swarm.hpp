@@ -168,6 +168,48 @@ struct moshpit_swarm : trainers {
     return out;
   }
 
+  /// What the peers that train do in some time: means over these peers, and over their rounds.
+  struct measured {
+    double epochs = 0;
+    double averaged = 0;   // share of the epochs that ended with a mean
+    double stall = 0;      // seconds of an epoch in which a peer makes no pass
+    double all_reduce = 0; // seconds of a round
+    double helped = 0;     // share of the complete rounds in which an auxiliary took part
+  };
+  measured measure(std::chrono::seconds time) {
+    std::map<index, std::pair<training_status, std::size_t>> before;
+    for (auto i : sim.living())
+      before[i] = {status_of(i), sim[i].rounds.size()};
+    sim.run_for(time);
+    measured out;
+    double peers = 0;
+    double rounds = 0;
+    double complete = 0;
+    for (const auto& [i, begin] : before) {
+      const auto& [then, first] = begin;
+      auto now = status_of(i);
+      if (now.steps == then.steps)
+        continue; // an auxiliary
+      ++peers;
+      auto epochs = static_cast<double>(now.epoch.value() - then.epoch.value());
+      auto trained = static_cast<double>(now.steps - then.steps) * seconds_of(step_interval);
+      out.epochs += epochs;
+      out.stall += (seconds_of(time) - trained) / epochs;
+      out.averaged += static_cast<double>(now.rounds_complete - then.rounds_complete) / epochs;
+      for (auto r = first; r < sim[i].rounds.size(); ++r) {
+        const auto& report = sim[i].rounds[r];
+        ++rounds;
+        out.all_reduce += report.allreduce_seconds;
+        if (report.outcome != round_outcome::complete)
+          continue;
+        ++complete;
+        out.helped += report.group_size > report.contributors.size() ? 1 : 0;
+      }
+    }
+    return {out.epochs / peers, out.averaged / peers, out.stall / peers, out.all_reduce / rounds,
+            out.helped / complete};
+  }
+
 private:
   [[nodiscard]] milliseconds until_grid() const {
     return grid_ - milliseconds{static_cast<std::int64_t>(1000 * sim.seconds())} % grid_;

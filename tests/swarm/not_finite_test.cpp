@@ -30,7 +30,7 @@ class SpoiledModel : public ::testing::TestWithParam<std::tuple<index, std::size
 protected:
   SpoiledModel() : trainers(19) {}
 
-  void join() {
+  void join_one() {
     auto i = models_.size();
     auto config = trainers::endless(i + 1);
     models_.push_back(std::make_shared<learner*>(nullptr));
@@ -41,7 +41,7 @@ protected:
       *slot = made.get();
       return std::unique_ptr<learner>{std::move(made)};
     };
-    add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(std::move(config));
   }
   bool is_finite(index i) const {
     std::vector<float> weights(64);
@@ -81,7 +81,7 @@ protected:
 TEST_P(SpoiledModel, IsReplacedByThatOfTheOthers) {
   auto [spoiled, peers] = GetParam();
   while (models_.size() < peers)
-    join();
+    join_one();
   ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
   // Of three or more, the others keep a peer that leaves its group again and again out of it, for a
   // time that doubles: 5 s for the second time, 10 s for the third.

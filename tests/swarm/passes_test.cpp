@@ -2,12 +2,12 @@
 // enters one update, and the run ends after its passes.
 
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "runtime/core/check.hpp"
 #include "runtime/training/layers.hpp"
 #include "runtime/training/sample_draws.hpp"
+#include "tests/support/seeds.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
@@ -195,15 +195,6 @@ TEST(Passes, NoRoundBeginsTheRunBeforeThereAreEnoughPeers) {
   swarm.expect_each_sample_once_a_pass();
 }
 
-std::uint64_t seeds() {
-  const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
-  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 3;
-}
-std::uint64_t first_seed() {
-  const char* chosen = std::getenv("WAGGLE_TEST_FIRST_SEED");
-  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
-}
-
 /// Peers are killed, join, are frozen and go on, and the network splits and heals, at moments of
 /// the seed.
 void run_churn(std::uint64_t seed, const std::string& strategy) {
@@ -253,8 +244,9 @@ void run_churn(std::uint64_t seed, const std::string& strategy) {
 }
 
 TEST(Passes, EachSampleEntersOneUpdateAPassWhateverHappens) {
-  for (auto seed = first_seed(); seed < first_seed() + seeds() && !::testing::Test::HasFailure();
-       ++seed)
+  auto first = number_in("WAGGLE_TEST_FIRST_SEED", 1);
+  auto end = first + number_in("WAGGLE_TEST_SEEDS", 3);
+  for (auto seed = first; seed < end && !HasFailure(); ++seed)
     for (const char* strategy : strategies)
       run_churn(seed, strategy);
 }

@@ -50,9 +50,7 @@ protected:
     refresh.refresh_default = GetParam().without_peers;
     refresh.refresh_max = GetParam().longest;
     toy_options toy{.parameters = 64, .micro_batch = how.micro_batch, .data_seed = sim.size() + 1};
-    config.training->make_learner = [toy]() -> result<std::unique_ptr<learner>> {
-      return std::unique_ptr<learner>{make_toy_learner(toy)};
-    };
+    config.training->make_learner = toys(toy);
     return config;
   }
   /// Samples per second of each peer, as peer `i` knows them.
@@ -84,7 +82,7 @@ protected:
 
 TEST_P(ProgressConformance, EpochsAreShorterWhileAFastPeerContributes) {
   for (const auto& how : slow_peers)
-    add(peer(how), sim.size() == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(peer(how));
   auto idle = add(peer({4, 100ms}, true), {0});
   ASSERT_TRUE(sim.run_until([&] { return status_of(0).steps > 0; }, 10s)) << picture(sim);
 

@@ -1,19 +1,13 @@
 // Made-up identities, and in every second swarm a member, lie at random moments, while honest peers
 // come and go. More with WAGGLE_LIAR_SEEDS.
 
-#include <cstdlib>
-
 #include "runtime/core/random.hpp"
 #include "tests/support/liar.hpp"
+#include "tests/support/seeds.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
 namespace {
-
-std::uint64_t seeds() {
-  const char* asked = std::getenv("WAGGLE_LIAR_SEEDS");
-  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 12;
-}
 
 /// Five honest trainers and fewer liars.
 class swarm_with_liars : trainers {
@@ -23,7 +17,7 @@ public:
   /// What the liars achieved; empty: nothing.
   std::string harm() {
     for (index i = 0; i < 5; ++i)
-      honest_.push_back(add(endless(i + 1), i == 0 ? std::vector<index>{} : std::vector<index>{0}));
+      honest_.push_back(join(endless(i + 1)));
     if (!sim.run_until([&] { return together(honest_); }, 15s))
       return "the honest peers did not begin";
     sim.run_for(3s);
@@ -141,9 +135,9 @@ private:
 };
 
 TEST(RandomLies, HarmNobody) {
-  const char* only = std::getenv("WAGGLE_LIAR_SEED");
-  std::uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 1;
-  auto last = only != nullptr ? first : seeds();
+  auto only = number_in("WAGGLE_LIAR_SEED", 0);
+  auto first = only > 0 ? only : 1;
+  auto last = only > 0 ? only : number_in("WAGGLE_LIAR_SEEDS", 12);
   for (auto seed = first; seed <= last; ++seed)
     EXPECT_EQ(swarm_with_liars{seed}.harm(), "") << "seed " << seed;
 }

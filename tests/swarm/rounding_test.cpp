@@ -40,11 +40,7 @@ struct RoundingPeers : ::testing::Test, protected trainers {
       return std::unique_ptr<learner>{std::make_unique<rounding_learner>(
         toy_options{.parameters = 64, .micro_batch = 4, .data_seed = seed}, kind, shown)};
     };
-    return add(std::move(config), sim.size() == 0 ? std::vector<index>{} : std::vector<index>{0});
-  }
-  std::size_t said(index i, const std::string& what) {
-    return static_cast<std::size_t>(std::ranges::count_if(
-      *sim[i].lines, [&](const std::string& line) { return line.find(what) != line.npos; }));
+    return trainers::join(std::move(config));
   }
   std::uint64_t downloads() {
     std::uint64_t all = 0;
@@ -66,8 +62,8 @@ TEST_F(RoundingPeers, TrainOnWithoutDownloadsAndSaySoOnce) {
   EXPECT_EQ(downloads(), before);
   for (auto i : sim.living()) {
     EXPECT_EQ(status_of(i).differing_peers, 0U);
-    EXPECT_EQ(said(i, "differ from ours"), 0U);
-    EXPECT_EQ(said(i, "rounds updates differently"), 1U);
+    EXPECT_EQ(lines_with(i, "differ from ours"), 0U);
+    EXPECT_EQ(lines_with(i, "rounds updates differently"), 1U);
     expect_samples_accounted(status_of(i));
   }
 }
@@ -79,7 +75,7 @@ TEST_F(RoundingPeers, OfWhomNobodyKnowsDownloadForEver) {
   auto before = downloads();
   sim.run_for(20s);
   EXPECT_GT(downloads(), before + 3);
-  EXPECT_EQ(said(0, "rounds updates differently"), 0U);
+  EXPECT_EQ(lines_with(0, "rounds updates differently"), 0U);
 }
 
 TEST_F(RoundingPeers, GiveTheirStateToANewcomerAlthoughNoTwoOfThemAgree) {
@@ -93,7 +89,7 @@ TEST_F(RoundingPeers, GiveTheirStateToANewcomerAlthoughNoTwoOfThemAgree) {
   sim.run_for(5s);
   EXPECT_EQ(status_of(last).state_downloads, 1U);
   EXPECT_EQ(downloads(), before + 1);
-  EXPECT_EQ(said(last, "is not asked for"), 0U) << "nobody is a liar";
+  EXPECT_EQ(lines_with(last, "is not asked for"), 0U) << "nobody is a liar";
 }
 
 } // namespace

@@ -1,8 +1,7 @@
 // Whole swarms in one thread, under seeded faults: the contract of rounds holds, no sample is lost,
 // and all peers end in sync.
 
-#include <cstdlib>
-
+#include "tests/support/seeds.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
@@ -63,10 +62,8 @@ TEST(Simulation, AFrozenPeerComputesNothingUntilItIsThawed) {
   sim.start(training_node(1), {});
   auto watched = training_node(2);
   watched.training->training.max_epochs = 0;
-  watched.training->make_learner = [&passes]() -> result<std::unique_ptr<learner>> {
-    return std::unique_ptr<learner>{
-      make_toy_learner({.parameters = 64, .micro_batch = 4, .during_pass = [&] { ++passes; }})};
-  };
+  watched.training->make_learner =
+    toys({.parameters = 64, .micro_batch = 4, .during_pass = [&] { ++passes; }});
   sim.start(std::move(watched), {0});
   auto status_of = [&](index i) {
     return sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{})
@@ -82,21 +79,17 @@ TEST(Simulation, AFrozenPeerComputesNothingUntilItIsThawed) {
   EXPECT_TRUE(sim.run_until(train_in_a_group, 20s)) << picture(sim);
 }
 
-/// Seeds per shard: WAGGLE_TEST_SEEDS, for builds in which a seed takes minutes; otherwise ten.
-int seeds_per_shard() {
-  const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
-  return chosen != nullptr ? std::clamp(std::atoi(chosen), 1, 10) : 10;
-}
-
-/// One hundred seeds, in shards that can run side by side.
-class FaultySwarms : public ::testing::TestWithParam<int> {};
+/// One hundred seeds, in shards that can run side by side. Fewer with WAGGLE_TEST_SEEDS, for builds
+/// in which a seed takes minutes.
+class FaultySwarms : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FaultySwarms, KeepTheRoundContractLoseNoSampleAndEndInSync) {
-  for (int i = 0; i < seeds_per_shard() && !HasFailure(); ++i)
-    run_faulty_swarm(static_cast<std::uint64_t>(GetParam() * 10 + i + 10));
+  auto end = GetParam() + std::min<std::uint64_t>(number_in("WAGGLE_TEST_SEEDS", 10), 10);
+  for (auto seed = GetParam(); seed < end && !HasFailure(); ++seed)
+    run_faulty_swarm(seed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FaultySwarms, ::testing::Range(0, 10));
+INSTANTIATE_TEST_SUITE_P(Seeds, FaultySwarms, ::testing::Range<std::uint64_t>(10, 110, 10));
 
 } // namespace
 } // namespace waggle::testing

@@ -63,16 +63,14 @@ minute observe(const strategy_on_slow_links& how, std::size_t peers) {
       if (before > 0)
         seen.longest_pause = std::max(seen.longest_pause, sim.seconds() - before);
     };
-    config.training->make_learner = [i, begins]() -> result<std::unique_ptr<learner>> {
-      return std::unique_ptr<learner>{make_toy_learner(
-        {.parameters = 64, .micro_batch = 4, .data_seed = i + 1, .during_pass = begins})};
-    };
+    config.training->make_learner =
+      toys({.parameters = 64, .micro_batch = 4, .data_seed = i + 1, .during_pass = begins});
     auto& training = config.training->training;
     training.step_interval = pass_time;
     training.target_batch_size = peers * passes_per_epoch * 4;
     config.progress.ledger.target_batch_size = training.target_batch_size;
     how.set(training);
-    swarm.add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    swarm.join(std::move(config));
   }
   EXPECT_TRUE(sim.run_until([&] { return swarm.together(); }, 30s)) << picture(sim);
   sim.run_for(10s);

@@ -72,7 +72,7 @@ struct SlowMembers : InStep {
   }
   void begin_group(std::size_t size, std::uint64_t target = 32) {
     for (std::size_t i = 0; i < size; ++i)
-      add(with_a_second(i + 1, target), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+      join(with_a_second(i + 1, target));
     ASSERT_TRUE(sim.run_until([&] { return together(); }, 60s)) << picture(sim);
     sim.run_for(3s);
   }
@@ -82,13 +82,7 @@ struct SlowMembers : InStep {
     return static_cast<double>(status_of(who).epoch.value() - before) / seconds_of(time);
   }
   /// How often `who` logged that it keeps a slow member out.
-  std::size_t exclusions_at(index who) {
-    const auto& all = *sim[who].lines;
-    return static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [](const std::string& line) {
-        return line.find("kept most rounds waiting") != std::string::npos;
-      }));
-  }
+  std::size_t exclusions_at(index who) { return lines_with(who, "kept most rounds waiting"); }
 };
 
 TEST_F(SlowMembers, WhoIsAlwaysJustInTimeCostsTheOthersLittle) {
@@ -106,10 +100,7 @@ TEST_F(SlowMembers, WhoIsAlwaysJustInTimeCostsTheOthersLittle) {
   EXPECT_GE(exclusions_at(0), 1U) << "it is tried again";
   EXPECT_LE(exclusions_at(0), 3U) << "for a time that doubles";
   EXPECT_TRUE(together({0, 1, 2}, 3) || together()) << picture(sim);
-  bool told = std::any_of(sim[odd].lines->begin(), sim[odd].lines->end(), [](const auto& line) {
-    return line.find("goes on without this peer for a while because it kept") != std::string::npos;
-  });
-  EXPECT_TRUE(told);
+  EXPECT_GE(lines_with(odd, "goes on without this peer for a while because it kept"), 1U);
   expect_rounds_kept_the_contract(sim);
 }
 
@@ -139,7 +130,7 @@ TEST_F(SlowMembers, OneWhoseSamplesAreWorthTheWaitStays) {
 TEST_F(SlowMembers, NobodyIsPutOutBecauseAllAreSlow) {
   for (std::uint64_t i = 0; i < 4; ++i) {
     start_late({600ms, 1'200ms});
-    add(with_a_second(i + 1), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    join(with_a_second(i + 1));
   }
   ASSERT_TRUE(sim.run_until([&] { return together(); }, 60s)) << picture(sim);
   sim.run_for(60s);

@@ -22,6 +22,13 @@ using index = simulation::index;
 
 constexpr std::uint64_t last_epoch = 40;
 
+/// For node_config::training_parts::make_learner.
+inline auto toys(const toy_options& toy) {
+  return [toy]() -> result<std::unique_ptr<learner>> {
+    return std::unique_ptr<learner>{make_toy_learner(toy)};
+  };
+}
+
 inline node_config training_node(std::uint64_t data_seed) {
   node_config config;
   config.run_id = "sim";
@@ -42,10 +49,7 @@ inline node_config training_node(std::uint64_t data_seed) {
   parts.training.checkpoint_interval = 0ms;
   parts.training.averaging_timeout = 20s;
   parts.training.sync_timeout = 30s;
-  parts.make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {
-    return std::unique_ptr<learner>{
-      make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed})};
-  };
+  parts.make_learner = toys({.parameters = 64, .micro_batch = 4, .data_seed = data_seed});
   return config;
 }
 
@@ -141,6 +145,23 @@ struct trainers {
     if (through.empty())
       config.training->training.join_timeout = 0ms;
     return sim.start(std::move(config), through);
+  }
+  /// Joins through the first peer, or is it.
+  index join(node_config config) {
+    return add(std::move(config), sim.size() == 0 ? std::vector<index>{} : std::vector<index>{0});
+  }
+  bool all_finished() {
+    auto all = sim.living();
+    return std::all_of(all.begin(), all.end(),
+                       [this](index i) { return status_of(i).phase == trainer_phase::finished; });
+  }
+  /// How many lines with these words `who` has logged. REQUIRES: sim.keep_log_lines() before.
+  std::size_t lines_with(index who, const std::string& words) {
+    const auto& all = *sim[who].lines;
+    return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [&](const std::string& line) {
+        return line.find(words) != std::string::npos;
+      }));
   }
   training_status status_of(index i) {
     auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
