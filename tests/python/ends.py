@@ -84,12 +84,13 @@ elif mode == "workers":
         step(i)
         if i == 3:
             print("pids", *[c.pid for c in __import__("multiprocessing").active_children()], flush=True)
-elif mode == "children":  # in each step, of which the last goes on
+elif mode == "children":  # in each of the first steps, of which the last one's goes on
     i = 0
     while True:
         step(i)
-        os.system(f"ls /proc/$$/fd >> {folder}/inherited")
-        if i == 50:
+        if i < 50:
+            os.system(f"ls /proc/$$/fd >> {folder}/inherited")
+        if i == 50:  # none later: one that is not yet the shell has the port, also when its parent was killed
             os.system("sleep 600 & echo child $!")
         i += 1
 elif mode == "exits":  # without leaving

@@ -19,7 +19,7 @@ def changes(how, opt, swarm, seed):
     """Called before each step."""
     if how == "follow one" and seed != 0:
         how = "cosine"
-    if how == "cosine":
+    if how in ("cosine", "the run's"):  # which leaves only the decay to the loop
         return lambda i, loss: opt.param_groups[0].update(lr=0.05 * (0.6 + 0.4 * math.cos((i + seed) / 7)),
                                                           weight_decay=0.01 * (1 + seed))
     if how == "epoch":
@@ -42,7 +42,8 @@ def main(folder, peers, seed, epochs, how, min_peers="1", slow=""):
     model = Changing()
     inner = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 0.05, weight_decay=0.01)
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0", data_dir=folder)
-    opt = waggle.Optimizer(inner, swarm, model, target_batch_size=16, epochs=int(epochs), min_peers=int(min_peers))
+    opt = waggle.Optimizer(inner, swarm, model, target_batch_size=16, epochs=int(epochs), min_peers=int(min_peers),
+                           lr=0.05 if how == "the run's" else None)
     print("address", swarm.address, flush=True)
     change = changes(how, opt, swarm, int(seed))
     random = torch.Generator().manual_seed(int(seed))

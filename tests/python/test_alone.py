@@ -13,10 +13,10 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 
 class Own(torch.optim.Optimizer):
-    """Not in torch: keeps a tensor, a number of float64, and a row for each matrix."""
+    """Not in torch: keeps a tensor, a number of float64, and a row for each matrix; has a limit that is infinite."""
 
     def __init__(self, params, lr):
-        super().__init__(params, {"lr": lr})
+        super().__init__(params, {"lr": lr, "limit": float("inf")})
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -30,7 +30,7 @@ class Own(torch.optim.Optimizer):
                 state["seen"] = state["seen"] / 1.1 + 1e-9
                 state["mean"].mul_(0.9).add_(p.grad, alpha=0.1)
                 state["rows"].add_(p.grad.reshape(p.shape[0], -1).pow(2).sum(1)).mul_(0.99)
-                p.sub_(group["lr"] * state["mean"] / (1 + state["seen"] + state["rows"].sqrt().mean()))
+                p.sub_(min(group["lr"], group["limit"]) * state["mean"] / (1 + state["seen"] + state["rows"].sqrt().mean()))
 
 
 MAKE = {
@@ -317,6 +317,34 @@ def test_another_default_device_changes_nothing(tmp_path):
         assert all(torch.equal(value, plain.state_dict()[name]) for name, value in state.items())
     finally:
         torch.set_default_device(None)
+
+
+def test_a_checkpoint_is_continued_with_the_frozen_values_that_it_was_made_with(tmp_path):
+    """Such as the base of an adapter. Beginning anew, or after any values, another one is right."""
+    def steps(base, refused=False, frozen="equal", **more):
+        model = net()
+        with torch.no_grad():
+            model[0].weight.fill_(base)
+        model[0].requires_grad_(False)
+        with join(tmp_path, **more) as swarm:
+            if refused:
+                with pytest.raises(ValueError, match="parameter 0.weight, which nobody trains, has other values than when the "
+                                                     "checkpoint in .*peer was made: load those, or"):
+                    waggle.Optimizer(torch.optim.SGD(model[2].parameters(), 0.1), swarm, model, frozen=frozen)
+                return
+            with waggle.Optimizer(torch.optim.SGD(model[2].parameters(), 0.1), swarm, model, target_batch_size=4,
+                                  frozen=frozen) as opt:
+                opt.kept()
+                train(model, opt, 0)
+                assert opt.last == "stepped"
+
+    steps(1)
+    steps(2, refused=True)
+    steps(2, resume=False)
+    steps(1)
+    steps(2, frozen="any")
+    steps(3)
+    steps(1, refused=True)
 
 
 def test_a_loop_of_arrays(tmp_path):

@@ -1,10 +1,12 @@
 """python3 -m waggle with scripts that know nothing of it."""
 
+import ast
 import os
 import re
 import sys
 
 import pytest
+import torch
 from support import ROOT, processes
 
 HERE = __import__("pathlib").Path(__file__).parent
@@ -15,8 +17,45 @@ m = torch.nn.Linear(2, 2)
 a, b = torch.optim.SGD([m.weight], 0.1), torch.optim.AdamW([m.bias], 0.1)
 {}
 for i in range(4):
-    m(torch.ones(3, 2)).sum().backward()
+    m(torch.ones(3, 2, dtype=m.bias.dtype)).sum().backward()
     {}
+"""
+
+
+EPOCHS_OF_DATA = """
+import sys, torch
+torch.manual_seed(int(sys.argv[1]))
+rates = []
+
+class Adam(torch.optim.Adam):
+    def step(self, closure=None):
+        rates.append([group["lr"] for group in self.param_groups])
+        super().step()
+
+m = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+o = Adam([{"params": m[0].parameters(), "lr": 0.02}, {"params": m[2].parameters()}], 0.01)
+r = torch.optim.lr_scheduler.StepLR(o, 1, 0.5)
+for i in range(600):
+    x = torch.randn(4, 4)
+    o.zero_grad()
+    torch.nn.functional.mse_loss(m(x)[:, 0], x.sum(1)).backward()
+    o.step()
+    if i % 25 == 24:
+        r.step()
+print("RATES", rates)
+"""
+
+
+SHARDED = """
+import torch.distributed as ranks
+from torch.distributed.tensor import Shard, distribute_tensor
+ranks.init_process_group("gloo", store=ranks.HashStore(), rank=0, world_size=1)
+mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+m = torch.nn.Linear(2, 2)
+m.weight, m.bias = (torch.nn.Parameter(distribute_tensor(p.detach(), mesh, [Shard(0)])) for p in (m.weight, m.bias))
+o = torch.optim.SGD(m.parameters(), 1)
+m(distribute_tensor(torch.ones(3, 2), mesh, [Shard(0)])).sum().backward()
+o.step()
 """
 
 
@@ -38,6 +77,24 @@ def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
             assert each.ended() == 0, each.log
             assert "AdamW of " in each.log and "batches of 8 samples" in each.log, each.log
             assert "ended at epoch 50 (the last)" in each.log, each.log
+        digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
+        assert digests[0] == digests[1]
+
+
+def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of_its_scheduler(tmp_path):
+    """The schedulers count epochs of the data, which the joiner sees at its second step only."""
+    (tmp_path / "s.py").write_text(EPOCHS_OF_DATA)
+    options = ["--target-batch-size", "8", "--epochs", "60", "--min-peers", "2", "--listen", "127.0.0.1:0"]
+    with processes(tmp_path) as start:
+        first = launch(start, "first", tmp_path, options, tmp_path / "s.py", 1)
+        where = first.line("is a peer of 'tests' at ").split(";")[0]
+        second = launch(start, "second", tmp_path, [*options, f"--initial-peers={where}"], tmp_path / "s.py", 2)
+        for each in (first, second):
+            assert each.ended() == 0, each.log
+            assert each.log.count("StepLR once for each step of the optimizer; its rates are the script's own") == 1
+            assert "differ" not in each.log and "ended at epoch 60 (the last)" in each.log, each.log
+        ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
+        assert ours == theirs
         digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
         assert digests[0] == digests[1]
 
@@ -81,6 +138,14 @@ o.step()
      "the ReduceLROnPlateau cannot be followed: it depends on a metric"),
     ([], LOOP.format("", "a.step(); b.step() if i % 2 else None"), "AdamW of the same model does not step after each "
                                                                    "backward pass, as SGD does"),
+    ([], "m = torch.nn.Linear(2, 2, device='meta'); o = torch.optim.SGD(m.parameters(), 1)\n"
+         "m(torch.ones(3, 2, device='meta')).sum().backward(); o.step()",
+     "parameter weight is on the device meta and has no values: give the module memory"),
+    pytest.param([], SHARDED, "parameter weight is a DTensor of 1 rank: each has a part of it", marks=pytest.mark.skipif(
+        torch.__version__ < "2.5", reason="DTensor is in another place")),
+    (["--masters", "true"], LOOP.format("", "a.step(); b.step()"), "all trained parameters are float32 already"),
+    (["--masters", "true"], LOOP.format("m.bfloat16(); b.load_state_dict({**b.state_dict(), 'state': {0: {'step': m.bias}}})",
+                                        "a.step(); b.step()"), "the optimizer has a state already, which is of the parameters"),
     ([], LOOP.format("", "a.step()"), "AdamW of the same model does not step after each backward pass, as SGD does"),
 ])
 def test_what_cannot_be_launched(options, script, sentence, tmp_path):

@@ -13,6 +13,7 @@ import torch
 from support import join, loss_of, net
 
 import waggle
+from waggle._frozen import frozen_tensors
 
 
 def sgd(model, **more):
@@ -128,6 +129,39 @@ def test_tensors_without_values_of_their_own(tmp_path):
     sharded[0].weight.device_mesh = torch.zeros(2)  # as that of a DTensor, for which torch needs a process group
     sharded[0].weight.device_mesh.size = lambda: 2
     refused("parameter 0.weight is a DTensor of 2 ranks: each has a part of it", sharded)
+
+
+class Made(torch.Tensor):
+    """As quantized tensors are: made of two others."""
+
+    @staticmethod
+    def __new__(cls, values, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=torch.float32)
+
+    def __init__(self, values, scale):
+        self.values, self.scale = values, scale
+
+    def __tensor_flatten__(self):
+        return ["values", "scale"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), named=None):
+        made = arguments[0]
+        return function(*arguments, **(named or {})) if not isinstance(made, Made) else Made(made.values, made.scale)
+
+
+def test_tensors_that_are_made_of_others_can_be_frozen_only(tmp_path):
+    def model(seed, scale=1.0):
+        made = net(seed)
+        made[0].weight = torch.nn.Parameter(Made(torch.ones(5, 6), torch.tensor(scale)), requires_grad=False)
+        return made
+
+    refused = model(1)
+    refused[0].weight.requires_grad_()
+    with pytest.raises(ValueError, match="parameter 0.weight is a Made, which is made of other tensors"):
+        waggle.Optimizer(sgd(refused), join(tmp_path), refused)
+    digests = [dict(frozen_tensors(each)) for each in (model(1), model(2), model(1, 2.0))]
+    assert list(digests[0]) == ["0.weight"] and digests[0] == digests[1] != digests[2]
 
 
 def test_without_a_module_names_are_numbers(tmp_path):
@@ -303,6 +337,29 @@ def test_the_launcher_without_torch_is_bad_usage(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "waggle", "s.py"], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 2
     assert ran.stderr.startswith("waggle: python3 -m waggle needs PyTorch, which ") and ran.stderr.count("\n") == 1
+
+
+TRAINS = ("m = torch.nn.Linear(2, 2); o = torch.optim.SGD(m.parameters(), 0.1)\nfor _ in range(2):\n"
+          "    m(torch.ones(256, 2)).sum().backward(); o.step()")
+
+
+@pytest.mark.parametrize("version, change, code, sentence", [
+    ("1.9.0", "del torch.optim.lr_scheduler.ReduceLROnPlateau", 2, "waggle: PyTorch 1.9.0 is older than what waggle is tested "
+     "with, which is 1.13 to 2.13, and lacks something ("),
+    ("3.1.0a0", "del torch.nn.parameter.is_lazy", 2, "waggle: PyTorch 3.1.0a0 is newer than what waggle is tested with, which "
+     "is 1.13 to 2.13: module 'torch.nn.parameter' has no"),
+    ("2.14.0", "", 0, "PyTorch 2.14.0 is newer than what waggle is tested with, which is 1.13 to 2.13\n"),
+    ("1.12.1", "", 0, "PyTorch 1.12.1 is older than what waggle is tested with, which is 1.13 to 2.13\n"),
+    ("2.5.1+cu121", "", 0, None),
+])
+def test_an_untested_version_is_warned_of_once_and_refused_where_it_lacks_something(version, change, code, sentence, tmp_path):
+    (tmp_path / "s.py").write_text("import torch, waggle\nwaggle.Optimizer; waggle.Optimizer\n" + TRAINS)
+    start = (f"import runpy, sys, torch\ntorch.__version__ = {version!r}\n{change}\n"
+             f"sys.argv[1:] = ['--listen', '127.0.0.1:0', '--data-dir', 'd', 's.py']\nrunpy.run_module('waggle', run_name='__main__')")
+    ran = subprocess.run([sys.executable, "-c", start], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == code, ran.stderr
+    assert ran.stderr.count("waggle:0: UserWarning: PyTorch") == (sentence is not None and "1.9" not in sentence), ran.stderr
+    assert (sentence or "") in ran.stderr, ran.stderr
 
 
 SWITCHES = [("NAdam", "foreach")] + ([("AdamW", "fused")] if torch.__version__ >= "2.4" else [])

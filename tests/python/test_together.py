@@ -55,8 +55,7 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
 
 
 @pytest.mark.skipif("avx2" not in pathlib.Path("/proc/cpuinfo").read_text(), reason="this machine cannot be two processors")
-@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("own", marks=pytest.mark.xfail(
-    reason="how a user's own optimizer rounds is not seen: its peers download"))])
+@pytest.mark.parametrize("optimizer", ["adamw", "own"])
 def test_one_on_an_older_processor_trains_with_another_without_downloads(optimizer, tmp_path):
     with processes(tmp_path) as start:
         loops = []

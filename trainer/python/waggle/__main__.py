@@ -103,12 +103,13 @@ def main() -> int:
     try:
         with _needs.needs("torch", "python3 -m waggle"):
             from . import _launcher  # imports torch, which takes seconds
+
+            launcher = _launcher.Launcher(run, of_peer, of_training, Usage)
+            launcher.watch()
     except ImportError as e:
         print(f"waggle: {e}", file=sys.stderr)
         return 2
 
-    launcher = _launcher.Launcher(run, of_peer, of_training, Usage)
-    launcher.watch()
     sys.argv = script
     sys.path[0] = str(pathlib.Path(script[0]).resolve().parent)
     try:

@@ -153,12 +153,14 @@ def _read(file: pathlib.Path) -> Checkpoint:
     return Checkpoint(epoch, steps, *found)
 
 
-def _newest_first(folder: pathlib.Path) -> list[pathlib.Path]:
-    def serial(file: pathlib.Path) -> int:
-        number = file.name.split("-")[1]
-        return int(number) if number.isdigit() else -1
+def serials_in(folder: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The checkpoints there, by their numbers, which grow."""
+    files = folder.glob("checkpoint-*-*-*.wgl")
+    return {int(number): file for file in files if (number := file.name.split("-")[1]).isdigit()}
 
-    files = sorted(folder.glob("checkpoint-*-*-*.wgl"), key=serial, reverse=True)
+
+def _newest_first(folder: pathlib.Path) -> list[pathlib.Path]:
+    files = [file for _, file in sorted(serials_in(folder).items(), reverse=True)]
     if not files:
         raise FileNotFoundError(f"there is no checkpoint in {folder}")
     return files

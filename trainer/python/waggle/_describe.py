@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
 from typing import Any
@@ -264,19 +263,6 @@ def require_values(what: str, of: torch.Tensor) -> None:
         ranks = mesh.size()
         raise ValueError(f"{what} is a DTensor of {ranks} rank{'s' * (ranks != 1)}: each has a part of it, and peers exchange "
                          "whole tensors, so pass a module that is not sharded")
-    if of.is_meta:
+    if of.is_meta or hasattr(of, "fake_mode"):
         raise ValueError(f"{what} is on the device meta and has no values: give the module memory by to_empty(device=…), and "
                          "its values by load_state_dict, before the optimizer is constructed")
-
-
-def frozen_tensors(module: torch.nn.Module | None) -> list[tuple[str, bytes]]:
-    """The parameters that nobody trains, each with a digest of its values. Reads each once."""
-    out = []
-    for name, p in unwrapped(module).named_parameters() if module is not None else ():
-        if not p.requires_grad and p.numel() > 0 and p.layout == torch.strided:
-            values = p.detach().cpu().contiguous()
-            content = (ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr())
-            digest = hashlib.sha256(f"{list(p.shape)} {values.element_size()} ".encode())
-            digest.update(content)
-            out.append((plain_name(name), digest.digest()))
-    return out

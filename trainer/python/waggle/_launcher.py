@@ -18,6 +18,7 @@ import waggle
 
 from ._describe import unwrapped
 from ._model import makes_state
+from ._needs import untested
 from ._schedulers import KINDS, family, is_of, why_not
 
 _compiler: Any = getattr(torch, "compiler", None)  # of torch 2
@@ -135,7 +136,7 @@ def _watch_backward() -> None:
             return backward(tensors, *arguments, **named)
         for loss in _tensors(tensors if isinstance(tensors, torch.Tensor) else list(tensors)):
             scaled, unscaled = _passes.scaled
-            if loss.numel() == 1:
+            if loss.numel() == 1 and not loss.is_meta:  # which is refused at the first step
                 _passes.loss = (_passes.loss or 0.0) + (unscaled if loss is scaled else loss).item()
         _passes.scaled = (None, None)
         _passes.samples += _passes.batch or _passes.compiled or _passes.entered or 0
@@ -277,6 +278,10 @@ class Launcher:
                                               **self.of_training)
         except (TypeError, ValueError) as e:
             raise self.usage(str(e)) from e
+        except (AttributeError, RuntimeError) as e:
+            if sentence := untested("torch"):
+                raise self.usage(f"{sentence}: {e}") from e
+            raise
         print(f"waggle: {' and '.join(type(each).__name__ for each in self.inner)} of {type(module).__name__} "
               f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
               f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)
@@ -284,7 +289,7 @@ class Launcher:
 
     def follow(self, joined: waggle.Optimizer) -> None:
         """Schedulers that the script steps once for each step of the optimizer count the run's updates. Others, such
-        as those of an epoch of the data, count what the script does."""
+        as those of an epoch of the data, count what the script does, as do all until the second step shows it."""
         def own(why: str) -> None:
             whose = "" if joined._model.ratios is not None else "; its rates are the script's own"
             print(f"waggle: {why}{whose}", file=sys.stderr, flush=True)
@@ -294,10 +299,8 @@ class Launcher:
             assert followed
             if known.calls == 0 or (known.calls > 1 and self.steps == 1):  # later, a scaler left out a step
                 followed.remove(known.scheduler)
-                for _ in range(known.calls - 1):
-                    known.scheduler.step()
                 own(f"the script does not step the {type(known.scheduler).__name__} once for each step of the optimizer")
-            known.calls = 0
+            known.moves, known.calls = True, 0
         made = [s for s in (each() for each in self.schedulers) if s is not None and is_of(s, joined)]
         self.schedulers.clear()
         parts = [part for each in made for part in family(each)[1:]]
@@ -307,9 +310,11 @@ class Launcher:
             try:
                 if self.steps > 0:
                     raise ValueError(f"the {type(each).__name__} was constructed after the first step")
-                joined.follow(each)
+                joined._follow(each, False)
             except (TypeError, ValueError) as e:
                 own(str(e))
+        if self.steps == 0:
+            joined._model.begin()
         self.steps += 1
 
     def step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None, **named: Any) -> Any:

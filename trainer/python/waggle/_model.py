@@ -43,7 +43,8 @@ class Model(LoopModel):
         self.left_out = torch.zeros(len(parameters), dtype=torch.float32, device="cpu")
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
-        self._rounding = rounding_of(inner, [p for _, p in parameters])  # with the numbers that all peers begin with
+        # With the numbers that all peers begin with.
+        self._rounding = rounding_of(inner, [p for _, p in parameters], bool(self.description.numbers))
         self._rounds = software_of(inner)
         self.passes = 0  # since the gradients were cleared
         self._versions: list[int] = []  # of the parameters after our last change
@@ -70,7 +71,7 @@ class Model(LoopModel):
         """Of the run, for schedulers."""
         return self.steps_made if self.epoch is None else self.epoch()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Before the first update or state of the run."""
         if self.own_updates is None:
             self.steps_made = self.steps()
@@ -86,15 +87,18 @@ class Model(LoopModel):
                              "is trained first")
         self.ratios = [rate / rates[0] if rates[0] else 1.0 for rate in rates]
 
-    def wishes(self) -> bool:
-        """Whether the rate is what the loop makes it: not the run's, and not a schedule that all follow."""
-        return self.ratios is None and self.followed is None
+    def terms(self, present: list[bool]) -> torch.Tensor:
+        """What this loop would make the next update with. A followed rate, too: a peer that does not follow applies
+        the update as well, also one that joins later."""
+        if self.followed is not None and self.own_updates is not None:
+            self.followed.move()
+        return self.numbers.offer(self.ratios is None, present)
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
         self.settled = numbers, present
 
     def _inner_step(self, lr: float, numbers: list[float | None] | None = None) -> None:
-        self._begin()
+        self.begin()
         if self.followed is not None:
             self.followed.move()
         if self.ratios is not None:
@@ -104,7 +108,8 @@ class Model(LoopModel):
         for m in self.masters:
             if m is not None:
                 m.follow()
-        with self.numbers.taken(numbers, self.wishes()):
+        sets_rate = self.ratios is None and not (self.followed is not None and self.followed.moves())
+        with self.numbers.taken(numbers, sets_rate):
             self.inner.step()
         for m in self.masters:
             if m is not None:
@@ -212,7 +217,7 @@ class Model(LoopModel):
         return self._rounding
 
     def set_steps(self, steps: int) -> None:
-        self._begin()
+        self.begin()
         if self._trains:
             self._trains = False
             self.inner.train()  # type: ignore[attr-defined]
@@ -256,6 +261,9 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
                     "in another format by torch.autocast")
             raise ValueError(f"parameter {name} is of type {p.dtype}, {p.layout}, and only dense float32 parameters can "
                              f"take part: {cure}")
+        if hasattr(p, "__tensor_flatten__"):
+            raise ValueError(f"parameter {name} is a {type(p).__name__}, which is made of other tensors, and peers exchange plain "
+                             "ones: put a plain tensor in its place, or freeze it")
         if id(p) not in known:
             raise ValueError(f"parameter {name} is trainable, but the optimizer does not have it: freeze it, or give it "
                              "to the optimizer, or pass all optimizers of the module as a list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def set_number(group: MutableMapping[str, Any], key: str, index: int | None, num
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)  # a limit may be inf
 
 
 def _places_in(group: Mapping[str, Any], changed: Collection[str]) -> list[tuple[str, int | None]]:
@@ -70,25 +71,24 @@ class Numbers:
     def own(self) -> list[list[float]]:
         return [[get_number(group, *place) for place in self.places] for group in self._inner.param_groups]
 
-    def offer(self, wishes: bool, present: list[bool]) -> torch.Tensor:
-        """What this peer wishes for and which parameters have a gradient, as runtime/training/update_terms.hpp has
-        it. Written anew only if something has changed."""
-        now = (self.own() if wishes else None, present)
+    def offer(self, owns_rate: bool, present: list[bool]) -> torch.Tensor:
+        """The groups' numbers and which parameters have a gradient, as runtime/training/update_terms.hpp has it. Without
+        the rate if that is the run's. Written anew only if something has changed."""
+        now = (self.own(), present)
         if now != self._written:
-            # A missing number is the largest float32.
-            numbers = torch.zeros(len(self._group_of), len(self.places), 3, dtype=torch.float32, device="cpu")
-            numbers[..., 0] = torch.finfo(torch.float32).max
-            if now[0] is not None:
-                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
+            numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
+            if not owns_rate and self.places and self.places[0][0] == "lr":
+                numbers[:, 0] = 0
+                numbers[:, 0, 0] = torch.finfo(torch.float32).max  # as a missing number
             flags = _pieces(torch.tensor(present, dtype=torch.float64, device="cpu"))
             self._values = torch.cat([numbers.reshape(-1), flags.reshape(-1)])
             self._written = now
         return self._values
 
     @contextlib.contextmanager
-    def taken(self, settled: list[float | None] | None, wishes: bool) -> Iterator[None]:
+    def taken(self, settled: list[float | None] | None, sets_rate: bool) -> Iterator[None]:
         """In the block, the groups have the settled numbers; behind it, the loop's own, from which its schedulers go
-        on."""
+        on. `sets_rate`: the loop does, so another one may surprise it."""
         groups = self._inner.param_groups
         own = self.own() if settled is not None else []
         for i, group in enumerate(groups if settled is not None else ()):
@@ -108,7 +108,7 @@ class Numbers:
                 for place, mine, settled_one in zip(self.places, before, during):
                     if mine != settled_one and get_number(group, *place) == settled_one:
                         set_number(group, *place, mine)
-        if own and wishes and self.rate is not None:
+        if own and sets_rate and self.rate is not None:
             self._compare(own[0][0])
 
     def _compare(self, wish: float) -> None:

@@ -14,7 +14,8 @@ import torch
 
 from . import _waggle
 from ._buffers import offer_buffers
-from ._describe import compared, frozen_tensors, initial_rate, rate_ratios
+from ._describe import compared, initial_rate, rate_ratios
+from ._frozen import compare_with_checkpoint, frozen_tensors
 from ._loop import Loop
 from ._masters import masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
@@ -131,13 +132,16 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if options.get("lr") is not None:
             model.own_rates()
         d = model.description
+        values = None if frozen == "any" else frozen_tensors(self._module)
+        if swarm._given.get("resume") is not False:
+            compare_with_checkpoint(swarm.data_dir, values)
         self._loop = Loop(swarm, model, [(name, p.shape) for name, p in model.parameters], statistics=d.rows(),
                           buffers=[(b.name, b.sent_shape) for b in model.buffers if not b.counts],
                           counters=[(b.name, b.sent_shape) for b in model.buffers if b.counts],
                           optimizer=d.kind, numbers=d.numbers, settled=len(model.numbers.places),
                           learning_rate=initial_rate(optimizer.param_groups[0]),
                           rate_ratios=rate_ratios(optimizer, [p for _, p in model.parameters]),
-                          frozen=None if frozen == "any" else frozen_tensors(self._module), **options)
+                          frozen=values, **options)
 
     # -- the loop
 
@@ -231,10 +235,15 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         """Takes over a scheduler of torch.optim.lr_scheduler, or one derived from them that needs nothing but the
         number of steps: from now on its own step() moves it to the number of updates of the run, and so does each
         update before it is made, so all peers use one rate, also those that join later. Where it stands when the
-        run begins is where the loop stands then. With strategies that step in each pass: to the run's epoch.
+        run begins is where the loop stands then. With strategies that step in each pass: to the run's epoch. With
+        delay_grad_averaging, an update has the rate from when its gradient was offered.
         Several are stepped in the order of the calls of follow; of one that consists of others, follow that one.
 
         Returns the scheduler."""
+        self._follow(scheduler, True)
+        return scheduler
+
+    def _follow(self, scheduler: Any, moves: bool) -> None:
         followed = scheduler if isinstance(scheduler, KINDS) else getattr(scheduler, "scheduler", scheduler)
         if not isinstance(followed, KINDS):
             raise TypeError(f"follow takes a scheduler of torch.optim.lr_scheduler, not a {type(scheduler).__name__}: set "
@@ -244,9 +253,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if self._model.ratios is not None:
             raise ValueError("with lr, the run owns the rate: use schedule=…, or leave lr out")
         self._model.followed = self._model.followed or Followed(self._model)
-        self._model.followed.add(followed)
+        self._model.followed.add(followed, moves)
         self._remember_structure()
-        return scheduler
 
     def shared_weights(self) -> AbstractContextManager[None]:
         """See `Loop.shared_weights`: `with optimizer.shared_weights(): evaluate(module)`."""
@@ -423,7 +431,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         with torch.no_grad():
             addresses += offer_buffers(self._model.buffers)
         if self._settles:
-            terms = self._model.numbers.offer(self._model.wishes(), [g is not None for g in offered])
+            terms = self._model.terms([g is not None for g in offered])
             addresses.append(terms.data_ptr())
         return addresses
 

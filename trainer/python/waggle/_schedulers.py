@@ -95,6 +95,7 @@ class _Followed:
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
         self.own_class = type(scheduler)
+        self.moves = True  # with the run; False: its own step() counts, until it is known what the loop does
         self.calls = 0  # of its step by the loop
         self.offset: int | None = None  # of its position from the updates of the run; None: it has not begun
         self.over = False
@@ -147,8 +148,9 @@ class Followed:
         self.all: list[_Followed] = []
         self._groups: list[dict[str, Any]] = []  # their numbers; empty: the run has not begun
 
-    def add(self, scheduler: Any) -> None:
-        """Raises TypeError with a sentence if it cannot be followed. A part of another one is moved with that one."""
+    def add(self, scheduler: Any, moves: bool = True) -> None:
+        """Raises TypeError with a sentence if it cannot be followed. A part of another one is moved with that one.
+        Without `moves`, the run has begun (`begin`) before the loop steps it."""
         why = why_not(scheduler)
         if why is not None:
             raise TypeError(f"the {type(scheduler).__name__} cannot be followed: {why}")
@@ -157,13 +159,17 @@ class Followed:
         for part in family(scheduler)[1:]:
             self.remove(part)
         added = _Followed(scheduler)
+        added.moves = moves
         self.all.append(added)
         me = weakref.ref(self)
 
         def step(_: Any, *arguments: Any, **named: Any) -> None:
             added.calls += 1
             followed = me()
-            if followed is not None and added.offset is not None:
+            if not added.moves:
+                added.own_class.step(added.scheduler, *arguments, **named)
+                added.at += 1
+            elif followed is not None and added.offset is not None:
                 followed.move([added])
         # Not an attribute of the scheduler, which its state_dict would contain.
         scheduler.__class__ = type(added.own_class.__name__, (added.own_class,), {"step": step})
@@ -173,6 +179,9 @@ class Followed:
         for known in [each for each in self.all if each.scheduler is scheduler]:
             scheduler.__class__ = known.own_class
             self.all.remove(known)
+
+    def moves(self) -> bool:
+        return any(each.moves for each in self.all)
 
     def position(self) -> int:
         """Of the one that was stepped most."""
@@ -201,10 +210,11 @@ class Followed:
         updates = self._model.updates()
         if those is not None and those[0].target(updates) > those[0].at + 1:
             those = None  # all turn by turn, because rates are often the product of factors
-        if any(each.target(updates) < each.at for each in self.all):
+        moving = [each for each in self.all if each.moves]  # all, or none
+        if any(each.target(updates) < each.at for each in moving):
             those = None
             self._back(updates)
-        self._advance({each: each.target(updates) - each.at for each in those or self.all})
+        self._advance({each: each.target(updates) - each.at for each in those or moving})
 
     def _advance(self, left: dict[_Followed, int]) -> None:
         with warnings.catch_warnings():
