@@ -3,7 +3,7 @@
 import {html, render} from './vendor/lit-html.js';
 import {clock, shortId} from './format.js';
 import {apply, createState, groups, headline} from './state.js';
-import {follow} from './stream.js';
+import {followTogether} from './stream.js';
 import {identity, overview} from './overview.js';
 import {peers} from './peers.js';
 import {links} from './links.js';
@@ -94,7 +94,7 @@ function showLink() {
 
 let next; // of a replay: where it goes on
 let waits; // the timer after which it does
-const begin = follow(() => address(state, next?.at, next?.peer), {
+const begin = followTogether(() => address(state, next?.at, next?.peer), {
   frame(kind, data) {
     if (next && (waits || kind !== 'snapshot')) return; // of the stream before: it would take the handle back
     const first = !state.replay;

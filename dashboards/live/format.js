@@ -57,6 +57,8 @@ export function duration(ms) {
 
 export const ago = ms => (ms < 1000 ? 'just now' : duration(ms) + ' ago');
 
+export const percent = share => Math.round(100 * share) + '\u202f%';
+
 const times = new Intl.DateTimeFormat(undefined, {hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23'});
 const dates = new Intl.DateTimeFormat(undefined, {year: 'numeric', month: 'short', day: 'numeric'});
 

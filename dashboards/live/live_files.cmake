@@ -16,6 +16,7 @@ set(live_files
   peers.js:4096
   replay.js:2048
   rounds.js:6144
+  shared.js:1024
   state.js:9216
   stream.js:3072
   bee.svg:1024

@@ -2,12 +2,13 @@
 
 import {html, nothing, svg} from './vendor/lit-html.js';
 import {bytes, clock, duration, median, plural, shortId} from './format.js';
-import {swatch} from './peers.js';
+import {activities, swatch} from './peers.js';
 
-const spans = [1, 4, 16];
+const spans = ['round', 1, 4, 16]; // a round alone, or epochs
 const width = 1000; // of the waterfall, in its own units
 
 /** What the user looks at; `key`: a round, or nothing for the latest. */
+/** @type {{key: string | undefined, span: number | string}} */
 export const view = {key: undefined, span: 1};
 
 /** The rounds that are shown, oldest first, and the place of the last of them. */
@@ -15,7 +16,7 @@ export function shown(state) {
   const all = state.rounds;
   let at = view.key === undefined ? all.length - 1 : all.findIndex(r => r.key === view.key);
   if (at < 0) at = view.key === undefined ? -1 : 0; // it fell out of the memory: the oldest that is left
-  return {at, rounds: all.slice(Math.max(0, at + 1 - view.span), at + 1)};
+  return {at, rounds: all.slice(Math.max(0, at + 1 - (Number(view.span) || 1)), at + 1)};
 }
 
 export function step(state, by) {
@@ -43,7 +44,9 @@ function strip(state, chosen, pick) {
   all.forEach((r, i) => {
     const h = Math.max(2, 38 * Math.min(1, r.duration / top));
     const x = left + i * step_;
-    const d = `M${(x + 2).toFixed(1)} ${(40 - h).toFixed(1)}h${(step_ - 4).toFixed(1)}v${h.toFixed(1)}h${(4 - step_).toFixed(1)}z`;
+    const w = step_ - 4;
+    const head = r.duration > top ? `l${(w / 2).toFixed(1)} 5l${(w / 2).toFixed(1)} -5` : `h${w.toFixed(1)}`; // one that is cut looks cut
+    const d = `M${(x + 2).toFixed(1)} ${(40 - h).toFixed(1)}${head}v${h.toFixed(1)}h${(-w).toFixed(1)}z`;
     const name = r.outcome in paths ? r.outcome : 'shrunk';
     paths[name] += d + (name === 'failed' ? `M${(x + 2).toFixed(1)} 0h${(step_ - 4).toFixed(1)}v3h${(4 - step_).toFixed(1)}z` : '');
     if (chosen.includes(r)) marked += `M${x.toFixed(1)} 42h${step_.toFixed(1)}v3h-${step_.toFixed(1)}z`;
@@ -71,10 +74,32 @@ function axis(span) {
   return html`<div class="axis" aria-hidden="true"><div>${ticks.map(t => html`<span .style=${`left:${(100 * t / span).toFixed(2)}%`}>${t === 0 ? '0' : duration(t)}</span>`)}</div></div>`;
 }
 
+/** An end that lies outside is a notch. */
 function bar(from, to, t0, span, y, h) {
+  if (to < t0 || from > t0 + span) return '';
   const a = Math.max(0, (from - t0) / span * width);
   const b = Math.min(width, Math.max(a + 3, (to - t0) / span * width));
-  return `M${a.toFixed(1)} ${y}H${b.toFixed(1)}v${h}H${a.toFixed(1)}z`;
+  const cut = x => `L${x.toFixed(1)} ${y + h / 2}`;
+  return `M${a.toFixed(1)} ${y}H${b.toFixed(1)}${to > t0 + span + 1e-3 ? cut(b - 8) : ''}L${b.toFixed(1)} ${y + h}H${a.toFixed(1)}${from < t0 - 1e-3 ? cut(a + 8) : ''}z`;
+}
+
+/** What this peer did on the time axis. */
+function ownTime(rounds, t0, span) {
+  const paths = Object.fromEntries(activities.map(name => [name, '']));
+  const took = Object.fromEntries(activities.map(name => [name, 0]));
+  for (const r of rounds) {
+    for (const x of r.spans) {
+      paths[x.what] += bar(r.began + x.from, r.began + x.to, t0, span, 2, 12);
+      took[x.what] += x.to - x.from;
+    }
+    if (r.spans.length > 0 && r.agreement > 0) paths.agreement += bar(r.began + r.duration - r.agreement, r.began + r.duration, t0, span, 2, 12);
+  }
+  const words = activities.filter(name => took[name] > 0).map(name => `${name} ${duration(took[name])}`);
+  if (words.length === 0) return nothing;
+  const [most] = activities.filter(name => took[name] > 0).sort((a, b) => took[b] - took[a]);
+  return html`<div class="member own" role="listitem" aria-label=${`This peer: ${words.join(', ')}`}><span class="who">time<span class="wide"> of this peer</span></span>
+    <svg viewBox="0 0 ${width} 16" preserveAspectRatio="none" aria-hidden="true">${activities.map(name => (paths[name] ? svg`<path class="a-${name}" d=${paths[name]}/>` : nothing))}</svg>
+    <span class="lag">${most} ${duration(took[most])}</span></div>`;
 }
 
 /** Everyone who was in one of the rounds, in the order of the list of peers: slow ones are not below the edge. */
@@ -86,7 +111,7 @@ function membersOf(state, rounds) {
 }
 
 function waterfall(state, rounds) {
-  const t0 = rounds[0].began;
+  const t0 = rounds[0].began + (view.span === 'round' ? 0 : Math.min(0, ...rounds[0].spans.slice(0, 1).map(x => x.from), -(rounds[0].search ?? 0)));
   const last = rounds.at(-1);
   const span = Math.max(...rounds.map(r => r.began - t0 + Math.max(r.duration, ...r.members.map(m => m.resultLast ?? m.last ?? 0))), 0.1);
   const rows = membersOf(state, rounds);
@@ -98,6 +123,7 @@ function waterfall(state, rounds) {
   for (const r of rounds) ends += `M${Math.min(width - 1, (r.began - t0 + r.duration) / span * width).toFixed(1)} 0v16`;
   return html`<div class="waterfall" role="list" aria-label="Members of the round">
     ${axis(span)}
+    ${ownTime(rounds, t0, span)}
     ${rows.map(m => {
       let sent = '';
       let results = '';
@@ -141,7 +167,7 @@ export function rounds(state, refresh) {
       <button type="button" aria-label="Earlier round" ?disabled=${at <= 0} @click=${act(() => step(state, -1))}>←</button>
       <button type="button" aria-label="Later round" ?disabled=${view.key === undefined} @click=${act(() => step(state, 1))}>→</button>
       <button type="button" aria-pressed=${String(view.key === undefined)} @click=${act(() => { view.key = view.key === undefined ? state.rounds.at(-1).key : undefined; })}>Follow</button>
-      <span class="group" role="group" aria-label="Rounds on the time axis">${spans.map(n => html`<button type="button" aria-pressed=${String(view.span === n)} @click=${act(() => { view.span = n; })}>${n}</button>`)}</span>
+      <span class="group" role="group" aria-label="What the time axis spans: a round, or epochs">${spans.map(n => html`<button type="button" aria-pressed=${String(view.span === n)} @click=${act(() => { view.span = n; })}>${n}</button>`)}</span>
       <span class="legend"><span class="key"><i class="sent"></i> parts came</span><span class="key"><i class="result"></i> results came</span></span>
     </div>
     ${strip(state, chosen, pick)}

@@ -124,7 +124,7 @@ function takeEvent(state, data) {
   } else if (event.type === 'peer_joined' && event.other) {
     state.left = state.left.filter(x => x.peer !== event.other);
     if (!other && state.peers.size < peersMax)
-      state.peers.set(event.other, {id: event.other, role: text(event.role, 16), link: text(event.link, 24), connected: true, state: 'joining'});
+      state.peers.set(event.other, {id: event.other, role: text(event.role, 16), link: text(event.link, 24), connected: true, state: 'joining', time: new Map(), machine: new Map(), settings: new Map()});
   } else if (event.type === 'slow' && other) {
     other.slow = event.cause ? {cause: text(event.cause, 32), text: event.text} : undefined;
   } else {
@@ -170,6 +170,7 @@ function readPeers(state, raw, gone = []) {
       connected: self || p.connected === true, state: text(p.state, 24) || (self ? state.status.phase : ''),
       loss: self ? state.status.loss ?? number(p.loss) : number(p.loss), rtt: number(p.rtt_ms, 0, 1e7), bytesIn: count(p.bytes_in_per_s),
       bytesOut: count(p.bytes_out_per_s), link: text(p.link, 24), address: text(array(p.addresses, 4)[0], 64),
+      time: shares(p.time), machine: shares(p.machine), settings: new Map(Object.entries(object(p.settings)).slice(0, 32).map(([name, x]) => [text(name, 40), text(x, 40)])),
       slow: text(slow.cause, 32) ? {cause: text(slow.cause, 32), text: text(slow.text, 120)} : undefined,
       left: readLeft(p.left),
     });
@@ -180,6 +181,14 @@ function readPeers(state, raw, gone = []) {
     state.left = [...gone, ...array(doc.left?.slice(0, leftMax), leftMax).map(x => ({peer: hex(object(x).peer), t: state.now, ...readLeft(x)}))
       .filter(x => x.peer && !peers.has(x.peer) && !gone.some(each => each.peer === x.peer))].sort((a, b) => b.t - a.t).slice(0, leftMax);
   giveSlots(state);
+}
+
+/** Numbers from 0 on by name. */
+function shares(raw) {
+  const out = new Map();
+  for (const [name, x] of Object.entries(object(raw)).slice(0, 16))
+    if (number(x, 0, 1e3) !== undefined) out.set(text(name, 16), x);
+  return out;
 }
 
 /** How a peer left last; undefined: it did not. */
@@ -231,9 +240,24 @@ function readRound(e, t) {
   const round = {
     id, key: `${id}/${text(e.kind, 16)}/${began}`, kind: text(e.kind, 24), epoch: count(e.epoch), outcome: text(e.outcome, 24),
     reason: text(e.reason), began, duration: ms(e.duration_ms) ?? 0, search: ms(e.search_ms), agreement: ms(e.agreement_ms),
-    recovery: ms(e.recovery_ms), members, by: new Map(members.map(m => [m.peer, m])), usualLast: median(lasts),
+    recovery: ms(e.recovery_ms), spans: readSpans(e.spans), members, by: new Map(members.map(m => [m.peer, m])), usualLast: median(lasts),
   };
   return round;
+}
+
+const activities = {p: 'pass', u: 'update', r: 'round', s: 'search', d: 'download', i: 'idle'};
+
+/** What the peer did before and in a round, "-312.4p280.1r12.3": milliseconds since the round began, and how long each took. */
+function readSpans(raw) {
+  const out = [];
+  let [, at, rest] = /^(-?\d+(?:\.\d+)?)((?:[a-z]\d+(?:\.\d+)?)*)/.exec(typeof raw === 'string' ? raw.slice(0, 600) : '') ?? [];
+  let from = Number(at);
+  for (const [, letter, took] of (rest ?? '').matchAll(/([a-z])([\d.]+)/g)) {
+    const to = from + Number(took);
+    if (activities[letter]) out.push({what: activities[letter], from, to});
+    from = to;
+  }
+  return out.every(x => Math.abs(x.from) < 1e9 && x.to < 1e9) ? out : [];
 }
 
 // -- lines of the chart -------------------------------------------------------------------------------
@@ -315,6 +339,22 @@ export const epoch = state => state.status.global_epoch ?? state.status.epoch;
 /** This peer, then slow ones, then the rest by name. */
 export function peerRows(state) {
   return [...state.peers.values()].sort((a, b) => Number(b.self) - Number(a.self) || Number(!!b.slow) - Number(!!a.slow) || (a.id < b.id ? -1 : 1));
+}
+
+/** The settings of each peer in which it differs from most: [name, its value, that of the others]. Without a value it has the default. */
+export function differing(state) {
+  const known = [...state.peers.values()].filter(p => p.settings.size > 0);
+  const out = new Map(known.map(p => [p.id, /** @type {string[][]} */ ([])]));
+  for (const name of new Set(known.flatMap(p => [...p.settings.keys()]))) {
+    const value = p => p.settings.get(name) ?? 'default';
+    const counts = new Map();
+    for (const p of known) counts.set(value(p), (counts.get(value(p)) ?? 0) + 1);
+    if (counts.size < 2) continue;
+    const [usual, most] = [...counts].sort((a, b) => b[1] - a[1])[0];
+    for (const p of known)
+      if (value(p) !== usual || 2 * most <= known.length) out.get(p.id)?.push([name, value(p), value(p) === usual ? [...counts.keys()].find(x => x !== usual) : usual]);
+  }
+  return out;
 }
 
 /** How late each member's last part came in the last rounds, as shares of the round. The result: for each peer its

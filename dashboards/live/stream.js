@@ -103,3 +103,31 @@ export function follow(address, on) {
     leave();
   };
 }
+
+/** The same, by a stream that the tabs of this browser share (shared.js): they are one reader to the peer. Each has a
+ *  stream of its own where the browser has no such workers, and of a replay, whose time each tab chooses. */
+export function followTogether(address, on) {
+  /** @type {(() => void) | undefined} */
+  let begin;
+  /** @type {MessagePort | undefined} */
+  let port;
+  const leave = () => { port?.postMessage('leave'); port?.close(); port = undefined; };
+  const alone = () => { leave(); begin ??= follow(address, on); };
+  const join = () => {
+    if (begin) return;
+    if (typeof SharedWorker === 'undefined') return alone();
+    const worker = new SharedWorker(new URL('shared.js', import.meta.url), {type: 'module'});
+    const late = setTimeout(alone, 2 * silenceMs);
+    worker.onerror = alone;
+    port = worker.port;
+    port.onmessage = ({data: [what, ...rest]}) => {
+      clearTimeout(late);
+      on[what](...rest);
+      if (rest[0] === 'snapshot' && rest[1]?.replay) alone();
+    };
+  };
+  join();
+  addEventListener('pagehide', leave);
+  addEventListener('pageshow', event => { if (event.persisted) join(); });
+  return () => begin?.();
+}

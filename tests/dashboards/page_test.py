@@ -47,6 +47,7 @@ class Stub:
         self.clients = []
         self.lock = threading.Condition()
         self.open = True
+        self.readers = 0
         stub = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -82,6 +83,7 @@ class Stub:
         mine = [("snapshot", self.snapshot)]
         with self.lock:
             self.clients.append(mine)
+        self.readers += 1
         try:
             while self.open:
                 with self.lock:
@@ -92,6 +94,8 @@ class Stub:
                 handler.wfile.flush()
         except OSError:
             pass
+        finally:
+            self.readers -= 1
 
     def vitals(self):
         return {"t": now(), "status": self.snapshot["status"], "peers": self.snapshot["peers"]}
@@ -102,7 +106,7 @@ class Stub:
                 each.append((kind, data))
             self.lock.notify_all()
 
-    def event(self, kind, **data):
+    def event(self, kind, /, **data):
         self.send("event", {"seq": next(seq), "t": now(), "peer": IDS[0], "type": kind, **data})
 
     def set(self, /, **changes):
@@ -133,7 +137,7 @@ def a_round(number, began=None, late=None, peers=4, **more):
 
 # Those of every peer, which come with its snapshot.
 TYPES = {name: {"group": group, "glyph": glyph, "problem": problem == "true", "sentence": sentence} for name, group, glyph, problem, sentence
-         in re.findall(r'\{"(\w+)", "(\w+)", "(.)", (true|false),\s+(?:"(.*)"|\{\})\}', (ROOT / "runtime" / "watch" / "events.cpp").read_text())}
+         in re.findall(r'\{"(\w+)", "(\w+)", "(.)", (true|false),\s+(?:"(.*)"|\{\})[,}]', (ROOT / "runtime" / "watch" / "events.cpp").read_text())}
 
 
 def picture(peers=4):
@@ -218,7 +222,7 @@ def says_how_the_run_is(page, stub):
     slow["peers"]["peers"][2]["slow"] = {"cause": "passes", "text": "its passes take 10 times as long"}
     stub.set(peers=slow["peers"])
     page.says("peer cccccccc is slow: its passes take 10 times as long")
-    assert "its passes take 10 times as long" in page.text("#peers tr.why")
+    page.wait("so does its row", lambda: "its passes take 10 times as long" in page.text("#peers tr.why"))
     stub.set(status={**picture()["status"], "histories": 2})
     page.says("the run is split into 2 histories")
     assert page.count("#sentence.bad") == 1
@@ -248,7 +252,7 @@ def shows_events_as_they_come(page, stub):
     said = page.text("#peers tr.why")
     assert said.startswith("left 3 times, last ") and said.endswith(", the connection was closed; it is back"), said
     page.wait("a leave that was ordered half an hour ago", lambda: "left as ordered" in page.text(f"[data-left='{IDS[9]}']"))
-    assert page.count("#sentence.good") == 1, page.text("#sentence")
+    page.wait("nothing is wrong any more", lambda: page.count("#sentence.good") == 1)
     stub.set()
     for number in range(100, 104):
         stub.send("event", a_round(number, late=IDS[1]))
@@ -267,21 +271,83 @@ def shows_events_as_they_come(page, stub):
     page.wait("what was left out is counted", lambda: "17 events were left out" in page.text("#events"))
 
 
+def shows_where_time_goes_and_what_differs(page, stub):
+    now_ = picture()
+    for n, p in enumerate(now_["peers"]["peers"]):
+        p.update(time={"pass": 0.6 - n / 10, "round": 0.3 + n / 10, "agreement": 0.05, "idle": 0.1}, machine={"memory": 0.95 if n == 1 else 0.4, "load": 0.7},
+                 settings={"version": "0.1.0", **({"threads": "1"} if n == 2 else {})}, addresses=[f"10.0.0.{n}:7700"])
+    now_["peers"]["peers"][1]["addresses"] = ["127.0.0.1:7702"]
+    now_["peers"]["peers"][2]["addresses"] = ["javascript:alert(1)//:80"]
+    now_["rounds"] += [a_round(200 + n, now() + 1000 * n, agreement_ms=4, spans="-300s10p280u10r42") for n in range(2)]
+    stub.set(**{k: now_[k] for k in ("peers", "rounds")})
+    bars = lambda: page.js("return [...document.querySelectorAll('#peers .time')].map(x => x.getAttribute('aria-label'))")
+    page.wait("a bar for each peer", lambda: len(bars()) == 4)
+    assert bars()[0] == "Time of the last minute: pass 60\u202f%, round 25\u202f%, agreement 5\u202f%, idle 10\u202f%", bars()
+    rows = page.js("return [...document.querySelectorAll('#peers tr.more')].map(x => x.textContent)")
+    assert "memory 40\u202f%" in rows[0] and "load 0.7" in rows[0] and "≠" not in rows[0] + rows[1] + rows[3], rows
+    assert "≠ threads 1, others default" in rows[2], rows
+    assert "memory" in page.text("#peers tr.more .far")
+    # An address of loopback is that of the machine that shows the page; what is no address is no link.
+    links = page.js("return [...document.querySelectorAll('#peers a')].map(x => x.href)")
+    assert links == ["http://127.0.0.1:7702/", "http://10.0.0.3:7700/"], links
+    own = lambda: page.js("return document.querySelector('#rounds .own')?.ariaLabel")
+    page.wait("the course of the epoch", lambda: own() == "This peer: pass 280\u202fms, update 10\u202fms, round 42\u202fms, search 10\u202fms")
+    path = lambda name: page.js("return document.querySelector(`#rounds .own .a-${arguments[0]}`)?.getAttribute('d')", name)
+    whole = path("round")
+    assert path("pass").startswith("M29.2 ") and whole.count("M") == 1, path("pass")
+    page.press("+")
+    page.wait("the round alone", lambda: not path("pass") and path("round") != whole)
+    page.press("-")
+    page.press("-")
+    page.wait("four epochs", lambda: path("pass").count("M") == 2)
+    page.press("+")
+    page.wait("one epoch", lambda: path("round") == whole)
+
+
+def tabs_share_a_stream(page, stub):
+    """Five tabs of a browser are one reader; each shows what comes, and the last one that is open goes on."""
+    tabs = [page.driver.current_window_handle]
+    for n in range(4):
+        page.driver.switch_to.new_window("tab")
+        tabs.append(page.driver.current_window_handle)
+        page.open(stub.url)
+    page.wait("one reader", lambda: stub.readers == 1)
+    stub.set(status={**picture()["status"], "histories": 2})
+    for tab in tabs:
+        page.driver.switch_to.window(tab)
+        page.says("the run is split into 2 histories")
+    for tab in tabs[:-1]:
+        page.driver.switch_to.window(tab)
+        page.driver.close()
+    page.driver.switch_to.window(tabs[-1])
+    stub.set()
+    page.says("4 peers train together")
+    page.wait("one reader", lambda: stub.readers == 1)
+
+
 def shows_text_of_peers_as_text(page, stub):
     lying = picture()
+    lying["peers"]["peers"][1].update({"time": {EVIL: 0.5, "pass": 1e9, "idle": EVIL}, "machine": EVIL, "settings": {EVIL: EVIL * 99, "version": {}}, "addresses": [EVIL, "a:1"]})
+    lying["peers"]["peers"][2].update({"settings": {"version": "1"}, "addresses": ["//evil.example/x:80"]})
     lying["peers"]["peers"][1].update({"state": EVIL * 100, "role": EVIL, "link": EVIL, "loss": 1e300, "epoch": -4, "samples_per_second": "NaN",
                                        "rtt_ms": -1, "slow": {"cause": EVIL, "text": EVIL + "A" * 8192}})
     lying["peers"]["peers"] += [None, 7, {"id": EVIL}, {}]
     lying["peers"]["left"] = [{"peer": IDS[5], "t": 4102444800000, "reason": EVIL}, {"peer": 7}, None]
     lying["events"] += [{"seq": 1, "t": 0, "type": EVIL, "text": EVIL + "B" * 8192}, {"t": "x", "type": "stop"}, "x"]
-    lying["rounds"].append(a_round(999, began=now(), outcome=EVIL, kind=EVIL, reason=EVIL, duration_ms=-5))
+    lying["rounds"].append(a_round(999, began=now(), outcome=EVIL, kind=EVIL, reason=EVIL, duration_ms=-5, spans="-1e9p1" + EVIL))
     stub.set(**{k: lying[k] for k in ("peers", "events", "rounds")})
     page.says("peer bbbbbbbb is slow: <img src=x onerror=alert(1)>")
     page.wait("the event is shown", lambda: "<script>alert(2)</script>" in page.text("#events .log"))
+    fields = ("reason", "text", "cause", "outcome", "from", "to", "address", "link", "version", "actor", "role", "kind", "round", "spans", "epoch", "count")
+    kinds = [*TYPES, EVIL]
+    for n in range(1500):
+        stub.event(kinds[n % len(kinds)], other=IDS[n % 4] if n % 3 else EVIL, members=[{"peer": EVIL}, {"peer": IDS[1], "last_ms": EVIL}, EVIL], **dict.fromkeys(fields, EVIL))
+    stub.event("notice", text="the last of them")
+    page.wait("the last event is shown", lambda: "The last of them" in page.text("#events .log"))
     assert page.count("main img, main script, main a") == 0, "markup of a peer became a part of the page"
     assert "\x1b" not in page.text("body") and "\u202e" not in page.text("body")
     assert page.js("return Math.max(...[...document.querySelectorAll('main *')].filter(x => x.childElementCount === 0).map(x => x.textContent.length))") < 500
-    assert page.count("#peers tbody tr[data-peer]") == 4, "what has no identity is no peer"
+    page.wait("what has no identity is no peer", lambda: page.count("#peers tbody tr[data-peer]") == 4)
     for word in ("NaN", "undefined", "null", "Infinity", "[object"):
         assert word not in page.js("return document.body.innerText"), word
     stub.set()
@@ -730,7 +796,8 @@ def main():
         if options.minutes:
             return stays_quick(page, stub, options.minutes)
         page.open(stub.url)
-        for check in (says_how_the_run_is, shows_events_as_they_come, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
+        for check in (says_how_the_run_is, shows_events_as_they_come, shows_where_time_goes_and_what_differs,
+                      tabs_share_a_stream, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
                       has_names_for_screen_readers, fits_narrow_and_dark, shows_the_losses_of_a_recording,
                       an_older_list_brings_nobody_back, keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
             began = time.monotonic()
