@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import ROOT, join, processes
+from support import ROOT, equal, join, processes
 
 import waggle
 
@@ -43,25 +43,35 @@ class Net(torch.nn.Module):
         return self.head(self.body(self.words(x)))
 
 
-def test_an_adapter_is_saved_as_peft_does_it(tmp_path, peft):
-    """With a layer that is trained as a whole, and the adapter of an embedding."""
-    torch.manual_seed(1)
-    net = Net()
-    base = {name: value.clone() for name, value in net.state_dict().items()}
-    config = peft.LoraConfig(r=2, target_modules=["body", "words"], modules_to_save=["head"])
-    model = peft.get_peft_model(net, config)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    with waggle.Optimizer(torch.optim.SGD(trained, 0.1), join(tmp_path), model, target_batch_size=4, samples=4) as opt:
+def trained(tmp_path, peft, **more):
+    """The model, and its adapter's configuration, after a run with the base of seed 1."""
+    config = peft.LoraConfig(r=2, target_modules=["body", "words"], **more)
+    model = peft.get_peft_model(base(), config)
+    with adapted(tmp_path, model) as opt:
         for i in range(3):
             x = torch.randint(8, (4,), generator=torch.Generator().manual_seed(i))
             model(x).square().mean().backward()
             opt.step()
             opt.zero_grad()
+    return model, config
+
+
+def base(seed=1, dtype=torch.float32):
+    torch.manual_seed(seed)
+    return Net().to(dtype)
+
+
+def adapted(tmp_path, model, **more):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return waggle.Optimizer(torch.optim.SGD(parameters, 0.1), join(tmp_path), model, target_batch_size=4, samples=4, **more)
+
+
+def test_an_adapter_is_saved_as_peft_does_it(tmp_path, peft):
+    """With a layer that is trained as a whole, and the adapter of an embedding."""
+    model, config = trained(tmp_path, peft, modules_to_save=["head"])
     waggle.load_checkpoint(tmp_path / "peer").save_adapter(tmp_path / "adapter", config)
     model.save_pretrained(tmp_path / "theirs")
-    again = Net()
-    again.load_state_dict(base)
-    read = peft.PeftModel.from_pretrained(again, tmp_path / "adapter")
+    read = peft.PeftModel.from_pretrained(base(), tmp_path / "adapter")
     assert torch.equal(read(torch.arange(8)), model(torch.arange(8)))
     from safetensors.torch import load_file
 
@@ -69,3 +79,23 @@ def test_an_adapter_is_saved_as_peft_does_it(tmp_path, peft):
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     with pytest.raises(ValueError, match="the checkpoint has no adapter second: its tensors are"):
         waggle.load_checkpoint(tmp_path / "peer").save_adapter(tmp_path / "none", config, "second")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("more", [{}, {"modules_to_save": ["head"], "lora_alpha": 3, "use_rslora": True}, {"use_dora": True}])
+def test_an_adapter_is_merged_as_peft_does_it(more, dtype, tmp_path, peft):
+    config = peft.LoraConfig(r=2, target_modules=["body"], **more)
+    model = peft.get_peft_model(base(dtype=dtype), config)
+    half = dtype is torch.bfloat16
+    with adapted(tmp_path, model, masters=half and "modules_to_save" in more) as opt:
+        for i in range(3):
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                model(torch.arange(4) + i).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    checkpoint = waggle.load_checkpoint(tmp_path / "peer")
+    merged, theirs = checkpoint.merge_adapter(base(dtype=dtype), config), model.merge_and_unload()
+    assert type(merged) is Net and equal(merged, theirs)
+    assert not equal(merged, base(dtype=dtype))
+    with pytest.raises(ValueError, match="another base: its base_model.model.words.weight has other values than when"):
+        checkpoint.merge_adapter(base(2, dtype), config)

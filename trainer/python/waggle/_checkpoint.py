@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import pathlib
 import struct
+import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ._needs import needs
@@ -25,7 +27,8 @@ _TABLE = struct.Struct("<8s32sQQ")
 class Checkpoint:
     """The state of a run at an epoch. The tensors are read-only memoryviews of float32, by name; the
     statistics of the optimizer are called "exp_avg/head.weight". counters: buffers of whole numbers, each the sum of
-    the last dimension, which is 3."""
+    the last dimension, which is 3. frozen: of each parameter that the run has not trained, such as those of the base of
+    an adapter, the digest, if the peer's data_dir has them."""
 
     epoch: int
     optimizer_steps: int
@@ -33,6 +36,7 @@ class Checkpoint:
     statistics: dict[str, memoryview]
     buffers: dict[str, memoryview]
     counters: dict[str, memoryview]
+    frozen: dict[str, str] = field(default_factory=dict)
 
     def state_dict(self, module: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
         """Parameters and buffers as tensors of torch, for `module.load_state_dict(…, strict=False)`: tied
@@ -67,6 +71,23 @@ class Checkpoint:
         os.makedirs(folder, exist_ok=True)
         config.save_pretrained(os.fspath(folder))
         save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
+
+    def merge_adapter(self, base: torch.nn.Module, config: Any, adapter: str = "default") -> Any:
+        """Adds an adapter of peft to the weights of its base, which are changed, and returns the base, as of
+        merge_and_unload: to save, or to use without peft. base: what the run got, before peft had it. config: as of
+        `save_adapter`. Raises `ValueError` if the checkpoint has no such adapter, or the base is another one."""
+        with needs("peft", "merge_adapter of a checkpoint"):
+            from peft import PeftModel
+        from ._frozen import frozen_tensors
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_adapter(folder, config, adapter)
+            model = PeftModel.from_pretrained(base, folder)
+        for name, digest in frozen_tensors(model) if self.frozen else ():
+            if self.frozen.get(name, digest.hex()) != digest.hex():
+                raise ValueError(f"the adapter belongs to another base: its {name} has other values than when the checkpoint was "
+                                 "made")
+        return model.merge_and_unload()
 
 
 def _fitted(tensors: dict[str, torch.Tensor], module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -150,7 +171,9 @@ def _read(file: pathlib.Path) -> Checkpoint:
         if kind in where:
             found[where[kind]][name] = learner[at:at + size].cast("f", list(shape))
         at += size
-    return Checkpoint(epoch, steps, *found)
+    serial = next((number for number, each in serials_in(file.parent).items() if each == file), 0)
+    notes = frozen_notes(file.absolute().parent.parent, serial)
+    return Checkpoint(epoch, steps, *found, frozen=(notes[-1]["digests"] or {}) if notes else {})
 
 
 def serials_in(folder: pathlib.Path) -> dict[int, pathlib.Path]:
@@ -164,6 +187,14 @@ def _newest_first(folder: pathlib.Path) -> list[pathlib.Path]:
     if not files:
         raise FileNotFoundError(f"there is no checkpoint in {folder}")
     return files
+
+
+def frozen_notes(data_dir: pathlib.Path, serial: int) -> list[dict[str, Any]]:
+    """Of which values of what nobody trains the checkpoints up to number `serial` are, the newest last: see _frozen."""
+    try:
+        return [note for note in json.loads((data_dir / "frozen.json").read_text()) if note["from"] <= serial]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
 
 
 def _error(code: str, file: pathlib.Path, why: str) -> Error:

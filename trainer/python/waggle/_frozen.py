@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._checkpoint import serials_in
+from ._checkpoint import frozen_notes, serials_in
 from ._describe import plain_name, unwrapped
 
 
@@ -41,11 +41,7 @@ def compare_with_checkpoint(data_dir: str, frozen: list[tuple[str, bytes]] | Non
 
     Raises ValueError if this peer would go on from a checkpoint of others."""
     newest = max(serials_in(pathlib.Path(data_dir, "checkpoints")), default=0)
-    file = pathlib.Path(data_dir, "frozen.json")
-    try:
-        notes = [note for note in json.loads(file.read_text()) if note["from"] <= newest]  # numbers of checkpoints
-    except (OSError, ValueError, TypeError, KeyError):
-        notes = []
+    notes = frozen_notes(pathlib.Path(data_dir), newest)
     now = None if frozen is None else {name: digest.hex() for name, digest in frozen}
     known = notes[-1]["digests"] if notes else None
     for name, digest in (now or {}).items():
@@ -53,6 +49,7 @@ def compare_with_checkpoint(data_dir: str, frozen: list[tuple[str, bytes]] | Non
             raise ValueError(f"parameter {name}, which nobody trains, has other values than when the checkpoint in {data_dir} was "
                              "made: load those, or give this peer another data_dir; frozen=\"any\" goes on with these")
     if (known or None) != (now or None):
+        file = pathlib.Path(data_dir, "frozen.json")
         draft = file.with_suffix(".draft")
         draft.write_text(json.dumps([*notes[-1:], {"from": newest + 1, "digests": now}]))
         os.replace(draft, file)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 # The versions that the tests run with; of torch, Python 3.9 has only older ones.
 _install = {"torch": ("PyTorch", "torch==2.13.0" if sys.version_info >= (3, 10) else "torch==2.8.0"),
-            "pytorch_lightning": ("Lightning", "lightning")}
-_tested = {"torch": ((1, 13), (2, 13)), "pytorch_lightning": ((2, 6), (2, 6))}  # from, to
+            "pytorch_lightning": ("Lightning", "lightning"), "peft": ("peft", "peft")}
+_tested = {"torch": ((1, 13), (2, 13)), "pytorch_lightning": ((2, 6), (2, 6)), "peft": ((0, 21), (0, 21))}  # from, to
 _warned: set[str] = set()
 
 
