@@ -34,6 +34,7 @@ enum level_enum : int;
 namespace waggle {
 
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
+class run_curves;          // runtime/status/run_curves.hpp
 
 /// A registry that answers peers that missed the end of a round over their link. Peers that are no
 /// strangers any more need not wait for the strangers' memory.
@@ -85,6 +86,8 @@ struct node_context {
   round_port_decorator port_decorator; // may be empty
   /// What has happened, for whoever watches this peer. Null: not kept.
   std::shared_ptr<event_ring> events;
+  /// Null: not kept.
+  std::shared_ptr<run_curves> curves;
   /// For copies of states, which may be too large for memory.
   byte_store_factory make_store;
   /// Measures our bandwidth to other machines. Null: not measured.

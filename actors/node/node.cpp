@@ -25,6 +25,7 @@
 #include "runtime/net/kept_clock.hpp"
 #include "runtime/net/local_addresses.hpp"
 #include "runtime/net/name_resolver.hpp"
+#include "runtime/status/run_curves.hpp"
 
 namespace waggle {
 
@@ -273,7 +274,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
-  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages);
+  ctx.curves = std::make_shared<run_curves>();
+  out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages, ctx.curves);
 
   transport_request request{
     ctx.record,

@@ -7,6 +7,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/status/run_curves.hpp"
 
 namespace waggle {
 
@@ -136,6 +137,12 @@ void state_donor::close(const peer_id& reader) {
 
 caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what,
                                                const peer_id& reader, const std::string& host) {
+  if (what.content.is_zero()) {
+    auto curves = ctx_.curves ? ctx_.curves->image(run_curves::points_sent) : std::string{};
+    if (curves.empty())
+      return to_caf(ec::not_found, "this peer has no curves of the run");
+    return outbound_answer{wire::state_chunk{}, copy_to_payload(as_byte_span(curves))};
+  }
   auto found = snapshots_.find(what.content);
   if (found == snapshots_.end())
     return to_caf(ec::not_found, "this state is not offered any more");

@@ -9,30 +9,13 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
+#include "actors/training/state_keeper.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/evaluation.hpp"
 #include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/trained_model.hpp"
 
 namespace waggle {
-
-/// Hashes copies of the state and writes checkpoints, so that neither delays a pass.
-class state_keeper final : public state_keeper_actor::base {
-public:
-  state_keeper(caf::actor_config& cfg, node_context ctx,
-               std::optional<checkpoint_store> checkpoints);
-
-  const char* name() const override { return "state-keeper"; }
-
-protected:
-  behavior_type make_behavior() override;
-
-private:
-  caf::result<state_snapshot> complete(seal_copy& msg);
-
-  const node_context ctx_;
-  std::optional<checkpoint_store> checkpoints_;
-};
 
 /// Where a model_worker runs passes.
 enum class pass_place : std::uint8_t {
@@ -66,6 +49,7 @@ private:
   void evaluate_if_due();
   result<std::shared_ptr<model_copy>> copy();
   void resume_own(const checkpoint_store::search& found, own_progress& kept);
+  void resume_curves(epoch_id last);
   caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   /// What peers compare at this epoch: of the parameters, or of a window (sample_parameters).

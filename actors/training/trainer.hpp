@@ -1,7 +1,9 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <caf/all.hpp>
@@ -171,6 +173,7 @@ private:
   void on_no_state(const failure& why);
   void show_suspects(const std::vector<peer_id>& suspects);
   void on_loaded(const image_loaded& outcome);
+  void ask_for_curves(std::deque<peer_record> whom, std::optional<epoch_id> after, epoch_id until);
   void carry(const run_position::outcome& what);
   void cannot_keep_up();
   [[nodiscard]] bool differs_from_most();

@@ -1,10 +1,13 @@
 // The state of a trainer's model: how it is downloaded, brought to the group's epoch, compared,
 // donated, and kept in checkpoints.
 
+#include <algorithm>
+
 #include "actors/guard.hpp"
 #include "actors/training/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/status/run_curves.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -15,6 +18,8 @@ constexpr auto patience_without_state = 2s;
 constexpr auto pause_after_distrust = 500ms;
 constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
 constexpr milliseconds residual_timeout = 5s;   // an actor of this process copies a vector
+constexpr milliseconds curves_timeout = 30s;
+constexpr std::size_t curves_asked_max = 3; // peers
 
 } // namespace
 
@@ -113,8 +118,40 @@ void trainer::on_loaded(const image_loaded& outcome) {
   if (at_.in_step() && at_.epoch() != outcome.epoch
       && follows.apply.empty()) // within the tolerance
     send(worker_, rename_history{at_.past(), at_.epoch()});
+  if (auto seen = ctx_.curves ? ctx_.curves->last() : std::optional{outcome.epoch};
+      !seen || *seen < outcome.epoch) {
+    auto whom = membership_.donors(at_.past().branch);
+    std::ranges::stable_partition(whom,
+                                  [&](const auto& peer) { return peer.id == download.donor; });
+    whom.resize(std::min(whom.size(), curves_asked_max));
+    ask_for_curves({whom.begin(), whom.end()}, seen, outcome.epoch);
+  }
   carry(follows);
   react();
+}
+
+/// Of the epochs that we have not seen. A peer that does not train has none.
+void trainer::ask_for_curves(std::deque<peer_record> whom, std::optional<epoch_id> after,
+                             epoch_id until) {
+  if (whom.empty())
+    return;
+  auto to = whom.front();
+  whom.pop_front();
+  auto ask_next = [this, whom, after, until, peer = to.id](const failure& why) {
+    log_about about{{.remote = peer, .reason = why.code}};
+    ctx_.log_caused("curves", now(), spdlog::level::info,
+                    "no curves of the run from peer " + short_name(peer) + ": " + to_string(why));
+    ask_for_curves(whom, after, until);
+  };
+  request(peers_.switchboard, curves_timeout + 1s,
+          call_peer{std::move(to), wire::get_state_chunk{}, curves_timeout})
+    .then(
+      [this, ask_next, after, until](const peer_answer& answer) {
+        auto image = as_string_view(answer.body.view());
+        if (auto taken = ctx_.curves->take(image, after, until, ctx_.wall->now()); !taken)
+          ask_next(taken.error());
+      },
+      [ask_next](const caf::error& why) { ask_next(from_caf(why)); });
 }
 
 /// Merges the result of the last round into the model, if that has not happened yet.

@@ -13,6 +13,7 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/version.hpp"
+#include "runtime/status/run_curves.hpp"
 #include "runtime/watch/round_event.hpp"
 
 namespace waggle {
@@ -76,6 +77,8 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
     [this](const training_status& msg) {
       bool new_phase = !picture_.training || picture_.training->phase != msg.phase;
       note(board_->maker().on_status(msg, clock().now()));
+      if (ctx_.curves)
+        ctx_.curves->on_status(msg, picture_.run, ctx_.wall->now());
       picture_.training = msg;
       board_->show_training(msg);
       if (new_phase) // the rest can wait for the next refresh

@@ -1,33 +1,65 @@
 #include <iostream>
 
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/curve_text.hpp"
 #include "runtime/cli/status_text.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/training/training_curves.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
 namespace {
 
+int no_answer(const endpoint& where, const failure& why) {
+  std::cerr << "waggle: no peer answers at " << to_string(where) << ": " << to_string(why) << "\n";
+  return exit_failed;
+}
+
+int no_peer(const endpoint& where) {
+  std::cerr << "waggle: " << to_string(where) << " does not answer like a waggle peer\n";
+  return exit_failed;
+}
+
+int show_curve(const endpoint& where, const std::string& name, bool as_json) {
+  auto answer = net::http_get(where, "/api/v1/curves", 5s);
+  if (!answer)
+    return no_answer(where, answer.error());
+  auto document = parse_document(answer->body).value_or(nullptr);
+  if (answer->status != 200 || !field(document, name.c_str()).is_array())
+    return no_peer(where);
+  if (as_json) {
+    nlohmann::ordered_json out{{"curve", name}};
+    for (const auto* each : {"epoch", "samples", "t", name.c_str()})
+      out[each] = field(document, each);
+    out["best"] = field(field(document, "best"), name.c_str());
+    std::cout << out.dump(-1, ' ', true) << "\n";
+    return exit_clean;
+  }
+  auto text = curve_text(document, name);
+  if (text.empty())
+    text = "this peer has no " + name
+           + " to show: " + std::string{find_named(curve_table(), name)->missing} + "\n";
+  std::cout << text;
+  return exit_clean;
+}
+
 int run_status(const run_options& options) {
   auto where = asked_peer(options);
   if (!where)
     return report_no_peer(where.error());
+  if (!options.curve.empty())
+    return show_curve(*where, options.curve, options.json);
   auto status = net::http_get(*where, "/api/v1/status", 5s);
   auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
-  if (!peers) {
-    std::cerr << "waggle: no peer answers at " << to_string(*where) << ": "
-              << to_string(peers.error()) << "\n";
-    return exit_failed;
-  }
+  if (!peers)
+    return no_answer(*where, peers.error());
   auto document = parse_document(status->body).value_or(nullptr);
   auto seen = parse_document(peers->body).value_or(nullptr);
   auto others = field(seen, "peers");
-  if (status->status != 200 || peers->status != 200 || !document.is_object()
-      || !others.is_array()) {
-    std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
-    return exit_failed;
-  }
+  if (status->status != 200 || peers->status != 200 || !document.is_object() || !others.is_array())
+    return no_peer(*where);
   if (options.json) {
     document["peer_list"] = others;
     document["left"] = field(seen, "left");
@@ -45,10 +77,12 @@ int run_status(const run_options& options) {
 command status_command() {
   return {.name = "status",
           .summary = "Shows the status of a peer: waggle status [HOST:PORT].",
-          .details = "  waggle status                    the peer of this folder (in .waggle)\n"
-                     "  waggle status 127.0.0.1:7700\n"
-                     "With --json: one JSON object on standard output.\n",
-          .groups = {"output"},
+          .details =
+            "  waggle status                    the peer of this folder (in .waggle)\n"
+            "  waggle status 127.0.0.1:7700\n"
+            "  waggle status 127.0.0.1:7700 --curve loss    from the run's first epoch on\n"
+            "With --json: one JSON object on standard output.\n",
+          .groups = {"status", "output"},
           .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
                          false}},
           .run = run_status,

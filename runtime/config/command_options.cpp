@@ -2,6 +2,8 @@
 
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/core/named.hpp"
+#include "runtime/training/training_curves.hpp"
 
 namespace waggle::option_bindings {
 
@@ -56,6 +58,11 @@ void add_command_options(std::vector<option_spec>& table) {
                          "it out")},
              {"join-after", "TIME", "Start another peer after this long; 0: never.",
               duration(&o::join_after)}});
+  add_group(
+    table, "status",
+    {{"curve", "NAME",
+      "Show the course of one value from the run's first epoch on: " + listed(curve_table()) + ".",
+      one_of(&o::curve, names_in(curve_table()))}});
   add_group(table, "output",
             {{"json", "FILE", "Write the result as JSON to this file.", action(set_json)}});
   add_group(table, "export",

@@ -92,6 +92,7 @@ struct run_options : learner_options, training_options {
   milliseconds join_after{0};
 
   // -- output
+  std::string curve; // of `waggle status`; empty: none
   std::optional<std::filesystem::path> json_file;
   bool json = false;
   std::uint64_t steps = 50;                  // waggle bench train, loop

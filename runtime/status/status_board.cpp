@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
 
+#include "runtime/status/run_curves.hpp"
 #include "runtime/watch/event_stream.hpp"
 #include "runtime/watch/event_types.hpp"
 
@@ -12,9 +14,9 @@ namespace waggle {
 namespace {
 
 constexpr const char* json_type = "application/json";
-constexpr std::array<std::string_view, 8> routes{
-  "/metrics",       "/healthz",      "/readyz",        "/sd",
-  "/api/v1/status", "/api/v1/peers", "/api/v1/rounds", "/api/v1/events"};
+constexpr std::array<std::string_view, 9> routes{
+  "/metrics",      "/healthz",       "/readyz",        "/sd",           "/api/v1/status",
+  "/api/v1/peers", "/api/v1/rounds", "/api/v1/events", "/api/v1/curves"};
 
 std::string routes_as_json() {
   std::string out;
@@ -49,6 +51,13 @@ std::string without_line_end(std::string text) {
 }
 
 } // namespace
+
+status_board::status_board(std::shared_ptr<metric_families> metrics,
+                           std::shared_ptr<event_ring> events, page_audience pages,
+                           std::shared_ptr<const run_curves> curves)
+  : metrics_(std::move(metrics)), gauges_(*metrics_),
+    events_(events ? std::move(events) : std::make_shared<event_ring>("0")),
+    curves_(curves ? std::move(curves) : std::make_shared<run_curves>()), pages_(pages) {}
 
 void status_board::show(document what, std::string json) {
   std::lock_guard guard{mutex_};
@@ -130,6 +139,19 @@ std::string status_board::rounds() const {
   return out + "]}\n";
 }
 
+net::http_response status_board::curves(std::string_view query) const {
+  constexpr std::string_view name = "points=";
+  std::size_t points = training_curves::points_max;
+  bool good = query.empty();
+  if (query.starts_with(name)) {
+    auto end = query.data() + query.size();
+    auto read = std::from_chars(query.data() + name.size(), end, points);
+    good = read.ec == std::errc{} && read.ptr == end && points >= 2;
+  }
+  return good ? json(200, curves_->json(points))
+              : json(400, "{\"error\":\"the query of curves is points=N, with N from 2 on\"}\n");
+}
+
 std::string status_board::vitals() const {
   std::lock_guard guard{mutex_};
   return "{\"t\":" + std::to_string(watch::unix_ms(now_))
@@ -168,6 +190,9 @@ net::http_response status_board::page(const net::http_request& request) const {
     return json(200, rounds());
   if (route == "/api/v1/events")
     return stream(request);
+  if (route == "/api/v1/curves")
+    return curves(
+      std::string_view{request.target}.substr(std::min(request.target.size(), route.size() + 1)));
   std::lock_guard guard{mutex_};
   if (route == "/readyz")
     return {ready_ ? 200U : 503U, "text/plain; charset=utf-8",

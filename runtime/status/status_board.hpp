@@ -20,17 +20,18 @@
 
 namespace waggle {
 
+class run_curves; // run_curves.hpp
+
 /// What a peer serves over HTTP: the metrics, and documents that the metrics exporter keeps up to
 /// date. It never sends a request to an actor, so a scrape is answered at once, however busy the
 /// peer is. Thread-safe.
 class status_board {
 public:
-  /// @param events null: an empty ring of its own.
+  /// @param events, curves null: empty ones of its own.
   explicit status_board(std::shared_ptr<metric_families> metrics,
                         std::shared_ptr<event_ring> events = nullptr,
-                        page_audience pages = page_audience::all)
-    : metrics_(std::move(metrics)), gauges_(*metrics_),
-      events_(events ? std::move(events) : std::make_shared<event_ring>("0")), pages_(pages) {}
+                        page_audience pages = page_audience::all,
+                        std::shared_ptr<const run_curves> curves = nullptr);
 
   enum class document : std::uint8_t {
     self, // who this peer is: {"peer","run","role","version"}. Shown to those that watch
@@ -84,8 +85,9 @@ public:
   }
 
   /// GET /, /metrics, /healthz, /readyz, /sd, /api/v1/status, /api/v1/peers, /api/v1/rounds (the
-  /// last 64) and /api/v1/events (event_stream, as server-sent events); anything else is 404 or 405
-  /// with a JSON body (404: with the list of pages). The documents name the run to this machine
+  /// last 64), /api/v1/curves[?points=N] (run_curves::json) and /api/v1/events (event_stream, as
+  /// server-sent events); anything else is 404 or 405 with a JSON body (404: with the list of
+  /// pages). The documents name the run to this machine
   /// only; others, which have not shown that they know the name, get its tag (run_tag). Metrics
   /// have the tag for everybody: a run that is scraped from several machines must not have two
   /// names.
@@ -94,6 +96,7 @@ public:
 private:
   [[nodiscard]] net::http_response page(const net::http_request& request) const;
   [[nodiscard]] net::http_response stream(const net::http_request& request) const;
+  [[nodiscard]] net::http_response curves(std::string_view query) const;
   [[nodiscard]] const std::string& shown(document what) const {
     return documents_[static_cast<std::size_t>(what)];
   }
@@ -105,6 +108,7 @@ private:
   std::shared_ptr<metric_families> metrics_;
   fact_gauges gauges_;
   std::shared_ptr<event_ring> events_;
+  std::shared_ptr<const run_curves> curves_;
   const page_audience pages_;
   event_maker maker_;
   std::atomic<std::uint64_t> bytes_in_{0};

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <map>
 
+#include "runtime/training/training_curves.hpp"
+
 namespace waggle {
 
 namespace {
@@ -15,6 +17,7 @@ constexpr std::uint64_t own_bytes_max = // without vectors
   4_KiB + 2 * position_bytes_max;
 
 constexpr std::string_view own_suffix = ".own";
+constexpr std::string_view curves_name = "curves.wgl";
 
 std::filesystem::path own_file_of(std::filesystem::path image) {
   return image.replace_extension(own_suffix);
@@ -101,8 +104,22 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
   return file;
 }
 
+status checkpoint_store::save_curves(std::string_view image) {
+  return files_->write(folder_ / curves_name, {as_byte_span(image)});
+}
+
+result<std::string> checkpoint_store::load_curves() {
+  auto names = files_->list(folder_);
+  if (!names)
+    return names.error();
+  if (std::ranges::find(*names, curves_name) == names->end())
+    return std::string{};
+  return files_->read(folder_ / curves_name,
+                      training_curves::bytes_of(training_curves::points_max));
+}
+
 void checkpoint_store::remove_drafts() {
-  (void)remove_leftovers(*files_, folder_, {stem});
+  (void)remove_leftovers(*files_, folder_, {stem, curves_name});
 }
 
 result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema,

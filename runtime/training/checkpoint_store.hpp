@@ -19,7 +19,8 @@ namespace waggle {
 /// checkpoints of the history that is being written, and the last one of each other history. A
 /// checkpoint is written atomically. Beside it, a file of the same name that ends with ".own" holds
 /// what belongs to this peer only (own_progress): a checkpoint is what other peers would receive.
-/// It is written first, and counts only for the state that it names. Not thread-safe.
+/// It is written first, and counts only for the state that it names. One file, curves.wgl, has the
+/// course of the run up to the last checkpoint (training_curves). Not thread-safe.
 ///
 /// The folder is `checkpoints` in a peer's data folder.
 class checkpoint_store {
@@ -37,6 +38,10 @@ public:
   /// Writes the own progress, if it is not empty, and a sealed image, then deletes the files that
   /// are not kept. Returns the image's name.
   result<std::filesystem::path> save(const byte_source& image, const own_progress& own = {});
+
+  status save_curves(std::string_view image);
+  /// Empty: there are none.
+  result<std::string> load_curves();
 
   /// Removes what a process that was killed has left half written. REQUIRES: no other process
   /// writes to the folder.

@@ -290,8 +290,8 @@ struct state_header {
   std::uint64_t bytes = 0;
   std::uint32_t chunk_bytes = 0;
 };
-/// Asks for chunk `index` of the state whose hash is `content`. Answered with state_chunk and a
-/// body.
+/// Asks for chunk `index` of the state whose hash is `content`; zero: for the curves of the run
+/// (run_curves::image). Answered with state_chunk and a body.
 struct get_state_chunk {
   digest content;
   std::uint32_t index = 0;

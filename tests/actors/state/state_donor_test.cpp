@@ -2,6 +2,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/status/run_curves.hpp"
 #include "tests/actors/state/state_content.hpp"
 #include "tests/support/actor_test.hpp"
 
@@ -114,6 +115,20 @@ TEST_F(StateDonor, GivesSlicesOfASnapshotInMemoryWithoutACopy) {
     EXPECT_EQ(answer->body.size, index < 3 ? 4096U : 5U);
   }
   EXPECT_EQ(exported(*ctx.metrics, "waggle_state_bytes_total{direction=\"out\""), 3 * 4096 + 5);
+}
+
+TEST_F(StateDonor, GivesTheCurvesOfTheRun) {
+  EXPECT_EQ(code(chunk(2, {}, 0)), ec::not_found) << "this peer keeps none";
+  ctx.curves = std::make_shared<run_curves>();
+  donor = spawn<state_donor>(ctx, config, snapshot_source_actor{trainer});
+  EXPECT_EQ(code(chunk(2, {}, 0)), ec::not_found) << "no epoch has ended";
+  training_status status;
+  status.phase = trainer_phase::training;
+  for (status.epoch = epoch_id{}; status.epoch.value() < 5; status.epoch = status.epoch.next())
+    ctx.curves->on_status(status, {}, ctx.wall->now());
+  auto answer = chunk(2, {}, 0);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(as_string_view(answer->body.view()), ctx.curves->image());
 }
 
 /// Like a file: a piece is copied when it is read.

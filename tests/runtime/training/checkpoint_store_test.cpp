@@ -62,6 +62,18 @@ TEST_F(CheckpointStore, AnEmptyFolderHoldsNoneAndThatIsNoError) {
   EXPECT_TRUE(found->skipped.empty());
 }
 
+TEST_F(CheckpointStore, KeepsTheCurvesOfTheRunInOneFile) {
+  EXPECT_EQ(*store.load_curves(), "");
+  for (std::uint64_t epoch : {8, 9, 10}) {
+    ASSERT_TRUE(save(epoch).ok());
+    ASSERT_TRUE(store.save_curves("up to " + std::to_string(epoch)).ok());
+  }
+  EXPECT_EQ(*store.load_curves(), "up to 10");
+  EXPECT_EQ(newest(), 10U);
+  files->corrupt("/data/curves.wgl", std::string(1'000'000, 'x'));
+  EXPECT_EQ(store.load_curves().error().code, ec::oversize);
+}
+
 TEST_F(CheckpointStore, KeepsTheLastTwoAndFindsTheNewest) {
   for (std::uint64_t epoch : {8, 9, 10, 11})
     ASSERT_TRUE(save(epoch).ok());
