@@ -52,8 +52,8 @@ void add_peer_options(std::vector<option_spec>& table) {
      {"log-format", "FORMAT", "text or json.",
       one_of(&o::log_format, {"text", "json"}).not_in_python("the log of a loop is text")},
      {"event-log", "BYTES",
-      "What happened to this peer, in --data-dir: four files of together at most this size; 0: "
-      "none.",
+      "What happened to this peer, in --data-dir: files of together at most this size, half of it "
+      "for rounds; 0: none.",
       bound(&o::event_log, log_size)},
      {"duration", "TIME", "Stop after this long; 0: run until stopped.",
       duration(&o::duration).not_in_loops("end the loop")},

@@ -1,17 +1,20 @@
 #include "runtime/watch/event_log.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <optional>
+#include <utility>
+
+#include "runtime/watch/event_types.hpp"
 
 namespace waggle {
 
 namespace {
 
-constexpr std::string_view stem = "events-";
 constexpr std::string_view suffix = ".jsonl";
 
-std::optional<std::uint64_t> number_of(std::string_view name) {
+std::optional<std::uint64_t> number_of(std::string_view name, std::string_view stem) {
   if (!name.starts_with(stem) || !name.ends_with(suffix))
     return std::nullopt;
   name.remove_prefix(stem.size());
@@ -23,46 +26,69 @@ std::optional<std::uint64_t> number_of(std::string_view name) {
   return number;
 }
 
-} // namespace
-
-std::filesystem::path event_log::file() const {
-  char name[32];
-  std::snprintf(name, sizeof name, "events-%06llu.jsonl", static_cast<unsigned long long>(number_));
-  return config_.folder / name;
-}
-
-status event_log::open() {
-  auto names = files_->list(config_.folder);
+result<std::vector<std::filesystem::path>>
+files_of(disk& files, const std::filesystem::path& folder, std::string_view stem) {
+  auto names = files.list(folder);
   if (!names)
     return names.error();
+  std::vector<std::filesystem::path> out;
   for (const auto& name : *names)
-    if (auto number = number_of(name))
-      number_ = std::max(number_, *number);
-  if (number_ == 0) {
-    number_ = 1;
+    if (number_of(name, stem))
+      out.push_back(folder / name);
+  return out;
+}
+
+} // namespace
+
+std::filesystem::path event_log::file(const series& its) const {
+  char number[24];
+  std::snprintf(number, sizeof number, "%06llu", static_cast<unsigned long long>(its.number));
+  return config_.folder / (std::string{its.stem} + number + std::string{suffix});
+}
+
+std::uint64_t event_log::file_bytes_max() const {
+  return config_.bytes / files_max / series_.size();
+}
+
+status event_log::open(series& its) {
+  auto all = files_of(*files_, config_.folder, its.stem);
+  if (!all)
+    return all.error();
+  for (const auto& each : *all)
+    its.number = std::max(its.number, *number_of(each.filename().string(), its.stem));
+  if (its.number == 0) {
+    its.number = 1;
     return done{};
   }
-  auto content = files_->read(file(), config_.bytes / files_max);
+  auto content = files_->read(file(its), file_bytes_max());
   if (!content) // a larger one, of another configuration
-    return roll();
-  size_ = content->size();
-  if (!content->empty() && content->back() != '\n')
-    torn_ = true;
+    return roll(its);
+  its.size = content->size();
+  its.torn = !content->empty() && content->back() != '\n';
   return done{};
 }
 
 /// The newest file is full.
-status event_log::roll() {
-  ++number_;
-  size_ = 0;
-  torn_ = false;
-  auto all = event_log_files(*files_, config_.folder);
+status event_log::roll(series& its) {
+  ++its.number;
+  its.size = 0;
+  its.torn = false;
+  auto all = files_of(*files_, config_.folder, its.stem);
   if (!all)
     return all.error();
   for (std::size_t i = 0; i + files_max <= all->size(); ++i)
     if (auto removed = files_->remove((*all)[i]); !removed)
       return removed;
   return done{};
+}
+
+status event_log::write(series& its) {
+  auto text = (std::exchange(its.torn, false) ? "\n" : "") + std::exchange(its.unwritten, {});
+  if (its.size > 0 && its.size + text.size() > file_bytes_max())
+    if (auto rolled = roll(its); !rolled)
+      return rolled;
+  its.size += text.size();
+  return files_->append(file(its), as_byte_span(text));
 }
 
 status event_log::write_new(const event_ring& ring) {
@@ -73,36 +99,31 @@ status event_log::write_new(const event_ring& ring) {
     return why;
   };
   if (!std::exchange(opened_, true))
-    if (auto opened = open(); !opened)
-      return end(opened.error());
+    for (auto& its : series_)
+      if (auto opened = open(its); !opened)
+        return end(opened.error());
   while (true) {
-    auto at_once = std::min<std::uint64_t>(256_KiB, config_.bytes / files_max / 2);
+    auto at_once = std::min<std::uint64_t>(256_KiB, file_bytes_max() / 2);
     auto news = ring.after(written_, at_once);
     if (news.lines.empty())
       return done{};
-    std::string text(std::exchange(torn_, false) ? 1 : 0, '\n');
-    for (const auto& line : news.lines)
-      text.append(*line).append("\n");
-    if (size_ > 0 && size_ + text.size() > config_.bytes / files_max)
-      if (auto rolled = roll(); !rolled)
-        return end(rolled.error());
-    if (auto written = files_->append(file(), as_byte_span(text)); !written)
-      return end(written.error());
-    size_ += text.size();
+    for (std::size_t i = 0; i < news.lines.size(); ++i)
+      series_[watch::is_usual(news.kinds[i]) ? 1 : 0].unwritten.append(*news.lines[i]).append("\n");
+    for (auto& its : series_)
+      if (!its.unwritten.empty())
+        if (auto written = write(its); !written)
+          return end(written.error());
     written_ = news.last;
   }
 }
 
 result<std::vector<std::filesystem::path>> event_log_files(disk& files,
                                                            const std::filesystem::path& folder) {
-  auto names = files.list(folder);
-  if (!names)
-    return names.error();
-  std::vector<std::filesystem::path> out;
-  for (const auto& name : *names)
-    if (number_of(name))
-      out.push_back(folder / name);
-  return out;
+  auto all = files_of(files, folder, "events-");
+  auto rounds = all ? files_of(files, folder, "rounds-") : all;
+  if (rounds)
+    all->insert(all->end(), rounds->begin(), rounds->end());
+  return rounds ? all : rounds;
 }
 
 } // namespace waggle

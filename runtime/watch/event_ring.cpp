@@ -19,16 +19,17 @@ void event_ring::push(watch::event_kind kind, std::string_view fields) {
   std::lock_guard guard{mutex_};
   auto text = "{\"seq\":" + std::to_string(++last_) + ",";
   text.append(fields).append("}");
-  entry made{last_, std::make_shared<const std::string>(std::move(text))};
+  entry made{last_, kind, std::make_shared<const std::string>(std::move(text))};
   bytes_ += made.text->size();
   ring_.push_back(made);
   while (bytes_ > bytes_max_ && ring_.size() > 1) {
     bytes_ -= ring_.front().text->size();
     ring_.pop_front();
   }
-  auto kept = kind == watch::event_kind::round   ? rounds_kept
-              : kind == watch::event_kind::epoch ? others_kept / 2
-                                                 : others_kept;
+  auto kept = kind == watch::event_kind::round        ? rounds_kept
+              : kind == watch::event_kind::epoch      ? others_kept / 2
+              : kind == watch::event_kind::checkpoint ? checkpoints_kept
+                                                      : others_kept;
   auto& its = newest_[static_cast<std::size_t>(kind)];
   its.push_back(std::move(made));
   if (its.size() > kept)
@@ -51,6 +52,7 @@ event_ring::batch event_ring::after(number seen, std::size_t bytes) const {
     if (sum > bytes && !out.lines.empty())
       break;
     out.lines.push_back(next.text);
+    out.kinds.push_back(next.kind);
     out.last = next.at;
   }
   return out;

@@ -25,6 +25,7 @@ public:
 
   static constexpr std::size_t rounds_kept = 64;
   static constexpr std::size_t others_kept = 100; // of each other kind, and half as many epochs
+  static constexpr std::size_t checkpoints_kept = 10;
 
   /// @param start names this start of the peer: the numbers begin anew with each.
   explicit event_ring(std::string start, std::size_t bytes_max = 1_MiB)
@@ -43,7 +44,8 @@ public:
   struct batch {
     std::uint64_t missed = 0; // overtaken since: the lines begin with a later one
     std::vector<line> lines;
-    number last = 0; // continue after this one
+    std::vector<watch::event_kind> kinds; // of each line
+    number last = 0;                      // continue after this one
   };
   /// The lines after `seen`, at least one if there is any, at most `bytes` bytes.
   [[nodiscard]] batch after(number seen, std::size_t bytes) const;
@@ -61,6 +63,7 @@ public:
 private:
   struct entry {
     number at;
+    watch::event_kind kind;
     line text;
   };
 

@@ -12,14 +12,20 @@ namespace waggle::watch {
 enum class event_kind : std::uint8_t {
   round,
   epoch,
-  routine, // phases, checkpoints, states
+  checkpoint,
+  routine, // phases, states
   arrival,
   departure,
   fault, // in a round
   slow,
   other
 };
-constexpr std::size_t event_kinds = 8;
+constexpr std::size_t event_kinds = 9;
+
+/// It comes as long as all is well, every few seconds or more often.
+constexpr bool is_usual(event_kind kind) {
+  return kind == event_kind::round || kind == event_kind::epoch || kind == event_kind::checkpoint;
+}
 
 /// How events of a type are shown. The table stands in events.cpp, beside the fields of their
 /// lines; pages get it with their snapshot.

@@ -33,7 +33,8 @@ constexpr event_type types[]{
   {"state_received", "run", "↓", false,
    "State received from {other}:[ {bytes}][ in {duration_s}][, {outcome}]", event_kind::routine},
   {"checkpoint", "run", "▼", false,
-   "Checkpoint[ of epoch {epoch}]:[ {bytes}][ in {duration_s}][, {outcome}]", event_kind::routine},
+   "Checkpoint[ of epoch {epoch}]:[ {bytes}][ in {duration_s}][, {outcome}]",
+   event_kind::checkpoint},
   {"disbelieved", "problems", "!", true, {}}, // remarks, as in remark::what
   {"history", "problems", "!", true, {}},
   {"split", "problems", "!", true, {}},
@@ -225,7 +226,8 @@ event_kind kind_of(std::string_view type, std::string_view outcome) {
   if (row == nullptr)
     return event_kind::other;
   bool succeeded = outcome.empty() || outcome == "ok" || outcome == "complete";
-  return row->kind == event_kind::routine && !succeeded ? event_kind::other : row->kind;
+  bool routine = row->kind == event_kind::routine || row->kind == event_kind::checkpoint;
+  return routine && !succeeded ? event_kind::other : row->kind;
 }
 
 event_kind kind_of(const event& what) {

@@ -47,7 +47,7 @@ TEST_F(EventLog, WritesEachLineOnce) {
 
 TEST_F(EventLog, KeepsFourFilesOfAQuarterEach) {
   event_ring ring{"ab"};
-  event_log log{disk, {folder, 4000}};
+  event_log log{disk, {folder, 8000}};
   for (int i = 0; i < 60; ++i) {
     push(ring, 1, 300);
     ASSERT_TRUE(log.write_new(ring));
@@ -60,6 +60,40 @@ TEST_F(EventLog, KeepsFourFilesOfAQuarterEach) {
   }
   EXPECT_GT(bytes, 2500U);
   EXPECT_NE(text(files().back()).find("{\"seq\":60,"), std::string::npos);
+}
+
+TEST_F(EventLog, RoundsDoNotPushOutWhatWentWrong) {
+  event_ring ring{"ab"};
+  event_log log{disk, {folder, 8000}};
+  push(ring, 3);
+  for (int i = 0; i < 200; ++i) {
+    for (auto kind : {event_kind::round, event_kind::epoch, event_kind::checkpoint})
+      ring.push(kind, "\"x\":\"" + std::string(100, 'r') + "\"");
+    ASSERT_TRUE(log.write_new(ring));
+  }
+  push(ring, 1);
+  ASSERT_TRUE(log.write_new(ring));
+  ASSERT_THAT(files(), SizeIs(5)) << "one of events, four of rounds";
+  auto events = text(files()[0]);
+  EXPECT_EQ(std::ranges::count(events, '\n'), 4);
+  EXPECT_NE(events.find("{\"seq\":604,"), std::string::npos);
+  EXPECT_EQ(events.find('r'), std::string::npos);
+  std::size_t bytes = 0;
+  for (const auto& file : files())
+    bytes += text(file).size();
+  EXPECT_LE(bytes, 8000U);
+}
+
+TEST_F(EventLog, GoesOnInTheFilesOfAVersionThatHadOneNameForAll) {
+  event_ring ring{"ab"};
+  push(ring, 1);
+  ring.push(event_kind::round, "\"x\":\"r\"");
+  disk->corrupt(folder / "events-000003.jsonl", std::string(7000, 'o') + "\n");
+  event_log log{disk, {folder, 8000}};
+  ASSERT_TRUE(log.write_new(ring));
+  ASSERT_THAT(files(), SizeIs(3));
+  EXPECT_THAT(files()[1].string(), EndsWith("events-000004.jsonl")) << "the old one is too large";
+  EXPECT_THAT(files()[2].string(), EndsWith("rounds-000001.jsonl"));
 }
 
 TEST_F(EventLog, GoesOnInTheNewestFileAndEndsATornLine) {

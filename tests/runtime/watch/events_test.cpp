@@ -99,7 +99,7 @@ TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
 }
 
 TEST(Events, ACheckpointIsRoutineUnlessItFails) {
-  EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "ok"}}), event_kind::routine);
+  EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "ok"}}), event_kind::checkpoint);
   EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "io_error"}}), event_kind::other);
   EXPECT_EQ(kind_of(event{state_moved{true, {}, 1, 1, {}, "complete"}}), event_kind::routine);
   EXPECT_EQ(kind_of(event{peer_left{peer(3), "silent", 1}}), event_kind::departure);
