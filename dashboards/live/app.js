@@ -10,6 +10,7 @@ import {links} from './links.js';
 import {rounds, step, view as roundView, zoom} from './rounds.js';
 import {events, toggle, view as eventView} from './events.js';
 import {LossChart} from './loss.js';
+import {RunChart} from './curves.js';
 import {address, faster, jump, pause, replayBar} from './replay.js';
 
 const frameMs = 90;
@@ -17,6 +18,7 @@ const state = createState();
 const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
 const content = id => /** @type {HTMLElement} */ (document.querySelector(`#${id} .content`));
 const chart = new LossChart(content('loss'));
+const course = new RunChart(byId('curves'));
 const link = {up: false, why: '', since: 0};
 
 // -- drawing ------------------------------------------------------------------------------------------
@@ -34,6 +36,7 @@ const parts = {
   rounds: () => render(rounds(state, () => draw(['rounds'], true)), content('rounds')),
   links: () => render(links(state), content('links')),
   loss: () => chart.show(state),
+  curves: () => course.show(state),
   events: () => render(events(state, () => draw(['events'], true)), content('events')),
   replay: () => render(replayBar(state, go), byId('replay')),
 };
@@ -47,7 +50,7 @@ function announce(key, words) {
 }
 
 // Rounds may come ten times a second, and the eye follows them; the rest need not be as quick.
-const pauses = {overview: 200, peers: 200, rounds: frameMs, links: 500, loss: 500, events: frameMs, replay: 200};
+const pauses = {overview: 200, peers: 200, rounds: frameMs, links: 500, loss: 500, curves: 2000, events: frameMs, replay: 200};
 const due = new Map(); // part → when it may be drawn
 const drawnAt = {};
 let planned;
@@ -99,6 +102,7 @@ const begin = followTogether(() => address(state, next?.at, next?.peer), {
     if (next && (waits || kind !== 'snapshot')) return; // of the stream before: it would take the handle back
     const first = !state.replay;
     draw(apply(state, kind, data));
+    if (kind === 'snapshot' || kind === 'vitals') draw(['curves']);
     if (kind === 'snapshot') next = undefined;
     if (!first || !state.replay) return;
     showLink();
@@ -140,6 +144,7 @@ const keys = [
   ['?', 'show or hide this list', () => (help.open ? help.close() : help.showModal())],
   ['p', 'go to the peers', () => goTo('peers')],
   ['o', 'go to the loss', () => goTo('loss')],
+  ['c', 'go to the course of the run', () => goTo('curves')],
   ['r', 'go to the rounds', () => goTo('rounds')],
   ['l', 'go to the links', () => goTo('links')],
   ['e', 'go to the events', () => goTo('events')],

@@ -44,6 +44,7 @@ class Stub:
 
     def __init__(self):
         self.snapshot = {}
+        self.curves = course()
         self.clients = []
         self.lock = threading.Condition()
         self.open = True
@@ -57,6 +58,10 @@ class Stub:
             def do_GET(self):
                 if self.path == "/api/v1/events":
                     return stub.stream(self)
+                if self.path.startswith("/api/v1/curves"):
+                    self.send_response(200)
+                    self.end_headers()
+                    return self.wfile.write(json.dumps(stub.curves).encode())
                 name = "index.html" if self.path == "/" else self.path[len("/live/"):]
                 kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
                 body = (LIVE / name).read_bytes()
@@ -150,6 +155,17 @@ def picture(peers=4):
                       "left": []},
             "rounds": [a_round(n + 1, began + 1000 * n) for n in range(64)],
             "events": [{"seq": 0, "t": began, "type": "start", "version": "0.1.0", "role": "trainer"}]}
+
+
+def course(points=400):
+    """What a peer has kept of 16,000 epochs of half a second; the clock began two hours ago."""
+    epochs = [0, *(40 * n for n in range(1, points + 1))]
+    losses = [2 + 5 * 0.985 ** n for n in range(points + 1)]
+    held_out = [x + 0.2 + 0.002 * max(0, n - 250) if n % 10 == 9 else None for n, x in enumerate(losses)]
+    least = min((x, e) for x, e in zip(held_out, epochs) if x is not None)
+    return {"epoch": epochs, "samples": [256 * e for e in epochs], "t": [now() - 8_000_000 + 500 * e for e in epochs], "loss": losses, "eval_loss": held_out,
+            "eval_accuracy": [None] * len(epochs), "learning_rate": [0.001] * len(epochs), "samples_per_second": [512.5] * len(epochs),
+            "peers": [4] * len(epochs), "best": {"eval_loss": {"epoch": least[1], "value": least[0]}, "loss": {"epoch": epochs[-1], "value": losses[-1]}}}
 
 
 class Page:
@@ -368,7 +384,7 @@ def every_key_does_what_the_list_says(page, stub):
         tried.add(name)
         page.wait(f"{name}: {what}", check)
 
-    for name, place in {"p": "peers", "o": "loss", "r": "rounds", "l": "links", "e": "events"}.items():
+    for name, place in {"p": "peers", "o": "loss", "c": "curves", "r": "rounds", "l": "links", "e": "events"}.items():
         key(name, f"goes to {place}", lambda place=place: page.js("return document.activeElement.id") == f"{place}-title")
     shown = lambda: page.js("return parseInt(document.querySelector('[data-round]').dataset.round, 16)")
     key("←", "the round before", lambda: shown() == 63, Keys.ARROW_LEFT)
@@ -448,6 +464,40 @@ def shows_the_losses_of_a_recording(page, stub):
                                                     "replay": {"from": 1e12, "to": 1e12 + 60_000 * 150, "peers": IDS}})
     assert rows.get("times") == 150 and rows["first"] == 1e12, rows
     assert rows["of"] == [[n, n + 149, 150] for n in range(16)], rows
+
+
+def shows_the_course_of_the_run(page, stub):
+    """From the first epoch on, over three axes, with the best held-out value; what a peer sends is checked."""
+    later = {**picture()["status"], "epoch": 16_100, "loss": 1.9}
+    stub.set(status=later)
+    label = lambda: page.js("return document.querySelector('#curves .chart').ariaLabel ?? ''")
+    page.wait("the course is shown up to this epoch", lambda: label().startswith("Loss over epochs, epoch 0 to 16\u202f100: from 7.000 to 1.900, best "))
+    best = stub.curves["best"]["eval_loss"]
+    assert f"best held-out {best['value']:.3f} at epoch {best['epoch'] // 1000}\u202f{best['epoch'] % 1000:03}" in page.text("#curves .readout"), page.text("#curves .readout")
+    click = lambda words: page.js("[...document.querySelectorAll('#curves button')].find(x => x.textContent === arguments[0]).click()", words)
+    click("Samples")
+    assert label().startswith("Loss over samples"), label()
+    click("Time")
+    click("Log scale")
+    page.js("const e = document.querySelector('#curves input'); e.value = '0.9'; e.dispatchEvent(new Event('input'));")
+    assert page.count("#curves .controls [aria-pressed=true]") == 2
+    choose = lambda name: page.js("const e = document.querySelector('#curves select'); e.value = arguments[0]; e.dispatchEvent(new Event('change'));", name)
+    for name, words in (("speed", "of all peers 1.2k"), ("rate", "rate 0.001"), ("peers", "peers 4"), ("accuracy", "--eval-data"), ("loss", "held-out")):
+        choose(name)
+        page.wait(words, lambda words=words: words in page.text("#curves .readout"))
+    click("Epochs")
+    click("Log scale")
+    page.js("const e = document.querySelector('#curves input'); e.value = '0'; e.dispatchEvent(new Event('input'));")
+    for bad in (None, 7, [], {"epoch": 7}, {"epoch": [EVIL, -1, 3, 2, 1e300], "samples": [1, 2, 3, 4], "t": "x", "loss": [EVIL] * 9, "best": {"loss": {"epoch": EVIL, "value": EVIL}}}):
+        stub.curves = bad
+        page.open(stub.url)
+        page.says("4 peers train together")
+        assert page.count("main img, main script, main a") == 0
+    read = page.driver.execute_async_script("import('/live/curves.js').then(m => arguments[1](m.readCurves(arguments[0])))",
+                                            {"epoch": [0, 5, 4, 6, 7], "samples": [0, 1, 2, 3, 4], "t": [1, 2, 3, 4, 5], "loss": [1, EVIL, 2, 3], "best": 7})
+    assert read["columns"]["epoch"] == [0, 5, 6, 7] and read["columns"]["loss"] == [1, None, 3, None] and read["best"] == {}, read
+    stub.curves = course()
+    page.open(stub.url)
 
 
 def an_older_list_brings_nobody_back(page, stub):
@@ -798,7 +848,7 @@ def main():
         page.open(stub.url)
         for check in (says_how_the_run_is, shows_events_as_they_come, shows_where_time_goes_and_what_differs,
                       tabs_share_a_stream, shows_text_of_peers_as_text, every_key_does_what_the_list_says,
-                      has_names_for_screen_readers, fits_narrow_and_dark, shows_the_losses_of_a_recording,
+                      has_names_for_screen_readers, fits_narrow_and_dark, shows_the_losses_of_a_recording, shows_the_course_of_the_run,
                       an_older_list_brings_nobody_back, keeps_what_it_remembers_small, says_at_once_that_the_connection_is_lost):
             began = time.monotonic()
             stub.set()
