@@ -154,8 +154,7 @@ void metrics_exporter::watch_round(const round_report& report) {
       ctx_.log_caused("slow peers", now, spdlog::level::info,
                       slow->cause.empty()
                         ? "peer " + short_name(slow->other) + " is not slow any more"
-                        : "peer " + short_name(slow->other) + " is slow (" + slow->cause
-                            + "): " + slow->text);
+                        : "peer " + short_name(slow->other) + " is slow: " + slow->text);
     }
   note(changed);
 }

@@ -50,7 +50,7 @@ function announce(key, words) {
 }
 
 // Rounds may come ten times a second, and the eye follows them; the rest need not be as quick.
-const pauses = {overview: 200, peers: 200, rounds: frameMs, links: 500, loss: 500, curves: 2000, events: frameMs, replay: 200};
+const pauses = {overview: 1000, peers: 200, rounds: frameMs, links: 500, loss: 500, curves: 2000, events: frameMs, replay: 200};
 const due = new Map(); // part → when it may be drawn
 const drawnAt = {};
 let planned;
@@ -103,6 +103,7 @@ const begin = followTogether(() => address(state, next?.at, next?.peer), {
     const first = !state.replay;
     draw(apply(state, kind, data));
     if (kind === 'snapshot' || kind === 'vitals') draw(['curves']);
+    if (state.ready && headline(state).key !== said) draw(['overview'], true); // numbers can wait, news cannot
     if (kind === 'snapshot') next = undefined;
     if (!first || !state.replay) return;
     showLink();

@@ -48,7 +48,8 @@ export function overview(state) {
   const shown = Math.max(ended, state.rounds.length);
   const behind = all.filter(p => p.epoch !== undefined && epoch(state) - p.epoch > 1).length;
   return html`
-    <h1 class="sentence ${h.level}" id="sentence"><span class="mark" aria-hidden="true">${marks[h.level]}</span>${h.text}</h1>
+    <div class=${h.level} id="sentence"><h1 class="sentence ${h.level}"><span class="mark" aria-hidden="true">${marks[h.level]}</span>${h.text}</h1>
+      <p class="quiet">${h.more.join(' ')}</p></div>
     <dl class="tiles">
       ${tile('Epoch', whole(epoch(state)), behind > 0 ? `${plural(behind, 'peer')} behind` : s.learning_rate === undefined ? '' : `rate ${Number(s.learning_rate.toPrecision(3))}`, 'epoch')}
       ${tile('Samples a second', compact(speed(state)), s.samples_per_second === undefined || all.length < 2 ? '' : `${compact(s.samples_per_second)} by this peer`, 'speed')}

@@ -27,7 +27,8 @@ export function replayBar(state, go) {
   return html`
     <button type="button" aria-keyshortcuts="k" aria-pressed=${String(view.paused)} @click=${() => pause(state, go)}>Pause</button>
     <time>${clock(at, replay.to)}</time>
-    <input id="time" type="range" min=${replay.from} max=${replay.to} step="100" aria-label="Time of the recording" aria-valuetext=${spoken(at, replay)} .value=${String(at)} @input=${drag} @change=${drop}>
+    <input id="time" type="range" list="marks" min=${replay.from} max=${replay.to} step="100" aria-label="Time of the recording" aria-valuetext=${spoken(at, replay)} .value=${String(at)} @input=${drag} @change=${drop}>
+    <datalist id="marks">${replay.marks.map(x => html`<option value=${x.t} label=${x.what}></option>`)}</datalist>
     <span class="quiet">${duration(replay.to - replay.from)}</span>
     <span class="group" role="group" aria-label="Speed">${speeds.map(x => html`<button type="button" aria-pressed=${String(view.speed === x)} @click=${() => setSpeed(state, go, x)}>×${x}</button>`)}</span>
     <label>Page of <select @change=${e => go(state.now, e.target.value)}>${replay.peers.map(id => html`<option value=${id} ?selected=${id === state.self.peer}>${shortId(id)}</option>`)}</select></label>`;

@@ -70,7 +70,7 @@ function takeSnapshot(state, data) {
   for (const group in state.events) state.events[group] = [];
   for (const each of array(data.events, 1000)) keep(state, each);
   for (const each of array(data.rounds, roundsMax)) keep(state, {...each, type: 'round'});
-  state.status = readFacts(data.status);
+  state.status = readStatus(data.status);
   readPeers(state, data.peers);
   if (state.loss.t.length === 0)
     for (const each of state.events.epochs)
@@ -83,7 +83,8 @@ function takeSnapshot(state, data) {
 /** A recording can show any time: the losses before it come with it. */
 function takeRecording(state, {replay, loss}) {
   const from = time(replay.from) ?? state.now;
-  state.replay = {from, to: Math.max(from, time(replay.to) ?? from), peers: array(replay.peers, peersMax).map(hex).filter(Boolean)};
+  state.replay = {from, to: Math.max(from, time(replay.to) ?? from), peers: array(replay.peers, peersMax).map(hex).filter(Boolean),
+    marks: array(replay.marks, 200).filter(x => Array.isArray(x) && time(x[0]) !== undefined).map(([t, what]) => ({t, what: text(what, 24)}))};
   forgetLoss(state);
   // Peers end an epoch at about the same time: theirs share a row.
   let row = new Map();
@@ -100,7 +101,7 @@ function takeRecording(state, {replay, loss}) {
 
 function takeVitals(state, data) {
   state.now = time(data.t) ?? state.now;
-  state.status = readFacts(data.status);
+  state.status = readStatus(data.status);
   readPeers(state, data.peers, state.left.filter(x => state.now - x.t < listAgeMs));
   sampleLoss(state);
   return ['overview', 'peers', 'links', 'loss', 'replay'];
@@ -142,7 +143,7 @@ const time = value => number(value, 0, 8.64e15 / 2); // what a Date can show
 const count = value => number(value, 0);
 const hex = value => (typeof value === 'string' && /^[0-9a-f]{2,64}$/.test(value) ? value : '');
 
-const texts = new Set(['phase', 'waiting_for', 'notice']);
+const texts = new Set(['phase', 'waiting_for']);
 
 /** The facts of a status by their names, "rounds.failed": a text, or a number (yes is 1); what is not known is absent. */
 function readFacts(raw, within = '', out = {}) {
@@ -153,6 +154,13 @@ function readFacts(raw, within = '', out = {}) {
     else out[name] = number(typeof x === 'boolean' ? Number(x) : x);
   }
   return out;
+}
+
+/** What is wrong, the worst first: {level, says, seen, cure, matter, since}. */
+function readStatus(raw) {
+  const notices = array(object(raw).notices, 32).map(object).map(x => ({level: x.level === 'bad' ? 'bad' : 'warn', since: time(x.since),
+    matter: text(x.matter, 32), says: text(x.says, 200), seen: text(x.seen, 400), cure: text(x.cure, 300)})).filter(x => x.says);
+  return {...readFacts(raw), notices};
 }
 
 /** @param gone who left after the list was made */
@@ -376,66 +384,63 @@ export function lateness(state) {
 }
 
 /** "left 3 times, last 14:02:11, the connection was closed" */
-export const leaving = (state, x) => `${x.lost ? 'left' : 'left as ordered'}${x.times > 1 ? ` ${x.times} times, last` : ''} ${clock(x.t, state.now)}${x.reason ? `, ${x.reason.replace(/^\w+: /, '')}` : ''}`;
+export const leaving = (state, x) => `${x.lost ? 'left' : 'left as ordered'}${x.times > 1 ? ` ${x.times} times, last` : ''} ${clock(x.t, state.now)}${x.reason ? `, ${x.reason}` : ''}`;
 
 const name = (state, id) => (id === state.self.peer ? 'this peer' : 'peer ' + shortId(id));
 
-/** One sentence on how the run is. `level`: good, wait, warn or bad. `key` changes when the matter does, and not
- *  with each number. */
+/** How the run is: one short sentence, and what to do; `more`: what was measured, and what else is wrong. `level`: good,
+ *  wait, warn or bad. `key` changes when the matter does, and not with each number. */
 export function headline(state) {
   const s = state.status;
   const others = trainers(state).filter(p => !p.self).length;
   const all = trainers(state).length;
-  const numbers = [epoch(state) === undefined ? '' : `epoch ${epoch(state)}`, speed(state) ? `${compact(speed(state))} samples/s` : ''].filter(Boolean);
-  const at = numbers.length > 0 ? ', ' + numbers.join(', ') : '';
+  const numbers = [epoch(state) === undefined ? '' : `epoch ${epoch(state)}`, speed(state) ? `${compact(speed(state))} samples/s` : ''].filter(Boolean).join(', ');
   let level = 'good';
-  const worse = to => { const order = ['good', 'wait', 'warn', 'bad']; if (order.indexOf(to) > order.indexOf(level)) level = to; };
   let head;
   const early = ['starting', 'joining', 'syncing'].includes(s.phase);
+  const rest = others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}` : '';
   if (!isNode(state) && early) {
-    worse('wait');
+    level = 'wait';
     const what = s.phase === 'starting' ? 'is starting' : s.phase === 'joining' ? 'is joining the run' : 'takes the model from another peer';
-    head = `This peer ${what}${s.waiting_for ? ', waiting for ' + s.waiting_for : ''}`;
-    if (others > 0) head += `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}`;
+    head = `This peer ${what}${s.waiting_for ? ', waiting for ' + s.waiting_for : ''}${rest}`;
   } else if (['finished', 'stopped', 'paused'].includes(s.phase)) {
-    worse('wait');
-    head = `This peer ${s.phase === 'paused' ? 'is' : 'has'} ${s.phase}${others > 0 ? `; ${plural(others, 'other peer')} train${others === 1 ? 's' : ''}${at}` : at}`;
+    level = 'wait';
+    head = `This peer ${s.phase === 'paused' ? 'is' : 'has'} ${s.phase}${rest}`;
   } else if (all === 0 && state.rounds.length > 0) { // of `waggle average`, or of trainers whose reports are on their way
     const n = state.rounds.at(-1).members.length;
     head = n < 2 ? 'This peer averaged alone in the last round' : `${n} peers averaged together in the last round`;
   } else if (all === 0) {
-    worse('wait');
-    head = isNode(state) ? 'No peer trains yet; this node waits for the first' : 'This peer trains' + at;
-  } else if (all === 1) {
-    head = (others === 0 ? 'This peer trains alone' : 'One peer trains') + at;
+    level = 'wait';
+    head = isNode(state) ? 'No peer trains yet; this node waits for the first' : 'This peer trains';
   } else {
-    head = `${plural(all, 'peer')} train together${at}`;
+    head = all > 1 ? `${plural(all, 'peer')} train together` : others === 0 ? 'This peer trains alone' : 'One peer trains';
   }
-  const more = [];
-  const say = (to, words) => { worse(to); more.push(words); };
-  if (s.provisional) say('bad', 'this peer is cut off from most of its group and goes on without it');
-  if (s.histories > 1) say('bad', `the run is split into ${s.histories} histories`);
-  if (s.differing_peers > 0) say('bad', `${plural(s.differing_peers, 'peer')} at this epoch ${s.differing_peers === 1 ? 'has' : 'have'} other parameters`);
-  const slow = peerRows(state).filter(p => p.slow).slice(0, 2);
-  for (const p of slow) say('warn', `${name(state, p.id)} is slow: ${text(p.slow.text || p.slow.cause, 80)}`);
-  const recent = state.rounds.slice(-8);
-  const failed = recent.filter(r => r.outcome === 'failed');
-  if (failed.length > 1) say('warn', `${failed.length} of the last ${recent.length} rounds failed${failed.at(-1).reason ? ` (${failed.at(-1).reason})` : ''}`);
+  const wrong = [...s.notices];
+  const say = (matter, says, seen = '') => wrong.push({level: 'warn', matter, says, seen, cure: ''});
   const gone = state.left.filter(x => x.lost && state.now - x.t < 60_000);
   const [a, b] = gone;
   const kind = x => (x.reason ?? '').replace(/\d+/g, '');
+  const when = x => `left ${ago(Math.max(0, state.now - x.t))}`;
   if (gone.length === 2 && Math.abs(a.t - b.t) < 2000 && kind(a) === kind(b)) // of a link or a network that was cut
-    say('warn', `peers ${shortId(a.peer)} and ${shortId(b.peer)} left ${ago(Math.max(0, state.now - a.t))}${a.reason ? ` (${a.reason})` : ''}`);
-  else if (gone.length > 0 && gone.length < 3)
-    for (const x of gone) say('warn', `${name(state, x.peer)} left ${ago(Math.max(0, state.now - x.t))}${x.reason ? ` (${x.reason})` : ''}`);
-  else if (gone.length > 0)
-    say('warn', `${plural(gone.length, 'peer')} left in the last minute`);
-  if (s.notice) say('warn', s.notice.replace(/\.$/, ''));
+    say('left', `peers ${shortId(a.peer)} and ${shortId(b.peer)} ${when(a)}`, a.reason);
+  else if (gone.length > 2)
+    say('left', `${plural(gone.length, 'peer')} left in the last minute`);
+  else
+    for (const x of gone) say('left', `${name(state, x.peer)} ${when(x)}`, x.reason);
+  const recent = state.rounds.slice(-8);
+  const failed = recent.filter(r => r.outcome === 'failed');
+  if (failed.length > 1) say('failed', `${failed.length} of the last ${recent.length} rounds failed`, failed.at(-1).reason);
+  wrong.sort((x, y) => Number(y.level === 'bad') - Number(x.level === 'bad'));
+  const [worst] = wrong;
+  const whole = x => x.says + (x.cure ? ': ' + x.cure : '');
+  const measured = x => (x.seen && x.seen !== x.says ? x.seen : '');
+  const more = [worst ? head : '', numbers, worst ? measured(worst) : '', ...wrong.slice(1, 5).map(x => whole(x) + (measured(x) ? ` (${measured(x)})` : ''))];
   return {
-    level, text: [head, ...more].join('; ').replace(/[.…]?$/, end => end || '.'),
-    key: [level, all, early, s.phase === 'finished', slow.map(p => p.id), gone.map(x => x.peer), s.notice?.replace(/\d+/g, ''), s.histories, s.provisional].join(),
+    level: worst?.level ?? level, text: sentence(worst ? whole(worst) : head), more: more.filter(Boolean).map(sentence),
+    key: [level, head.replace(/\d+/g, ''), all, ...wrong.map(x => x.level + x.matter + x.says.replace(/left .*/, ''))].join(),
   };
 }
+const sentence = words => cap(words).replace(/[.…]?$/, end => end || '.');
 
 /** Numbers of events as words. */
 const words = {

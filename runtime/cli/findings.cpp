@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/dial_policy.hpp"
@@ -21,11 +23,6 @@ constexpr std::size_t text_max = 400; // of what a peer wrote
 /// What a trainer takes besides, and how many times its parameters (tests/bench/RESULTS.md).
 constexpr std::uint64_t trainer_bytes = 150'000'000;
 constexpr double kept_copies = 8;
-
-std::string_view name_of(level how) {
-  constexpr std::string_view names[]{"good", "warning", "bad"};
-  return names[static_cast<std::size_t>(how)];
-}
 
 std::string listed(const std::set<std::string>& all) {
   std::string out;
@@ -51,7 +48,7 @@ std::string to_line(const finding& f) {
     out.resize(std::max(width, out.size()), ' ');
     return out;
   };
-  return padded(name_of(f.how), 9) + padded(f.check, 14)
+  return padded(to_string(f.how), 9) + padded(f.check, 14)
          + without_control_characters(f.seen, 2 * text_max)
          + (f.cure.empty() ? std::string{}
                            : "\n" + std::string(23, ' ') + "→ "
@@ -62,7 +59,7 @@ std::string to_json(const std::vector<finding>& all) {
   auto out = json::array();
   for (const auto& f : all)
     out.push_back({{"check", f.check},
-                   {"level", name_of(f.how)},
+                   {"level", to_string(f.how)},
                    {"seen", f.seen},
                    {"cure", f.cure.empty() ? json(nullptr) : json(f.cure)}});
   return out.dump(2, ' ', true, json::error_handler_t::replace);
@@ -184,6 +181,37 @@ finding judge_name(const endpoint& given, const failure& why) {
           "correct the name in --initial-peers, or give the address itself"};
 }
 
+namespace {
+
+/// What a refused dial says, and what helps.
+struct refusal {
+  ec code;
+  std::string_view seen; // {}: the detail
+  std::string_view cure;
+  level how = level::bad;
+  std::string_view check = "initial peer";
+};
+constexpr refusal refusals[]{
+  {ec::timeout, "no answer within the time: a firewall may drop packets",
+   "open that TCP port on its machine and in front of it; or its machine is off"},
+  {ec::unreachable, "nothing accepts connections ({})",
+   "start the peer, or correct the address; is its port the one of --listen?"},
+  {ec::wrong_run, "a peer of another run", "give the same --run-id as its peers"},
+  {ec::wrong_version, "a peer of another version ({})",
+   "use the same version of waggle on all peers"},
+  {ec::agreement_mismatch, "its options differ: {}",
+   "start this peer with the join line that the run's peers print"},
+  {ec::clock_skew, "{}", "set this machine's clock, or the peer's (e.g. with chrony)", level::bad,
+   "clock"},
+  {ec::malformed, "another program answers there, no waggle peer ({})",
+   "correct the address in --initial-peers"},
+  {ec::protocol_violation, "another program answers there, no waggle peer ({})",
+   "correct the address in --initial-peers"},
+  {ec::overloaded, "{}", "try again in a minute, or name further peers", level::warning},
+  {ec::rate_limited, "{}", "try again in a minute, or name further peers", level::warning}};
+
+} // namespace
+
 finding judge_dial(const endpoint& given, const endpoint& where, const failure& why,
                    const std::optional<peer_id>& met) {
   auto at = place(given, where);
@@ -193,46 +221,21 @@ finding judge_dial(const endpoint& given, const endpoint& where, const failure& 
             at + " is peer " + (met ? short_name(*met) : "?") + " of this run; it accepts this one",
             {}};
   auto detail = without_control_characters(why.detail, text_max);
-  auto bad = [&](std::string seen, std::string cure) {
-    return finding{level::bad, "initial peer", at + ": " + std::move(seen), std::move(cure)};
-  };
-  switch (why.code) {
-    case ec::timeout:
-      return bad("no answer within the time: a firewall may drop packets",
-                 "open that TCP port on its machine and in front of it; or its machine is off");
-    case ec::unreachable:
-      return bad("nothing accepts connections (" + detail + ")",
-                 "start the peer, or correct the address; is its port the one of --listen?");
-    case ec::wrong_run:
-      return bad("a peer of another run", "give the same --run-id as its peers");
-    case ec::wrong_version:
-      if (detail.starts_with(net::not_a_peer))
-        return bad("another program answers there: " + detail,
-                   "correct the address in --initial-peers");
-      return bad("a peer of another version (" + detail + ")",
-                 "use the same version of waggle on all peers");
-    case ec::agreement_mismatch:
-      return bad("its options differ: " + detail,
-                 "start this peer with the join line that the run's peers print");
-    case ec::clock_skew:
-      return {level::bad, "clock", at + ": " + detail,
-              "set this machine's clock, or the peer's (e.g. with chrony)"};
-    case ec::duplicate_identity:
-      return {net::started_wrongly(why) ? level::bad : level::warning, "initial peer",
-              at + ": " + (net::started_wrongly(why) ? detail : "leads to this peer itself"),
-              net::started_wrongly(why) ? "give each peer its own --data-dir"
-                                        : "name another peer, too, unless this one starts the run"};
-    case ec::malformed:
-    case ec::protocol_violation:
-      return bad("another program answers there, no waggle peer (" + detail + ")",
-                 "correct the address in --initial-peers");
-    case ec::overloaded:
-    case ec::rate_limited:
-      return {level::warning, "initial peer", at + ": " + detail,
-              "try again in a minute, or name further peers"};
-    default:
-      return bad(std::string{to_string(why.code)} + ": " + detail, "see the log of that peer");
-  }
+  at += ": ";
+  if (why.code == ec::wrong_version && detail.starts_with(net::not_a_peer))
+    return {level::bad, "initial peer", at + "another program answers there: " + detail,
+            "correct the address in --initial-peers"};
+  if (why.code == ec::duplicate_identity)
+    return {net::started_wrongly(why) ? level::bad : level::warning, "initial peer",
+            at + (net::started_wrongly(why) ? detail : "leads to this peer itself"),
+            net::started_wrongly(why) ? "give each peer its own --data-dir"
+                                      : "name another peer, too, unless this one starts the run"};
+  auto known = std::ranges::find(refusals, why.code, &refusal::code);
+  if (known == std::end(refusals))
+    return {level::bad, "initial peer", at + std::string{to_string(why.code)} + ": " + detail,
+            "see the log of that peer"};
+  return {known->how, std::string{known->check},
+          at + fmt::format(fmt::runtime(known->seen), detail), std::string{known->cure}};
 }
 
 std::optional<finding> judge_identity(const peer_id& own, const std::string& peers) {

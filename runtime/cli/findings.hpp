@@ -12,12 +12,13 @@
 #include "runtime/core/error.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/net/clock_offset.hpp"
+#include "runtime/status/symptoms.hpp"
 
 namespace waggle {
 
 /// What `waggle doctor` found in one check. All functions here are pure: they judge what was seen.
 struct finding {
-  enum class level : std::uint8_t { good, warning, bad };
+  using level = severity;
   level how = level::good;
   std::string check; // "port"
   std::string seen;  // half a sentence

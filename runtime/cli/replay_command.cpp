@@ -10,8 +10,8 @@
 #include "runtime/core/disk.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/status/live_page.hpp"
-#include "runtime/watch/event_log.hpp"
 #include "runtime/watch/replay.hpp"
+#include "runtime/watch/replay_text.hpp"
 #include "runtime/watch/timeline.hpp"
 
 namespace waggle {
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A folder stands for the logs in it, for those in its folder `events` (a peer's --data-dir), and
-/// for those of the peers in it.
+/// for those of the peers in it. A peer has logs of rounds beside those of the rest.
 result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
   auto files = make_system_disk();
   std::vector<fs::path> out;
@@ -37,10 +37,12 @@ result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
       if (fs::is_directory(each.path() / "events", error))
         folders.push_back(each.path() / "events");
     for (const auto& folder : folders) {
-      auto found = event_log_files(*files, folder);
+      auto found = files->list(folder);
       if (!found)
         return found.error();
-      out.insert(out.end(), found->begin(), found->end());
+      for (const auto& each : *found)
+        if (each.ends_with(".jsonl"))
+          out.push_back(folder / each);
     }
     if (out.size() == before)
       return failure{ec::bad_config,
@@ -82,9 +84,10 @@ int serve(timeline all, const std::vector<endpoint>& where) {
 
 int run_replay(const run_options& options) {
   bool serves = options.given.contains("listen");
-  if (serves && options.json)
-    return bad_usage(
-      "--json prints the events, --listen shows a page of them: give one of the two");
+  bool chooses = !options.since.empty() || !options.only.empty();
+  if (serves && (options.json || chooses))
+    return bad_usage("--json, --since and --only are for the printed events, and --listen shows a "
+                     "page of all of them: leave one of the two out");
   auto logs = logs_of(options.arguments);
   if (!logs)
     return bad_usage(logs.error().detail);
@@ -105,11 +108,22 @@ int run_replay(const run_options& options) {
          + " shares no round with the others: its own clock was used for its events");
   if (serves)
     return serve(std::move(all), options.listen);
+  replay_choice how{options.only};
+  if (!options.since.empty()) {
+    auto since = time_within(options.since, all.events().front().t, all.events().back().t);
+    if (!since)
+      return bad_usage("--since " + options.since + " " + since.error().detail);
+    how.since = *since;
+  }
   constexpr std::size_t text_max = 1000;
-  for (const auto& event : all.events())
-    std::cout << (options.json ? ascii_line(event.line)
-                               : without_control_characters(text_of(event), text_max))
-              << "\n";
+  if (options.json) {
+    for (const auto& event : all.events())
+      if (is_wanted(how, event))
+        std::cout << ascii_line(event.line) << "\n";
+  } else {
+    for (const auto& line : replay_text(all, how))
+      std::cout << without_control_characters(line, text_max) << "\n";
+  }
   return exit_clean;
 }
 
@@ -122,10 +136,11 @@ command replay_command() {
                "replay DIR…",
     .details =
       "  waggle replay /tmp/peer1 /tmp/peer2\n"
+      "  waggle replay /tmp/peer* --since 02:00 --only problems\n"
       "  waggle replay /tmp/peer* --listen 127.0.0.1:0    the page of the peers, to a browser\n"
       "DIR: the --data-dir of a peer, or one of its logs. The peers' clocks are corrected by\n"
       "the rounds that they share. With --json: the lines as they were written, in order.\n",
-    .groups = {"output"},
+    .groups = {"output", "replay"},
     .arguments = {{"DIR", "The folder of a peer, or an event log; there may be several."}},
     .run = run_replay,
     .json_to_output = true,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 
 #include "runtime/cli/commands.hpp"
@@ -5,6 +6,7 @@
 #include "runtime/cli/status_text.hpp"
 #include "runtime/core/named.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/status/symptoms.hpp"
 #include "runtime/training/training_curves.hpp"
 #include "runtime/watch/json_fields.hpp"
 
@@ -60,16 +62,20 @@ int run_status(const run_options& options) {
   auto others = field(seen, "peers");
   if (status->status != 200 || peers->status != 200 || !document.is_object() || !others.is_array())
     return no_peer(*where);
+  bool bad = std::ranges::any_of(symptoms_in(document), [](const finding_of_peer& each) {
+    return each.row->how == severity::bad;
+  });
+  auto code = bad ? exit_failed : exit_clean;
   if (options.json) {
     document["peer_list"] = others;
     document["left"] = field(seen, "left");
     std::cout << document.dump(2, ' ', true) << "\n";
-    return exit_clean;
+    return code;
   }
   auto now = std::chrono::system_clock::now().time_since_epoch();
   std::cout << status_text(document, others)
             << departures_text(seen, std::chrono::duration_cast<milliseconds>(now).count());
-  return exit_clean;
+  return code;
 }
 
 } // namespace
@@ -81,7 +87,8 @@ command status_command() {
             "  waggle status                    the peer of this folder (in .waggle)\n"
             "  waggle status 127.0.0.1:7700\n"
             "  waggle status 127.0.0.1:7700 --curve loss    from the run's first epoch on\n"
-            "With --json: one JSON object on standard output.\n",
+            "With --json: one JSON object on standard output. Exit code 1: no peer answers, or it "
+            "sees that\nthe run is split, or that peers hold different parameters.\n",
           .groups = {"status", "output"},
           .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
                          false}},

@@ -52,35 +52,28 @@ std::optional<seen_leaving> leaving_in(const json& of, std::int64_t now) {
   if (!(t >= static_cast<double>(now - recent_ms)) || t > 4.2e12)
     return std::nullopt;
   auto times = number_in(of, "times").value_or(1);
-  return seen_leaving{static_cast<std::int64_t>(t), clean(text_in(of, "reason")),
-                      field(of, "lost") != false,
-                      times >= 1 && times < 1e9 ? static_cast<std::uint64_t>(times) : 1};
+  return seen_leaving{
+    static_cast<std::int64_t>(t), clean(text_in(of, "reason")), field(of, "lost") != false,
+    times >= 1 && times < 1e9 ? static_cast<std::uint64_t>(times) : 1, text_in(of, "code")};
 }
 
 /// Why a peer does not answer, as far as it can be told from here.
 struct silence {
+  std::string_view matter;
   bool certain; // it does not come from this machine's view
   std::string seen;
-  std::string cure;
 };
 silence judge_silence(const asked_member& member) {
   auto where = to_string(member.addresses.front());
-  switch (member.why.code) {
-    case ec::timeout:
-      return {true,
-              where
-                + " takes connections and does not answer: its process is frozen (stopped, or "
-                  "swapping), or its machine is overloaded",
-              "look at that process: continue it (kill -CONT) or end it; started again with the "
-              "same command, it catches up"};
-    case ec::peer_lost:
-      return {!member.connected, "nothing listens at " + where + " any more: its process has ended",
-              "read the end of its log, and start it again with the same command: it catches up"};
-    default:
-      return {false, where + " does not answer from here (" + clean(member.why.detail) + ")",
-              "if other peers do not reach it either: start it again, open that port, or announce "
-              "another address there; otherwise only this machine is shut out"};
-  }
+  if (member.why.code == ec::timeout)
+    return {"frozen", true,
+            where
+              + " takes connections and does not answer: its process is frozen (stopped, or "
+                "swapping), or its machine is overloaded"};
+  if (member.why.code == ec::peer_lost)
+    return {"ended", !member.connected,
+            "nothing listens at " + where + " any more: its process has ended"};
+  return {"silent", false, where + " does not answer from here (" + clean(member.why.detail) + ")"};
 }
 
 class judge {
@@ -96,10 +89,7 @@ public:
       member.left ? judge_left(member) : judge_member(member);
     // Whoever lost most of its group to processes that ended cannot tell it from a cut; we can.
     if (dead_ == 0 || lost_ > dead_)
-      for (const auto& name : provisional_)
-        add(level::bad, "split", name + " is cut off from most of its group and goes on without it",
-            "look at the links between its machine and the others; connected again, the smaller "
-            "part follows the larger one");
+      of_peers_.insert(of_peers_.end(), cut_off_.begin(), cut_off_.end());
     std::vector<finding> out;
     out.push_back(
       {answered_ > 0 ? level::good : level::bad,
@@ -110,13 +100,12 @@ public:
        {}});
     if (histories_.size() > 1)
       out.push_back({level::bad, "split", "the run has split into histories: " + parts(histories_),
-                     "connect the parts: give a peer of one part an address of the other as "
-                     "--initial-peers; the smaller part then follows the larger one"});
+                     std::string{symptom_of("histories").cure}});
     else if (!histories_.empty())
       out.push_back({level::good, "history", "all that train hold one history", {}});
     if (versions_.size() > 1)
       out.push_back({level::warning, "version", "peers run different versions: " + parts(versions_),
-                     "use one version on all peers"});
+                     std::string{symptom_of("version").cure}});
     out.insert(out.end(), of_peers_.begin(), of_peers_.end());
     return out;
   }
@@ -133,8 +122,8 @@ private:
   static json status_of(const asked_member& member) {
     return parse_document(member.status).value_or(nullptr);
   }
-  void add(level how, std::string check, std::string seen, std::string cure) {
-    of_peers_.push_back({how, std::move(check), std::move(seen), std::move(cure)});
+  void add(level how, std::string check, std::string seen, std::string_view cure) {
+    of_peers_.push_back({how, std::move(check), std::move(seen), std::string{cure}});
   }
 
   void note_run(const asked_member& member) {
@@ -153,7 +142,7 @@ private:
     if (member.was_away)
       add(level::warning, "left",
           name + " left " + to_text(*member.was_away, now_) + "; it is back",
-          "if this goes on, read its log, and look at its machine and link");
+          symptom_of("left").cure);
     if (member.addresses.empty()) {
       ++clients_;
       return;
@@ -162,7 +151,7 @@ private:
     if (!status.is_object()) {
       auto why = judge_silence(member);
       return add(why.certain ? level::bad : level::warning, "peer", name + ": " + why.seen,
-                 why.cure);
+                 symptom_of(why.matter).cure);
     }
     ++answered_;
     note_values(member, status);
@@ -170,20 +159,16 @@ private:
   }
 
   void judge_status(const std::string& name, const json& status) {
-    if (field(status, "provisional") == true)
-      provisional_.push_back(name);
-    if (auto differing = number_in(status, "differing_peers").value_or(0); differing > 0)
-      add(level::bad, "parameters",
-          name + " holds other parameters than " + readable_number(differing)
-            + " of the peers at its epoch",
-          "it downloads a state by itself; if this stays, restart it with an empty --data-dir");
-    auto notices = field(status, "notices");
-    if (notices.is_array())
-      for (const auto& each : notices)
-        if (auto seen = clean(text_in(each, "seen")); !seen.empty())
-          add(level::warning, "notice", name + ": " + seen, clean(text_in(each, "cure")));
-    if (auto text = clean(text_in(status, "notice")); !notices.is_array() && !text.empty())
-      add(level::warning, "notice", name + ": " + text, {}); // of an earlier version
+    constexpr std::string_view itself = "this peer";
+    for (const auto& [row, what, says] : symptoms_in(status)) {
+      bool bad = row->how == level::bad;
+      auto& to = what.matter == "split" ? cut_off_ : of_peers_;
+      to.push_back({row->how, bad ? what.matter : "notice",
+                    name
+                      + (what.seen.starts_with(itself) ? clean(what.seen.substr(itself.size()))
+                                                       : ": " + clean(what.seen)),
+                    clean(what.cure)});
+    }
     if (auto why = clean(text_in(status, "waiting_for")); !why.empty())
       add(level::warning, "waiting", name + " waits for " + why, {});
   }
@@ -204,17 +189,15 @@ private:
       note_values(member, status);
       auto uptime = number_in(status, "uptime_seconds").value_or(0);
       bool restarted = uptime * 1000 < static_cast<double>(now_ - member.left->t);
-      if (!member.left->lost || member.left->reason.starts_with("overloaded"))
+      if (!member.left->lost || member.left->code == "overloaded")
         return; // not everybody has a link with everybody
       if (restarted)
         return add(level::warning, "left",
                    name + " left" + when + ", was started again, and is not connected yet", {});
-      return add(
-        level::bad, "split",
-        name + " was lost" + when + "; it runs, and answers here at "
-          + to_string(member.addresses.front()),
-        "look at the links between its machine and the others; if they work again, give it "
-        "an address of the others as --initial-peers");
+      return add(level::bad, "split",
+                 name + " was lost" + when + "; it runs, and answers here at "
+                   + to_string(member.addresses.front()),
+                 symptom_of("away").cure);
     }
     if (!member.left->lost)
       return add(level::good, "left", name + " left" + when, {});
@@ -223,21 +206,21 @@ private:
                  name + " was lost" + when + "; another peer is at its address now", {});
     if (member.addresses.empty())
       return add(level::bad, "lost", name + ", a client, was lost" + when,
-                 "look at its log and machine, and start it again with the same command");
+                 symptom_of("ended").cure);
     auto why = judge_silence(member);
     dead_ += member.why.code == ec::timeout || member.why.code == ec::peer_lost ? 1 : 0;
-    add(level::bad, "lost", name + " was lost" + when + "; " + why.seen, why.cure);
+    add(level::bad, "lost", name + " was lost" + when + "; " + why.seen,
+        symptom_of(why.matter).cure);
   }
 
   const std::vector<asked_member>& members_;
   const std::int64_t now_;
   std::set<std::string> runs_; // tags
   values histories_, versions_;
-  std::vector<std::string> provisional_;
   std::size_t answered_ = 0, clients_ = 0, count_ = 0;
   std::size_t lost_ = 0,
               dead_ = 0; // without a goodbye; of these, ended or frozen as seen from here
-  std::vector<finding> of_peers_;
+  std::vector<finding> of_peers_, cut_off_;
 };
 
 } // namespace

@@ -17,6 +17,7 @@ struct seen_leaving {
   std::string reason;
   bool lost = true; // without a goodbye
   std::uint64_t times = 1;
+  std::string code{}; // of the reason
 };
 /// "at 14:02:11 (3 m 0 s ago), for the 3rd time: …". @param now Unix milliseconds.
 std::string to_text(const seen_leaving& left, std::int64_t now);

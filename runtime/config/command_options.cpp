@@ -71,6 +71,14 @@ void add_command_options(std::vector<option_spec>& table) {
               "FILE.pt with them.",
               one_of(&o::export_format, {"safetensors", "torchscript"})}});
   add_group(
+    table, "replay",
+    {{"since", "TIME", "Begin at this local time: 02:00, 02:00:30 or 2026-11-29T02:00.",
+      bound(&o::since, [](std::string_view v) { return result<std::string>{std::string{v}}; })},
+     {"only", "KIND",
+      "Events of one kind: problems (what went wrong), peers (who came and left), run (what the "
+      "peers did themselves), epochs or rounds.",
+      one_of(&o::only, {"problems", "peers", "run", "epochs", "rounds"})}});
+  add_group(
     table, "bench",
     {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")}});
 }

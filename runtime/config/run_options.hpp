@@ -98,6 +98,10 @@ struct run_options : learner_options, training_options {
   std::uint64_t steps = 50;                  // waggle bench train, loop
   std::string export_format = "safetensors"; // waggle export; or torchscript
 
+  // -- waggle replay
+  std::string since; // a time in its logs; empty: from the beginning
+  std::string only;  // a group of events (event_types); empty: what matters
+
   /// The options that were set, as text: for the command line with which other peers join.
   std::map<std::string, std::string> given;
   std::vector<std::string> arguments; // positional: ADDR, FILE, NAME

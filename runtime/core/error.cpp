@@ -75,6 +75,10 @@ ec ec_from_wire(std::uint32_t value) {
 }
 
 std::string to_string(const failure& what) {
+  bool of_input = what.code == ec::malformed || what.code == ec::oversize
+                  || what.code == ec::protocol_violation; // the detail says which part
+  if (!of_input && what.detail.find(' ') != std::string::npos)
+    return what.detail; // a sentence
   std::string out{to_string(what.code)};
   if (!what.detail.empty())
     out.append(": ").append(what.detail);

@@ -96,8 +96,10 @@ event_maker::events event_maker::on_disconnected(const peer_id& peer, const fail
   if (since == connected_.end())
     return {};
   bool ordered = why.code == ec::shutting_down;
-  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second.since), ordered};
-  departure last{peer, left.reason, wall, now, std::move(since->second.addresses), !ordered};
+  watch::peer_left left{peer, to_string(why), seconds_of(now - since->second.since), ordered,
+                        std::string{to_string(why.code)}};
+  departure last{peer,    left.reason, left.code, wall, now, std::move(since->second.addresses),
+                 !ordered};
   if (auto before = std::ranges::find(left_, peer, &departure::peer); before != left_.end()) {
     last.times = before->times + 1;
     left_.erase(before);

@@ -22,6 +22,7 @@ namespace waggle {
 struct departure {
   peer_id peer;
   std::string reason;
+  std::string code; // of the reason
   swarm_time at{};
   steady_time when;
   std::vector<endpoint> addresses{};

@@ -28,27 +28,20 @@ json passes(at p) {
   return all;
 }
 
-json notice_text(at p) {
-  auto all = text_of(notices_of(p.picture));
-  return known(!all.empty(), all);
-}
-
 json notices(at p) {
   json all = json::array();
   for (const auto& each : notices_of(p.picture))
-    all.push_back({{"matter", each.matter},
-                   {"seen", each.seen},
-                   {"cure", known(!each.cure.empty(), each.cure)}});
+    all.push_back({{"matter", each.matter}, {"seen", each.seen}, {"cure", each.cure}});
   return all;
 }
 
 json slow(at p) {
   json all;
   for (const auto& each : p.picture.slow.peers)
-    all.push_back(short_name(each.peer) + " " + std::string{to_string(each.cause)} + ": "
-                  + each.text);
+    all.push_back(
+      {{"peer", short_name(each.peer)}, {"cause", to_string(each.cause)}, {"text", each.text}});
   if (!p.picture.slow.cannot_tell.empty())
-    all.push_back("cannot tell: " + p.picture.slow.cannot_tell);
+    all.push_back({{"cannot_tell", p.picture.slow.cannot_tell}});
   return all;
 }
 
@@ -72,7 +65,7 @@ constexpr fact table[]{
   {"loss", [](at p) { return known(p.trains, p.t.loss); }, "Smoothed loss of this peer.",
    "waggle_training_loss"},
   {"first_loss", [](at p) { return known(p.trains, p.t.first_loss); },
-   "Mean of the first passes of its first epoch."},
+   "Mean of the first passes of its first epoch.", "waggle_training_first_loss"},
   {"eval_loss", [](at p) { return known(p.trains, p.t.eval_loss); },
    "Loss of the shared weights on --eval-data.", "waggle_training_eval_loss"},
   {"eval_accuracy", [](at p) { return known(p.trains, p.t.eval_accuracy); },
@@ -122,8 +115,8 @@ constexpr fact table[]{
   {"provisional", [](at p) { return json(p.t.provisional); },
    "1 while this peer continues without most of its group.", "waggle_training_provisional"},
   {"waiting_for", [](at p) { return known(!p.t.waiting_for.empty(), p.t.waiting_for); }},
-  {"notice", notice_text},
-  {"notices", notices, "The same, each with its matter and its cure."},
+  {"notice", [](at) { return json(nullptr); }, "What symptoms.hpp finds."},
+  {"notices", notices, "The same, each with its matter, its level, since when, and its cure."},
   {"slow", slow, "Who slows the rounds down, and why."},
   {"histories", [](at p) { return json(p.t.histories); },
    "Histories that live peers train; 1 unless the run has forked.", "waggle_training_histories"},
@@ -158,13 +151,21 @@ std::span<const fact> facts() {
   return table;
 }
 
-fact_gauges::fact_gauges(metric_registry& where) {
+fact_gauges::fact_gauges(metric_registry& where)
+  : slow_(
+    where, "waggle_peer_slow",
+    "1 while a peer makes this one wait, or adds little, by cause; `slow` in the status names "
+    "it.") {
   for (const auto& each : table)
     if (each.metric != nullptr)
       gauges_.emplace_back(where, each.metric, each.help);
 }
 
 void fact_gauges::show(const peer_view& now) {
+  for (std::size_t i = 0; i < slow_causes; ++i)
+    slow_(cause{i}, std::ranges::any_of(now.picture.slow.peers, [&](const slow_peer& each) {
+            return static_cast<std::size_t>(each.cause) == i;
+          }));
   auto gauge = gauges_.begin();
   for (const auto& each : table) {
     if (each.metric == nullptr)

@@ -38,7 +38,11 @@ public:
   void show(const peer_view& now);
 
 private:
+  using cause = label<"cause", "passes", "starts_late", "sends_slowly", "reduces_slowly", "far",
+                      "pauses", "adds_little">;
+
   std::deque<late_gauge> gauges_; // of the facts that have a metric, in order
+  gauge<cause> slow_;
 };
 
 } // namespace waggle

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/net/gzip.hpp"
+#include "runtime/status/symptoms.hpp"
 #include "runtime/watch/replay.hpp"
 
 namespace waggle {
@@ -87,8 +90,9 @@ net::http_response replay_page(const std::shared_ptr<const recording>& from,
   if (wanted->as && !from->peers().contains(*wanted->as))
     return refusal(404, "there is no log of this peer");
   net::http_response reply{200, "text/event-stream", {}};
+  replay::completion complete = [](nlohmann::ordered_json& status) { show_symptoms(status); };
   if (request.method == "GET")
-    reply.stream = [cursor = std::make_shared<replay>(from, *wanted)](steady_time now) {
+    reply.stream = [cursor = std::make_shared<replay>(from, *wanted, complete)](steady_time now) {
       return cursor->next(now);
     };
   return reply;

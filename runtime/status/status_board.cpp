@@ -66,7 +66,7 @@ void status_board::show(document what, std::string json) {
 
 void status_board::show(const peer_view& status, swarm_time now) {
   gauges_.show(status);
-  auto json = status_document(status);
+  auto json = status_document(status, &since_, now);
   std::lock_guard guard{mutex_};
   documents_[static_cast<std::size_t>(document::status)] = std::move(json);
   now_ = now;

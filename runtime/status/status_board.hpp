@@ -111,6 +111,7 @@ private:
   std::shared_ptr<const run_curves> curves_;
   const page_audience pages_;
   event_maker maker_;
+  symptom_times since_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};

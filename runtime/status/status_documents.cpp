@@ -26,7 +26,11 @@ json addresses_of(const std::vector<endpoint>& all) {
 }
 
 json of_departure(const departure& x) {
-  return {{"t", watch::unix_ms(x.at)}, {"reason", x.reason}, {"lost", x.lost}, {"times", x.times}};
+  return {{"t", watch::unix_ms(x.at)},
+          {"reason", x.reason},
+          {"code", x.code},
+          {"lost", x.lost},
+          {"times", x.times}};
 }
 
 /// What is only known of some peers.
@@ -76,7 +80,7 @@ std::string why_not_joined(const std::optional<dht_status>& dht) {
 
 } // namespace
 
-std::string status_document(const peer_view& of) {
+std::string status_document(const peer_view& of, symptom_times* since, swarm_time now) {
   json doc;
   for (const auto& each : facts()) {
     std::string_view path{each.path};
@@ -84,7 +88,8 @@ std::string status_document(const peer_view& of) {
     auto& at = doc[std::string{path.substr(0, dot)}];
     (dot == std::string_view::npos ? at : at[std::string{path.substr(dot + 1)}]) = each.value(of);
   }
-  return doc.dump() + "\n";
+  show_symptoms(doc, since, watch::unix_ms(now));
+  return doc.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now) {
@@ -143,7 +148,7 @@ std::string why_not_ready(const peer_picture& picture) {
   const auto& t = *picture.training;
   if (t.phase == trainer_phase::training || t.phase == trainer_phase::averaging
       || t.phase == trainer_phase::finished)
-    return t.provisional ? "provisional: cut off from most of the group, going on without it" : "";
+    return std::string{t.provisional ? symptom_of("split").says : ""};
   return std::string{to_string(t.phase)}
          + (t.waiting_for.empty() ? "" : ", waiting for " + t.waiting_for);
 }

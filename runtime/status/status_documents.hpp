@@ -9,6 +9,7 @@
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/status/event_maker.hpp"
 #include "runtime/status/peer_status.hpp"
+#include "runtime/status/symptoms.hpp"
 #include "runtime/watch/slow_peers.hpp"
 
 namespace waggle {
@@ -59,12 +60,14 @@ struct peer_facts {
 struct peer_view; // facts.hpp
 
 /// /api/v1/status: what facts.hpp lists; null where a value is not known or does not exist yet.
-std::string status_document(const peer_view& of);
+/// @param since see show_symptoms.
+std::string status_document(const peer_view& of, symptom_times* since = nullptr,
+                            swarm_time now = {});
 
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
 /// "compute_samples_per_second","self","connected","role","rtt_ms","bytes_in_per_s",
 /// "bytes_out_per_s","link","state","loss","pass_seconds","last_seen","slow":{"cause","text"},
-/// "left":{"t","reason","lost","times"}}],"left":[{"peer","t","reason","lost","times","addresses"}]}
+/// "left":{"t","reason","code","lost","times"}}],"left":[{"peer","t","reason",…,"addresses"}]}
 /// From "rtt_ms" on, what is not known is absent. "role": role_name. "state", "loss",
 /// "pass_seconds" and the rate of used samples are what the peer reports of itself. "left": who
 /// left and is not back, the latest first, and how a peer that is back left last; "lost": without a
@@ -83,8 +86,8 @@ std::string targets_document(const peer_picture& picture, const peer_record& sel
 /// another peer has answered.
 std::string why_not_ready(const peer_picture& picture);
 
-/// What the operator should know and act on. Those of the links to others are a part of /readyz,
-/// too, whether ready or not.
+/// What the peer's actors found that the operator should act on. Those of the links to others are a
+/// part of /readyz, too, whether ready or not.
 std::vector<notice> notices_of(const peer_picture& picture);
 std::string links_notice(const peer_picture& picture);
 

@@ -163,7 +163,8 @@ struct writer_of_lines {
     return line(e.type, {{"other", e.other},
                          {"reason", e.reason},
                          {"after_s", e.after_s},
-                         {"ordered", e.ordered ? std::optional{true} : std::nullopt}});
+                         {"ordered", e.ordered ? std::optional{true} : std::nullopt},
+                         {"code", e.code}});
   }
   json operator()(const state_moved& e) const {
     return line(type_name{}(e), {{"other", e.other},

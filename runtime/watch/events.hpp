@@ -90,6 +90,7 @@ struct peer_left {
   std::string reason;
   double after_s = 0;
   bool ordered = false; // it said goodbye
+  std::string code{};   // of `reason`
 };
 struct member_lost {
   static constexpr std::string_view type = "member_lost";

@@ -66,6 +66,21 @@ peer_id recording::main_peer() const {
     ->first;
 }
 
+json recording::marks() const {
+  constexpr std::int64_t marks_max = 200;
+  auto apart = (end() - begin()) / marks_max;
+  auto out = json::array();
+  for (auto at : others_) {
+    const auto& event = events()[at];
+    bool left =
+      event.type == "peer_left" && event.line.find("\"ordered\":true") == std::string::npos;
+    if ((left || event.type == "split")
+        && (out.empty() || event.t - out.back()[0].get<std::int64_t>() > apart))
+      out.push_back({event.t, left ? "a peer left" : "split"});
+  }
+  return out;
+}
+
 json recording::event(std::size_t at) const {
   const auto& event = events()[at];
   auto out = json::parse(event.line); // parse_event has accepted it
@@ -99,10 +114,11 @@ result<replay_request> replay_request::parse(std::string_view query) {
   return out;
 }
 
-replay::replay(std::shared_ptr<const recording> from, const replay_request& request)
+replay::replay(std::shared_ptr<const recording> from, const replay_request& request,
+               completion complete)
   : from_(std::move(from)), self_(request.as.value_or(from_->main_peer())),
     began_at_(std::clamp(request.at, from_->begin(), from_->end())), speed_(request.speed),
-    ring_(std::make_shared<event_ring>("replay")),
+    complete_(complete), ring_(std::make_shared<event_ring>("replay")),
     stream_(ring_, {[this] { return snapshot(); }, [this] { return vitals(); }, {}}, {}),
     t_(began_at_) {}
 
@@ -189,9 +205,11 @@ void replay::fold_epoch(json& its, const std::string& writer, const json& event)
     auto x = number_in(event, name).value_or(0);
     return x > 0 && x <= exact_max ? static_cast<std::uint64_t>(x) : 0;
   };
+  auto most = furthest();
   auto& pace = paces_[writer];
   auto until = event["t"].get<std::int64_t>();
   pace.epoch = whole("epoch");
+  pace.lag = most - std::min(most, pace.epoch);
   pace.epochs = whole("epochs");
   pace.seconds = number_in(event, "duration_s").value_or(0) * static_cast<double>(pace.epochs);
   if (!(pace.seconds > 0) || pace.seconds > 1e9)
@@ -253,12 +271,12 @@ json replay::peers() const {
       const auto& pace = known->second;
       if (auto rate = pace.used.per_second(steady_time{milliseconds{t_}}))
         entry["samples_per_second"] = *rate;
-      // Peers log their epochs once a second, each at another moment: this one is further than its
-      // last line by up to as many as that covers.
-      auto since = static_cast<double>(t_ - pace.until) / 1000;
-      auto share = pace.seconds > 0 ? std::clamp(since / pace.seconds, 0.0, 1.0) : 0;
-      auto more = static_cast<std::uint64_t>(share * static_cast<double>(pace.epochs));
-      entry["epoch"] = std::max(pace.epoch, std::min(pace.epoch + more, furthest()));
+      // Peers log their epochs once a second, each at another moment: until its next line is
+      // overdue, this one is as far behind as it was at its last one.
+      auto overdue_ms = 2000 * pace.seconds + 3000;
+      entry["epoch"] = static_cast<double>(t_ - pace.until) > overdue_ms
+                         ? pace.epoch
+                         : std::max(pace.epoch, furthest() - pace.lag);
     }
     out["peers"].push_back(std::move(entry));
   }
@@ -269,7 +287,16 @@ json replay::peers() const {
 }
 
 json replay::status() const {
-  json out{{"run_tag", from_->run()}, {"notice", notice_}};
+  json out{{"run_tag", from_->run()}, {"slow", json::array()}, {"notices", json::array()}};
+  if (!notice_.empty())
+    out["notices"].push_back({{"matter", "settings"}, {"seen", notice_}});
+  for (const auto& [id, its] : known_)
+    if (auto slow = its.find("slow"); slow != its.end()) {
+      out["slow"].push_back(*slow);
+      out["slow"].back()["peer"] = id.substr(0, 8);
+    }
+  if (complete_ != nullptr)
+    complete_(out);
   auto self = known_.find(to_string(self_));
   if (self == known_.end())
     return out;
@@ -326,6 +353,7 @@ std::string replay::snapshot() const {
             {{"from", from_->begin()},
              {"to", from_->end()},
              {"speed", speed_},
+             {"marks", from_->marks()},
              {"peers", std::move(writers)}}}};
   auto line = dumped(out);
   line.pop_back();

@@ -43,6 +43,8 @@ public:
   [[nodiscard]] const track& others() const { return others_; } // all but rounds and epochs
   /// Whose log says the most.
   [[nodiscard]] peer_id main_peer() const;
+  /// When peers left and the run split: [[t, "a peer left"], …].
+  [[nodiscard]] nlohmann::ordered_json marks() const;
   /// What the line said, with the times that `align` gave it.
   [[nodiscard]] nlohmann::ordered_json event(std::size_t at) const;
 
@@ -69,8 +71,12 @@ struct replay_request {
 /// own ones, and of what the others' logs say of themselves. Not thread-safe.
 class replay {
 public:
-  /// The peer of `request` is one of the recording's.
-  replay(std::shared_ptr<const recording> from, const replay_request& request);
+  /// Adds to a status what follows from it (symptoms.hpp).
+  using completion = void (*)(nlohmann::ordered_json& status);
+
+  /// The peer of `request` is one of the recording's. @param complete null: nothing is added.
+  replay(std::shared_ptr<const recording> from, const replay_request& request,
+         completion complete = nullptr);
   replay(const replay&) = delete;
   replay& operator=(const replay&) = delete;
 
@@ -96,6 +102,7 @@ private:
     windowed_rate used;
     std::int64_t until = 0; // of the last line
     std::uint64_t epoch = 0;
+    std::uint64_t lag = 0;    // epochs, behind the furthest peer
     std::uint64_t epochs = 0; // that the last line covers
     double seconds = 0;       // together
   };
@@ -104,6 +111,7 @@ private:
   const peer_id self_;
   const std::int64_t began_at_;
   const std::int64_t speed_;
+  const completion complete_;
   const std::shared_ptr<event_ring> ring_;
   event_stream stream_;
   std::optional<steady_time> began_;

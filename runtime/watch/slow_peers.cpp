@@ -229,11 +229,47 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
                "it starts " + duration_text(start) + " after the others");
 }
 
+/// Members that train (`pass_seconds` has them) and add little, of those that `found` does not
+/// have.
+void add_those_of_little_use(std::vector<slow_peer>& found,
+                             const std::deque<watch::round_ended>& rounds,
+                             const std::map<peer_id, double>& pass_seconds) {
+  if (rounds.size() < round_window::count / 2)
+    return;
+  std::map<peer_id, double> samples;
+  double all = 0;
+  for (const auto& round : rounds)
+    for (const auto& m : round.members) {
+      if (m.contributed && !m.samples) // its weight counts something else
+        return;
+      auto its = m.contributed ? static_cast<double>(*m.samples) : 0;
+      all += its;
+      samples[m.peer] += its;
+    }
+  // Helpers, which add nothing, are none of these.
+  std::erase_if(samples, [&](const auto& each) { return !pass_seconds.contains(each.first); });
+  for (const auto& m : rounds.back().members) {
+    auto its = samples.find(m.peer);
+    if (m.self || its == samples.end() || all <= 0 || found.size() >= slow_peers_max
+        || std::ranges::find(found, m.peer, &slow_peer::peer) != found.end())
+      continue;
+    auto share = its->second / all;
+    auto equal = 1 / static_cast<double>(samples.size());
+    if (share >= little_share * equal)
+      continue;
+    char text[96];
+    std::snprintf(text, sizeof text,
+                  "it adds %.2g %% of the samples, and an equal share is %.0f %%", 100 * share,
+                  100 * equal);
+    found.push_back({m.peer, slow_cause::adds_little, 100 * share, text});
+  }
+}
+
 } // namespace
 
 std::string_view to_string(slow_cause x) {
-  constexpr std::string_view names[]{"passes",         "starts late", "sends slowly",
-                                     "reduces slowly", "far",         "pauses"};
+  constexpr std::string_view names[slow_causes]{
+    "passes", "starts_late", "sends_slowly", "reduces_slowly", "far", "pauses", "adds_little"};
   return names[static_cast<std::size_t>(x)];
 }
 
@@ -251,18 +287,19 @@ std::map<peer_id, double> comparable_passes(const std::map<peer_id, reported_pas
   return out;
 }
 
-void round_window::add(watch::round_ended round, steady_time now) {
+bool round_window::add(watch::round_ended round, steady_time now) {
   if (round.outcome == "failed" || round.members.size() < 2)
-    return;
+    return false;
   if (slot_ && now - *slot_ < apart) {
     if (last_arrival(round) > last_arrival(rounds_.back()))
       rounds_.back() = std::move(round);
-    return;
+    return false;
   }
   slot_ = now;
   rounds_.push_back(std::move(round));
   if (rounds_.size() > count)
     rounds_.pop_front();
+  return true;
 }
 
 slow_report find_slow(const std::deque<watch::round_ended>& rounds,
@@ -334,28 +371,47 @@ slow_report find_slow(const std::deque<watch::round_ended>& rounds,
   for (auto& each : found)
     if (out.peers.size() < slow_peers_max)
       out.peers.push_back(std::move(each.who));
+  add_those_of_little_use(out.peers, rounds, pass_seconds);
   return out;
 }
 
 slow_report slow_watch::add(watch::round_ended round, const std::map<peer_id, double>& pass_seconds,
                             steady_time now) {
-  window_.add(std::move(round), now);
-  auto found = find_slow(window_.rounds(), pass_seconds);
-  for (auto& each : found.peers) {
-    auto& its = found_.try_emplace(each.peer, finding{{}, now, now}).first->second;
+  std::size_t more = window_.add(std::move(round), now) ? 1 : 0;
+  auto report = find_slow(window_.rounds(), pass_seconds);
+  std::set<peer_id> present;
+  for (auto& each : report.peers) {
+    present.insert(each.peer);
+    auto& its = found_.try_emplace(each.peer, finding{each, {each.cause, now}, {}}).first->second;
+    its.missed = 0;
+    its.found.rounds += more;
+    if (!its.named || each.cause == its.what.cause) {
+      its.as.reset();
+    } else {
+      if (!its.as || its.as->cause != each.cause)
+        its.as = streak{each.cause, now};
+      its.as->rounds += more;
+      if (!its.as->lasts(steady_rounds, now))
+        continue;
+      its.as.reset();
+    }
     its.what = std::move(each);
-    its.last = now;
-    its.named = its.named || now - its.since >= named_after;
+    its.named =
+      its.named || its.found.lasts(named_rounds, now)
+      || (its.what.cause == slow_cause::passes && now - its.found.since >= reported_after);
   }
-  std::erase_if(found_, [&](const auto& entry) {
-    const auto& its = entry.second;
-    return its.last != now && (!its.named || now - its.last >= forgotten_after);
-  });
-  found.peers.clear();
+  for (auto its = found_.begin(); its != found_.end();) {
+    auto& [peer, what] = *its;
+    bool missed = !present.contains(peer);
+    what.missed += missed ? more : 0;
+    its =
+      missed && (!what.named || what.missed >= steady_rounds) ? found_.erase(its) : std::next(its);
+  }
+  report.peers.clear();
   for (const auto& [peer, its] : found_)
-    if (its.named && found.peers.size() < slow_peers_max)
-      found.peers.push_back(its.what);
-  return found;
+    if (its.named && report.peers.size() < slow_peers_max)
+      report.peers.push_back(its.what);
+  return report;
 }
 
 } // namespace waggle

@@ -14,7 +14,7 @@
 
 namespace waggle {
 
-/// Why a member of our rounds makes the others wait.
+/// Why a member of our rounds makes the others wait, or is of little use.
 enum class slow_cause : std::uint8_t {
   passes,         // its passes take longer than those of the others, so it starts late
   starts_late,    // its first contribution is late, for another reason
@@ -22,8 +22,11 @@ enum class slow_cause : std::uint8_t {
   reduces_slowly, // its sums come late, after contributions that were in time
   far,            // the round trip to it explains it
   pauses,         // it is late now and then, and in time otherwise
+  adds_little,    // of the samples
 };
+/// "starts_late"
 std::string_view to_string(slow_cause x);
+constexpr std::size_t slow_causes = 7;
 
 struct slow_peer {
   peer_id peer;
@@ -46,7 +49,8 @@ public:
   static constexpr std::size_t count = 16;
   static constexpr auto apart = milliseconds{500};
 
-  void add(watch::round_ended round, steady_time now);
+  /// Returns whether it is one more than before, or in place of another.
+  bool add(watch::round_ended round, steady_time now);
   [[nodiscard]] const std::deque<watch::round_ended>& rounds() const { return rounds_; }
 
 private:
@@ -78,24 +82,43 @@ constexpr std::size_t slow_peers_max = 2;
 constexpr std::size_t slow_rounds_min = 4;
 constexpr double slow_share_min = 0.2;
 constexpr double slow_ms_min = 30;
+/// A member adds little below this part of an equal share of the samples.
+constexpr double little_share = 0.25;
 
 /// Judges each round with those before it, and names a peer only once it has been found for a
-/// while without a break: the scheduler of a busy machine makes a peer late now and then. Not
-/// thread-safe.
+/// while without a break: the scheduler of a busy machine makes a peer late now and then. Whom it
+/// names keeps its cause until another one has been found as long as a window lasts: what is slow
+/// for one reason often looks, for some rounds, as if it were for another. Not thread-safe.
 class slow_watch {
 public:
-  static constexpr auto named_after = std::chrono::seconds{2};
-  static constexpr auto forgotten_after = std::chrono::seconds{4}; // not found for so long
+  /// Whose own reports say that its passes take longer.
+  static constexpr auto reported_after = std::chrono::seconds{2};
+  /// Otherwise: the window is another one than that in which it was found first. Where rounds are
+  /// rare, the time is enough.
+  static constexpr std::size_t named_rounds = round_window::count - slow_rounds_min + 1;
+  static constexpr auto named_after = std::chrono::seconds{10};
+  static constexpr auto named_in_any_case = std::chrono::minutes{2};
+  static constexpr std::size_t steady_rounds = 10; // of another cause, or without any
 
   /// @param pass_seconds as for find_slow.
   slow_report add(watch::round_ended round, const std::map<peer_id, double>& pass_seconds,
                   steady_time now);
 
 private:
+  struct streak {
+    slow_cause cause{};
+    steady_time since;
+    std::size_t rounds = 0;
+    [[nodiscard]] bool lasts(std::size_t rounds_min, steady_time now) const {
+      return (rounds >= rounds_min && now - since >= named_after)
+             || now - since >= named_in_any_case;
+    }
+  };
   struct finding {
     slow_peer what;
-    steady_time since;
-    steady_time last;
+    streak found;             // from the first time on
+    std::optional<streak> as; // that it has now, another cause than it is named with
+    std::size_t missed = 0;   // rounds in which it was not found
     bool named = false;
   };
 

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+#include <ctime>
 #include <deque>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 
+#include "runtime/watch/event_text.hpp"
 #include "runtime/watch/event_types.hpp"
 #include "runtime/watch/json_fields.hpp"
 
@@ -52,73 +53,6 @@ bool next_line(std::istream& in, std::string& out) {
   if (too_long)
     out.clear();
   return any;
-}
-
-std::string short_of(const json& in, const char* key) {
-  return text_in(in, key).substr(0, 8);
-}
-
-std::string amount(const json& in, const char* key, const char* unit) {
-  auto found = number_in(in, key);
-  if (!found)
-    return {};
-  char out[48];
-  std::snprintf(out, sizeof out, "%.6g%s", *found, unit);
-  return out;
-}
-
-/// All of its parts that are not empty.
-std::string joined(std::initializer_list<std::string> parts) {
-  std::string out;
-  for (const auto& part : parts)
-    if (!part.empty())
-      out += (out.empty() ? "" : ", ") + part;
-  return out;
-}
-
-/// What a number says besides its value.
-constexpr struct {
-  std::string_view name;
-  const char* before;
-  const char* after;
-} numbers[]{{"epoch", "epoch ", ""},  {"samples", "", " samples"}, {"loss", "loss ", ""},
-            {"bytes", "", " bytes"},  {"count", "", " times"},     {"ms", "", " ms"},
-            {"duration_s", "", " s"}, {"after_s", "after ", " s"}};
-
-/// Empty: it is not shown.
-std::string field_text(const json& in, const std::string& key) {
-  if (key == "type" || key == "peer" || key == "to")
-    return {};
-  if (key == "from" && in[key].is_string())
-    return text_in(in, "from") + " to " + text_in(in, "to");
-  if (key == "other" || key == "round")
-    return (key == "round" ? "round " : "") + short_of(in, key.c_str());
-  for (const auto& each : numbers)
-    if (each.name == key)
-      return each.before + amount(in, key.c_str(), each.after);
-  return text_in(in, key.c_str());
-}
-
-std::string round_text(const json& in) {
-  auto out =
-    short_of(in, "round") + " (" + text_in(in, "kind") + ") of epoch " + amount(in, "epoch", "")
-    + ": "
-    + joined({text_in(in, "outcome"), text_in(in, "reason"), amount(in, "duration_ms", " ms")});
-  auto members = in.find("members");
-  if (members == in.end() || !members->is_array() || members->empty()) // nothing was sent in it
-    return out;
-  std::string last;
-  double when = -1;
-  for (const auto& m : *members)
-    if (auto at = m.is_object() ? number_in(m, "last_ms") : std::nullopt;
-        at && *at > when && field(m, "self") != true) {
-      when = *at;
-      last = short_of(m, "peer");
-    }
-  out += ", " + std::to_string(members->size()) + " members";
-  char late[64];
-  std::snprintf(late, sizeof late, " after %.1f ms", when);
-  return last.empty() ? out : out + ", the last contribution from " + last + late;
 }
 
 } // namespace
@@ -218,23 +152,20 @@ status timeline::align() {
   return done{};
 }
 
+std::string time_text(std::int64_t t, const char* format) {
+  std::time_t seconds = t / 1000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  char out[48];
+  return {out, std::strftime(out, sizeof out, format, &local)};
+}
+
 std::string text_of(const logged_event& event) {
-  auto ms = static_cast<unsigned>(event.t % 86'400'000);
-  char time[48];
-  std::snprintf(time, sizeof time, "%02u:%02u:%02u.%03u", ms / 3'600'000, ms / 60'000 % 60,
-                ms / 1000 % 60, ms % 1000);
-  std::string out = std::string{time} + " " + short_name(event.writer) + " " + event.type;
+  char ms[8];
+  std::snprintf(ms, sizeof ms, ".%03u ", static_cast<unsigned>(event.t % 1000));
   auto value = parsed(event.line);
-  if (!value)
-    return out;
-  const auto& in = *value;
-  if (event.type == "round")
-    return out + " " + round_text(in);
-  std::string details;
-  for (const auto& [key, each] : in.items())
-    if (auto shown = field_text(in, key); !shown.empty())
-      details += (details.empty() ? "" : ", ") + shown;
-  return details.empty() ? out : out + ": " + details;
+  return time_text(event.t, "%H:%M:%S") + ms + short_name(event.writer) + " "
+         + (value ? event_text(*value) : event.type);
 }
 
 } // namespace waggle

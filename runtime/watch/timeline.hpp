@@ -62,8 +62,11 @@ private:
 /// Reads one line; fails with ec::malformed.
 result<logged_event> parse_event(std::string_view line);
 
-/// "12:34:56.789 1a2b3c4d round 99aabbcc of epoch 7: complete, 12.3 ms, …": for a terminal. Texts
-/// in it are not made harmless yet.
+/// Of local time, as strftime formats it. @param t Unix milliseconds.
+std::string time_text(std::int64_t t, const char* format);
+
+/// "12:34:56.789 1a2b3c4d Round 99aabbcc of epoch 7 complete, 12 ms, …", in local time, for a
+/// terminal. Texts in it are not made harmless yet.
 std::string text_of(const logged_event& event);
 
 } // namespace waggle

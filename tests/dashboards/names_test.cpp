@@ -14,6 +14,7 @@
 #include "runtime/averaging/guards.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/status/facts.hpp"
+#include "runtime/status/symptoms.hpp"
 #include "runtime/training/run_health.hpp"
 #include "runtime/training/time_account.hpp"
 
@@ -165,7 +166,8 @@ void show_all_facts(fact_gauges& gauges) {
   peer_picture picture;
   auto& t = picture.training.emplace();
   t.steps = 1;
-  t.eval_loss = t.eval_accuracy = t.learning_rate = t.first_round_seconds = 1;
+  t.loss = t.first_loss = t.eval_loss = t.eval_accuracy = t.learning_rate = t.first_round_seconds =
+    1;
   t.rate_reductions = t.effective_batch = 1;
   peer_facts own;
   own.bandwidth = 1;
@@ -316,6 +318,27 @@ TEST(Dashboards, TheRunbookNamesPanelsThatExist) {
     titles.insert(panel["title"].get<std::string>());
   for (const auto& name : named)
     EXPECT_THAT(titles, testing::Contains(name));
+}
+
+/// What to do is said in one way by the program and by the runbook.
+TEST(Dashboards, TheRunbookHasTheCureOfEverySymptomOfItsAlert) {
+  auto readme = content("README.md");
+  std::erase(readme, '`');
+  std::replace(readme.begin(), readme.end(), '\n', ' ');
+  auto alerts = matches(content("alerts.yml"), "- alert: ([A-Za-z]+)");
+  std::size_t found = 0;
+  for (const auto& each : symptoms()) {
+    if (each.alert.empty())
+      continue;
+    std::string alert{each.alert};
+    EXPECT_THAT(alerts, testing::Contains(alert)) << each.matter;
+    auto begin = readme.find("### " + alert + " ");
+    ASSERT_NE(begin, std::string::npos) << alert;
+    auto paragraph = readme.substr(begin, readme.find("##", begin + 4) - begin);
+    EXPECT_THAT(paragraph, testing::HasSubstr(std::string{each.cure.substr(1)})) << each.matter;
+    ++found;
+  }
+  EXPECT_GT(found, 15U);
 }
 
 TEST(Dashboards, EveryAlertHasARunbookParagraph) {

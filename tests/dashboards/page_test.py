@@ -233,21 +233,24 @@ class Page:
 
 
 def says_how_the_run_is(page, stub):
-    page.says("4 peers train together, epoch 412, 1.2k samples/s.")
+    page.says("4 peers train together.", "Epoch 412, 1.2k samples/s.")
     slow = picture()
     slow["peers"]["peers"][2]["slow"] = {"cause": "passes", "text": "its passes take 10 times as long"}
-    stub.set(peers=slow["peers"])
-    page.says("peer cccccccc is slow: its passes take 10 times as long")
-    page.wait("so does its row", lambda: "its passes take 10 times as long" in page.text("#peers tr.why"))
-    stub.set(status={**picture()["status"], "histories": 2})
-    page.says("the run is split into 2 histories")
+    found = {"matter": "passes", "level": "warning", "says": "peer cccccccc is slow", "cure": "look at its processor",
+             "seen": "peer cccccccc is slow: its passes take 10 times as long"}
+    stub.set(peers=slow["peers"], status={**picture()["status"], "notices": [found]})
+    page.says("Peer cccccccc is slow: look at its processor.", "its passes take 10 times as long")
+    assert page.text("#sentence h1") == "▲Peer cccccccc is slow: look at its processor."
+    page.wait("its row says why", lambda: "its passes take 10 times as long" in page.text("#peers tr.why"))
+    stub.set(status={**picture()["status"], "notices": [{"matter": "histories", "level": "bad", "says": "the run is split into 2 histories", "cure": None}, found]})
+    page.says("The run is split into 2 histories.", "Peer cccccccc is slow")
     assert page.count("#sentence.bad") == 1
     stub.set(status={"phase": "joining", "waiting_for": "a member of the group"}, peers={"peers": [], "left": []}, rounds=[])
     page.says("This peer is joining the run, waiting for a member of the group.")
     node = picture()
     node["peers"]["peers"].append({"id": IDS[9], "self": True, "connected": False, "role": "node"})
     stub.set(self={**node["self"], "peer": IDS[9], "role": "node"}, status={"phase": "node", "global_epoch": 412, "loss": None}, peers=node["peers"])
-    page.says("4 peers train together, epoch 412")
+    page.says("4 peers train together.", "Epoch 412")
     assert "Loss of the others" in page.text("#overview") and page.text("[data-tile=loss]") == "2.650", page.text("#overview")
     stub.set(self={**node["self"], "peer": IDS[9], "role": "node"}, status={"phase": "node"}, peers={"peers": [], "left": []}, rounds=[])
     page.says("No peer trains yet; this node waits for the first.")
@@ -259,10 +262,10 @@ def shows_events_as_they_come(page, stub):
     page.wait("the peer is in the list of those who left", lambda: page.count(f"[data-left='{IDS[3]}']") == 1)
     assert "silent for 1.1 s" in page.text(f"[data-left='{IDS[3]}']")
     stub.event("peer_left", other=IDS[2], reason="silent for 1.2 s", after_s=12)
-    page.says("peers cccccccc and dddddddd left", "(silent for 1.2 s)")
+    page.says("Peers cccccccc and dddddddd left", "Silent for 1.2 s.")
     again = picture()
-    again["peers"]["peers"][3]["left"] = {"t": again["now"] - 5000, "reason": "peer_lost: the connection was closed", "lost": True, "times": 3}
-    again["peers"]["left"] = [{"peer": IDS[9], "t": again["now"] - 1_900_000, "reason": "shutting_down: it leaves", "lost": False, "times": 1, "addresses": []}]
+    again["peers"]["peers"][3]["left"] = {"t": again["now"] - 5000, "reason": "the connection was closed", "code": "peer_lost", "lost": True, "times": 3}
+    again["peers"]["left"] = [{"peer": IDS[9], "t": again["now"] - 1_900_000, "reason": "it leaves", "lost": False, "times": 1, "addresses": []}]
     stub.set(peers=again["peers"])
     page.wait("it is back", lambda: page.count(f"#peers tr[data-peer='{IDS[3]}']") == 1)
     said = page.text("#peers tr.why")
@@ -351,8 +354,10 @@ def shows_text_of_peers_as_text(page, stub):
     lying["peers"]["left"] = [{"peer": IDS[5], "t": 4102444800000, "reason": EVIL}, {"peer": 7}, None]
     lying["events"] += [{"seq": 1, "t": 0, "type": EVIL, "text": EVIL + "B" * 8192}, {"t": "x", "type": "stop"}, "x"]
     lying["rounds"].append(a_round(999, began=now(), outcome=EVIL, kind=EVIL, reason=EVIL, duration_ms=-5, spans="-1e9p1" + EVIL))
-    stub.set(**{k: lying[k] for k in ("peers", "events", "rounds")})
-    page.says("peer bbbbbbbb is slow: <img src=x onerror=alert(1)>")
+    lying["status"]["notices"] = [{"matter": EVIL, "level": EVIL, "says": EVIL, "seen": EVIL + "C" * 8192, "cure": EVIL, "since": EVIL}, None, 7, {"says": 7}]
+    stub.set(**{k: lying[k] for k in ("peers", "events", "rounds", "status")})
+    page.says("<img src=x onerror=alert(1)>")
+    page.wait("who is slow", lambda: "slow: <img src=x onerror=alert(1)>" in page.text("#peers tr.why"))
     page.wait("the event is shown", lambda: "<script>alert(2)</script>" in page.text("#events .log"))
     fields = ("reason", "text", "cause", "outcome", "from", "to", "address", "link", "version", "actor", "role", "kind", "round", "spans", "epoch", "count")
     kinds = [*TYPES, EVIL]
@@ -367,7 +372,7 @@ def shows_text_of_peers_as_text(page, stub):
     for word in ("NaN", "undefined", "null", "Infinity", "[object"):
         assert word not in page.js("return document.body.innerText"), word
     stub.set()
-    page.says("4 peers train together, epoch 412, 1.2k samples/s.")
+    page.says("4 peers train together.", "Epoch 412, 1.2k samples/s.")
 
 
 def every_key_does_what_the_list_says(page, stub):
@@ -546,7 +551,7 @@ def keeps_what_it_remembers_small(page, stub):
         done({...seen, sentence: m.headline(s).text});
       }).catch(e => done({error: String(e)}));""", picture(), a_round(1))
     assert result.get("rounds") == 64 and result["samples"] <= 1200 and result["series"] == 4 and 10 < result["left"] <= 64 and result["events"] <= 200 and result["sorted"], result
-    assert result["sentence"] == "4 peers train together, epoch 412, 1.2k samples/s.", result
+    assert result["sentence"] == "4 peers train together.", result
 
 
 def stays_quick(page, stub, minutes):
@@ -770,7 +775,7 @@ def splits(options):
             if at < 3:
                 page.says("3 peers train together", "left", *few)
             else:
-                page.says("2 peers train together", "this peer is cut off from most of its group and goes on without it", "3 peers left")
+                page.says("2 peers train together", "This peer is cut off from most of its group and goes on without it", "3 peers left")
             assert "path MTU" not in page.text("#sentence"), "a cut path is taken for one that drops large packets"
             time.sleep(5)
             for name, width, dark in ((f"split_{at}", 1320, False), (f"split_{at}_narrow_dark", 360, True)):

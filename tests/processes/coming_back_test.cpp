@@ -65,7 +65,7 @@ TEST_F(ComingBackProcesses, ANodeWhoseInitialPeersAreDeadIsNotReadyUntilOneAnswe
   auto where = second->await_address();
   EXPECT_TRUE(eventually([&] {
     return readiness(where).starts_with("503 not ready: none of the initial peers answers: "
-                                        + to_string(address) + ": unreachable: ");
+                                        + to_string(address) + ": Connection refused");
   }))
     << readiness(where);
   first = start("first", {"--listen", to_string(address)});

@@ -370,6 +370,7 @@ TEST_F(MetricsExporter, APeerThatIsGoneIsListedWithItsReason) {
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0]["peer"], to_string(ann->id()));
   EXPECT_EQ(left[0]["reason"], "timeout: silent");
+  EXPECT_EQ(left[0]["code"], "timeout");
   std::vector<std::string> types;
   for (const auto& line : ctx.events->after(0, 1_MiB).lines)
     types.push_back(json::parse(*line)["type"]);
@@ -413,9 +414,9 @@ TEST_F(MetricsExporter, ARoundBecomesAnEventWithItsMarksAndAPage) {
   EXPECT_NEAR(phase("agreement"), 0.005, 1e-9);
 }
 
-/// Who is slow is judged by the rounds before its start, too: it takes eight.
+/// Who is slow is judged by the rounds before its start, too: it takes 24.
 TEST_F(MetricsExporter, OneThatWasStartedAgainStillKnowsTheRoundsBefore) {
-  rounds(7, 300ms);
+  rounds(23, 300ms);
   EXPECT_TRUE(slow().is_null());
   caf::anon_send_exit(exporter, caf::exit_reason::kill);
   scheduler.run();

@@ -90,7 +90,7 @@ def pauses(stack, settings, run):
 
 PLANTED = {  # name: (what, the causes that are right, how)
     "passes": ("passes of ten times as many samples", {"passes"}, slow_passes),
-    "link": ("2 MB/s", {"sends slowly"}, slow_link),
+    "link": ("2 MB/s", {"sends_slowly"}, slow_link),
     "far": ("a round trip of 80 ms", {"far"}, far_away),
     "core": ("a tenth of a core", {"passes"}, tenth_of_a_core),
     "volunteer": ("a tenth of a core, and no round waits for passes", {"passes"}, tenth_of_a_core),
@@ -109,7 +109,7 @@ JOINS = {"passes", "far"}  # the slow peer joins when the others train
 
 def slow(settings, report):
     """Makes one of four peers slow in each of five ways: whom the others name, why, and when."""
-    report.limit = 10
+    report.limit = 20
     wanted = settings.only.split(",") if settings.only else list(PLANTED)
     for name in wanted:
         if name not in PLANTED:

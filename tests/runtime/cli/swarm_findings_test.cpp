@@ -35,7 +35,8 @@ asked_member silent(const std::string& id, ec code) {
 }
 
 asked_member lost(asked_member of, std::int64_t seconds_ago = 180) {
-  of.left = seen_leaving{now - 1000 * seconds_ago, "peer_lost: the connection was closed", true, 3};
+  of.left =
+    seen_leaving{now - 1000 * seconds_ago, "the connection was closed", true, 3, "peer_lost"};
   return of;
 }
 
@@ -83,7 +84,7 @@ TEST(SwarmFindings, ThoseThatWereLostAndAnswerAreBehindASplit) {
   auto both = judge_swarm({member(one), lost(member(two)), member(two)}, now);
   EXPECT_THAT(both[0].seen, HasSubstr("2 peers of 2 peers answer")) << "it is counted once";
   auto crowded = lost(member(two));
-  crowded.left->reason = "overloaded: this peer has as many links as it accepts";
+  crowded.left->code = "overloaded";
   EXPECT_FALSE(any_bad(judge_swarm({member(one), crowded}, now)));
 }
 
@@ -134,14 +135,15 @@ TEST(SwarmFindings, AGoodbyeARestartAndAnAddressOfSomebodyElseAreNotBad) {
 TEST(SwarmFindings, ANoticeHasItsCure) {
   auto all = judge_swarm({member(one, R"(,"notice":"a: b","notices":[
     {"matter":"x","seen":"in 9 of 32 epochs","cure":"raise X"},{"seen":"","cure":7},3])"),
-                          member(two, R"(,"notice":"of an earlier version: raise Y")")},
+                          member(two, R"(,"slow":[{"peer":"aaaa","cause":"far","text":"80 ms"}])")},
                          now);
   auto notices = of_kind(all, "notice");
   ASSERT_THAT(notices, SizeIs(2));
   EXPECT_EQ(notices[0].cure, "raise X");
   EXPECT_EQ(notices[0].seen, "peer aaaaaaaa: in 9 of 32 epochs");
   EXPECT_EQ(json::parse(to_json(notices))[0]["cure"], "raise X");
-  EXPECT_THAT(notices[1].seen, HasSubstr("raise Y"));
+  EXPECT_EQ(notices[1].seen, "peer bbbbbbbb: peer aaaa is slow: 80 ms");
+  EXPECT_THAT(notices[1].cure, HasSubstr("raise --target-batch-size"));
 }
 
 TEST(SwarmFindings, ReadsMembersAndThoseWhoLeftInTheLastTenMinutes) {

@@ -26,8 +26,9 @@ TEST(Targets, AreThePeersThatAnswerAndThoseThatWereLost) {
   }
   picture.present[peer(2).id] = {{}, peer(2).addresses};
   picture.present[peer(4).id] = {{}, peer(4).addresses}; // a node, which reports nothing
-  picture.left.push_back({peer(5).id, "silent", {}, {}, peer(5).addresses, true});
-  picture.left.push_back({peer(6).id, "goodbye", {}, {}, peer(6).addresses, false});
+  picture.left.push_back({peer(5).id, "silent", "timeout", {}, {}, peer(5).addresses, true});
+  picture.left.push_back(
+    {peer(6).id, "goodbye", "shutting_down", {}, {}, peer(6).addresses, false});
   auto all = nlohmann::json::parse(targets_document(picture, peer(1), "run-1a2b3c4d"));
   std::map<std::string, std::string> roles;
   for (const auto& each : all) {

@@ -271,7 +271,7 @@ TEST(SlowWatch, NamesAPeerOnceItHasBeenFoundForAWhileAndForgetsItLater) {
     now += after;
     return judge.add(round, {}, now).peers.size();
   };
-  for (int i = 0; i < 7; ++i) // found from the fourth round on
+  for (int i = 0; i < 23; ++i) // found from the fourth round on
     EXPECT_EQ(add(late), 0U) << i;
   EXPECT_EQ(add(late), 1U);
   for (int i = 0; i < 5; ++i) // while most of the last rounds are late, and then for a while
@@ -280,6 +280,86 @@ TEST(SlowWatch, NamesAPeerOnceItHasBeenFoundForAWhileAndForgetsItLater) {
   for (int i = 0; i < 30; ++i)
     named = add(healthy);
   EXPECT_EQ(named, 0U);
+}
+
+/// Passes of peer `n` that take so long, and of the others.
+std::map<peer_id, double> passes_of(std::size_t n, double seconds) {
+  std::map<peer_id, double> out{{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), 0.2}, {peer(3), 0.2}};
+  out[peer(n)] = seconds;
+  return out;
+}
+
+TEST(SlowWatch, TheCauseKeepsStillUntilAnotherOneHasLasted) {
+  slow_watch judge;
+  auto late = rounds(1, [](std::size_t, auto& members) { delay_start(members, 300); })[0];
+  steady_time now{1h};
+  std::vector<slow_cause> causes; // each that it is named with
+  auto add = [&](double seconds) {
+    now += 500ms;
+    auto found = judge.add(late, passes_of(2, seconds), now);
+    if (!found.peers.empty() && (causes.empty() || causes.back() != found.peers[0].cause))
+      causes.push_back(found.peers[0].cause);
+  };
+  for (int i = 0; i < 30; ++i)
+    add(0.2);
+  for (int i = 0; i < 200; ++i) // between both causes, as a busy machine is
+    add(i / 9 % 2 == 0 ? 0.35 : 0.2);
+  EXPECT_THAT(causes, testing::ElementsAre(slow_cause::starts_late));
+  for (int i = 0; i < 30; ++i)
+    add(0.35);
+  EXPECT_THAT(causes, testing::ElementsAre(slow_cause::starts_late, slow_cause::passes));
+}
+
+TEST(SlowWatch, NamesNobodyWhoIsLateForSomeSeconds) {
+  for (auto apart : {50ms, 500ms, 2000ms}) {
+    slow_watch judge;
+    steady_time now{1h};
+    for (int i = 0; i < 200; ++i) {
+      now += apart;
+      bool is_late = now < steady_time{1h} + 7s;
+      auto round =
+        rounds(1, [&](std::size_t, auto& members) { delay_start(members, is_late ? 300 : 0); })[0];
+      EXPECT_THAT(judge.add(round, {}, now).peers, IsEmpty()) << i << " " << apart.count();
+    }
+  }
+}
+
+/// Otherwise a run with a round a minute would wait for a quarter of an hour.
+TEST(SlowWatch, WhereRoundsAreRareTwoMinutesAreEnough) {
+  slow_watch judge;
+  auto late = rounds(1, [](std::size_t, auto& members) { delay_start(members, 900); })[0];
+  steady_time now{1h};
+  int named = 0;
+  for (int i = 1; i <= 10; ++i) {
+    now += 60s;
+    if (!judge.add(late, {}, now).peers.empty() && named == 0)
+      named = i;
+  }
+  EXPECT_EQ(named, 6);
+}
+
+TEST(SlowPeers, SaysWhoAddsLittle) {
+  auto with = [](std::optional<std::uint64_t> samples, bool contributes = true) {
+    auto all = rounds(16);
+    for (auto& round : all)
+      for (auto& m : round.members) {
+        m.samples = m.peer == peer(2) ? samples : 64;
+        m.contributed = m.peer != peer(2) || contributes;
+      }
+    return all;
+  };
+  auto found = only(find_slow(with(3), passes_of(2, 0.2)));
+  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.cause, slow_cause::adds_little);
+  EXPECT_EQ(found.text, "it adds 1.5 % of the samples, and an equal share is 25 %");
+  EXPECT_THAT(only(find_slow(with({}, false), passes_of(2, 0.2))).text, HasSubstr("adds 0 %"));
+  EXPECT_THAT(find_slow(with(20), passes_of(2, 0.2)).peers, IsEmpty());
+  EXPECT_THAT(find_slow(with({}), passes_of(2, 0.2)).peers, IsEmpty()) << "weights of another kind";
+  auto trains = passes_of(2, 0.2);
+  trains.erase(peer(2));
+  EXPECT_THAT(find_slow(with({}, false), trains).peers, IsEmpty()) << "a helper adds nothing";
+  EXPECT_EQ(only(find_slow(with(3), passes_of(2, 2.1))).cause, slow_cause::passes)
+    << "which explains it";
 }
 
 TEST(SlowWatch, NamesNobodyForWhatComesAndGoes) {

@@ -1,5 +1,7 @@
 #include "runtime/watch/timeline.hpp"
 
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,12 +117,13 @@ TEST(Timeline, LeavesOutWhatIsNoEventOfThisVersion) {
 }
 
 TEST(Timeline, TextNamesWhatHappened) {
+  ::setenv("TZ", "UTC0", 1);
   log_writer a{1, 0};
-  a.add(0, watch::peer_left{peer(3), "timeout: silent", 5});
+  a.add(0, watch::peer_left{peer(3), "silent for 1.1 s", 5});
   auto left = parse_event(a.text.substr(0, a.text.size() - 1));
   ASSERT_TRUE(left.ok());
   EXPECT_EQ(text_of(*left),
-            "22:13:20.000 01000000 peer_left: 03000000, timeout: silent, after 5 s");
+            "22:13:20.000 01000000 Peer 03000000 left: silent for 1.1 s, after 5.0 s");
 }
 
 } // namespace

@@ -1,0 +1,107 @@
+#include "runtime/status/symptoms.hpp"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/training/run_health.hpp"
+#include "runtime/watch/slow_peers.hpp"
+
+namespace waggle {
+namespace {
+
+using json = nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> said(const std::string& status) {
+  std::vector<std::string> out;
+  for (const auto& each : symptoms_in(json::parse(status)))
+    out.push_back(each.says);
+  return out;
+}
+
+TEST(Symptoms, HaveAMatterOfTheirOwn) {
+  std::set<std::string_view> matters;
+  for (const auto& each : symptoms())
+    EXPECT_TRUE(matters.insert(each.matter).second) << each.matter;
+  EXPECT_EQ(symptom_of("nobody knows it").matter, "settings");
+}
+
+TEST(Symptoms, EachRuleOfARunAndEachCauseHasARowWithACure) {
+  for (auto rule : run_health::rules) {
+    EXPECT_EQ(symptom_of(rule).matter, rule);
+    EXPECT_NE(symptom_of(rule).says, "") << rule;
+  }
+  for (std::size_t i = 0; i < slow_causes; ++i) {
+    auto cause = to_string(static_cast<slow_cause>(i));
+    EXPECT_EQ(symptom_of(cause).matter, cause);
+    EXPECT_NE(symptom_of(cause).cure, "") << cause;
+  }
+  for (std::string_view matter : {"history", "claims", "initial_peers", "reach", "path_mtu"})
+    EXPECT_EQ(symptom_of(matter).matter, matter);
+}
+
+TEST(Symptoms, AreFoundInAStatusTheWorstFirst) {
+  EXPECT_THAT(said("{}"), IsEmpty());
+  EXPECT_THAT(said(R"({"provisional":false,"histories":1,"differing_peers":0,"slow":null})"),
+              IsEmpty());
+  EXPECT_THAT(
+    said(R"({"slow":[{"peer":"1a2b3c4d","cause":"far","text":"the round trip takes 80 ms"},
+                     {"peer":"5e6f7a8b","cause":"adds_little","text":"1.5 %"}],
+             "provisional":true,"histories":2,"differing_peers":3,
+             "notices":[{"matter":"short_epochs","seen":"in 9 of 32 epochs","cure":"raise X"}]})"),
+    ElementsAre("this peer is cut off from most of its group and goes on without it",
+                "the run is split into 2 histories",
+                "this peer holds other parameters than 3 of the peers at its epoch",
+                "peer 1a2b3c4d is slow", "peer 5e6f7a8b adds little to the run",
+                "rounds and downloads cost more than passes"));
+}
+
+TEST(Symptoms, ANoticeKeepsItsNumbersAndItsCure) {
+  auto found = symptoms_in(json::parse(
+    R"({"notices":[{"matter":"short_epochs","seen":"in 9 of 32 epochs","cure":"raise X"},
+                   {"matter":"zero_updates","seen":"in 8 of 32 epochs","cure":""},
+                   {"matter":"new","seen":"something"}]})"));
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].what.text(), "in 9 of 32 epochs: raise X");
+  EXPECT_EQ(found[1].what.cure, symptom_of("zero_updates").cure);
+  EXPECT_EQ(found[2].says, "something");
+}
+
+TEST(Symptoms, WhatIsMalformedIsLeftOut) {
+  for (
+    const auto* status :
+    {"null", "[]", "3", R"({"slow":{},"notices":"x"})",
+     R"({"slow":[3,null,[],{"peer":7}],"notices":[3,null,{"seen":""},{"matter":"split","seen":"x"}]})",
+     R"({"provisional":"yes","histories":"2","differing_peers":-1})"})
+    EXPECT_THAT(said(status), IsEmpty()) << status;
+  EXPECT_THAT(said(R"({"histories":1e300})"), ElementsAre(HasSubstr("histories")));
+}
+
+TEST(Symptoms, AStatusSaysSinceWhen) {
+  symptom_times since;
+  auto show = [&](bool provisional, std::int64_t now) {
+    json status{{"provisional", provisional}, {"histories", 2}};
+    show_symptoms(status, &since, now);
+    return status;
+  };
+  show(false, 1000);
+  auto second = show(true, 2000);
+  EXPECT_EQ(second["notices"][0]["since"], 2000);
+  EXPECT_EQ(second["notices"][1]["since"], 1000);
+  EXPECT_EQ(second["notices"][0]["level"], "bad");
+  EXPECT_THAT(second["notice"].get<std::string>(), HasSubstr("it: look at the links between"));
+  show(false, 3000);
+  EXPECT_EQ(show(true, 4000)["notices"][0]["since"], 4000);
+  json healthy{{"histories", 1}};
+  show_symptoms(healthy);
+  EXPECT_TRUE(healthy["notice"].is_null());
+  EXPECT_TRUE(healthy["notices"].empty());
+}
+
+} // namespace
+} // namespace waggle
