@@ -34,6 +34,7 @@ enum level_enum : int;
 namespace waggle {
 
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
+class machine_watch;       // runtime/core/machine_use.hpp
 class run_curves;          // runtime/status/run_curves.hpp
 
 /// A registry that answers peers that missed the end of a round over their link. Peers that are no
@@ -92,6 +93,7 @@ struct node_context {
   byte_store_factory make_store;
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
+  std::shared_ptr<machine_watch> machine; // null: not shown
   std::uint64_t seed = 0;
   /// Changes of how others reach us; dht_reach alone sets them.
   std::shared_ptr<net::own_reach> reach = std::make_shared<net::own_reach>();

@@ -159,6 +159,7 @@ struct get_training_status {};
 /// Event to the metrics exporter: a round ended.
 struct round_ended {
   round_report report; // without values
+  std::string spans{}; // training_report::end_round
 };
 /// Event to the metrics exporter.
 struct state_download_ended {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "actors/guard.hpp"
+#include "runtime/core/machine_use.hpp"
 
 namespace waggle {
 
@@ -154,6 +155,13 @@ void progress_tracker::report(const report_progress& msg) {
   own.parameters = msg.parameters;
   own.claim = msg.claim;
   own.vitals = msg.vitals;
+  own.vitals.settings = config_.settings;
+  if (ctx_.machine) {
+    auto place = peer_shares::first_of_machine;
+    auto use = ctx_.machine->latest();
+    for (const auto& share : {use.memory, use.disk, use.load, use.gpu, use.gpu_memory})
+      own.vitals.shares.set(place++, share.value_or(-1));
+  }
   own.sketch = msg.sketch;
   if (msg.samples > 0 || msg.claim.group_size > 0)
     active_ = ledger_.global_epoch(own_, ctx_.wall->now());

@@ -19,6 +19,7 @@ struct progress_config {
   std::string name = "progress";
   ledger_options ledger;
   double performance_ema_alpha = 0.1;
+  std::string settings; // see peer_vitals
   /// How long a report counts after it was made, if there is no other sign of its peer.
   milliseconds report_ttl{60'000};
   /// Signed reports are pushed to connected peers at most this often (for a new epoch, at once).

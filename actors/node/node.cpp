@@ -273,6 +273,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.bandwidth = std::make_shared<bandwidth_estimator>();
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
+  ctx.machine = dependencies.machine;
   ctx.seed = config.seed;
   ctx.curves = std::make_shared<run_curves>();
   out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages, ctx.curves);

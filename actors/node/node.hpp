@@ -18,6 +18,7 @@
 #include "actors/training/training_config.hpp"
 #include "actors/watch/event_writer.hpp"
 #include "actors/watch/metrics_exporter.hpp"
+#include "runtime/core/machine_use.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/net_events.hpp"
@@ -105,6 +106,8 @@ struct node_dependencies {
   std::shared_ptr<disk> files;
   /// Storage for copies of states while they are read; empty: memory, as in simulations.
   byte_store_factory make_store;
+  /// How full and busy the machine is; null, as in simulations: not shown.
+  std::shared_ptr<machine_watch> machine;
   /// Gives the actors that block (computing, hashing, writing files) threads of their own. Off in
   /// simulations.
   bool detach_workers = true;

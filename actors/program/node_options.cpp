@@ -2,9 +2,31 @@
 
 #include <thread>
 
+#include "runtime/cli/readable.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/core/version.hpp"
 
 namespace waggle {
+
+namespace {
+
+/// What others may compare with theirs: the version, and options of the training that were given
+/// and need not be equal, without paths.
+std::string settings_of(const run_options& o) {
+  auto all = std::string{"version="} + version + "\n";
+  for (const auto& row : option_table()) {
+    auto given = o.given.find(row.name);
+    bool compared = (row.group == "training" || row.group == "averaging") && !row.agreed;
+    if (!compared || given == o.given.end() || given->second.find('/') != std::string::npos)
+      continue;
+    auto line = row.name + "=" + printable(given->second, 40) + "\n";
+    if (all.size() + line.size() <= settings_bytes_max)
+      all += line;
+  }
+  return all;
+}
+
+} // namespace
 
 node_config node_config_from(const run_options& o, const std::filesystem::path& data_dir) {
   node_config config;
@@ -30,6 +52,7 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   config.progress.ledger = o.ledger;
   config.progress.ledger.target_batch_size = o.samples_per_round();
   config.progress.report_ttl = o.report_expiration;
+  config.progress.settings = settings_of(o);
   config.progress.performance_ema_alpha = o.performance_ema_alpha;
   config.stop_training_timeout = o.shutdown_timeout;
   return config;

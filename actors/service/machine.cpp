@@ -72,6 +72,7 @@ node_dependencies machine_dependencies(const environment& around,
   out.log = std::move(log);
   tcp.arena = tcp.shared_memory ? net::shared_arena::make() : nullptr;
   out.memory = vector_memory(tcp.arena);
+  out.machine = std::make_shared<machine_watch>([folder] { return read_machine(folder); });
   if (!folder.empty()) {
     out.files = make_system_disk();
     out.make_store = [files = out.files, folder] { return files->make_store(folder); };

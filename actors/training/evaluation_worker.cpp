@@ -41,7 +41,7 @@ measure_weights(evaluation_worker_actor::stateful_pointer<evaluation_worker> sel
     ctx.metrics->set_eval_duration(seconds);
     auto accuracy =
       std::isfinite(found->accuracy) ? fmt::format(", accuracy {:.4f}", found->accuracy) : "";
-    log_about about{{.epoch = msg.epoch}};
+    log_about about{{.epoch = msg.epoch, .loss = found->loss, .seconds = seconds}};
     ctx.log->info("evaluation of epoch {}: loss {:.4f}{}, {} samples in {:.1f} s",
                   msg.epoch.value(), found->loss, accuracy, found->samples, seconds);
     return model_evaluated{msg.epoch, *found};

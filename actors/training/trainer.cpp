@@ -374,7 +374,12 @@ void trainer::check_health(const round_report& report) {
 void trainer::log_progress() {
   if (!report_.logs_progress(now()))
     return;
-  log_about about{{.epoch = current_status().epoch}};
+  const auto& s = current_status();
+  auto seconds = progress_.seconds(); // of an epoch
+  log_about about{{.epoch = s.epoch,
+                   .loss = s.loss,
+                   .samples_per_second = s.samples_per_second,
+                   .seconds = seconds > 0 ? std::optional{seconds} : std::nullopt}};
   ctx_.log->info("{}", report_.progress());
 }
 

@@ -316,6 +316,8 @@ void trainer::on_round(const group_round& round) {
   const auto& report = round.report;
   round_ended event{report};
   event.report.values.reset();
+  auto began = report.marks ? report.marks->began : now();
+  event.spans = report_.end_round(began, report.agreement_seconds, now());
   send(peers_.exporter, std::move(event));
   bool failed = report.outcome == round_outcome::failed;
   if (failed && !(config_.many_groups && round.group.member)) {
@@ -330,7 +332,10 @@ void trainer::on_round(const group_round& round) {
 
 /// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
 void trainer::count_round(const round_report& report) {
-  log_about about{{.epoch = at_.epoch(), .round = report.round, .reason = report.why.code}};
+  log_about about{{.epoch = at_.epoch(),
+                   .round = report.round,
+                   .reason = report.why.code,
+                   .seconds = report.matchmaking_seconds + report.allreduce_seconds}};
   if (report.outcome == round_outcome::failed) {
     report_.status.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
     if (serves_groups()) // no group needed it
@@ -351,7 +356,10 @@ void trainer::count_round(const round_report& report) {
 }
 
 void trainer::on_round_failed(const round_report& report) {
-  log_about about{{.epoch = at_.epoch(), .round = report.round, .reason = report.why.code}};
+  log_about about{{.epoch = at_.epoch(),
+                   .round = report.round,
+                   .reason = report.why.code,
+                   .seconds = report.matchmaking_seconds + report.allreduce_seconds}};
   ++report_.status.rounds_failed;
   report_.status.last_outcome = "failed: " + std::string{to_string(report.why.code)};
   ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));

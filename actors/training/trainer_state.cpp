@@ -109,7 +109,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   report_.status.last_outcome = "state loaded";
   send(peers_.exporter,
        state_download_ended{true, {}, download.bytes, sync_.took(), download.donor, outcome.epoch});
-  log_about about{{.epoch = outcome.epoch, .remote = download.donor}};
+  log_about about{{.epoch = outcome.epoch, .remote = download.donor, .seconds = sync_.took()}};
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(download.donor), at_.epoch().value());
   auto follows = at_.take_state(outcome.past, outcome.epoch);

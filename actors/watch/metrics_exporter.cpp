@@ -90,7 +90,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
       if (changed)
         refresh();
     },
-    [this](const round_ended& msg) { watch_round(msg.report); },
+    [this](const round_ended& msg) { watch_round(msg.report, msg.spans); },
     [this](const state_download_ended& msg) {
       watch::state_moved moved{false,       std::nullopt, msg.bytes,
                                msg.seconds, std::nullopt, msg.ok ? "complete" : to_string(msg.why)};
@@ -99,7 +99,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
       if (msg.ok)
         moved.epoch = msg.epoch.value();
       ctx_.note(moved);
-      log_about about{{.remote = msg.donor, .reason = msg.why.code}};
+      log_about about{{.remote = msg.donor, .reason = msg.why.code, .seconds = msg.seconds}};
       if (!msg.ok)
         ctx_.log->debug("a state download failed after {:.1f} s: {}", msg.seconds,
                         to_string(msg.why));
@@ -122,7 +122,7 @@ metrics_exporter::behavior_type metrics_exporter::make_behavior() {
   };
 }
 
-void metrics_exporter::watch_round(const round_report& report) {
+void metrics_exporter::watch_round(const round_report& report, const std::string& spans) {
   ++(report.outcome == round_outcome::complete ? picture_.rounds_complete
      : report.outcome == round_outcome::shrunk ? picture_.rounds_shrunk
                                                : picture_.rounds_failed);
@@ -144,7 +144,10 @@ void metrics_exporter::watch_round(const round_report& report) {
       auto link = ctx_.links ? ctx_.links->find(peer) : nullptr;
       return link ? link->facts().round_trip : std::chrono::microseconds{0};
     });
+  event.spans = spans;
   ctx_.note(event);
+  if (!trains_ && std::ranges::count(report.contributors, ctx_.record.id) == 0)
+    return; // a helper has nothing with which others compare
   auto passes = pass_seconds_of(event, picture_.run, ctx_.record.id);
   picture_.slow = board_->maker().slow_rounds().add(std::move(event), passes, now);
   auto changed = board_->maker().on_slow(picture_.slow);
@@ -220,6 +223,8 @@ void metrics_exporter::refresh() {
   peer_facts facts{
     ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
+  if (ctx_.machine)
+    facts.machine = ctx_.machine->look(now);
   if (now - links_watched_ >= links_interval)
     watch_links();
   using document = status_board::document;

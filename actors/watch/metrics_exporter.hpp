@@ -35,7 +35,7 @@ protected:
 private:
   void show_self();
   void refresh();
-  void watch_round(const round_report& report);
+  void watch_round(const round_report& report, const std::string& spans);
   void on_connected(const peer_record& peer);
   void watch_links();
   void note(const event_maker::events& all) const;

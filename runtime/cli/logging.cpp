@@ -1,5 +1,9 @@
 #include "runtime/cli/logging.hpp"
 
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -62,6 +66,15 @@ std::string json_about(std::string_view /*message*/) {
     text.append("\"reason\":\"").append(to_string(about.reason)).append("\",");
   if (!about.remote.is_zero())
     text.append("\"remote\":\"").append(short_name(about.remote)).append("\",");
+  for (const auto& [name, number] : {std::pair{"loss", about.loss},
+                                     {"samples_per_second", about.samples_per_second},
+                                     {"seconds", about.seconds}})
+    if (number && std::isfinite(*number))
+      text.append("\"")
+        .append(name)
+        .append("\":")
+        .append(fmt::format("{:.6g}", *number))
+        .append(",");
   return text;
 }
 

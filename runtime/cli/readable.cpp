@@ -95,6 +95,10 @@ std::string readable_loss(double value) {
   return std::abs(value) < 1e5 ? fmt::format("{:.3f}", value) : fmt::format("{:.3g}", value);
 }
 
+std::string readable_share(double value) {
+  return std::isfinite(value) ? fmt::format("{:.0f} %", 100 * value) : unknown;
+}
+
 std::string printable(std::string_view text, std::size_t length_max) {
   std::string out;
   for (char c : text) {

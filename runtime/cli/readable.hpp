@@ -19,6 +19,8 @@ std::string readable_bytes(double bytes);
 std::string readable_duration(double seconds);
 /// "2.341": three decimals, so that losses can be compared.
 std::string readable_loss(double value);
+/// "41 %", of 0.41.
+std::string readable_share(double value);
 
 /// `text`, which may come from the network, as one ASCII character per column: all others are
 /// written as \x1b. At most `length_max` characters (≥ 3); "..." replaces the omitted end.

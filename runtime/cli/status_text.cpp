@@ -45,6 +45,9 @@ constexpr quantity quantities[]{
   {"bytes_per_second", [](double x) { return readable_bytes(x) + "/s"; }},
   {"bytes", readable_bytes},
   {"seconds", readable_duration},
+  {"memory", readable_share},
+  {"disk", readable_share},
+  {"gpu", readable_share},
   {"loss", readable_loss}};
 
 /// Null: it has no unit.

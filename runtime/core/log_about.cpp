@@ -13,6 +13,9 @@ log_about::log_about(const fields& known) : outer_(now_) {
     now_.remote = known.remote;
   if (known.reason != ec::none)
     now_.reason = known.reason;
+  for (auto number : {&fields::loss, &fields::samples_per_second, &fields::seconds})
+    if (known.*number)
+      now_.*number = known.*number;
 }
 
 } // namespace waggle

@@ -17,6 +17,9 @@ public:
     round_id round{};
     peer_id remote{}; // another peer
     ec reason = ec::none;
+    std::optional<double> loss{};
+    std::optional<double> samples_per_second{};
+    std::optional<double> seconds{}; // that it took; of the progress: an epoch
   };
 
   explicit log_about(const fields& known);

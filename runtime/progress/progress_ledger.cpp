@@ -11,11 +11,13 @@ namespace waggle {
 
 namespace {
 
-// 1 has no target batch size, 2 no vitals, 3 no sketch, 4 no rate of used samples.
+// 1 has no target batch size, 2 no vitals, 3 no sketch, 4 no rate of used samples, 5 neither shares
+// nor settings.
 constexpr std::uint8_t record_version_min = 1;
 constexpr std::uint8_t record_version_without_sketch = 3;
 constexpr std::uint8_t record_version_without_rate = 4;
-constexpr std::uint8_t record_version = 5;
+constexpr std::uint8_t record_version_without_shares = 5;
+constexpr std::uint8_t record_version = 6;
 constexpr std::uint8_t phase_max = 7; // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
@@ -50,6 +52,27 @@ bool read_vitals(byte_reader& in, peer_vitals& out) {
   return true;
 }
 
+/// The rate (NaN: none), shares and settings.
+void write_shares(const peer_vitals& vitals, byte_writer& out) {
+  out.put(vitals.samples_per_second.value_or(std::numeric_limits<float>::quiet_NaN()))
+    .put(static_cast<std::uint8_t>(peer_shares::names.size()));
+  for (auto value : vitals.shares.thousandths())
+    out.put(value);
+  auto settings = std::string_view{vitals.settings}.substr(0, settings_bytes_max);
+  out.put(static_cast<std::uint16_t>(settings.size())).put_raw(settings);
+}
+
+/// False: settings that are no plain text, or too long.
+bool read_shares(byte_reader& in, peer_vitals& out) {
+  auto shares = in.get<std::uint8_t>();
+  for (std::size_t i = 0; i < shares; ++i)
+    out.shares.read_thousandths(i, in.get<std::uint16_t>());
+  out.settings = in.get_raw(in.get<std::uint16_t>());
+  return out.settings.size() <= settings_bytes_max && std::ranges::all_of(out.settings, [](char c) {
+           return c == '\n' || (c >= ' ' && c <= '~');
+         });
+}
+
 /// 72 bytes.
 void write_sketch(const parameter_sketch& sketch, byte_writer& out) {
   out.put(sketch.rounding);
@@ -67,6 +90,17 @@ bool read_sketch(byte_reader& in, parameter_sketch& out) {
 
 } // namespace
 
+void peer_shares::set(std::size_t place, double value) {
+  if (place < values_.size() && value >= 0)
+    values_[place] = static_cast<std::uint16_t>(std::min(std::round(value * 1000), none - 1.0));
+}
+
+std::optional<double> peer_shares::at(std::size_t place) const {
+  if (place >= values_.size() || values_[place] == none)
+    return std::nullopt;
+  return values_[place] / 1000.0;
+}
+
 double parameter_sketch::distance_to(const parameter_sketch& other) const {
   double squares = 0;
   for (std::size_t i = 0; i < sums.size(); ++i)
@@ -77,7 +111,9 @@ double parameter_sketch::distance_to(const parameter_sketch& other) const {
 std::string encode_progress(const progress_report& report) {
   byte_writer out;
   const auto& rate = report.vitals.samples_per_second;
-  auto version = rate                          ? record_version
+  bool shares = !report.vitals.shares.empty() || !report.vitals.settings.empty();
+  auto version = shares                        ? record_version
+                 : rate                        ? record_version_without_shares
                  : report.sketch.rounding != 0 ? record_version_without_rate
                                                : record_version_without_sketch;
   out.put(version)
@@ -106,7 +142,9 @@ std::string encode_progress(const progress_report& report) {
   write_vitals(report.vitals, out);
   if (version > record_version_without_sketch)
     write_sketch(report.sketch, out);
-  if (rate)
+  if (shares)
+    write_shares(report.vitals, out);
+  else if (rate)
     out.put(*rate);
   return out.take();
 }
@@ -156,10 +194,14 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
     return failure{ec::malformed, "a progress record with a sketch that is not finite"};
   if (version > record_version_without_rate) {
     auto rate = in.get<float>();
-    if (!std::isfinite(rate) || rate < 0)
+    bool none = version > record_version_without_shares && std::isnan(rate);
+    if (!none && (!std::isfinite(rate) || rate < 0))
       return failure{ec::malformed, "a progress record with a rate out of its bounds"};
-    report.vitals.samples_per_second = rate;
+    if (!none)
+      report.vitals.samples_per_second = rate;
   }
+  if (version > record_version_without_shares && !read_shares(in, report.vitals))
+    return failure{ec::malformed, "a progress record with settings that are not plain text"};
   if (!in.ok())
     return failure{ec::malformed, "a progress record without its history"};
   if (claim.auxiliary && claim.reduces_only)

@@ -39,16 +39,54 @@ struct history_claim {
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
 
+/// Numbers from 0 to 65.5, to a thousandth, that a peer reports for its row on pages; most are
+/// shares. A new one is a name at the end, because they travel in this order, and where it is set.
+class peer_shares {
+public:
+  static constexpr std::array<std::string_view, 12> names{
+    // of the last minute, in the order of `activities`; the agreement is a part of the rounds
+    "time.pass", "time.update", "time.round", "time.search", "time.download", "time.idle",
+    "time.agreement",
+    // in the order of machine_use
+    "machine.memory", "machine.disk", "machine.load", "machine.gpu", "machine.gpu_memory"};
+  static constexpr std::size_t first_of_machine = 7;
+
+  void set(std::size_t place, double value);
+  [[nodiscard]] std::optional<double> at(std::size_t place) const;
+  [[nodiscard]] bool empty() const { return *this == peer_shares{}; }
+  /// Those of a later version are ignored.
+  void read_thousandths(std::size_t place, std::uint16_t value) {
+    if (place < values_.size())
+      values_[place] = value;
+  }
+  [[nodiscard]] const auto& thousandths() const { return values_; }
+
+  friend bool operator==(const peer_shares&, const peer_shares&) = default;
+
+private:
+  static constexpr std::uint16_t none = 65'535;
+  std::array<std::uint16_t, names.size()> values_ = [] {
+    std::array<std::uint16_t, names.size()> all{};
+    all.fill(none);
+    return all;
+  }();
+};
+
 /// What a peer reports of its work, for people. Decides nothing: shown as claimed.
 struct peer_vitals {
   std::optional<std::uint8_t> phase; // trainer_phase; one of a later version counts as not reported
   std::optional<float> loss;         // finite; smoothed
   std::optional<float> pass_seconds; // 0 to vitals_seconds_max
   std::optional<float> samples_per_second; // used ones, by wall time; finite, not negative
+  peer_shares shares{};
+  /// What it says that it was started with, for people who compare: the version, and options that
+  /// may differ between peers, as lines "name=value" of printable ASCII.
+  std::string settings{};
 
   friend bool operator==(const peer_vitals&, const peer_vitals&) = default;
 };
 constexpr float vitals_seconds_max = 1e6;
+constexpr std::size_t settings_bytes_max = 480;
 
 /// Parameters in a few numbers, for peers whose updates round differently: on other processors,
 /// with other versions of torch. A value enters one of the sums, with a sign that is random but the

@@ -19,6 +19,10 @@ json known(bool is, const auto& value) {
   return is ? json(value) : json(nullptr);
 }
 
+json share(const std::optional<double>& is) {
+  return known(is.has_value(), std::round(1000 * is.value_or(0)) / 1000);
+}
+
 json passes(at p) {
   json all;
   for (const auto& each : p.t.passes)
@@ -55,7 +59,10 @@ constexpr fact table[]{
   {"epoch", [](at p) { return known(p.trains, p.t.epoch.value()); }, "This peer's epoch.",
    "waggle_training_epoch"},
   {"global_epoch",
-   [](at p) { return json((p.trains ? p.t.global_epoch : p.picture.run.global_epoch).value()); },
+   [](at p) {
+     return known(p.trains || p.picture.run.num_peers > 0,
+                  (p.trains ? p.t.global_epoch : p.picture.run.global_epoch).value());
+   },
    "The swarm's epoch.", "waggle_training_global_epoch"},
   {"schedule_epoch", [](at p) { return known(p.trains, p.t.schedule_epoch.value()); },
    "That the learning rate follows."},
@@ -73,18 +80,19 @@ constexpr fact table[]{
    "waggle_training_eval_accuracy_ratio"},
   {"eval_epoch", [](at p) { return known(std::isfinite(p.t.eval_loss), p.t.eval_epoch.value()); }},
   {"seconds_left", [](at p) { return known(p.trains, p.t.seconds_left); }, "Of the run."},
-  {"samples.offered", [](at p) { return json(p.t.samples_offered); }},
-  {"samples.used", [](at p) { return json(p.t.samples_used); }, "They entered an update."},
-  {"samples.dropped", [](at p) { return json(p.t.samples_dropped); }},
-  {"samples.pending", [](at p) { return json(p.t.samples_pending()); }},
+  {"samples.offered", [](at p) { return known(p.trains, p.t.samples_offered); }},
+  {"samples.used", [](at p) { return known(p.trains, p.t.samples_used); },
+   "They entered an update."},
+  {"samples.dropped", [](at p) { return known(p.trains, p.t.samples_dropped); }},
+  {"samples.pending", [](at p) { return known(p.trains, p.t.samples_pending()); }},
   {"passes", passes, "Over the data, with --passes: how often its samples have entered an update."},
   {"rounds.complete", [](at p) { return json(p.picture.rounds_complete); }},
   {"rounds.shrunk", [](at p) { return json(p.picture.rounds_shrunk); }},
   {"rounds.failed", [](at p) { return json(p.picture.rounds_failed); }},
-  {"local_fallbacks", [](at p) { return json(p.t.local_fallbacks); },
+  {"local_fallbacks", [](at p) { return known(p.trains, p.t.local_fallbacks); },
    "Epochs that ended with this peer's own gradient."},
-  {"state_downloads", [](at p) { return json(p.t.state_downloads); }},
-  {"steps", [](at p) { return json(p.t.steps); }},
+  {"state_downloads", [](at p) { return known(p.trains, p.t.state_downloads); }},
+  {"steps", [](at p) { return known(p.trains, p.t.steps); }},
   {"samples_per_second", [](at p) { return known(p.trains, p.t.samples_per_second); },
    "Used samples by wall time: those of this peer that entered updates."},
   {"compute_samples_per_second",
@@ -106,27 +114,29 @@ constexpr fact table[]{
   {"effective_batch", [](at p) { return known(p.t.effective_batch > 0, p.t.effective_batch); },
    "Samples of all contributors in the last update.", "waggle_training_effective_batch_samples"},
   {"history", [](at p) { return known(!p.t.past.branch.is_zero(), short_name(p.t.past.branch)); }},
-  {"work", [](at p) { return json(p.t.past.work); },
+  {"work", [](at p) { return known(p.trains, p.t.past.work); },
    "Samples times contributors since the run's start."},
   {"group_size",
    [](at p) {
-     return json(!p.trains && p.picture.helper ? p.picture.helper->group_size : p.t.group_size);
+     return p.trains ? json(p.t.group_size)
+                     : known(p.picture.helper.has_value(),
+                             p.picture.helper.value_or(helper_status{}).group_size);
    }},
-  {"provisional", [](at p) { return json(p.t.provisional); },
+  {"provisional", [](at p) { return known(p.trains, p.t.provisional); },
    "1 while this peer continues without most of its group.", "waggle_training_provisional"},
   {"waiting_for", [](at p) { return known(!p.t.waiting_for.empty(), p.t.waiting_for); }},
   {"notice", [](at) { return json(nullptr); }, "What symptoms.hpp finds."},
   {"notices", notices, "The same, each with its matter, its level, since when, and its cure."},
   {"slow", slow, "Who slows the rounds down, and why."},
-  {"histories", [](at p) { return json(p.t.histories); },
+  {"histories", [](at p) { return known(p.trains, p.t.histories); },
    "Histories that live peers train; 1 unless the run has forked.", "waggle_training_histories"},
-  {"differing_peers", [](at p) { return json(p.t.differing_peers); },
+  {"differing_peers", [](at p) { return known(p.trains, p.t.differing_peers); },
    "Peers with our epoch and history but different parameters; 0 in a healthy run.",
    "waggle_training_differing_peers"},
   {"first_round_seconds",
    [](at p) { return known(p.t.first_round_seconds > 0, p.t.first_round_seconds); },
    "From this peer's start to the end of its first round.", "waggle_training_first_round_seconds"},
-  {"last_outcome", [](at p) { return json(p.t.last_outcome); }},
+  {"last_outcome", [](at p) { return known(p.trains, p.t.last_outcome); }},
   {"parameters", [](at p) { return known(!p.t.parameters.is_zero(), to_string(p.t.parameters)); }},
   {"bytes.in", [](at p) { return json(p.own.bytes_in); }, "On the wire."},
   {"bytes.out", [](at p) { return json(p.own.bytes_out); }},
@@ -142,6 +152,12 @@ constexpr fact table[]{
      return known(p.picture.helper.has_value(), p.picture.helper.value_or(helper_status{}).clients);
    },
    "Null: it never does."},
+  {"machine.memory", [](at p) { return share(p.own.machine.memory); }, "In use."},
+  {"machine.disk", [](at p) { return share(p.own.machine.disk); }, "In use, of --data-dir's."},
+  {"machine.load", [](at p) { return share(p.own.machine.load); },
+   "Tasks that run or wait, for each processor."},
+  {"machine.gpu", [](at p) { return share(p.own.machine.gpu); }, "Share of the time."},
+  {"machine.gpu_memory", [](at p) { return share(p.own.machine.gpu_memory); }, "In use."},
   {"uptime_seconds", [](at p) { return json(p.own.uptime); }},
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/status/status_documents.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -16,6 +17,13 @@ using json = nlohmann::ordered_json; // writes NaN and infinite numbers as null
 
 std::string_view role_of(const swarm_progress::peer& peer) {
   return role_name(!peer.claim.auxiliary && !peer.claim.reduces_only, peer.who.client_mode);
+}
+
+/// "rounds.failed": {"rounds":{"failed":…}}
+json& at_path(json& doc, std::string_view path) {
+  auto dot = path.find('.');
+  auto& at = doc[std::string{path.substr(0, dot)}];
+  return dot == std::string_view::npos ? at : at[std::string{path.substr(dot + 1)}];
 }
 
 json addresses_of(const std::vector<endpoint>& all) {
@@ -51,6 +59,15 @@ void add_known(json& out, const peer_picture& picture, const swarm_progress::pee
     out["loss"] = *peer.vitals.loss;
   if (peer.vitals.pass_seconds)
     out["pass_seconds"] = *peer.vitals.pass_seconds;
+  for (std::size_t i = 0; i < peer_shares::names.size(); ++i)
+    if (auto share = peer.vitals.shares.at(i))
+      at_path(out, peer_shares::names[i]) = *share;
+  for (std::string_view rest{peer.vitals.settings}; !rest.empty();) {
+    auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (auto equals = line.find('='); equals != std::string_view::npos)
+      out["settings"][std::string{line.substr(0, equals)}] = line.substr(equals + 1);
+  }
   // A peer can claim any time.
   auto age = seconds_of(difference(now, peer.time));
   if (age > -3600 && age < 86'400)
@@ -82,12 +99,8 @@ std::string why_not_joined(const std::optional<dht_status>& dht) {
 
 std::string status_document(const peer_view& of, symptom_times* since, swarm_time now) {
   json doc;
-  for (const auto& each : facts()) {
-    std::string_view path{each.path};
-    auto dot = path.find('.');
-    auto& at = doc[std::string{path.substr(0, dot)}];
-    (dot == std::string_view::npos ? at : at[std::string{path.substr(dot + 1)}]) = each.value(of);
-  }
+  for (const auto& each : facts())
+    at_path(doc, each.path) = each.value(of);
   show_symptoms(doc, since, watch::unix_ms(now));
   return doc.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -96,10 +109,11 @@ std::string peers_document(const peer_picture& picture, const peer_id& self, swa
   json all = json::array();
   for (const auto& peer : picture.run.peers) {
     const auto& rate = peer.vitals.samples_per_second;
+    bool has_epoch = !peer.claim.auxiliary;
     all.push_back({{"id", to_string(peer.who.id)},
                    {"addresses", addresses_of(peer.who.addresses)},
-                   {"epoch", peer.epoch.value()},
-                   {"samples_toward_epoch", peer.samples},
+                   {"epoch", has_epoch ? json(peer.epoch.value()) : json(nullptr)},
+                   {"samples_toward_epoch", has_epoch ? json(peer.samples) : json(nullptr)},
                    {"samples_per_second", rate ? json(*rate) : json(nullptr)},
                    {"compute_samples_per_second",
                     peer.samples_per_second > 0 ? json(peer.samples_per_second) : json(nullptr)},

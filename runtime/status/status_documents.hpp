@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/machine_use.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/status/event_maker.hpp"
 #include "runtime/status/peer_status.hpp"
@@ -55,6 +56,7 @@ struct peer_facts {
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0;
+  machine_use machine{};
 };
 
 struct peer_view; // facts.hpp
@@ -67,9 +69,11 @@ std::string status_document(const peer_view& of, symptom_times* since = nullptr,
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
 /// "compute_samples_per_second","self","connected","role","rtt_ms","bytes_in_per_s",
 /// "bytes_out_per_s","link","state","loss","pass_seconds","last_seen","slow":{"cause","text"},
-/// "left":{"t","reason","code","lost","times"}}],"left":[{"peer","t","reason",…,"addresses"}]}
-/// From "rtt_ms" on, what is not known is absent. "role": role_name. "state", "loss",
-/// "pass_seconds" and the rate of used samples are what the peer reports of itself. "left": who
+/// "time":{},"machine":{},"settings":{},"left":{"t","reason","code","lost","times"}}],
+/// "left":[{"peer","t","reason",…,"addresses"}]}
+/// From "rtt_ms" on, what is not known is absent. "role": role_name; a node has no epoch. "state",
+/// "loss", "pass_seconds", the rate of used samples, "time" and "machine" (peer_shares) and
+/// "settings" are what the peer reports of itself. "left": who
 /// left and is not back, the latest first, and how a peer that is back left last; "lost": without a
 /// goodbye.
 std::string peers_document(const peer_picture& picture, const peer_id& self, swarm_time now = {});

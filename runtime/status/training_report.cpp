@@ -143,6 +143,9 @@ peer_vitals training_report::vitals(double pass_seconds) const {
     out.pass_seconds = static_cast<float>(pass_seconds);
   if (auto rate = static_cast<float>(status.samples_per_second); std::isfinite(rate) && rate >= 0)
     out.samples_per_second = rate;
+  if (auto shares = recent_.shares())
+    for (std::size_t i = 0; i < shares->size(); ++i)
+      out.shares.set(i, (*shares)[i]);
   return out;
 }
 
@@ -157,7 +160,20 @@ bool training_report::enter(trainer_phase phase) {
 
 void training_report::count_time(activity present, steady_time now) {
   if (auto span = time_.look(present, now))
-    metrics_->count_training_time(to_string(span->what), span->seconds);
+    count(*span, now);
+}
+
+void training_report::count(const time_account::span& span, steady_time now) {
+  metrics_->count_training_time(to_string(span.what), span.seconds);
+  recent_.add(span, now);
+}
+
+std::string training_report::end_round(steady_time began, double agreement_seconds,
+                                       steady_time now) {
+  if (auto span = time_.look_now(now))
+    count(*span, now);
+  recent_.add_agreement(agreement_seconds, now);
+  return recent_.take_spans(began);
 }
 
 std::optional<wait_log::line> training_report::wait_for(std::string what, steady_time now) {

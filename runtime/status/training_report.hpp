@@ -88,6 +88,8 @@ public:
   /// Returns whether it was in another phase.
   bool enter(trainer_phase phase);
   void count_time(activity present, steady_time now);
+  /// A round ends that began at `began`. Returns the course of the epoch: recent_time::take_spans.
+  std::string end_round(steady_time began, double agreement_seconds, steady_time now);
   /// @param what is waited for; empty: nothing.
   std::optional<wait_log::line> wait_for(std::string what, steady_time now);
   [[nodiscard]] steady_time waits_since() const { return waits_.since(); }
@@ -133,6 +135,7 @@ private:
     std::uint64_t samples = 0; // ours, used since then
   };
   void show_health();
+  void count(const time_account::span& span, steady_time now);
 
   const options how_;
   const std::shared_ptr<metric_families> metrics_;
@@ -144,6 +147,7 @@ private:
   windowed_rate used_;
   run_health health_;
   time_account time_;
+  recent_time recent_;
   wait_log waits_;
   line line_;
   steady_time sent_, logged_;

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -52,9 +54,46 @@ public:
     return out;
   }
 
+  /// The same, however short it is.
+  std::optional<span> look_now(steady_time now) {
+    if (!since_)
+      return std::nullopt;
+    span out{what_, seconds_of(now - *since_)};
+    since_ = now;
+    return out;
+  }
+
 private:
   activity what_ = activity::idle;
   std::optional<steady_time> since_;
+};
+
+/// Where the time of the last minute went, for pages, and the course of the last epoch. Not
+/// thread-safe.
+class recent_time {
+public:
+  static constexpr std::size_t agreement = activities.size(); // in `shares`; a part of the rounds
+  static constexpr std::size_t spans_max = 48;
+
+  void add(const time_account::span& each, steady_time now);
+  /// At the end of a round.
+  void add_agreement(double seconds, steady_time now);
+  /// Of the time that was counted. Empty: none was.
+  [[nodiscard]] std::optional<std::array<double, activities.size() + 1>> shares() const;
+  /// The activities since the last call, at most the last `spans_max`, as "-312.4p280.1r12.3": that
+  /// many milliseconds before `origin` a pass began, which took 280.1 ms, then a wait for a round.
+  /// Each letter is the first one of an activity.
+  std::string take_spans(steady_time origin);
+
+private:
+  using sums = std::array<double, activities.size() + 1>;
+  sums& present(steady_time now);
+
+  static constexpr steady_time::duration bucket = 5s;
+  std::array<sums, 12> sums_{}; // of the last minute, by turns
+  std::int64_t last_ = 0;       // the number of the present bucket
+  std::deque<time_account::span> spans_;
+  steady_time ended_{}; // the last of them
 };
 
 } // namespace waggle

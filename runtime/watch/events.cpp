@@ -149,7 +149,8 @@ struct writer_of_lines {
                              {"duration_ms", ms(e.duration_ms)},
                              {"search_ms", ms(e.search_ms)},
                              {"agreement_ms", ms(e.agreement_ms)},
-                             {"recovery_ms", ms(e.recovery_ms)}});
+                             {"recovery_ms", ms(e.recovery_ms)},
+                             {"spans", e.spans}});
     auto& members = out["members"] = json::array();
     for (const auto& m : e.members)
       members.push_back(member(m));

@@ -74,6 +74,7 @@ struct round_ended {
   double search_ms = 0;    // before it
   double agreement_ms = 0; // of duration_ms
   double recovery_ms = 0;  // of duration_ms, since the first fault
+  std::string spans{};     // what the writer did since the round before: recent_time::take_spans
   std::vector<round_member> members{};
 };
 

@@ -334,7 +334,7 @@ json replay::losses() const {
 }
 
 std::string replay::snapshot() const {
-  json self{{"peer", to_string(self_)}, {"run", from_->run()}, {"role", "trainer"}};
+  json self{{"peer", to_string(self_)}, {"run", from_->run()}, {"role", nullptr}};
   if (auto own = known_.find(to_string(self_)); own != known_.end()) {
     if (auto role = text_in(own->second, "role"); !role.empty())
       self["role"] = role;

@@ -62,7 +62,7 @@ struct MetricsExporter : testing::Test {
     return n == 0 ? ctx.self->id() : identity::from_seed(n)->id();
   }
   /// Reports of so many rounds of four members, one each half second. Member 2 starts late.
-  void rounds(int count, milliseconds late) {
+  void rounds(int count, milliseconds late, bool contributes = true) {
     for (int i = 0; i < count; ++i) {
       auto marks = std::make_shared<round_marks>();
       marks->members.resize(4);
@@ -79,7 +79,8 @@ struct MetricsExporter : testing::Test {
       event.report.round.bytes[0] = std::byte{9};
       event.report.allreduce_seconds = 0.04 + seconds_of(late);
       for (const auto& member : marks->members)
-        event.report.contributors.push_back(member.peer);
+        if (contributes || member.peer != ctx.record.id)
+          event.report.contributors.push_back(member.peer);
       event.report.marks = std::move(marks);
       tell(event);
       pass(500ms);
@@ -123,8 +124,58 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
   EXPECT_EQ(doc["run"], "run");
   EXPECT_EQ(doc["run_tag"], "run-1a2b3c4d") << "as in the metrics";
   EXPECT_EQ(doc["peer"], to_string(ctx.self->id()));
-  EXPECT_TRUE(doc["loss"].is_null());
-  EXPECT_TRUE(doc["epoch"].is_null());
+  for (const auto* unknown : {"loss", "epoch", "global_epoch", "steps", "histories", "provisional",
+                              "differing_peers", "group_size", "work", "samples_per_second"})
+    EXPECT_TRUE(doc[unknown].is_null()) << unknown;
+  EXPECT_TRUE(doc["samples"]["used"].is_null());
+  EXPECT_EQ(doc["rounds"]["complete"], 0) << "in which it may reduce";
+}
+
+TEST_F(MetricsExporter, AHelperAccusesNobody) {
+  rounds(16, 300ms, false);
+  EXPECT_TRUE(slow().is_null());
+  rounds(16, 300ms);
+  EXPECT_FALSE(slow().is_null());
+}
+
+TEST_F(MetricsExporter, ShowsWhatPeersReportOfTheirTimeMachineAndSettings) {
+  swarm_progress run;
+  auto& peer = run.peers.emplace_back();
+  peer.who.id = member_of_rounds(2);
+  peer.vitals.shares.set(0, 0.75);
+  peer.vitals.shares.set(peer_shares::first_of_machine, 0.5);
+  peer.vitals.settings = "version=0.1.0\nthreads=1\nno value\n";
+  auto& helper = run.peers.emplace_back();
+  helper.who.id = member_of_rounds(3);
+  helper.claim.auxiliary = true;
+  tell(run);
+  pass(1s);
+  auto peers = json::parse(get("/api/v1/peers").body)["peers"];
+  EXPECT_EQ(peers[0]["time"], (json{{"pass", 0.75}}));
+  EXPECT_EQ(peers[0]["machine"], (json{{"memory", 0.5}}));
+  EXPECT_EQ(peers[0]["settings"], (json{{"version", "0.1.0"}, {"threads", "1"}}));
+  EXPECT_FALSE(peers[1].contains("time"));
+  EXPECT_EQ(peers[0]["epoch"], 0);
+  EXPECT_TRUE(peers[1]["epoch"].is_null()) << "it has none";
+}
+
+TEST_F(MetricsExporter, ShowsTheMachineWhereItIsKnown) {
+  EXPECT_TRUE(status()["machine"]["memory"].is_null());
+  caf::anon_send_exit(exporter, caf::exit_reason::user_shutdown);
+  ctx.machine = std::make_shared<machine_watch>([] { return machine_use{0.25, {}, 1.5, {}, {}}; });
+  exporter = system.spawn<metrics_exporter>(ctx, board, false);
+  pass(1s);
+  EXPECT_EQ(status()["machine"]["memory"], 0.25);
+  EXPECT_EQ(status()["machine"]["load"], 1.5);
+  EXPECT_TRUE(status()["machine"]["disk"].is_null());
+}
+
+TEST_F(MetricsExporter, TheLineOfARoundHasTheCourseOfTheEpoch) {
+  round_ended event;
+  event.report.round.bytes[0] = std::byte{9};
+  event.spans = "-300.5p280.0r20.5";
+  tell(event);
+  EXPECT_EQ(json::parse(get("/api/v1/rounds").body)["rounds"][0]["spans"], event.spans);
 }
 
 TEST_F(MetricsExporter, ALongListOfPeersIsWrittenLessOften) {

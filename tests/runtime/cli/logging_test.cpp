@@ -47,12 +47,20 @@ TEST(Logging, WritesWhatALineIsAboutAsFieldsOfJsonAlone) {
     round.bytes[0] = std::byte{0xab};
     peer_id remote;
     remote.bytes[0] = std::byte{0xcd};
-    log_about more{{.round = round, .remote = remote, .reason = ec::peer_lost}};
+    log_about more{{.round = round,
+                    .remote = remote,
+                    .reason = ec::peer_lost,
+                    .loss = 2.5,
+                    .samples_per_second = std::nan(""),
+                    .seconds = 0.125}};
     auto record = nlohmann::json::parse(written("json", "x"));
     EXPECT_EQ(record["epoch"], 7);
     EXPECT_EQ(record["round"], to_string(round));
     EXPECT_EQ(record["reason"], "peer_lost");
     EXPECT_EQ(record["remote"], "cd000000");
+    EXPECT_EQ(record["loss"], 2.5);
+    EXPECT_EQ(record["seconds"], 0.125);
+    EXPECT_FALSE(record.contains("samples_per_second")) << "not known";
     EXPECT_THAT(written("text", "x"), EndsWith(" warning x\n"));
   }
   EXPECT_EQ(keys(nlohmann::json::parse(written("json", "x"))),

@@ -267,7 +267,7 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
 TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
   auto written = report(7, 12, 345, 6.5);
   written.sketch.rounding = 1;
-  written.vitals.samples_per_second = 40; // the last field that is known
+  written.vitals.settings = "version=0.1.0\n"; // the last field that is known
   auto value = encode_progress(written);
   value[0] = 9;
   auto read = decode_progress(written.who.key, written.who.id, value + "more of it");
@@ -361,6 +361,36 @@ TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
   EXPECT_FALSE(read(value.substr(0, value.size() - 1)).ok());
   value[0] = 4; // a peer of the version before reads what it knows
   EXPECT_EQ(read(value)->vitals.samples_per_second, std::nullopt);
+}
+
+TEST(ProgressReport, CarriesSharesAndSettingsOfAMachineWithinBounds) {
+  auto sent = report(1, 3, 4);
+  auto read = [&](const std::string& text) { return decode_progress({}, sent.who.id, text); };
+  sent.vitals.shares.set(0, 0.6154);
+  sent.vitals.shares.set(9, 1e9); // a load
+  sent.vitals.shares.set(10, -1);
+  sent.vitals.shares.set(99, 1); // of a later version
+  sent.vitals.settings = "version=0.1.0\nlr=<b>\n";
+  auto value = encode_progress(sent);
+  auto got = read(value);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->vitals, sent.vitals);
+  EXPECT_EQ(got->vitals.shares.at(0), 0.615);
+  EXPECT_EQ(got->vitals.shares.at(9), 65.534);
+  EXPECT_EQ(got->vitals.shares.at(10), std::nullopt) << "not known";
+  EXPECT_EQ(got->vitals.samples_per_second, std::nullopt);
+  for (std::size_t size = 0; size < value.size(); ++size)
+    EXPECT_FALSE(read(value.substr(0, size)).ok()) << size;
+  value[0] = 4; // a peer of an earlier version reads what it knows
+  EXPECT_EQ(read(value)->vitals.settings, "");
+  for (const auto& bad : {std::string{"a=\x1b[2J"}, std::string{"a=\xff"}}) {
+    auto lie = sent;
+    lie.vitals.settings = bad;
+    EXPECT_FALSE(read(encode_progress(lie)).ok()) << bad;
+  }
+  auto long_ = sent;
+  long_.vitals.settings = std::string(settings_bytes_max + 99, 'x');
+  EXPECT_EQ(read(encode_progress(long_))->vitals.settings.size(), settings_bytes_max);
 }
 
 TEST(ProgressReport, HasASketchOfTheParametersIfItIsKnownHowUpdatesRound) {
