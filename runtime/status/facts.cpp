@@ -152,8 +152,11 @@ constexpr fact table[]{
      return known(p.picture.helper.has_value(), p.picture.helper.value_or(helper_status{}).clients);
    },
    "Null: it never does."},
-  {"machine.memory", [](at p) { return share(p.own.machine.memory); }, "In use."},
-  {"machine.disk", [](at p) { return share(p.own.machine.disk); }, "In use, of --data-dir's."},
+  {"machine.memory", [](at p) { return share(p.own.machine.memory); },
+   "Share of the machine's memory, or of the container's limit, that is in use.",
+   "waggle_machine_memory_used_ratio"},
+  {"machine.disk", [](at p) { return share(p.own.machine.disk); },
+   "Share of the disk of --data-dir that is in use.", "waggle_machine_disk_used_ratio"},
   {"machine.load", [](at p) { return share(p.own.machine.load); },
    "Tasks that run or wait, for each processor."},
   {"machine.gpu", [](at p) { return share(p.own.machine.gpu); }, "Share of the time."},

@@ -32,6 +32,18 @@ std::string whole(double x) {
   return std::to_string(static_cast<std::uint64_t>(std::min(x, 1e9)));
 }
 
+constexpr char disk[] = "disk";
+constexpr char memory[] = "memory";
+/// What is in use of a machine's disk or memory, from 0 to 1.
+template <const char* What>
+sights full(doc s) {
+  constexpr double nearly = 0.95;
+  auto share = number_in(field(s, "machine"), What).value_or(0);
+  if (share < nearly || share > 1)
+    return {};
+  return {{"", std::string{What} + " is in use up to " + whole(100 * share) + " %"}};
+}
+
 constexpr symptom table[]{
   // what the status shows
   {"split", bad, "this peer is cut off from most of its group and goes on without it",
@@ -79,6 +91,12 @@ constexpr symptom table[]{
   {"adds_little", warning, "",
    "use a faster machine, or leave it out: each member makes rounds cost more", "WagglePeerSlow",
    slow<slow_cause::adds_little>},
+  {"disk", warning, "the disk of --data-dir is nearly full",
+   "make room there, or keep fewer checkpoints (--keep)", "WaggleDiskFilling", full<disk>},
+  {"memory", warning, "the memory of its machine is nearly full",
+   "end other programs, or use a smaller --micro-batch: the kernel ends a process when none is "
+   "left",
+   "WaggleMemoryFull", full<memory>},
   // what a trainer finds in its epochs (run_health), and of other peers (doubts)
   {"slow_download", warning, "this peer cannot keep up with the run",
    "a larger --target-batch-size, or a faster link", "WaggleUnsuitableSettings"},

@@ -129,8 +129,7 @@ bool did_not_succeed(const std::string& type, const json& event) {
   const auto* row = watch::find_event_type(type);
   auto outcome = text_in(event, "outcome");
   return (row != nullptr && row->problem && field(event, "ordered") != true)
-         || (row != nullptr && row->kind == watch::event_kind::routine
-             && watch::kind_of(type, outcome) != row->kind)
+         || (row != nullptr && watch::kind_of(type, outcome) != row->kind)
          || (type == "round" && outcome_in(event) > 0);
 }
 
@@ -179,7 +178,7 @@ private:
     if (row->group == how_.only && how_.only != "problems")
       chosen_.push_back(&event);
     auto kind = watch::kind_of(event.type, text_in(in, "outcome"));
-    if (kind == watch::event_kind::epoch || (kind == watch::event_kind::routine && !problem)
+    if (watch::is_usual(kind) || kind == watch::event_kind::routine
         || (how_.only == "problems" && !problem))
       return;
     auto other = text_in(in, "other");

@@ -171,6 +171,7 @@ void show_all_facts(fact_gauges& gauges) {
   t.rate_reductions = t.effective_batch = 1;
   peer_facts own;
   own.bandwidth = 1;
+  own.machine.memory = own.machine.disk = 1;
   gauges.show({picture, own});
 }
 

@@ -61,6 +61,14 @@ TEST(Symptoms, AreFoundInAStatusTheWorstFirst) {
                 "rounds and downloads cost more than passes"));
 }
 
+TEST(Symptoms, AMachineThatIsNearlyFullIsOne) {
+  EXPECT_THAT(said(R"({"machine":{"disk":0.5,"memory":0.949,"load":9}})"), IsEmpty());
+  EXPECT_THAT(said(R"({"machine":{"disk":0.97,"memory":0.95}})"),
+              ElementsAre("the disk of --data-dir is nearly full",
+                          "the memory of its machine is nearly full"));
+  EXPECT_THAT(said(R"({"machine":{"disk":7,"memory":"1"}})"), IsEmpty());
+}
+
 TEST(Symptoms, ANoticeKeepsItsNumbersAndItsCure) {
   auto found = symptoms_in(json::parse(
     R"({"notices":[{"matter":"short_epochs","seen":"in 9 of 32 epochs","cure":"raise X"},

@@ -141,6 +141,7 @@ TEST_F(ReplayText, OnlyProblemsAreThoseAndRoundsThatLostAMember) {
   for (const auto& each : all.events())
     wanted += is_wanted({"problems"}, each) ? 1 : 0;
   EXPECT_EQ(wanted, 2U);
+  EXPECT_THAT(with(text(), "Checkpoint"), SizeIs(1)) << "one that was written is no news";
 }
 
 TEST_F(ReplayText, BeginsWhereItIsWanted) {
