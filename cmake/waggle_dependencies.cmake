@@ -4,6 +4,8 @@
 # package that is missing (empty: none is). A macro, because packages define variables.
 macro(waggle_find_packages problems)
   set(${problems} "")
+  set(waggle_ignored ${CMAKE_IGNORE_PREFIX_PATH})
+  waggle_place_torch()
   foreach(group ${ARGN})
     if("${group}" STREQUAL RUNTIME)
       waggle_find_package(${problems} OpenSSL 3 "" libssl-dev)
@@ -26,8 +28,10 @@ macro(waggle_find_packages problems)
       waggle_find_package(${problems} toml11 "" "" libtoml11-dev)
     elseif("${group}" STREQUAL TRAINER)
       waggle_find_package(${problems} Torch "" "" libtorch-dev)
+      waggle_check_torch(${problems})
     endif()
   endforeach()
+  set(CMAKE_IGNORE_PREFIX_PATH ${waggle_ignored})
 endmacro()
 
 # waggle_find_package(PROBLEMS NAME VERSION HOW DEBIAN): one of them. VERSION and HOW may be empty.
@@ -45,8 +49,75 @@ macro(waggle_find_package problems name version how debian)
   endif()
 endmacro()
 
-# Whether there is a LibTorch, without what its package does to the caller's directory.
+# LibTorch's package looks for its own parts in the folders of the system first, where Debian has those of 1.13, and its
+# folder has headers of another protobuf. So all its parts come from the folder of its configuration, and nothing else
+# comes from there.
+function(waggle_place_torch)
+  if(NOT Torch_DIR)
+    # Its version alone: TorchConfig.cmake would look for the rest.
+    find_package(waggle_torch NAMES Torch CONFIGS TorchConfigVersion.cmake QUIET)
+    if(waggle_torch_FOUND)
+      set(Torch_DIR ${waggle_torch_DIR} CACHE PATH "The folder of LibTorch's TorchConfig.cmake" FORCE)
+    endif()
+    unset(waggle_torch_DIR CACHE)
+  endif()
+  if(NOT Torch_DIR)
+    return()
+  elseif(NOT EXISTS ${Torch_DIR}/TorchConfig.cmake)
+    message(FATAL_ERROR "Torch_DIR is ${Torch_DIR}, where there is no TorchConfig.cmake: it is in share/cmake/Torch of PyTorch's "
+      "folder, and of an unpacked LibTorch")
+  endif()
+  cmake_path(SET caffe2 NORMALIZE ${Torch_DIR}/../Caffe2)
+  set(Caffe2_DIR ${caffe2} CACHE PATH "The folder of LibTorch's Caffe2Config.cmake" FORCE)
+  foreach(variable_and_name c10_LIBRARY/c10 TORCH_LIBRARY/torch)
+    cmake_path(GET variable_and_name PARENT_PATH variable)
+    cmake_path(GET variable_and_name FILENAME name)
+    unset(${variable} CACHE)
+    find_library(${variable} ${name} PATHS ${Torch_DIR}/../../../lib ${Torch_DIR}/../.. NO_DEFAULT_PATH)
+  endforeach()
+  cmake_path(SET tree NORMALIZE ${Torch_DIR}/../../..)
+  if(EXISTS ${tree}/include/google/protobuf AND NOT tree MATCHES "^/usr/(local/)?$")
+    set(CMAKE_IGNORE_PREFIX_PATH ${CMAKE_IGNORE_PREFIX_PATH} ${tree} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# waggle_check_torch(PROBLEMS): adds to them if what was found as LibTorch does not belong together, or not to us.
+function(waggle_check_torch problems)
+  if(NOT Torch_FOUND)
+    return()
+  endif()
+  find_file(header NAMES torch/headeronly/version.h torch/version.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH NO_CACHE)
+  file(STRINGS ${header} headers REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+  list(TRANSFORM headers REPLACE "[^0-9]" "")
+  list(JOIN headers . headers)
+  get_target_property(library torch_cpu LOCATION)
+  set(folders ${library} ${c10_LIBRARY})
+  list(TRANSFORM folders REPLACE "/[^/]*$" "")
+  list(REMOVE_DUPLICATES folders)
+  list(LENGTH folders places)
+  list(JOIN folders " and " folders)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" release "${Torch_VERSION}")
+  if(NOT headers VERSION_EQUAL Torch_VERSION OR places GREATER 1)
+    set(what "LibTorch is a mixture: Torch_DIR, ${Torch_DIR}, is of ${Torch_VERSION}, the headers in ${header} are of "
+      "${headers}, and the libraries lie in ${folders}: set Torch_DIR, and neither TORCH_INSTALL_PREFIX nor targets of another. ")
+  elseif("${TORCH_CXX_FLAGS}" MATCHES "CXX11_ABI=0")
+    set(what "LibTorch ${Torch_VERSION} in ${Torch_DIR} has the old ABI of C++ strings: take 2.7 or later, or a "
+      "libtorch-cxx11-abi. ")
+  elseif(waggle_torch_release AND NOT release VERSION_EQUAL waggle_torch_release)
+    set(what "This waggle was built with LibTorch ${waggle_torch_release}, and ${Torch_DIR} is of ${Torch_VERSION}: set "
+      "Torch_DIR to the former. ")
+  endif()
+  string(CONCAT what ${what})
+  set(${problems} "${${problems}}${what}" PARENT_SCOPE)
+endfunction()
+
+# waggle_look_for_torch(PROBLEMS): finds LibTorch, without what its package does to the caller's directory. Sets its
+# variables, and its imported targets are those of the caller and of the folders below.
 function(waggle_look_for_torch problems)
+  set(CMAKE_MESSAGE_LOG_LEVEL ERROR) # its wheels lack libkineto.a, and it warns of that
   waggle_find_packages(found TRAINER)
+  foreach(variable Torch_FOUND Torch_VERSION TORCH_LIBRARIES TORCH_INCLUDE_DIRS)
+    set(${variable} "${${variable}}" PARENT_SCOPE)
+  endforeach()
   set(${problems} "${found}" PARENT_SCOPE)
 endfunction()

@@ -8,6 +8,8 @@
 #   scripts/setup.sh --no-trainer    without LibTorch and Python: all commands except `train` and `swarm`
 #   scripts/setup.sh --deps-only     install packages, build nothing
 #   scripts/setup.sh --build DIR     build in DIR instead of build/
+#   scripts/setup.sh --libtorch DIR  with the LibTorch of DIR, such as the folder `torch` of PyTorch 2.13, instead of
+#                                    Debian's: the program, and without --program also the tests that use LibTorch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +17,7 @@ targets=()
 trainer=ON
 deps_only=no
 build=build
+libtorch=
 while [ $# -gt 0 ]; do
   case "$1" in
     --program) targets+=(waggle) ;;
@@ -22,15 +25,22 @@ while [ $# -gt 0 ]; do
     --no-trainer) trainer=OFF ;;
     --deps-only) deps_only=yes ;;
     --build) build=${2:?--build needs a folder}; shift ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --libtorch) libtorch=$(realpath -m "${2:?--libtorch needs a folder}")/share/cmake/Torch; shift ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup.sh: there is no option $1 (see --help)" >&2; exit 2 ;;
   esac
   shift
 done
 
+if [ -n "$libtorch" ] && [ ! -e "$libtorch/TorchConfig.cmake" ]; then
+  echo "setup.sh: there is no LibTorch in ${libtorch%/share/cmake/Torch}: it has no share/cmake/Torch/TorchConfig.cmake" >&2
+  exit 2
+fi
+
 # TRAINER, TESTS and PYTHON of the build.
 case "${targets[*]-}" in
-  '') tests=ON python=$trainer targets=(all) ;;
+  '') tests=ON python=$trainer targets=(all)
+    [ -z "$libtorch" ] || python=OFF targets=(trainer_test processes_{loops,modes,slices}_test) ;;
   waggle) tests=OFF python=OFF ;;
   waggle_python) tests=OFF python=ON trainer=OFF ;;
   *) tests=OFF python=ON ;;
@@ -53,7 +63,7 @@ test_packages=(
   node-typescript)
 
 wanted=("${program_packages[@]}")
-[ "$trainer" = ON ] && wanted+=("${trainer_packages[@]}")
+[ "$trainer" = ON ] && [ -z "$libtorch" ] && wanted+=("${trainer_packages[@]}")
 [ "$python" = ON ] && wanted+=("${python_packages[@]}")
 [ "$tests" = ON ] && wanted+=("${test_packages[@]}")
 
@@ -100,12 +110,13 @@ python=$(kept PYTHON "$python")
 [ "${targets[*]}" = waggle_python ] && trainer=$(kept TRAINER OFF)
 
 if [ -f "$build/build.ninja" ] && [ "$(cached WAGGLE_TESTS)" = "$tests" ] \
-  && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ] && [ "$(cached WAGGLE_PYTHON)" = "$python" ]; then
+  && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ] && [ "$(cached WAGGLE_PYTHON)" = "$python" ] \
+  && { [ -z "$libtorch" ] || [ "$(cached Torch_DIR)" = "$libtorch" ]; }; then
   say "$build is already configured"
 else
   say "configuring $build (trainer $trainer, tests $tests)"
   cmake -S . -B "$build" -G Ninja -DWAGGLE_TRAINER="$trainer" -DWAGGLE_TESTS="$tests" \
-    -DWAGGLE_PYTHON="$python"
+    -DWAGGLE_PYTHON="$python" ${libtorch:+-DTorch_DIR="$libtorch"}
 fi
 
 # -- build ----------------------------------------------------------------------------------------------

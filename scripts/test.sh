@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds everything and runs the tests. Arguments go to ctest: -LE live.
 # tests/python also runs with today's PyTorch and frameworks (tests/python/frameworks.txt, installed in build/frameworks),
-# unless the first argument is --no-frameworks or there is no network.
+# unless the first argument is --no-frameworks or there is no network. If it is --libtorch2, only the tests that use
+# LibTorch run, with that PyTorch's instead of Debian's, in build-libtorch2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+libtorch2=no
 say() { printf '\n== %s\n' "$*" >&2; }
 
 frameworks() {
@@ -21,10 +23,23 @@ frameworks() {
 }
 
 case "${1:-}" in
-  -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
   --no-frameworks) shift; export WAGGLE_FRAMEWORKS=no ;;
+  --libtorch2) shift; libtorch2=yes ;;
 esac
 scripts/setup.sh --deps-only
+if [ "$libtorch2" = yes ]; then
+  frameworks
+  [ -e build/frameworks/installed ] || { echo "test.sh: LibTorch 2 was not tested" >&2; exit 1; }
+  scripts/setup.sh --build build-libtorch2 --libtorch build/frameworks/lib/python3.*/site-packages/torch
+  [ $# -gt 0 ] || set -- --no-tests=error
+  failed=0
+  for folder in trainer processes/loops processes/modes processes/slices; do
+    say "testing $folder"
+    ctest --test-dir build-libtorch2/tests/$folder --parallel $((3 * $(nproc))) --output-on-failure "$@" || failed=$?
+  done
+  exit "$failed"
+fi
 installing=
 if [ "${WAGGLE_FRAMEWORKS:-}" != no ]; then
   frameworks & # while the rest builds

@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include "runtime/config/options.hpp"
 #include "runtime/data/tokens.hpp"
@@ -91,7 +90,7 @@ result<std::uint64_t> count_samples(const learner_config& config) {
 std::string description_of(const sample_shape& shape) {
   switch (shape.what) {
     case sample_shape::kind::images:
-      return fmt::format("images of {} × {} × {}", shape.channels, shape.rows, shape.columns);
+      return c10::str("images of ", shape.channels, " × ", shape.rows, " × ", shape.columns);
     case sample_shape::kind::tokens:
       return "tokens";
     case sample_shape::kind::bytes:

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 namespace waggle {
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
 namespace waggle {
@@ -25,7 +26,8 @@ public:
 private:
   std::shared_ptr<std::function<void(std::size_t)>> computed_ =
     std::make_shared<std::function<void(std::size_t)>>();
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulate_; // hold the hooks
+  // Hold the hooks. Nodes have other pointers in LibTorch 2.13 than in 1.13.
+  std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor{}))> accumulate_;
 };
 
 } // namespace waggle

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
 #include <torch/script.h>
 #include <torch/version.h>
 
@@ -150,15 +149,15 @@ status check_parameters(const std::filesystem::path& file, const Module& module)
                      "requires_grad_() before it is saved");
   for (const auto& [name, value] : trained)
     if (value.scalar_type() != torch::kFloat32)
-      return bad(file, fmt::format("the parameter {} is {}, and training needs float32: save it "
-                                   "again after .float(), and use --precision for short products",
-                                   name, c10::toString(value.scalar_type())));
+      return bad(file, c10::str("the parameter ", name, " is ", value.scalar_type(),
+                                ", and training needs float32: save it again after .float(), and "
+                                "use --precision for short products"));
   std::map<const void*, std::string> memory;
   for (const auto& [name, value] : trained)
     if (auto [other, fresh] = memory.emplace(value.data_ptr(), name); !fresh)
-      return bad(file, fmt::format("the parameters {} and {} share memory in two shapes: save it "
-                                   "again with one parameter, and a view of it in forward",
-                                   other->second, name));
+      return bad(file, c10::str("the parameters ", other->second, " and ", name,
+                                " share memory in two shapes: save it again with one parameter, "
+                                "and a view of it in forward"));
   return done{};
 }
 
@@ -206,9 +205,9 @@ status try_out(const std::filesystem::path& file, training_model& model,
                        "dropout was traced and does not follow train(): save it with "
                        "torch.jit.script, or trace it without dropout");
   } catch (const std::exception& e) {
-    return bad(file, fmt::format("it cannot compute a loss of {}, inputs {} and targets {}: {}",
-                                 description_of(shape), c10::str(samples.inputs.sizes()),
-                                 c10::str(samples.targets.sizes()), cause_of(e)));
+    return bad(file, c10::str("it cannot compute a loss of ", description_of(shape), ", inputs ",
+                              samples.inputs.sizes(), " and targets ", samples.targets.sizes(),
+                              ": ", cause_of(e)));
   }
   return done{};
 }
@@ -230,13 +229,12 @@ result<Module> load_module(const std::filesystem::path& file) {
     auto why = first_line(known != nullptr ? known->what_without_backtrace() : e.what());
     bool is_older = why.find("Unknown builtin op") != std::string::npos;
     return bad(file,
-               fmt::format("LibTorch {} cannot load it: {}; {}", TORCH_VERSION, why,
-                           is_older
-                             ? "train the module from Python by waggle.Optimizer, build waggle "
-                               "with the LibTorch of the PyTorch that has saved it, or write that "
-                               "operator out in the module"
-                             : "if a newer PyTorch has saved it, save it again with "
-                               "torch.jit.save of PyTorch " TORCH_VERSION));
+               c10::str("LibTorch " TORCH_VERSION " cannot load it: ", why, "; ",
+                        is_older ? "train the module from Python by waggle.Optimizer, build waggle "
+                                   "with the LibTorch of the PyTorch that has saved it, or write "
+                                   "that operator out in the module"
+                                 : "if a newer PyTorch has saved it, save it again with "
+                                   "torch.jit.save of PyTorch " TORCH_VERSION));
   }
 }
 

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-
-#include <fmt/format.h>
-#include <spdlog/logger.h>
 
 #include "actors/program/peer_process.hpp"
 #include "actors/program/training_parts.hpp"
@@ -29,44 +25,9 @@ std::uint64_t seed_from(std::string_view text) {
   return byte_reader{hash.view()}.get<std::uint64_t>();
 }
 
-/// One sentence about the end of the training and the remaining checkpoints.
-std::string summary_of(const training_status& s, const run_options& options,
-                       const std::filesystem::path& data_dir) {
-  bool finished = s.phase == trainer_phase::finished;
-  if (s.steps == 0 && !finished && !options.auxiliary)
-    return "ended before it trained";
-  auto loss = s.steps > 0 ? fmt::format("loss {:.4f}", s.loss) : "no pass of its own";
-  if (!std::isnan(s.eval_accuracy))
-    loss += fmt::format(", accuracy {:.4f} at epoch {}", s.eval_accuracy, s.eval_epoch.value());
-  auto out =
-    fmt::format("epoch {}{}, {}, {} samples used, {} dropped and {} kept here, {} rounds",
-                s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
-                s.samples_dropped, s.samples_pending(), s.rounds_complete + s.rounds_shrunk);
-  if (options.resume)
-    out +=
-      "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();
-  return out;
-}
-
 run_options without_from(run_options options) {
   options.from.clear();
   return options;
-}
-
-/// What of the data may be a mistake: files that are not read, or are read as they are packed.
-void log_data(spdlog::logger& log, const run_options& options, data_role role) {
-  auto request = request_of(options, role);
-  if (request.path.empty() || request.path == "synthetic")
-    return;
-  auto found = files_of(request);
-  if (!found)
-    return; // it was checked a moment ago; the model's thread will say what has happened
-  if (auto what = found->left_out())
-    log.log(found->reads_all_text() ? spdlog::level::info : spdlog::level::warn,
-            "of {} {}, {} files are read; left out: {}", option_of(role), request.path,
-            found->files.size(), *what);
-  if (auto packed = packed_text(request))
-    log.warn("{}", *packed);
 }
 
 learner_factory makes_learner(const std::string& from, const learner_config& learner) {
@@ -96,17 +57,15 @@ int run_train(const run_options& given) {
   if (!process)
     return bad_usage(process.error().detail);
   auto& p = **process;
-  log_data(p.log(), options, data_role::training);
-  log_data(p.log(), options, data_role::evaluation);
+  log_data(p.log(), options);
   if (bool from = !given.from.empty(); from && goes_on(options, p.data_dir())) {
-    p.log().info("--from {} is not read: this peer goes on from its own checkpoint", given.from);
+    p.note("--from " + given.from + " is not read: this peer goes on from its own checkpoint");
   } else if (from) {
     options = given;
     if (auto usable = check_for_training(options); !usable)
       return p.refuse(usable.error().detail);
-    p.log().info("a new run begins with the parameters of {}: epoch, history, statistics of the "
-                 "optimizer and schedules begin anew",
-                 options.from);
+    p.note("a new run begins with the parameters of " + options.from
+           + ": epoch, history, statistics of the optimizer and schedules begin anew");
   }
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);

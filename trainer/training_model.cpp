@@ -2,9 +2,6 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
 #include "trainer/host_staging.hpp"
@@ -49,14 +46,13 @@ status fits(const learner_config& config, const model_row& row, const sample_sha
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   bool images = shape.what == sample_shape::kind::images;
   if (images != row.images)
-    return bad(fmt::format(
-      "--model {} learns {}, and --data {} is {}: use {}", config.model,
-      row.images ? "images" : "text or tokens", config.data, description_of(shape),
+    return bad(c10::str(
+      "--model ", config.model, " learns ", row.images ? "images" : "text or tokens",
+      ", and --data ", config.data, " is ", description_of(shape), ": use ",
       images ? "--model cnn, or a TorchScript file" : "another --model, or a folder of images"));
   if (images && std::min(shape.rows, shape.columns) >> config.layers == 0)
-    return bad(fmt::format("--layers {} is too many for {}: each layer of cnn halves them; use "
-                           "fewer",
-                           config.layers, description_of(shape)));
+    return bad(c10::str("--layers ", config.layers, " is too many for ", description_of(shape),
+                        ": each layer of cnn halves them; use fewer"));
   return done{};
 }
 
@@ -82,11 +78,11 @@ status load_weights(const training_model::named_tensors& tensors,
                    "the checkpoint is of another model than --model " + model + ": " + how};
   };
   auto text_of = [](auto shape) {
-    return shape.empty() ? std::string{"one value"} : fmt::format("{}", fmt::join(shape, " x "));
+    return shape.empty() ? std::string{"one value"} : c10::Join(" x ", shape);
   };
   if (tensors.size() != weights.size())
     return differs(
-      fmt::format("it has {} tensors, and the module {}", weights.size(), tensors.size()));
+      c10::str("it has ", weights.size(), " tensors, and the module ", tensors.size()));
   torch::NoGradGuard guard;
   for (const auto& [name, tensor] : tensors) {
     const auto* found = find_named(weights, name);
@@ -94,8 +90,8 @@ status load_weights(const training_model::named_tensors& tensors,
       return differs("it has no " + name);
     auto shape = buffer_row(name, tensor).shape;
     if (shape != found->shape)
-      return differs(fmt::format("its {} is {}, and that of the module {}", name,
-                                 text_of(found->shape), text_of(shape)));
+      return differs(c10::str("its ", name, " is ", text_of(found->shape),
+                              ", and that of the module ", text_of(shape)));
     std::vector<float> values(found->values.size() / sizeof(float));
     std::memcpy(values.data(), found->values.data(), found->values.size());
     write_buffer(tensor, values);

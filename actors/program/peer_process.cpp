@@ -130,6 +130,10 @@ void peer_process::print(const std::string& lines) const {
   }
 }
 
+void peer_process::note(const std::string& sentence) const {
+  log_->info("{}", sentence);
+}
+
 int peer_process::refuse(const std::string& sentence) const {
   if (options_.log_format != "json")
     return bad_usage(sentence);

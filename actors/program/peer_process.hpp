@@ -44,6 +44,8 @@ public:
   void print_start(const node_config& config, const started_node& peer, bool joinable = true) const;
   /// Prints lines whatever the level of the log: as they are, or as a line of a log in JSON.
   void print(const std::string& lines) const;
+  /// Logs a sentence, as info.
+  void note(const std::string& sentence) const;
   /// Reports that the command cannot go on because of what the operator has set: as bad_usage, or
   /// as an error of a log in JSON, which has begun. Returns exit_bad_usage.
   [[nodiscard]] int refuse(const std::string& sentence) const;

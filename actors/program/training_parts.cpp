@@ -1,13 +1,38 @@
 #include "actors/program/training_parts.hpp"
 
+#include <cmath>
+
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/logger.h>
+
 #include "actors/program/node_options.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/data/data_set.hpp"
 #include "runtime/training/layers.hpp"
 #include "runtime/training/schedule.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
+
+namespace {
+
+void log_data(spdlog::logger& log, const run_options& options, data_role role) {
+  auto request = request_of(options, role);
+  if (request.path.empty() || request.path == "synthetic")
+    return;
+  auto found = files_of(request);
+  if (!found)
+    return; // it was checked a moment ago; the model's thread will say what has happened
+  if (auto what = found->left_out())
+    log.log(found->reads_all_text() ? spdlog::level::info : spdlog::level::warn,
+            "of {} {}, {} files are read; left out: {}", option_of(role), request.path,
+            found->files.size(), *what);
+  if (auto packed = packed_text(request))
+    log.warn("{}", *packed);
+}
+
+} // namespace
 
 learner_factory with_training_options(learner_factory make, const run_options& o) {
   auto schedule = schedule_of(o);
@@ -46,6 +71,29 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   if (evaluate && !o.eval_data.empty())
     parts.evaluation = {std::move(evaluate), o.eval_every, epoch_id{t.max_epochs}, o.passes};
   parts.make_learner = with_ledger(with_training_options(std::move(make), o), std::move(draws));
+}
+
+void log_data(spdlog::logger& log, const run_options& options) {
+  log_data(log, options, data_role::training);
+  log_data(log, options, data_role::evaluation);
+}
+
+std::string summary_of(const training_status& s, const run_options& options,
+                       const std::filesystem::path& data_dir) {
+  bool finished = s.phase == trainer_phase::finished;
+  if (s.steps == 0 && !finished && !options.auxiliary)
+    return "ended before it trained";
+  auto loss = s.steps > 0 ? fmt::format("loss {:.4f}", s.loss) : "no pass of its own";
+  if (!std::isnan(s.eval_accuracy))
+    loss += fmt::format(", accuracy {:.4f} at epoch {}", s.eval_accuracy, s.eval_epoch.value());
+  auto out =
+    fmt::format("epoch {}{}, {}, {} samples used, {} dropped and {} kept here, {} rounds",
+                s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
+                s.samples_dropped, s.samples_pending(), s.rounds_complete + s.rounds_shrunk);
+  if (options.resume)
+    out +=
+      "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();
+  return out;
 }
 
 } // namespace waggle

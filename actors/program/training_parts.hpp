@@ -21,4 +21,10 @@ void add_training_parts(node_config& base, const run_options& options, learner_f
                         const std::filesystem::path& data_dir, evaluator_factory evaluate = {},
                         std::shared_ptr<sample_draws> draws = {});
 
+/// What of the data may be a mistake: files that are not read, or are read as they are packed.
+void log_data(spdlog::logger& log, const run_options& options);
+/// One sentence about the end of the training and the remaining checkpoints.
+std::string summary_of(const training_status& status, const run_options& options,
+                       const std::filesystem::path& data_dir);
+
 } // namespace waggle

@@ -90,7 +90,7 @@ const std::map<std::string, std::set<std::string>> allowed{
     "allreduce", "watch", "status", "config"}},
 };
 
-enum class library { caf, torch, boost, protobuf, python, none };
+enum class library { caf, torch, boost, protobuf, python, fmt, none };
 
 library library_of(const std::string& what) {
   if (begins(what, "caf/"))
@@ -104,6 +104,8 @@ library library_of(const std::string& what) {
     return library::protobuf;
   if (begins(what, "pybind11/") || begins(what, "numpy/") || what == "Python.h")
     return library::python;
+  if (begins(what, "fmt/") || begins(what, "spdlog/"))
+    return library::fmt;
   return library::none;
 }
 
@@ -212,6 +214,9 @@ TEST(Architecture, EachLibraryIsUsedInItsPlaceOnly) {
           break;
         case library::python:
           fine = begins(i.file, "trainer/python/");
+          break;
+        case library::fmt: // LibTorch 2 brings headers of another fmt, which hide those of spdlog's
+          fine = !begins(i.file, "trainer/") || begins(i.file, "trainer/python/");
           break;
         case library::none:
           break;

@@ -99,3 +99,23 @@ refused() { # TEXT ARGUMENT…
 }
 refused "install libcaf-dev" -DCMAKE_DISABLE_FIND_PACKAGE_CAF=ON
 refused "the component cinema was not built" -DWAGGLE_COMPONENTS=cinema
+
+# Another LibTorch than that of the build, whole and with other headers.
+if [ -e "$prefix/lib/libwaggle_trainer.a" ]; then
+  other=$work/libtorch
+  mkdir -p "$other/share/cmake/Torch" "$other/include/torch" "$other/lib"
+  touch "$other/lib/libc10.so"
+  cat >"$other/share/cmake/Torch/TorchConfig.cmake" <<'LIST'
+set(TORCH_INCLUDE_DIRS ${CMAKE_CURRENT_LIST_DIR}/../../../include)
+add_library(torch_cpu SHARED IMPORTED)
+cmake_path(GET c10_LIBRARY PARENT_PATH folder)
+set_target_properties(torch_cpu PROPERTIES IMPORTED_LOCATION ${folder}/libtorch_cpu.so)
+LIST
+  echo 'set(PACKAGE_VERSION 9.1.0)' >"$other/share/cmake/Torch/TorchConfigVersion.cmake"
+  version_h() { for part in "MAJOR $1" "MINOR $2" "PATCH 0"; do echo "#define TORCH_VERSION_$part"; done >"$other/include/torch/version.h"; }
+  version_h 9 1
+  refused "and $other/share/cmake/Torch is of 9.1.0" -DWAGGLE_COMPONENTS=trainer -DTorch_DIR="$other/share/cmake/Torch"
+  version_h 9 0
+  refused "LibTorch is a mixture" -DWAGGLE_COMPONENTS=trainer -DTorch_DIR="$other/share/cmake/Torch"
+  refused "where there is no TorchConfig.cmake" -DTorch_DIR="$other"
+fi

@@ -68,3 +68,16 @@ set_up --python
 does_not "^cmake -S"
 set_up --no-trainer
 does 'cmake .*-DWAGGLE_TRAINER=OFF -DWAGGLE_TESTS=ON -DWAGGLE_PYTHON=OFF'
+
+# Another LibTorch than Debian's, for the program, and for what tests it.
+mkdir -p "$work/torch/share/cmake/Torch"
+touch "$work/torch/share/cmake/Torch/TorchConfig.cmake"
+set_up --program --libtorch "$work/torch"
+does_not 'libtorch-dev$'
+does "cmake .*-DWAGGLE_TRAINER=ON .*-DTorch_DIR=$work/torch/share/cmake/Torch"
+does 'ninja .* waggle$'
+set_up --libtorch "$work/torch"
+does 'cmake .*-DWAGGLE_TESTS=ON'
+does 'ninja .* trainer_test processes_loops_test'
+! "$source/scripts/setup.sh" --libtorch "$work" 2>"$work/log" || fail "it takes a folder without LibTorch"
+grep -q "there is no LibTorch in $work" "$work/log"
