@@ -22,7 +22,7 @@ if(WAGGLE_SANITIZE)
   endif()
 endif()
 
-# waggle_unity(VARIABLE COUNT): replaces the sources that the variable lists by files that include COUNT of
+# waggle_unity(VARIABLE COUNT [PREFIX]): replaces the sources that the variable lists by files that include COUNT of
 # them each, so that CAF's or LibTorch's headers are parsed, and the same templates instantiated, once
 # for all of these. CMake's own unity files contain the path of the tree, so that the compiler cache
 # of one clone would not serve another.
@@ -43,7 +43,7 @@ function(waggle_unity variable count)
       string(APPEND text "#include \"${source}\"\n")
     endforeach()
     math(EXPR number "${number} + 1")
-    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity_${number}.cpp)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${ARGN}unity_${number}.cpp)
     file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
     list(APPEND unity ${file})
   endwhile()
