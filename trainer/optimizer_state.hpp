@@ -23,4 +23,12 @@ State* state_in(torch::optim::Optimizer& optimizer, const torch::Tensor& paramet
   return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
 }
 
+/// Adds a group with its options as they are. LibTorch 2.13 would replace those that it does not
+/// know, and those that are the defaults of their type, by the optimizer's.
+inline void add_group(torch::optim::Optimizer& to, const torch::optim::OptimizerParamGroup& group) {
+  to.add_param_group(torch::optim::OptimizerParamGroup{group.params()});
+  if (group.has_options())
+    to.param_groups().back().set_options(group.options().clone());
+}
+
 } // namespace waggle

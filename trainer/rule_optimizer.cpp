@@ -76,6 +76,10 @@ rule_state& rule_optimizer::state_of(const torch::Tensor& parameter) {
   return *state_in<rule_state>(*this, parameter, true); // some keep nothing but the count
 }
 
+void rule_optimizer::add_param_group(const optim::OptimizerParamGroup& group) {
+  add_group(*this, group);
+}
+
 torch::Tensor rule_optimizer::step(LossClosure closure) {
   torch::Tensor loss;
   if (closure) {

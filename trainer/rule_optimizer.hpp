@@ -48,7 +48,11 @@ public:
   /// All groups have the same optimizer with the same switches.
   rule_optimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                  const rule_options& defaults)
-    : Optimizer(groups, std::make_unique<rule_options>(defaults)) {}
+    : Optimizer(std::vector<torch::optim::OptimizerParamGroup>{},
+                std::make_unique<rule_options>(defaults)) {
+    for (const auto& group : groups)
+      add_param_group(group);
+  }
   rule_optimizer(const std::vector<torch::Tensor>& parameters, const rule_options& defaults)
     : Optimizer({torch::optim::OptimizerParamGroup{parameters}},
                 std::make_unique<rule_options>(defaults)) {}
@@ -57,6 +61,9 @@ public:
   static std::unique_ptr<rule_optimizer> of_each(const std::vector<torch::Tensor>& parameters,
                                                  const optimizer_identity& numbers, double lr);
 
+  /// In place of that of Optimizer, which gives the group the defaults instead of its options in
+  /// LibTorch 2.13: call this one.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
   torch::Tensor step(LossClosure closure = nullptr) override;
   /// Made of zeros if there is none yet.
   rule_state& state_of(const torch::Tensor& parameter);

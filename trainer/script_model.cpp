@@ -20,11 +20,15 @@ failure bad(const std::filesystem::path& file, const std::string& why) {
   return {ec::bad_config, "--model " + file.string() + ": " + why};
 }
 
-/// LibTorch's messages go on for pages, and may begin with an empty line.
+/// LibTorch's messages go on for pages, may begin with an empty line, and have whole paragraphs in
+/// the first one.
 std::string first_line(const std::string& text) {
   constexpr std::size_t length_max = 300;
   auto begin = std::min(text.find_first_not_of('\n'), text.size());
-  return text.substr(begin, std::min(text.find('\n', begin) - begin, length_max));
+  auto line = text.substr(begin, text.find('\n', begin) - begin);
+  if (line.size() > length_max)
+    line.resize(std::min(line.rfind(". ", length_max), length_max));
+  return line;
 }
 
 /// The line of an error within TorchScript that says what went wrong: the last one.

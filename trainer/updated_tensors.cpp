@@ -7,6 +7,7 @@
 
 #include "runtime/training/state_schema.hpp"
 #include "trainer/host_staging.hpp"
+#include "trainer/optimizer_state.hpp"
 #include "trainer/rounding.hpp"
 #include "trainer/rule_optimizer.hpp"
 
@@ -33,7 +34,7 @@ same_optimizer(const torch_optimizer& kind, optim::Optimizer& from,
   std::shared_ptr<optim::Optimizer> made =
     kind.make(kind.identity(first.options()), first.options().get_lr(), copied(first.params()));
   for (auto group = std::next(groups.begin()); group != groups.end(); ++group)
-    made->add_param_group({copied(group->params()), group->options().clone()});
+    add_group(*made, {copied(group->params()), group->options().clone()});
   return made;
 }
 

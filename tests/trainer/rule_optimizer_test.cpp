@@ -136,6 +136,25 @@ TEST(RuleOptimizer, EveryOptionOfEveryOptimizerChangesTheStepsOfAReference) {
         << row.name << " " << option.name;
 }
 
+TEST(RuleOptimizer, EachGroupHasTheOptionsThatItWasGiven) {
+  auto with = [](double decay, double lr) {
+    auto options = std::make_unique<rule_options>(identity_with("sgd", {}), lr);
+    options->numbers.weight_decay = decay;
+    return options;
+  };
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{torch::zeros({2})}, with(0, 0.5));
+  rule_optimizer optimizer{groups, *with(0.1, 1)};
+  optimizer.add_param_group({{torch::zeros({2})}, with(0.2, 0.25)});
+  optimizer.add_param_group(std::vector{torch::zeros({2})});
+  std::vector<std::pair<double, double>> seen;
+  for (const auto& group : optimizer.param_groups()) {
+    const auto& options = static_cast<const rule_options&>(group.options());
+    seen.emplace_back(options.numbers.weight_decay, options.lr);
+  }
+  EXPECT_EQ(seen, (std::vector<std::pair<double, double>>{{0, 0.5}, {0.2, 0.25}, {0.1, 1}}));
+}
+
 TEST(RuleOptimizer, TwoPeersWithEqualInputsGetEqualBytesWhateverTheirThreads) {
   std::vector<sizes> shapes{{130, 70}, {70}, {3, 5, 300}, {40, 200}};
   for (const auto& run : vectors()["runs"]) {
