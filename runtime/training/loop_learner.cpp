@@ -67,7 +67,7 @@ public:
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
     auto out = vectors.take(gradient_count() + room);
-    auto taken = port_->gradients().take_mean(std::span{*out}.first(gradient_count()));
+    auto taken = take_mean(std::span{*out}.first(gradient_count()));
     return {std::move(out), taken.samples, taken.merges};
   }
   std::uint64_t drop_gradient() override { return port_->gradients().drop(); }
@@ -79,6 +79,11 @@ public:
   }
   [[nodiscard]] bool adds_in_place() const override {
     return port_->gradients().use() == gradient_use::in_place;
+  }
+
+  [[nodiscard]] bool waits_for_pass() const override {
+    const auto& gradients = port_->gradients();
+    return adds_in_place() || (gradients.on_device() && gradients.use() == gradient_use::summed);
   }
 
   // -- over a restart: the position is what the loop keeps
@@ -93,10 +98,18 @@ public:
     return done{};
   }
   [[nodiscard]] partial_gradient copy_gradient() const override {
-    return port_->gradients().copy();
+    if (!port_->gradients().on_device())
+      return port_->gradients().copy();
+    partial_gradient out;
+    call(effect::none, [&](const loop_model& m) { out = port_->gradients().copy(&m); });
+    return out;
   }
   status load_gradient(const partial_gradient& partial) override {
-    return port_->gradients().load(partial);
+    if (!port_->gradients().on_device())
+      return port_->gradients().load(partial);
+    status loaded = done{};
+    call(effect::none, [&](loop_model& m) { loaded = port_->gradients().load(partial, &m); });
+    return loaded;
   }
 
   // -- strategies that step with each gradient of the loop
@@ -132,6 +145,14 @@ private:
   void call(effect what, const std::function<void(loop_model&)>& work) const {
     port_->call(what, work);
   }
+  offered_gradients::taken take_mean(std::span<float> out) {
+    auto& gradients = port_->gradients();
+    offered_gradients::taken taken;
+    auto take = [&](const loop_model& m) { taken = gradients.take_mean(out, &m); };
+    if (!gradients.on_device() || gradients.samples() == 0 || !port_->read_now(take))
+      taken = gradients.take_mean(out);
+    return taken;
+  }
 
   const std::shared_ptr<loop_port> port_;
   const bool steps_locally_;
@@ -159,12 +180,14 @@ std::string_view to_string(step_outcome x) {
 loop_closed::loop_closed() : std::runtime_error("the training loop has ended") {}
 
 loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master,
-                     gradient_use use)
+                     gradient_use use, bool on_device)
   : tensors_(std::move(tensors)), schema_(schema), master_(std::move(master)),
     last_loss_(std::numeric_limits<double>::quiet_NaN()),
     gradients_(tensors_.parameter_count(), tensors_.buffer_count() + tensors_.term_count(), use,
                update_terms::present_values(
-                 tensors_.indices_of({state_tensor::kind::parameter}).size(), tensors_.numbers())) {
+                 tensors_.indices_of({state_tensor::kind::parameter}).size(), tensors_.numbers()),
+               on_device) {
+  WAGGLE_CHECK(!master_ || !on_device, "the worker would need the loop's thread");
   WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
                "passes would change the buffers while updates do");
 }
@@ -256,7 +279,8 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   account_.given += step.samples;
   bool counts = false;
   if (step.finite) {
-    auto added = gradients_.add(gradient, step.samples, passes, changes_.merged);
+    auto added = gradients_.add(gradient, step.samples, passes, changes_.merged,
+                                gradients_.on_device() ? &model : nullptr);
     counts = added.counts;
     step.finite = added.finite;
     step.lost = added.lost;

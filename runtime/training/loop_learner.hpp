@@ -32,7 +32,7 @@ enum class update_place : std::uint8_t {
 /// The model of a user's training loop: parameters, optimizer and the optimizer's statistics.
 /// Called with the tensors of the table that its loop_port was constructed with, on the loop's
 /// thread only; a master copy that a loop_port has, on the worker's thread.
-class loop_model : public tensor_store {
+class loop_model : public tensor_store, public device_gradient {
 public:
   /// What the members have settled for the next `apply`. Not called if the table has no numbers.
   virtual void settle(const update_terms& /*terms*/) {}
@@ -48,6 +48,10 @@ public:
   [[nodiscard]] virtual std::uint64_t rounding() const { return 0; }
   /// Makes the module's parameters those of the master copy, if the loop_port has one.
   virtual void refresh() {}
+  // Of a loop_port without gradients on a device, these are not called.
+  void add_gradient(float /*keep*/, float /*times*/) override {}
+  void read_gradient(std::span<float> /*out*/) const override {}
+  void write_gradient(std::span<const float> /*sum*/) override {}
 };
 
 /// Thrown on the computing thread when the loop has ended and nothing computes any more.
@@ -90,8 +94,10 @@ public:
   static constexpr std::chrono::milliseconds empty_pass_pause{20};
 
   /// `master`: null, or the master copy; REQUIRES: then there are no buffers in `tensors`.
+  /// `on_device`: the gradients are where the model has them (device_gradient), not what `offer` is
+  /// given; REQUIRES: no master copy.
   loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master = {},
-            gradient_use use = gradient_use::summed);
+            gradient_use use = gradient_use::summed, bool on_device = false);
   /// The loop's samples are those of `draws`, which the learner's ledger has, too (with_ledger):
   /// each `offer` is over the next ones that were drawn. Call it before anything else.
   void use_draws(std::shared_ptr<sample_draws> draws) { draws_ = std::move(draws); }
@@ -108,11 +114,11 @@ public:
 
   /// Offers the mean gradient over `step.samples` samples, in the order of the table, followed by
   /// the buffers and, if the table has numbers, the values of the loop's update_terms, computed
-  /// from the parameters as the last call left them. `step.finite`: whether the loss is finite;
-  /// whether the gradient is, is found here. Returns when the next gradient is wanted, so that this
-  /// one is computed from the newest parameters. An exception that `model` throws reaches the loop
-  /// and, as an error, the worker. `passes`: see offered_gradients::add. REQUIRES: with draws, so
-  /// many samples are ahead.
+  /// from the parameters as the last call left them. `step.finite`: whether the loss is finite, and
+  /// a gradient on a device; whether others are, is found here. Returns when the next gradient is
+  /// wanted, so that this one is computed from the newest parameters. An exception that `model`
+  /// throws reaches the loop and, as an error, the worker. `passes`: see offered_gradients::add.
+  /// REQUIRES: with draws, so many samples are ahead.
   step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
                      const is_over& over, std::uint64_t passes = 1);
   /// Waits, as `offer` does, until the first gradient is wanted: then a checkpoint or the state of

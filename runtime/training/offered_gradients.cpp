@@ -81,8 +81,9 @@ bool all_finite(std::span<const offered_tensor> tensors) {
 }
 
 offered_gradients::offered_gradients(std::size_t parameters, std::size_t others, gradient_use use,
-                                     std::size_t present)
-  : parameters_(parameters), other_values_(others), present_values_(present), use_(use) {}
+                                     std::size_t present, bool on_device)
+  : parameters_(parameters), other_values_(others), present_values_(present), on_device_(on_device),
+    use_(use) {}
 
 /// Without the others.
 std::span<const offered_tensor>
@@ -97,7 +98,7 @@ offered_gradients::gradient(std::span<const offered_tensor> all) const {
 
 offered_gradients::added offered_gradients::add(std::span<const offered_tensor> tensors,
                                                 std::uint64_t samples, std::uint64_t passes,
-                                                std::uint64_t merges) {
+                                                std::uint64_t merges, device_gradient* device) {
   std::lock_guard lock{mutex_};
   position_ = next_position_;
   auto own = gradient(tensors);
@@ -110,7 +111,11 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
   if (!all_finite(others))
     return {false, false, result.lost};
   if (use_ == gradient_use::summed) {
-    auto sum = add_to_sum(own, samples);
+    added sum;
+    if (device != nullptr)
+      add_to(*device, samples);
+    else
+      sum = add_to_sum(own, samples);
     result.finite = sum.finite;
     result.lost += sum.lost;
     if (sum.finite) {
@@ -121,7 +126,7 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
         others_[i] = std::max(before[i], others_[i]);
     }
   } else {
-    result.finite = use_ == gradient_use::in_place || all_finite(own);
+    result.finite = device != nullptr || use_ == gradient_use::in_place || all_finite(own);
     lent_.assign(tensors.begin(), tensors.end());
   }
   merges_ = merges;
@@ -131,6 +136,15 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
     ++passes_;
   }
   return result;
+}
+
+void offered_gradients::add_to(device_gradient& device, std::uint64_t samples) {
+  auto before = samples_.load();
+  if (before == 0)
+    device.add_gradient(0, 1);
+  else
+    device.add_gradient(single_ ? static_cast<float>(before) : 1, static_cast<float>(samples));
+  single_ = before == 0;
 }
 
 offered_gradients::added offered_gradients::add_to_sum(std::span<const offered_tensor> gradient,
@@ -173,14 +187,15 @@ void offered_gradients::take_away() {
   lent_.clear();
 }
 
-offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
+offered_gradients::taken offered_gradients::take_mean(std::span<float> out,
+                                                      const device_gradient* device) {
   std::lock_guard lock{mutex_};
   taken_position_ = position_;
   auto samples = samples_.load();
   samples_ = 0;
   auto passes = std::exchange(passes_, 0);
-  bool gone = use_ != gradient_use::summed && lent_.empty();
-  if (gone && use_ == gradient_use::in_place) // otherwise they would count in each later round
+  bool gone = (on_device_ && device == nullptr) || (use_ != gradient_use::summed && lent_.empty());
+  if (gone && use_ != gradient_use::lent) // otherwise they would count in each later round
     poisoned_ += samples;
   if (samples == 0 || gone) {
     std::fill(out.begin(), out.end(), 0.0F);
@@ -188,14 +203,21 @@ offered_gradients::taken offered_gradients::take_mean(std::span<float> out) {
   }
   if (use_ == gradient_use::summed) {
     auto divisor = single_ ? 1.0F : static_cast<float>(samples);
-    for (std::size_t i = 0; i < sum_.size(); ++i)
-      out[i] = sum_[i] / divisor;
+    auto own = out.first(parameters_);
+    if (device != nullptr)
+      device->read_gradient(own);
+    const auto* sum = device != nullptr ? own.data() : sum_.data();
+    for (std::size_t i = 0; i < parameters_; ++i)
+      own[i] = sum[i] / divisor;
     std::ranges::copy(others_, out.begin() + number(parameters_));
     return {samples, merges_};
   }
   auto own = gradient(lent_);
-  copy_scaled(own, use_ == gradient_use::in_place ? 1 / static_cast<float>(passes) : 1.0F,
-              out.data());
+  offered_tensor read{out.data(), parameters_};
+  if (device != nullptr)
+    device->read_gradient(out.first(parameters_));
+  copy_scaled(device != nullptr ? std::span<const offered_tensor>{&read, 1} : own,
+              use_ == gradient_use::in_place ? 1 / static_cast<float>(passes) : 1.0F, out.data());
   copy_scaled(std::span{lent_}.subspan(own.size()), 1, out.data() + parameters_);
   offered_tensor mean{out.data(), out.size()};
   if (use_ == gradient_use::in_place && !all_finite({&mean, 1})) {
@@ -249,22 +271,28 @@ void offered_gradients::load_position(std::string position) {
   next_position_ = position_ = taken_position_ = std::move(position);
 }
 
-partial_gradient offered_gradients::copy() const {
+partial_gradient offered_gradients::copy(const device_gradient* device) const {
   std::lock_guard lock{mutex_};
   if (use_ != gradient_use::summed || samples_ == 0)
     return {};
   auto sum = std::make_shared<float_vector>(sum_.begin(), sum_.end());
+  sum->resize(parameters_);
+  if (device != nullptr)
+    device->read_gradient(*sum);
   sum->insert(sum->end(), others_.begin(), others_.end());
   return {std::move(sum), samples_, single_ ? 1U : 0U, 1};
 }
 
-status offered_gradients::load(const partial_gradient& partial) {
+status offered_gradients::load(const partial_gradient& partial, device_gradient* device) {
   std::lock_guard lock{mutex_};
   if (use_ != gradient_use::summed || !partial.sum || partial.samples == 0
       || partial.sum->size() != parameters_ + other_values_)
     return failure{ec::malformed, "a gradient of another length, or that is not summed here"};
   auto others = partial.sum->begin() + number(parameters_);
-  sum_.assign(partial.sum->begin(), others);
+  if (device != nullptr)
+    device->write_gradient(std::span{*partial.sum}.first(parameters_));
+  else
+    sum_.assign(partial.sum->begin(), others);
   others_.assign(others, partial.sum->end());
   single_ = partial.passes == 1;
   samples_ = partial.samples;

@@ -19,6 +19,20 @@ struct offered_tensor {
   std::size_t count = 0;
 };
 
+/// The gradient of a loop that stays where the loop computes it, such as on a GPU, also while it
+/// adds up. Called by the loop's thread.
+class device_gradient {
+public:
+  virtual ~device_gradient() = default;
+  /// The sum becomes `keep` times itself plus `times` the gradient of the last pass. `keep` of 0:
+  /// there is no sum yet.
+  virtual void add_gradient(float keep, float times) = 0;
+  /// Writes the sum to `out`; of a loop whose gradients are not `summed`, what backward passes
+  /// left.
+  virtual void read_gradient(std::span<float> out) const = 0;
+  virtual void write_gradient(std::span<const float> sum) = 0;
+};
+
 /// Whether all values are finite.
 bool all_finite(std::span<const offered_tensor> tensors);
 
@@ -35,10 +49,12 @@ class offered_gradients {
 public:
   /// The numbers of values. `others`: what stands behind the gradient: the buffers, and the
   /// update_terms, of which the last `present` values say which parameters have a gradient.
+  /// `on_device`: the gradient is a device_gradient. It can only be taken during an offer.
   offered_gradients(std::size_t parameters, std::size_t others, gradient_use use,
-                    std::size_t present = 0);
+                    std::size_t present = 0, bool on_device = false);
 
   [[nodiscard]] gradient_use use() const { return use_.load(); }
+  [[nodiscard]] bool on_device() const { return on_device_; }
   /// Lends them from now on. REQUIRES: nothing was offered yet.
   void lend() { use_ = gradient_use::lent; }
 
@@ -53,9 +69,10 @@ public:
   /// added to earlier gradients, which then are lost, too. With `in_place`, looks at no value, and
   /// `passes` is the number of gradients that add up in `tensors`: exactly those that were neither
   /// taken nor dropped, otherwise all are lost. The values stay as they are until `take_away`.
-  /// `merges`: learner::mean_gradient::merges of the buffers.
+  /// `merges`: learner::mean_gradient::merges of the buffers. With `device`, no value of the
+  /// gradient is read, and a `summed` or `lent` one is finite.
   added add(std::span<const offered_tensor> tensors, std::uint64_t samples, std::uint64_t passes,
-            std::uint64_t merges);
+            std::uint64_t merges, device_gradient* device = nullptr);
   /// The loop goes on, and changes what it has offered.
   void take_away();
 
@@ -65,8 +82,8 @@ public:
   };
   /// Writes the mean and the newest of the others to `out`, and forgets the gradients. Zeros, and
   /// no samples: there are none, the loop has taken them away, or with `in_place` their sum is not
-  /// finite.
-  taken take_mean(std::span<float> out);
+  /// finite. Without `device` although the gradient is one: the loop has taken them away.
+  taken take_mean(std::span<float> out, const device_gradient* device = nullptr);
   /// Returns the number of samples that are forgotten.
   std::uint64_t drop();
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
@@ -85,20 +102,22 @@ public:
   [[nodiscard]] std::string taken_position() const;
   void load_position(std::string position);
   /// Without samples unless `summed`.
-  [[nodiscard]] partial_gradient copy() const;
-  status load(const partial_gradient& partial);
+  [[nodiscard]] partial_gradient copy(const device_gradient* device = nullptr) const;
+  status load(const partial_gradient& partial, device_gradient* device = nullptr);
 
 private:
+  void add_to(device_gradient& device, std::uint64_t samples);
   [[nodiscard]] added add_to_sum(std::span<const offered_tensor> gradient, std::uint64_t samples);
   [[nodiscard]] std::span<const offered_tensor> gradient(std::span<const offered_tensor> all) const;
 
   const std::size_t parameters_;
   const std::size_t other_values_;
   const std::size_t present_values_;
+  const bool on_device_;
   std::atomic<gradient_use> use_;
-  mutable std::mutex mutex_;         // guards everything below
-  std::vector<float> sum_;           // Σ b·∇; while `single_`, the one gradient, unscaled
-  bool single_ = false;              // multiplying and dividing it would change its bits
+  mutable std::mutex mutex_; // guards everything below
+  std::vector<float> sum_; // Σ b·∇; while `single_`, the one gradient, unscaled; or on the device
+  bool single_ = false;    // multiplying and dividing it would change its bits
   std::vector<float> others_;        // of the last gradient
   std::uint64_t merges_ = 0;         // which the buffers among them contain
   std::vector<offered_tensor> lent_; // until `take_away`

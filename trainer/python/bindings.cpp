@@ -122,16 +122,16 @@ void start(python_loop& loop, py::object model, const py::dict& options,
            const buffer_rows& buffers, const std::string& optimizer, const py::dict& numbers,
            std::size_t settled, double learning_rate, const std::string& rate_ratios,
            const std::optional<std::vector<std::pair<std::string, py::bytes>>>& frozen,
-           const std::string& rounds) {
+           const std::string& rounds, bool on_device) {
   frozen_tensors compared;
   if (frozen) {
     compared.emplace();
     for (const auto& [name, of] : *frozen)
       compared->push_back({name, sha256(std::string{of})});
   }
-  loop.start(std::move(model), options_from(options),
-             table_from(parameters, statistics, buffers, settled),
-             identity_from(optimizer, numbers), learning_rate, rate_ratios, compared, rounds);
+  loop.start(
+    std::move(model), options_from(options), table_from(parameters, statistics, buffers, settled),
+    identity_from(optimizer, numbers), learning_rate, rate_ratios, compared, rounds, on_device);
 }
 
 std::string in_python(std::string_view sentence) {
@@ -264,7 +264,7 @@ PYBIND11_MODULE(_waggle, m) {
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
          py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"),
-         py::arg("rounds") = "")
+         py::arg("rounds") = "", py::arg("on_device") = false)
     .def("deal", &python_loop::deal, py::arg("samples"), py::arg("passes"))
     .def("begin_shards", &python_loop::begin_shards)
     .def("next_shards", &python_loop::next_shards, py::arg("most"))
@@ -274,12 +274,13 @@ PYBIND11_MODULE(_waggle, m) {
     .def(
       "offer",
       [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,
-         const std::optional<py::list>& addresses, std::uint64_t passes, std::string written) {
+         const std::optional<py::list>& addresses, std::uint64_t passes, std::string written,
+         bool finite) {
         return std::string{
-          to_string(loop.offer(samples, loss, addresses, passes, std::move(written)))};
+          to_string(loop.offer(samples, loss, addresses, passes, std::move(written), finite))};
       },
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1,
-      py::arg("written") = "")
+      py::arg("written") = "", py::arg("finite") = true)
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)

@@ -81,6 +81,22 @@ public:
     py::gil_scoped_acquire gil;
     model_.attr("set_steps")(steps);
   }
+  void add_gradient(float keep, float times) override {
+    py::gil_scoped_acquire gil;
+    model_.attr("add_gradient")(keep, times);
+  }
+  void read_gradient(std::span<float> out) const override {
+    py::gil_scoped_acquire gil;
+    lent values{out};
+    model_.attr("read_gradient")(values.view());
+    values.end();
+  }
+  void write_gradient(std::span<const float> sum) override {
+    py::gil_scoped_acquire gil;
+    lent values{writable(sum)};
+    model_.attr("write_gradient")(values.view());
+    values.end();
+  }
   [[nodiscard]] std::uint64_t rounding() const override {
     py::gil_scoped_acquire gil;
     return model_.attr("rounding")().cast<std::uint64_t>();
@@ -203,7 +219,7 @@ const python_loop::place& python_loop::where() const {
 void python_loop::start(py::object model, const swarm_options& options, state_table table,
                         const optimizer_identity& optimizer, double learning_rate,
                         const std::string& rate_ratios, const frozen_tensors& frozen,
-                        const std::string& rounds) {
+                        const std::string& rounds, bool on_device) {
   require_process();
   if (left())
     throw swarm_error{has_left()};
@@ -223,8 +239,8 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   const auto& all = table.tensors();
   auto left_out = std::ranges::find(all, left_out_name, &state_tensor::name) - all.begin();
   auto made = std::make_unique<python_model>(std::move(model), static_cast<std::size_t>(left_out));
-  auto port =
-    std::make_shared<loop_port>(std::move(table), schema, nullptr, session_->use_of_gradients());
+  auto port = std::make_shared<loop_port>(std::move(table), schema, nullptr,
+                                          session_->use_of_gradients(), on_device);
   auto started = [&] {
     away here{*this};
     return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen, rounds);
@@ -323,7 +339,7 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
                                 const std::optional<py::list>& addresses, std::uint64_t passes,
-                                std::string written) {
+                                std::string written, bool finite) {
   require_optimizer();
   session_->check_samples(samples, option_writer::python_loop);
   if (session_->was_over())
@@ -331,7 +347,7 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   point_to(addresses);
   away here{*this};
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
-  pass.finite = std::isfinite(loss.value_or(0));
+  pass.finite = finite && std::isfinite(loss.value_or(0));
   pass.written = std::move(written);
   return session_->offer(
     offered_, pass, [this] { return look(); }, passes);

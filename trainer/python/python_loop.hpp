@@ -24,8 +24,9 @@ namespace py = pybind11;
 /// The peer of a loop in Python. All calls but `leave` come from the thread that called `start`,
 /// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
 /// present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
-/// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, on
-/// that thread only. A mistake of the caller throws std::invalid_argument or swarm_error.
+/// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, and
+/// those of device_gradient if that is what it has, on that thread only. A mistake of the caller
+/// throws std::invalid_argument or swarm_error.
 class python_loop {
 public:
   explicit python_loop(const swarm_options& options);
@@ -40,11 +41,11 @@ public:
   [[nodiscard]] std::uint64_t passes_complete() const;
 
   /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
-  /// empty: all have one rate. `rounds`: see swarm_session::start.
+  /// empty: all have one rate. `rounds`: see swarm_session::start. `on_device`: see loop_port.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,
              const std::string& rate_ratios, const frozen_tensors& frozen,
-             const std::string& rounds);
+             const std::string& rounds, bool on_device);
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
   /// Without addresses: the rate that every parameter wishes for; none: no wish. All have
@@ -53,11 +54,11 @@ public:
   /// Returns the outcome. No loss: it is not known. `addresses`: of the gradient of each parameter
   /// (0: zeros), of each buffer, and if there are numbers to settle of the update_terms: float32
   /// values one after another, which stay as they are meanwhile; without them, what is in
-  /// `gradient` is offered. `written`: see micro_step. `passes`: see
-  /// offered_gradients::add.
+  /// `gradient` is offered. `written`: see micro_step. `passes`: see offered_gradients::add.
+  /// `finite`: of a gradient on a device.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
                                    const std::optional<py::list>& addresses, std::uint64_t passes,
-                                   std::string written);
+                                   std::string written, bool finite);
   /// See optimizer.hpp.
   void keep(const py::bytes& what);
   [[nodiscard]] py::bytes kept();

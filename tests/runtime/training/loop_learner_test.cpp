@@ -43,7 +43,21 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps; }
   void set_optimizer_steps(std::uint64_t n) override { steps = n; }
 
+  void add_gradient(float keep, float times) override {
+    see();
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = sum[i] * keep + gradient[i] * times;
+  }
+  void read_gradient(std::span<float> out) const override {
+    see();
+    std::ranges::copy(sum, out.begin());
+    ++reads;
+  }
+
   std::vector<float> values{1, 2};
+  std::vector<float> gradient{0, 0}; // on a device
+  std::vector<float> sum{0, 0};
+  mutable int reads = 0;
   std::uint64_t steps = 0;
   bool broken = false;
   mutable std::vector<std::thread::id> callers;
@@ -99,6 +113,28 @@ TEST_F(LoopLearner, AGradientIsHeldUntilTheNextPassIsAskedFor) {
   EXPECT_EQ(offer({1, 1}), step_outcome::finished);
   await_worker();
   EXPECT_EQ(port->samples().given, 8u);
+}
+
+TEST_F(LoopLearner, AGradientOnADeviceIsReadOnceAnUpdateByTheLoopsThread) {
+  port = std::make_shared<loop_port>(two_values(), digest{}, nullptr, gradient_use::summed, true);
+  learns = make_loop_learner(port);
+  EXPECT_TRUE(learns->waits_for_pass());
+  worker([this](learner& l) {
+    l.accumulate();
+    l.accumulate();
+    EXPECT_EQ(model.reads, 0);
+    l.apply(mean_gradient_of(l), 0.5);
+    EXPECT_EQ(model.reads, 1);
+    l.accumulate();
+  });
+  model.gradient = {1, 1};
+  EXPECT_EQ(offer({0, 0}), step_outcome::held);
+  model.gradient = {3, 7};
+  EXPECT_EQ(offer({0, 0}), step_outcome::stepped);
+  EXPECT_EQ(model.values, (std::vector<float>{0, 0}));
+  over = true;
+  EXPECT_EQ(offer({0, 0}), step_outcome::finished);
+  await_worker();
 }
 
 TEST_F(LoopLearner, TheLoopGoesOnFromTheUpdateThatItsGradientWasPartOf) {

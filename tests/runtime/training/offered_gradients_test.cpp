@@ -1,5 +1,7 @@
 #include "runtime/training/offered_gradients.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -179,6 +181,86 @@ TEST(OfferedGradients, ASumInPlaceThatIsNotFiniteIsFoundWhenItIsTaken) {
   EXPECT_FALSE(all.was_not_finite());
   sum = {1};
   EXPECT_EQ(all.add(std::array{tensor(sum)}, 4, 1, 0).lost, 4U) << "those of the sum";
+}
+
+/// Two values, where nobody else may read them.
+struct device final : device_gradient {
+  void add_gradient(float keep, float times) override {
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = (keep == 0 ? 0 : sum[i] * keep) + gradient[i] * times;
+  }
+  void read_gradient(std::span<float> out) const override {
+    std::ranges::copy(adds ? sum : gradient, out.begin());
+  }
+  void write_gradient(std::span<const float> of) override { sum.assign(of.begin(), of.end()); }
+  std::vector<float> gradient{1, 2};
+  std::vector<float> sum{nan_value, nan_value};
+  bool adds = true;
+};
+
+TEST(OfferedGradients, OfADeviceTheMeanIsThatInHostMemory) {
+  offered_gradients here{2, 1, gradient_use::summed};
+  offered_gradients there{2, 1, gradient_use::summed, 0, true};
+  device on;
+  std::vector<float> buffer{5};
+  for (std::uint64_t update = 0; update < 2; ++update) {
+    for (std::uint64_t pass = 1; pass < 4; ++pass) {
+      on.gradient = {0.1F * static_cast<float>(pass), 1.0F / 3};
+      here.add(std::array{tensor(on.gradient), tensor(buffer)}, pass, pass, 0);
+      EXPECT_TRUE(
+        there.add(std::array{offered_tensor{nullptr, 2}, tensor(buffer)}, pass, pass, 0, &on)
+          .counts);
+    }
+    std::vector<float> out(3);
+    EXPECT_EQ(there.take_mean(out, &on).samples, 6U);
+    EXPECT_EQ(out, mean_of(here, 3));
+  }
+  on.gradient = {0.1F, 1.0F / 3};
+  there.add(std::array{offered_tensor{nullptr, 2}, tensor(buffer)}, 7, 1, 0, &on);
+  std::vector<float> out(3);
+  there.take_mean(out, &on);
+  EXPECT_THAT(out, ElementsAre(0.1F, 1.0F / 3, 5)) << "one gradient comes back bit by bit";
+}
+
+TEST(OfferedGradients, OfADeviceASumIsKeptOverARestart) {
+  offered_gradients first{2, 0, gradient_use::summed, 0, true};
+  offered_gradients second{2, 0, gradient_use::summed, 0, true};
+  device before;
+  device after;
+  std::array nowhere{offered_tensor{nullptr, 2}};
+  first.add(nowhere, 1, 1, 0, &before);
+  ASSERT_TRUE(second.load(first.copy(&before), &after));
+  after.gradient = {5, 6};
+  second.add(nowhere, 3, 1, 0, &after);
+  std::vector<float> out(2);
+  EXPECT_EQ(second.take_mean(out, &after).samples, 4U);
+  EXPECT_THAT(out, ElementsAre(4, 5));
+}
+
+TEST(OfferedGradients, WhatALoopOnADeviceHasTakenAwayIsLostOnce) {
+  offered_gradients all{2, 0, gradient_use::summed, 0, true};
+  device on;
+  std::array nowhere{offered_tensor{nullptr, 2}};
+  all.add(nowhere, 4, 1, 0, &on);
+  EXPECT_THAT(mean_of(all, 2), Each(0)) << "nobody may read the device now";
+  EXPECT_EQ(all.samples(), 0U);
+  EXPECT_EQ(all.add(nowhere, 4, 1, 0, &on).lost, 4U);
+}
+
+TEST(OfferedGradients, OfADeviceWhatAddsUpInPlaceIsDividedByItsPasses) {
+  offered_gradients all{2, 0, gradient_use::in_place, 0, true};
+  device on;
+  on.adds = false;
+  std::array nowhere{offered_tensor{nullptr, 2}};
+  std::vector<float> out(2);
+  all.add(nowhere, 4, 1, 0, &on);
+  all.add(nowhere, 4, 2, 0, &on);
+  EXPECT_EQ(all.take_mean(out, &on).samples, 8U);
+  EXPECT_THAT(out, ElementsAre(0.5F, 1));
+  all.add(nowhere, 4, 1, 0, &on);
+  on.gradient[1] = nan_value;
+  EXPECT_EQ(all.take_mean(out, &on).samples, 0U);
+  EXPECT_TRUE(all.was_not_finite());
 }
 
 } // namespace

@@ -33,7 +33,7 @@ def _value(name: str, text: str) -> Any:
             return int(text)
         except ValueError:
             raise Usage(f"--{name.replace('_', '-')} {text}: is no whole number") from None
-    if name in ("start_alone", "resume", "client_mode", "masters"):
+    if name in ("start_alone", "resume", "client_mode", "masters", "sum_on_device"):
         if text not in ("true", "false"):
             raise Usage(f"--{name.replace('_', '-')} {text}: is neither true nor false")
         return text == "true"

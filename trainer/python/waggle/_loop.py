@@ -16,6 +16,7 @@ class LoopModel:
     thread that calls `Loop.offer`, inside that call, or in `leave`."""
 
     _clears_gradients = False  # and so counts the passes that add up
+    _on_device = False  # it keeps gradients where they are, and has add_gradient, read_gradient, write_gradient
     _rounds = ""  # what of the software decides about `rounding`, which peers compare in words
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
@@ -112,7 +113,7 @@ class Loop(Leaves):
         changed = [(name, _sizes(name, shape), False) for name, shape in buffers]
         changed += [(name, _sizes(name, shape), True) for name, shape in counters]
         self._peer.start(model, merged, named, statistics, changed, optimizer, dict(numbers or {}), settled,
-                         float(learning_rate), rate_ratios, frozen, model._rounds)
+                         float(learning_rate), rate_ratios, frozen, model._rounds, model._on_device)
         self._owns_rate = not merged["rate_of_run"]
         self.rate = float(learning_rate)
 

@@ -9,6 +9,7 @@ import torch
 
 from ._buffers import Buffer, buffers_of
 from ._describe import HALVES, Description, Statistic, plain_name, require_values, unwrapped
+from ._gradients import DeviceSum
 from ._loop import LoopModel
 from ._masters import Master
 from ._numbers import Numbers, set_number
@@ -46,6 +47,7 @@ class Model(LoopModel):
         # With the numbers that all peers begin with.
         self._rounding = rounding_of(inner, [p for _, p in parameters], bool(self.description.numbers))
         self._rounds = software_of(inner)
+        self.sum: DeviceSum | None = None  # None: gradients add up in host memory
         self.passes = 0  # since the gradients were cleared
         self._versions: list[int] = []  # of the parameters after our last change
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
@@ -119,6 +121,22 @@ class Model(LoopModel):
         self._versions = [p._version for p in self.of_module]
         if absent:
             self.left_out[absent] += 1
+
+    @property
+    def _on_device(self) -> bool:  # type: ignore[override]
+        return self.sum is not None
+
+    def add_gradient(self, keep: float, times: float) -> None:
+        assert self.sum is not None
+        self.sum.add(keep, times)
+
+    def read_gradient(self, into: memoryview) -> None:
+        assert self.sum is not None
+        self.sum.read(into)
+
+    def write_gradient(self, values: memoryview) -> None:
+        assert self.sum is not None
+        self.sum.write(values)
 
     def unknown_state(self) -> str:
         """The first value that the optimizer keeps and a peer that joins would not receive; empty: none."""

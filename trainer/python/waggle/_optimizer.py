@@ -16,6 +16,7 @@ from . import _waggle
 from ._buffers import offer_buffers
 from ._describe import compared, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
+from ._gradients import DeviceSum, HostCopies
 from ._loop import Loop
 from ._masters import masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
@@ -53,6 +54,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     masters: for parameters in bfloat16 or float16: the optimizer trains a float32 copy of each, which takes its place in
         param_groups, and the module gets the rounded values after each update. Passes add up in the copy's .grad; peers
         exchange the copies, so others of the run may be without. Before the optimizer's first step.
+    sum_on_device: whether gradients add up where the parameters are, in one more copy of the gradient, instead of in host
+        memory, to which each pass is copied then. They are averaged between two passes. None: where that is no CPU.
     reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
         it. `zero_grad` then does nothing between two updates: clear or change .grad in no other way (GradScaler
         and clipping in the loop do), and pass equally many samples to each step. A gradient that is not finite is
@@ -71,11 +74,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], swarm: Swarm,
                  module: torch.nn.Module | None = None, *,
                  target_batch_size: int | None = None, strategy: str = "collaborative", samples: int | None = None,
-                 frozen: str = "equal", masters: bool = False, **options: Any) -> None:
+                 frozen: str = "equal", masters: bool = False, sum_on_device: bool | None = None, **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
         if not isinstance(masters, bool):
             raise TypeError(f"masters is of type {type(masters).__name__}, and must be True or False")
+        if not isinstance(sum_on_device, (bool, type(None))):
+            raise TypeError(f"sum_on_device is of type {type(sum_on_device).__name__}, and must be True, False or None")
         if isinstance(optimizer, (list, tuple)):
             optimizer = as_one(optimizer)
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
@@ -102,13 +107,16 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
         try:
             self._model = model = Model(optimizer, parameters, buffers, of_half)
+            self._tensors = [p for _, p in model.parameters]
+            if sum_on_device or (sum_on_device is None and not all(p.is_cpu for p in self._tensors)):  # type: ignore[attr-defined]
+                model.sum = DeviceSum(self._tensors)
             self._start(frozen, options)
         except BaseException:
             undo(optimizer, of_half)
             raise
-        self._tensors = [p for _, p in model.parameters]
         self._offered: list[torch.Tensor | None] = []
-        self._copied: dict[int, torch.Tensor] = {}  # of tensors that are not in host memory
+        self._copies = HostCopies()  # of gradients that are not there, or not in one piece
+        self._looks_at_gradients = model.sum is not None and not options.get("reuse_grad_buffers")
         self._kinds = [(p.dtype, p.device) for p in model.of_module]
         self._knows_state = False  # that all of it is exchanged
         self._settles = not _waggle.steps_each_pass(strategy)
@@ -191,8 +199,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
-        self._last = self._loop._peer.offer(samples, loss, self._addresses(), self._model.passes,
-                                            self._model.written())
+        addresses = self._addresses()
+        finite = not self._looks_at_gradients or self._model.sum is None or self._model.sum.is_finite()
+        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite)
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
@@ -401,9 +410,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                                             "construct its layer with sparse=False")
 
     def _addresses(self) -> list[int]:
-        """Where the gradients are (0: there is none) and the buffers. Keeps what is there alive."""
-        addresses = []
-        others = []
+        """Where the gradients are (0: there is none, or peers ask for it) and the buffers. Keeps what is there alive."""
         for p in self._untrained:
             if p.requires_grad and p.grad is not None:
                 raise _error("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
@@ -414,8 +421,24 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 self._check_tensor(i)
                 m.take()
         self._offered = offered = [p.grad for p in self._tensors]
+        if self._model.sum is None:
+            addresses = self._addresses_of(offered)
+        else:
+            addresses = [0] * len(offered)
+            for i in range(len(offered)):
+                self._check_tensor(i)
+        with torch.no_grad():
+            addresses += offer_buffers(self._model.buffers)
+        if self._settles:
+            terms = self._model.terms([g is not None for g in offered])
+            addresses.append(terms.data_ptr())
+        return addresses
+
+    def _addresses_of(self, gradients: list[torch.Tensor | None]) -> list[int]:
+        addresses = []
+        others = []
         float32, strided = torch.float32, torch.strided
-        for p, g in zip(self._tensors, offered):
+        for p, g in zip(self._tensors, gradients):
             # A gradient has the type and the device of its parameter.
             if (g is not None and g.is_cpu  # type: ignore[attr-defined]
                     and g.dtype is float32 and g.layout is strided and g.is_contiguous() and p.requires_grad):
@@ -425,14 +448,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 addresses.append(0)
         for i in others:
             self._check_tensor(i)
-        copied = self._copies_of({i: g for i in others if (g := offered[i]) is not None})
+        copied = self._copies.of({i: g for i in others if (g := gradients[i]) is not None})
         for i, copy_of in copied.items():
             addresses[i] = copy_of.data_ptr()
-        with torch.no_grad():
-            addresses += offer_buffers(self._model.buffers)
-        if self._settles:
-            terms = self._model.terms([g is not None for g in offered])
-            addresses.append(terms.data_ptr())
         return addresses
 
     def _name_of(self, parameter: torch.Tensor) -> str:
@@ -440,17 +458,3 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             if p is parameter:
                 return name
         return f"of {list(parameter.shape)}"
-
-    def _copies_of(self, tensors: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """In host memory, by the same numbers. Waits once for all copies from a GPU."""
-        gpus = set()
-        for i, tensor in tensors.items():
-            if i not in self._copied:
-                self._copied[i] = torch.empty(tensor.shape, dtype=torch.float32, device="cpu",
-                                              pin_memory=tensor.is_cuda)
-            self._copied[i].copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-            if tensor.is_cuda:
-                gpus.add(tensor.device)
-        for gpu in gpus:
-            torch.cuda.current_stream(gpu).synchronize()  # type: ignore[no-untyped-call]
-        return {i: self._copied[i] for i in tensors}

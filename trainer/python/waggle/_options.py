@@ -26,7 +26,7 @@ _not_for_loops["run_id"] = _not_for_loops["run"]
 # The arguments of waggle.Optimizer, and of waggle.join.
 of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}
 of_optimizer -= set(_not_for_loops)
-_in_python = {"frozen", "masters"}  # which are no options of `waggle train`
+_in_python = {"frozen", "masters", "sum_on_device"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
 of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "log"}
 

@@ -1,0 +1,94 @@
+"""Gradients of a torch module that are not in host memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+
+class HostCopies:
+    """In host memory, by numbers: pinned for a GPU, and kept for the next time."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, torch.Tensor] = {}
+
+    def of(self, tensors: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Waits once for all copies from a GPU."""
+        gpus = set()
+        for i, tensor in tensors.items():
+            if i not in self._copies:
+                self._copies[i] = torch.empty(tensor.shape, dtype=torch.float32, device="cpu", pin_memory=tensor.is_cuda)
+            self._copies[i].copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+            if tensor.is_cuda:
+                gpus.add(tensor.device)
+        for gpu in gpus:
+            torch.cuda.current_stream(gpu).synchronize()  # type: ignore[no-untyped-call]
+        return {i: self._copies[i] for i in tensors}
+
+
+class DeviceSum:
+    """The gradients of passes, added up where they are, in tensors that have their memory from then on. The host gets the
+    sum once an update. Until something is added: what is in .grad."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        self._parameters = parameters
+        self._sums: list[torch.Tensor | None] | None = None  # None of a parameter: no pass had a gradient for it
+        self._unused: dict[int, torch.Tensor] = {}
+        self._host = HostCopies()
+
+    def is_finite(self) -> bool:
+        """Of what is in .grad. Waits for the backward pass."""
+        by_device: dict[torch.device, list[torch.Tensor]] = {}
+        for p in self._parameters:
+            if p.grad is not None:
+                by_device.setdefault(p.device, []).append(torch.linalg.vector_norm(p.grad.detach(), math.inf))
+        return all(bool(torch.isfinite(torch.stack(largest)).all()) for largest in by_device.values())
+
+    @torch.no_grad()
+    def add(self, keep: float, times: float) -> None:
+        """The sum becomes `keep` times itself plus `times` .grad; keep of 0: there is none yet."""
+        sums = self._sums = self._sums or [None] * len(self._parameters)
+        for i, p in enumerate(self._parameters):
+            before, new = sums[i], p.grad
+            if before is not None and keep not in (0, 1):
+                before.mul_(keep)
+            if before is not None and keep == 0:
+                sums[i] = None
+                self._unused[i] = before
+            if new is None:
+                continue
+            if (total := sums[i]) is not None:
+                total.add_(new, alpha=times)
+            else:
+                total = sums[i] = self._memory(i, p).copy_(new)
+                if times != 1:
+                    total.mul_(times)
+
+    def _memory(self, i: int, like: torch.Tensor) -> torch.Tensor:
+        unused = self._unused.pop(i, None)
+        return torch.empty(like.shape, dtype=like.dtype, device=like.device) if unused is None else unused
+
+    @torch.no_grad()
+    def read(self, into: memoryview) -> None:
+        values = torch.frombuffer(into, dtype=torch.float32)
+        sums = self._sums or [p.grad for p in self._parameters]
+        copies = self._host.of({i: s for i, s in enumerate(sums) if s is not None})
+        at = 0
+        for i, p in enumerate(self._parameters):
+            part = values[at:at + p.numel()]
+            at += p.numel()
+            if i in copies:
+                part.copy_(copies[i].view(-1))
+            else:
+                part.zero_()
+
+    @torch.no_grad()
+    def write(self, values: memoryview) -> None:
+        """Which had no gradient is not known any more; zeros are the same in a sum."""
+        of_all = torch.frombuffer(values, dtype=torch.float32)
+        self._sums, at = [], 0
+        for i, p in enumerate(self._parameters):
+            self._sums.append(self._memory(i, p).copy_(of_all[at:at + p.numel()].view(p.shape)))
+            at += p.numel()
