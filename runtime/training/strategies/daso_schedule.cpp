@@ -146,12 +146,4 @@ result<daso_schedule> daso_schedule::decode(const daso_rule& rule, std::span<con
   return out;
 }
 
-std::uint64_t rounds_of(const daso_rule& rule) {
-  daso_schedule schedule{rule};
-  std::uint64_t rounds = 0;
-  for (; schedule.epochs_done() < rule.epochs; ++rounds)
-    schedule.end_round(plateau::unknown_loss); // which never makes it stable
-  return rounds;
-}
-
 } // namespace waggle

@@ -92,7 +92,4 @@ private:
   std::uint64_t weight_ = 0;
 };
 
-/// Rounds of all epochs, if the loss always improves.
-std::uint64_t rounds_of(const daso_rule& rule);
-
 } // namespace waggle

@@ -47,6 +47,29 @@ struct OpenGroup : ::testing::Test {
     return id;
   }
 
+  /// All get these terms, and are in no group.
+  void set_terms(const open_group::terms& how) {
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = open_group{records[i], how, {}};
+  }
+  /// A round of `stayed` ends at these members.
+  void end_round(std::initializer_list<std::size_t> members, member_set stayed) {
+    for (auto i : members)
+      EXPECT_TRUE(all[i].advance(stayed)) << i;
+  }
+  struct change {
+    round_id replaced;
+    round_plan plan;
+  };
+  /// The leader admits `newcomer`; the others do not know the plan yet.
+  change admit(std::size_t newcomer) {
+    EXPECT_EQ(all[0].apply(applicant(newcomer)), ec::none);
+    auto replaced = all[0].next().id;
+    auto plan = all[0].admit();
+    EXPECT_TRUE(plan);
+    return {replaced, plan.value_or(round_plan{})};
+  }
+
   /// The first founds the group; the others are admitted one after another.
   void form(std::size_t size) {
     all[0].found(epoch_id{3}, branch, seed());
@@ -54,13 +77,10 @@ struct OpenGroup : ::testing::Test {
       let_in(i, i);
   }
   void let_in(std::size_t newcomer, std::size_t members_before) {
-    ASSERT_EQ(all[0].apply(applicant(newcomer)), ec::none);
-    auto replaced = all[0].next().id;
-    auto plan = all[0].admit();
-    ASSERT_TRUE(plan);
+    auto [replaced, plan] = admit(newcomer);
     for (std::size_t i = 1; i < members_before; ++i)
-      ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, *plan).ok());
-    ASSERT_TRUE(all[newcomer].enter(records[0].peer.id, *plan, branch).ok());
+      ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, plan).ok());
+    ASSERT_TRUE(all[newcomer].enter(records[0].peer.id, plan, branch).ok());
   }
   void expect_same_plan(std::initializer_list<std::size_t> members) {
     const auto& first = all[*members.begin()].next();
@@ -102,8 +122,7 @@ TEST_F(OpenGroup, AGroupOfOneLetsOthersInOneAfterAnother) {
 TEST_F(OpenGroup, ARoundEndsInTheSameNextPlanForAll) {
   form(4);
   auto before = all[0].next().id;
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(all[i].advance(member_set::first(4)));
+  end_round({0, 1, 2, 3}, member_set::first(4));
   expect_same_plan({0, 1, 2, 3});
   EXPECT_EQ(all[0].next().epoch, epoch_id{4});
   EXPECT_NE(all[0].next().id, before);
@@ -140,8 +159,7 @@ TEST_F(OpenGroup, AGroupThatMatchmakingFormedGoesOnAndAdmitsOthers) {
 
 TEST_F(OpenGroup, SurvivorsGoOnWithoutLostMembers) {
   form(4);
-  for (std::size_t i : {0U, 1U, 3U})
-    EXPECT_TRUE(all[i].advance(members_of({0, 1, 3})));
+  end_round({0, 1, 3}, members_of({0, 1, 3}));
   expect_same_plan({0, 1, 3});
   EXPECT_EQ(all[0].next().members.size(), 3U);
   EXPECT_FALSE(all[0].contains(records[2].peer.id));
@@ -168,10 +186,8 @@ TEST_F(OpenGroup, ALostMemberStaysLostUntilItHasEnteredAgain) {
 
 TEST_F(OpenGroup, WithoutItsLeaderTheNextMemberLeads) {
   form(3);
-  for (std::size_t i : {0U, 1U, 2U})
-    EXPECT_TRUE(all[i].advance(member_set::first(3)));
-  for (std::size_t i : {1U, 2U})
-    EXPECT_TRUE(all[i].advance(members_of({1, 2})));
+  end_round({0, 1, 2}, member_set::first(3));
+  end_round({1, 2}, members_of({1, 2}));
   expect_same_plan({1, 2});
   EXPECT_TRUE(all[1].leads());
   EXPECT_EQ(all[2].apply(applicant(5)), ec::not_a_leader);
@@ -317,11 +333,8 @@ TEST_F(OpenGroup, APlanForALaterMomentWaitsForIt) {
   form(3);
   // The leader has ended a round that member 1 has not ended: its next plan arrives too early.
   EXPECT_TRUE(all[0].advance(member_set::first(3)));
-  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
-  auto replaced = all[0].next().id;
-  auto plan = all[0].admit();
-  ASSERT_TRUE(plan);
-  auto early = all[1].on_plan(records[0].peer.id, replaced, *plan);
+  auto [replaced, plan] = admit(3);
+  auto early = all[1].on_plan(records[0].peer.id, replaced, plan);
   ASSERT_TRUE(early.ok());
   EXPECT_FALSE(*early);
   EXPECT_EQ(all[1].next().members.size(), 3U);
@@ -334,11 +347,8 @@ TEST_F(OpenGroup, PlansThatFollowEachOtherEarlyAreAllAdopted) {
   form(3);
   EXPECT_TRUE(all[0].advance(member_set::first(3)));
   for (std::size_t newcomer : {3U, 4U, 5U}) {
-    ASSERT_EQ(all[0].apply(applicant(newcomer)), ec::none);
-    auto replaced = all[0].next().id;
-    auto plan = all[0].admit();
-    ASSERT_TRUE(plan);
-    ASSERT_TRUE(all[1].on_plan(records[0].peer.id, replaced, *plan).ok());
+    auto [replaced, plan] = admit(newcomer);
+    ASSERT_TRUE(all[1].on_plan(records[0].peer.id, replaced, plan).ok());
   }
   EXPECT_TRUE(all[1].advance(member_set::first(3)));
   expect_same_plan({0, 1});
@@ -394,9 +404,7 @@ TEST_F(EarlyPlan, IsNotPushedOutByAnotherMember) {
 
 TEST_F(OpenGroup, TheIdOfAPlanIsAHashOfAllOfIt) {
   form(3);
-  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
-  auto replaced = all[0].next().id;
-  auto plan = *all[0].admit();
+  auto [replaced, plan] = admit(3);
   EXPECT_EQ(plan.id, id_of_change(replaced, plan));
   EXPECT_NE(plan.id, id_of_change(seed_of(9), plan));
   const std::vector<std::function<void(round_plan&)>> changes{
@@ -428,30 +436,25 @@ TEST_F(OpenGroup, TheIdOfAPlanIsAHashOfAllOfIt) {
 TEST_F(OpenGroup, ARoundNeedsAsManyContributorsAsWereAgreedOnceTheGroupHasThem) {
   auto three = terms();
   three.min_contributors = 3;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    all[i] = open_group{records[i], three, {}};
+  set_terms(three);
   auto needed = [&] { return fewest_contributors(all[0].next()); };
   form(1);
   EXPECT_EQ(needed(), 1U) << "alone";
   let_in(1, 1);
   EXPECT_EQ(needed(), 1U) << "a newcomer may be silent";
   let_in(2, 2);
-  for (std::size_t i : {0U, 1U, 2U})
-    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 2}, member_set::first(3));
   expect_same_plan({0, 1, 2});
   EXPECT_EQ(needed(), 3U);
   let_in(3, 3);
   EXPECT_EQ(needed(), 3U);
-  for (std::size_t i : {0U, 1U, 2U, 3U})
-    ASSERT_TRUE(all[i].advance(member_set::first(4)));
+  end_round({0, 1, 2, 3}, member_set::first(4));
   EXPECT_EQ(needed(), 3U) << "one of the four may be lost";
-  for (std::size_t i : {0U, 1U})
-    ASSERT_TRUE(all[i].advance(members_of({0, 1})));
+  end_round({0, 1}, members_of({0, 1}));
   expect_same_plan({0, 1});
   EXPECT_EQ(needed(), 2U);
   let_in(4, 2);
-  for (std::size_t i : {0U, 1U, 4U})
-    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 4}, member_set::first(3));
   EXPECT_EQ(needed(), 3U) << "and again, once others have come";
 }
 
@@ -464,9 +467,7 @@ TEST_F(OpenGroup, AnAuxiliaryIsNoContributor) {
 
 TEST_F(OpenGroup, APlanWithAnotherNumberOfContributorsIsRefused) {
   form(2);
-  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
-  auto replaced = all[0].next().id;
-  auto plan = *all[0].admit();
+  auto [replaced, plan] = admit(2);
   plan.min_contributors = 2;
   plan.id = id_of_change(replaced, plan);
   EXPECT_EQ(all[1].on_plan(records[0].peer.id, replaced, plan).error().code, ec::schema_mismatch);
@@ -476,8 +477,7 @@ TEST_F(OpenGroup, APlanWithAnotherNumberOfContributorsIsRefused) {
 struct Admission : OpenGroup {
   Admission() {
     form(3);
-    for (std::size_t i = 0; i < 3; ++i)
-      EXPECT_TRUE(all[i].advance(member_set::first(3)));
+    end_round({0, 1, 2}, member_set::first(3));
   }
   ec apply(std::uint64_t number, const std::string& host) {
     auto who = applicant(3);
@@ -585,8 +585,7 @@ TEST_F(OpenGroup, RefusesPlansThatNoLeaderWouldMake) {
 
 TEST_F(OpenGroup, NewcomersDoNotMakeAMajority) {
   form(3);
-  for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 2}, member_set::first(3));
   for (std::size_t i : {3U, 4U, 5U}) // three newcomers and three members
     ASSERT_EQ(all[0].apply(applicant(i)), ec::none);
   ASSERT_TRUE(all[0].admit());
@@ -623,8 +622,7 @@ TEST(GroupMajority, AnAuxiliaryDoesNotStandInForTheHolder) {
 // A member that enters again may have decided the epoch with others before.
 TEST_F(OpenGroup, AMemberThatCameAgainIsMissedByTheMajorityAndDoesNotMakeOne) {
   form(3);
-  for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 2}, member_set::first(3));
   auto before = all[0].branch();
   ASSERT_EQ(all[0].apply(applicant(1)), ec::none);
   ASSERT_TRUE(all[0].admit());
@@ -653,13 +651,10 @@ TEST_F(OpenGroup, AnApplicantOfAnotherHistoryIsRefused) {
 
 TEST_F(OpenGroup, AMinorityGoesOnUnderTheSameNewNameOnAllItsMembers) {
   form(5);
-  for (std::size_t i = 0; i < 5; ++i)
-    EXPECT_TRUE(all[i].advance(member_set::first(5)));
+  end_round({0, 1, 2, 3, 4}, member_set::first(5));
   auto round = all[0].next().id;
-  for (std::size_t i : {3U, 4U})
-    EXPECT_TRUE(all[i].advance(members_of({3, 4})));
-  for (std::size_t i : {0U, 1U, 2U})
-    EXPECT_TRUE(all[i].advance(members_of({0, 1, 2})));
+  end_round({3, 4}, members_of({3, 4}));
+  end_round({0, 1, 2}, members_of({0, 1, 2}));
   EXPECT_EQ(all[0].branch(), branch);
   EXPECT_EQ(all[3].branch(), forked(branch, round));
   EXPECT_EQ(all[4].branch(), all[3].branch());
@@ -689,8 +684,7 @@ TEST_F(OpenGroup, ItsLeaderSaysWhetherAllAreOnOneHostAndAnotherOneHasToLookItsel
     ASSERT_TRUE(group->advance(member_set::first(3)));
   expect_same_plan({0, 1, 2});
   EXPECT_TRUE(all[1].next().one_host);
-  for (std::size_t i : {1U, 2U})
-    ASSERT_TRUE(all[i].advance(members_of({1, 2})));
+  end_round({1, 2}, members_of({1, 2}));
   EXPECT_FALSE(all[1].next().one_host);
 }
 
@@ -700,8 +694,7 @@ TEST_F(OpenGroup, AMemberThatReachesMoreTakesTheLead) {
   EXPECT_FALSE(all[0].hand_lead_to(records[5].peer.id)) << "no member";
   EXPECT_FALSE(all[1].hand_lead_to(records[1].peer.id)) << "only the leader gives it";
   EXPECT_FALSE(all[0].hand_lead_to(records[1].peer.id)) << "it has not completed a round yet";
-  for (std::size_t i : {0U, 1U, 2U})
-    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 2}, member_set::first(3));
   auto first = all[0].next();
   ASSERT_TRUE(all[0].hand_lead_to(records[1].peer.id));
   auto second = all[0].next();
@@ -730,8 +723,7 @@ TEST_F(OpenGroup, WhoNeverReducesHasNoShareUnderAnotherLeaderEither) {
   ASSERT_TRUE(plan);
   ASSERT_TRUE(*all[1].on_plan(records[0].peer.id, replaced, *plan));
   ASSERT_EQ(plan->shares[2], 0U);
-  for (std::size_t i : {0U, 1U})
-    ASSERT_TRUE(all[i].advance(members_of({0, 1, 2})));
+  end_round({0, 1}, members_of({0, 1, 2}));
   ASSERT_TRUE(all[1].advance(members_of({1, 2}))); // its leader is lost
   auto next = applicant(3);
   next.branch = all[1].branch();
@@ -770,8 +762,7 @@ struct OpenGroupOfTwoRounds : OpenGroup {
   OpenGroupOfTwoRounds() {
     auto two = terms();
     two.second_round = {{longer, codec_id::float16}};
-    for (std::size_t i = 0; i < all.size(); ++i)
-      all[i] = open_group{records[i], two, {}};
+    set_terms(two);
   }
 };
 
@@ -780,8 +771,7 @@ TEST_F(OpenGroupOfTwoRounds, BothRoundsOfAnEpochHaveTheirVector) {
   auto first = all[0].next();
   EXPECT_EQ(first.elements, elements);
   EXPECT_FALSE(all[0].ends_epoch());
-  for (std::size_t i : {0U, 1U, 2U})
-    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  end_round({0, 1, 2}, member_set::first(3));
   auto second = all[0].next();
   EXPECT_EQ(all[2].next(), second);
   EXPECT_TRUE(all[0].ends_epoch());
@@ -804,8 +794,7 @@ TEST_F(OpenGroupOfTwoRounds, BothRoundsOfAnEpochHaveTheirVector) {
 TEST_F(OpenGroupOfTwoRounds, SharesDoNotDriftOverManyEpochs) {
   auto two = terms();
   two.second_round = {{701, codec_id::none}}; // no multiple of the first
-  for (std::size_t i = 0; i < all.size(); ++i)
-    all[i] = open_group{records[i], two, {}};
+  set_terms(two);
   form(3);
   for (std::size_t i : {0U, 1U})
     (void)all[0].on_bandwidth(records[i].peer.id, 4e6);
@@ -827,8 +816,7 @@ TEST_F(OpenGroupOfTwoRounds, SharesDoNotDriftOverManyEpochs) {
 
 TEST_F(OpenGroupOfTwoRounds, WhoeverIsLostInTheFirstIsNotExpectedInTheSecond) {
   form(3);
-  for (std::size_t i : {0U, 2U})
-    ASSERT_TRUE(all[i].advance(members_of({0, 2})));
+  end_round({0, 2}, members_of({0, 2}));
   EXPECT_EQ(all[0].next(), all[2].next());
   EXPECT_EQ(all[0].next().members.size(), 2U);
   EXPECT_EQ(all[0].next().elements, longer);
@@ -839,8 +827,7 @@ TEST_F(OpenGroupOfTwoRounds, WhoeverIsLostInTheFirstIsNotExpectedInTheSecond) {
 
 TEST_F(OpenGroupOfTwoRounds, NobodyEntersBetweenTheRoundsOfAnEpoch) {
   form(2);
-  for (std::size_t i : {0U, 1U})
-    ASSERT_TRUE(all[i].advance(member_set::first(2)));
+  end_round({0, 1}, member_set::first(2));
   ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
   auto second = all[0].next();
   EXPECT_FALSE(all[0].admit());
@@ -853,8 +840,7 @@ TEST_F(OpenGroupOfTwoRounds, NobodyEntersBetweenTheRoundsOfAnEpoch) {
   changed.shares = {elements, 0};
   EXPECT_EQ(all[1].on_plan(records[0].peer.id, second.id, changed).error().code,
             ec::protocol_violation);
-  for (std::size_t i : {0U, 1U})
-    ASSERT_TRUE(all[i].advance(member_set::first(2)));
+  end_round({0, 1}, member_set::first(2));
   EXPECT_TRUE(all[0].admit()) << "it enters with the next epoch";
 }
 
@@ -862,12 +848,9 @@ TEST_F(OpenGroupOfTwoRounds, APlanForTheNextEpochWaitsForIt) {
   form(2);
   for (int round = 0; round < 2; ++round)
     ASSERT_TRUE(all[0].advance(member_set::first(2)));
-  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
-  auto replaced = all[0].next().id;
-  auto plan = all[0].admit();
-  ASSERT_TRUE(plan);
+  auto [replaced, plan] = admit(2);
   for (int round = 0; round < 2; ++round) {
-    auto early = all[1].on_plan(records[0].peer.id, replaced, *plan);
+    auto early = all[1].on_plan(records[0].peer.id, replaced, plan);
     ASSERT_TRUE(early.ok());
     EXPECT_FALSE(*early);
     ASSERT_TRUE(all[1].advance(member_set::first(2)));

@@ -70,6 +70,7 @@ TEST_F(GroupPlan, WhatTheMembersDidNotAgreeOnIsRefused) {
   expect_refused(ec::schema_mismatch, [](round_plan& p) {
     p.codecs = {{1'000, codec_id::float16}};
   });
+  expect_refused(ec::schema_mismatch, [](round_plan& p) { p.part_elements = 8191; });
   expect_refused(ec::epoch_mismatch, [](round_plan& p) { p.epoch = epoch_id{8}; });
 }
 
