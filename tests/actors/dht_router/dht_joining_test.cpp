@@ -14,33 +14,6 @@ using ::testing::SizeIs;
 const endpoint first_address{"first", 7700};
 const endpoint second_address{"second", 7700};
 
-TEST_F(DhtRouter, TriesToJoinAgainWithGrowingPausesAndSaysWhy) {
-  auto began = sched.clock().now();
-  tell(router, bootstrap_from{{first_address}});
-  EXPECT_THAT(status().bootstrap_failures, ElementsAre("first:7700: unreachable: refused"));
-  EXPECT_FALSE(status().bootstrapped);
-  EXPECT_TRUE(status().addresses_known);
-  pass(10s);
-  ASSERT_GE(world->dials.size(), 5U);
-  EXPECT_EQ(world->dials.front(), began);
-  auto pause = 0.25;
-  for (std::size_t i = 1; i < world->dials.size(); ++i, pause = std::min(2 * pause, 1.0)) {
-    auto seconds = seconds_of(world->dials[i] - world->dials[i - 1]);
-    EXPECT_GE(seconds, 0.74 * pause) << "attempt " << i;
-    EXPECT_LE(seconds, 1.26 * pause) << "attempt " << i;
-  }
-}
-
-TEST_F(DhtRouter, AnAddressThatHangsDelaysNoOther) {
-  world->hangs_at = first_address;
-  tell(router, bootstrap_from{{first_address, second_address}});
-  pass(3s);
-  EXPECT_GE(world->dials.size(), 5U) << "one that hangs, and another repeatedly";
-  world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
-  pass(3s);
-  EXPECT_TRUE(status().bootstrapped);
-}
-
 TEST_F(DhtRouter, JoinsThroughWhoeverAnswers) {
   world->connect = [](const endpoint& where) -> result<peer_record> {
     if (where == second_address)
@@ -119,25 +92,6 @@ TEST_F(DhtRouter, DialsTheAddressesOfANameAndResolvesItAgain) {
   EXPECT_THAT(status().bootstrap_failures, SizeIs(1));
 }
 
-TEST_F(DhtRouter, NobodyToJoinMeansThatTheRunBeginsHere) {
-  EXPECT_FALSE(status().bootstrapped);
-  tell(router, bootstrap_from{});
-  EXPECT_TRUE(status().bootstrapped);
-  EXPECT_FALSE(status().addresses_known);
-}
-
-TEST_F(DhtRouter, TriesPeersKnownFromEarlierBesideItsInitialPeers) {
-  world->connect = [](const endpoint& where) -> result<peer_record> {
-    if (where == test_peer(3).addresses.front())
-      return test_peer(3);
-    return failure{ec::unreachable, "refused"};
-  };
-  tell(router, bootstrap_from{{first_address}, {{test_peer(3).id, test_peer(3).addresses}}});
-  EXPECT_THAT(world->dials, SizeIs(2));
-  EXPECT_TRUE(status().bootstrapped);
-  EXPECT_THAT(status().bootstrap_failures, SizeIs(1));
-}
-
 TEST_F(DhtRouter, TellsListenersWhetherItHasJoinedWhenThatChanges) {
   auto heard = std::make_shared<std::vector<dht_status>>();
   auto listener = spawn([heard](dht_listener_actor::pointer) -> dht_listener_actor::behavior_type {
@@ -192,25 +146,6 @@ TEST_F(DhtRouter, DropsAPeerThatFailsTwiceInARow) {
   world->answer = [](const call_peer&) { return result<wire::response>{ec::unreachable}; };
   ASSERT_TRUE(ask<found_records>(router, query()));
   EXPECT_EQ(routing_entries(), 0);
-}
-
-TEST_F(DhtRouter, TriesLostPeersAgainAtOnceButNotThoseThatSaidGoodbye) {
-  connect(2);
-  disconnect(2, ec::shutting_down);
-  pass(30s);
-  EXPECT_THAT(world->dials, IsEmpty());
-  connect(3);
-  pass(30s);
-  auto lost = sched.clock().now();
-  disconnect(3, ec::peer_lost);
-  pass(30s);
-  ASSERT_GE(world->dials.size(), 8U);
-  EXPECT_LE(seconds_of(world->dials.front() - lost), 0.25);
-  EXPECT_LE(world->dials.size(), 40U);
-  connect(3); // it has returned
-  world->dials.clear();
-  pass(30s);
-  EXPECT_THAT(world->dials, IsEmpty());
 }
 
 // -- records stored before any other peer is known -----------------------------------------------

@@ -99,21 +99,6 @@ TEST_F(DhtReach, APathThatLosesLargePacketsIsSaidSoonThoughNoLinkEnds) {
   EXPECT_THAT(text_of(status().notices), IsEmpty()) << "large ones pass again";
 }
 
-TEST_F(DhtReach, ANodeThatWasDialledAsksNobody) {
-  link(2, "10.0.0.2", false);
-  pass(10s);
-  EXPECT_THAT(asked_ports, IsEmpty());
-  EXPECT_FALSE(ctx.is_client());
-}
-
-TEST_F(DhtReach, WhoDoesNotTryDecidesNothing) {
-  outcome = ec::overloaded;
-  link(2, "10.0.0.2", true);
-  pass(30s);
-  EXPECT_THAT(asked_ports, SizeIs(1));
-  EXPECT_FALSE(ctx.is_client());
-}
-
 TEST_F(DhtReach, AMemberWithoutALinkMakesThisPeerAClientUntilThereIsOne) {
   tell(router, member_unlinked{test_peer(2)});
   EXPECT_TRUE(ctx.is_client());

@@ -76,24 +76,5 @@ TEST_F(LeaderNotReached, TheMemberThatIsReachedLeadsAfterTheNextRound) {
   pass(25s);
 }
 
-// Anybody can say that it does not reach the leader.
-TEST_F(LeaderNotReached, TheLeadIsNotPassedToAndFroAllTheTime) {
-  auto& outside = add();
-  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
-  average_both();
-  EXPECT_EQ(try_to_enter(outside, a, b), ec::unreachable);
-  average_both();
-  EXPECT_EQ(leader(), a.ctx.record.id);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
-    average_both();
-    EXPECT_EQ(leader(), a.ctx.record.id);
-  }
-  pass(300s);
-  EXPECT_EQ(try_to_enter(outside, b, a), ec::unreachable);
-  average_both();
-  EXPECT_EQ(leader(), b.ctx.record.id);
-}
-
 } // namespace
 } // namespace waggle::testing

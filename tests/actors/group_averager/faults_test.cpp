@@ -115,31 +115,5 @@ TEST_F(FaultsInGroups, AMemberThatAppliesBeforeItsRoundHasEndedGainsNothing) {
   EXPECT_FALSE(again.answered() && again.get().ok());
 }
 
-TEST_F(FaultsInGroups, AMemberWhoseLinkBreaksMayReturnAtOnceHoweverOften) {
-  begin();
-  for (std::uint64_t epoch = 3; epoch < 9; ++epoch) {
-    ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
-    auto one = average(a, 1, epoch);
-    auto two = average(b, 3, epoch, false);
-    pass(1s);
-    lose(a, c);
-    lose(b, c);
-    pass(5s);
-    ASSERT_TRUE(one.answered());
-    ASSERT_EQ(one.get()->report.outcome, round_outcome::shrunk);
-  }
-  EXPECT_EQ(exclusions(a, "silent"), 0.0);
-}
-
-// A link that is found dead only after the round has given its peer up.
-TEST_F(FaultsInGroups, AHostThatWasFrozenMayReturnAtOnce) {
-  begin();
-  for (std::uint64_t epoch = 3; epoch < 7; ++epoch) {
-    ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
-    stalled_round(a, b, epoch);
-    tell(a.actor, peer_disconnected{c.ctx.record.id, {ec::timeout, "it sent nothing"}});
-  }
-}
-
 } // namespace
 } // namespace waggle::testing

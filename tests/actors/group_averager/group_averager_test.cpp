@@ -34,27 +34,6 @@ TEST_F(GroupAverager, PeersEnterAndAverageRoundAfterRound) {
   }
 }
 
-TEST_F(GroupAverager, WhoeverIsSentToTheLeaderAsksIt) {
-  auto& a = add();
-  auto& b = add();
-  auto& c = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
-  auto entered = enter(c, {&b});
-  ASSERT_TRUE(entered.get().ok());
-  EXPECT_THAT(asked, ::testing::ElementsAre(a.ctx.record.id, b.ctx.record.id, a.ctx.record.id));
-}
-
-TEST_F(GroupAverager, AGroupThatTrainsAnotherHistoryIsNotEntered) {
-  auto& a = add();
-  auto& b = add();
-  ASSERT_TRUE(found(a).ok());
-  auto entered = enter(b, {&a}, sha256("another branch"));
-  ASSERT_TRUE(entered.answered());
-  EXPECT_EQ(entered.get().error().code, ec::wrong_run);
-  EXPECT_EQ(average(a, 1, 3).get()->report.group_size, 1U);
-}
-
 // The leader may have lost its group, and with it the applicants that it had accepted.
 TEST_F(GroupAverager, AnAcceptedApplicantWithoutAPlanAsksAgainUntilItIsRefused) {
   auto& a = add();

@@ -42,8 +42,6 @@ struct GroupHelper : actor_test {
           [](const found_group&) -> caf::result<group_view> { return to_caf(ec::not_ready); },
           [this](const enter_group& msg) -> caf::result<group_view> {
             entered.push_back(msg);
-            if (refuse_entry.code != ec::none)
-              return to_caf(refuse_entry);
             return group;
           },
           [this](quit_group) { ++quits; },
@@ -136,14 +134,6 @@ struct GroupHelper : actor_test {
     p.claim.target_batch_size = 100;
     return p;
   }
-  /// A peer that others can reach, as far as it says.
-  static swarm_progress::peer made_up(std::uint64_t n, const std::string& past,
-                                      std::uint64_t epoch) {
-    auto p = client(n, past, epoch, 64, 1'000'000);
-    p.who = test_peer(n);
-    p.claim.past.work = 1'000'000'000;
-    return p;
-  }
   void connect(std::uint64_t n) { tell(helper, peer_connected{test_peer(n)}); }
   void see(std::vector<swarm_progress::peer> peers) {
     swarm_progress view;
@@ -215,7 +205,6 @@ struct GroupHelper : actor_test {
   node_context ctx = test_context(1, wall);
   group_helper_actor helper;
   std::vector<enter_group> entered;
-  failure refuse_entry;
   group_view group;
   int quits = 0;
   std::vector<average_in_group> asked;

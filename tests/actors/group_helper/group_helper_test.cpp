@@ -90,14 +90,6 @@ TEST_F(GroupHelper, LeavesAGroupWithoutClientsButNotAtOnce) {
   EXPECT_EQ(told.group_size, 0U);
 }
 
-TEST_F(GroupHelper, DoesNotAskAgainAtOnceForVectorsThatAreTooLong) {
-  refuse_entry = {ec::oversize, "test"};
-  connect(2);
-  see({client(2, "a", 4, 1)});
-  pass(2s);
-  EXPECT_EQ(entered.size(), 1U);
-}
-
 // -- the state ------------------------------------------------------------------------------------
 
 TEST_F(GroupHelper, PassesOnTheStateOfAClient) {

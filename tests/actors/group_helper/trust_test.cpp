@@ -1,82 +1,11 @@
-// Which claims of other peers a group_helper believes.
+// Which states of its members a group_helper passes on. tests/runtime/progress/help_choice_test.cpp
+// has whose claims it believes.
 
 #include "runtime/training/state_table.hpp"
 #include "tests/actors/group_helper/group_helper_fixture.hpp"
 
 namespace waggle::testing {
 namespace {
-
-TEST_F(GroupHelper, MadeUpIdentitiesDoNotTakeTheNodeAway) {
-  help_two();
-  tell(helper, round_called{epoch_id{4}});
-  end_round();
-  std::vector<swarm_progress::peer> seen{client(2, "a", 5, 3), client(3, "a", 5, 3)};
-  for (std::uint64_t n = 10; n < 14; ++n) {
-    connect(n);
-    seen.push_back(made_up(n, "made up", 1'000));
-  }
-  see(seen);
-  pass(5s);
-  EXPECT_EQ(quits, 0);
-  EXPECT_EQ(told.clients, 2U);
-  EXPECT_EQ(exported(*ctx.metrics, "waggle_training_disbelieved_peers"), 4);
-  see({client(2, "a", 5, 3), client(3, "a", 5, 3)});
-  EXPECT_EQ(exported(*ctx.metrics, "waggle_training_disbelieved_peers"), 0);
-}
-
-// Otherwise the client that claims them would end all further epochs, too.
-TEST_F(GroupHelper, ClaimedSamplesDoNotEndEpochsEarly) {
-  help_two();
-  std::uint64_t epoch = 4;
-  auto claim = [&](std::uint64_t of_honest) {
-    see({client(2, "a", epoch, 3, of_honest), client(3, "a", epoch, 3, 1'000'000)});
-    return asked.size();
-  };
-  auto end_with = [&](double weight) {
-    end_round(true, weight);
-    ++epoch;
-  };
-  EXPECT_EQ(claim(0), 1U);
-  end_with(0);
-  EXPECT_EQ(claim(99), 1U) << "it has contributed nothing of the first epoch";
-  EXPECT_EQ(exported(*ctx.metrics, "waggle_training_disbelieved_peers"), 1);
-  EXPECT_EQ(claim(100), 2U);
-  end_with(100); // more than two contributors: the weights are samples
-  pass(3s);
-  EXPECT_EQ(claim(0), 3U) << "it is believed again after a while";
-  end_with(2);
-  pass(3s);
-  EXPECT_EQ(claim(99), 3U) << "but for a time that doubles";
-}
-
-// Where parameters are averaged, each peer has weight 1.
-TEST_F(GroupHelper, DoesNotCompareSamplesWithAWeightThatIsNotOfSamples) {
-  help_two();
-  for (std::uint64_t epoch = 4; epoch < 7; ++epoch) {
-    see({client(2, "a", epoch, 3, 40), client(3, "a", epoch, 3, 60)});
-    ASSERT_EQ(asked.size(), epoch - 3);
-    end_round(true, 2);
-  }
-}
-
-TEST_F(GroupHelper, AMadeUpIdentityGivesNoState) {
-  help_two();
-  std::vector<swarm_progress::peer> seen;
-  for (std::uint64_t n = 10; n < 14; ++n) {
-    connect(n);
-    seen.push_back(made_up(n, "a", 4));
-    images[test_peer(n).id] = image_of("a", 4, 66);
-  }
-  see(seen);
-  hold_state("a", 4);
-  EXPECT_FALSE(get_state().ok()) << "no member has reported that it holds the state";
-  seen.push_back(client(2, "a", 4, 3));
-  see(seen);
-  auto got = get_state();
-  ASSERT_TRUE(got.ok()) << to_string(got.error());
-  EXPECT_EQ(got->content, sha256(image.view()));
-  EXPECT_EQ(donors, std::vector<peer_id>{test_peer(2).id});
-}
 
 TEST_F(GroupHelper, PassesOnTheStateThatMostMembersOffer) {
   help_three();
