@@ -53,35 +53,6 @@ TEST_F(LoopOptions, InHostMemoryItIsBitByBitThePlainLoopWhateverItsSchedulerDoes
   EXPECT_TRUE(swarm->finished());
 }
 
-// The averages of a peer that is alone change nothing.
-TEST_F(LoopOptions, WithLocalStepsTheyChangeNoBitOfALoopThatIsAlone) {
-  for (const char* option : {"average-gradients", "offload-optimizer"}) {
-    constexpr std::uint64_t steps = 30;
-    auto plain = line();
-    auto own = adam(plain);
-    auto ours = line();
-    auto o = with({{option, "true"}}, steps / 2);
-    o.data_dir = folder_ / option;
-    o.strategy = "local-updates";
-    o.target_batch_size = 8;
-    auto swarm = join(o);
-    ASSERT_TRUE(swarm) << swarm.error().detail;
-    optimizer stepping{swarm, *ours, adam(ours)};
-    // A round that takes longer than two steps postpones the next one.
-    for (std::uint64_t made = 0; made < 100 * steps; ++made) {
-      own->zero_grad();
-      loss_of(plain, made).backward();
-      own->step();
-      auto outcome = train(ours, stepping, made);
-      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << option << ", step " << made;
-      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << option << ", step " << made;
-      if (outcome == step_outcome::finished)
-        break;
-    }
-    EXPECT_TRUE(swarm->finished()) << option;
-  }
-}
-
 // Which updates a gradient misses depends on time. So each pass notes the parameters that it has
 // used, and a plain optimizer makes the same updates with the same gradients.
 TEST_F(LoopOptions, ADelayedUpdateIsThatOfThePlainOptimizerWithAGradientThatMissesAtMostOne) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -82,23 +83,29 @@ TEST_F(SwarmOfOne, TakesItsRatesFromASchedulerOfTorch) {
 
 // The averages of a peer that is alone change nothing.
 TEST_F(SwarmOfOne, StepsAtOnceWithAStrategyThatAveragesParameters) {
-  for (const char* strategy : {"local-updates", "decentralized-adam"}) {
-    constexpr std::uint64_t steps = 50;
-    bool counts_steps = std::string_view{strategy} == "decentralized-adam";
+  constexpr std::uint64_t steps = 50;
+  auto make = [](const torch::nn::Linear& m) {
+    return std::make_unique<torch::optim::Adam>(m->parameters(), 1e-2);
+  };
+  struct setting {
+    const char* strategy;
+    std::map<std::string, std::string> more;
+  };
+  for (const auto& [strategy, more] :
+       {setting{"local-updates", {{"alpha", "0.5"}}},
+        setting{"local-updates", {{"average-gradients", "true"}}},
+        setting{"local-updates", {{"offload-optimizer", "true"}}},
+        setting{"decentralized-adam", {{"alpha", "0.5"}, {"averaging-steps-period", "2"}}}}) {
+    SCOPED_TRACE(std::string{strategy} + " with " + more.begin()->first);
+    bool counts_steps = more.contains("averaging-steps-period");
     auto plain = line();
     auto ours = line();
-    auto make = [](const torch::nn::Linear& m) {
-      return std::make_unique<torch::optim::Adam>(m->parameters(), 1e-2);
-    };
     auto own = make(plain);
     auto o = options(steps / 2);
-    o.run = strategy;
-    o.data_dir = folder_ / strategy;
+    o.data_dir = folder_ / (strategy + more.begin()->first);
     o.strategy = strategy;
     o.target_batch_size = counts_steps ? swarm_options{}.target_batch_size : 8;
-    o.more = {{"alpha", "0.5"}};
-    if (counts_steps)
-      o.more["averaging-steps-period"] = "2";
+    o.more = more;
     auto swarm = join(o);
     ASSERT_TRUE(swarm) << swarm.error().detail;
     optimizer with{swarm, *ours, make(ours)};
@@ -109,11 +116,11 @@ TEST_F(SwarmOfOne, StepsAtOnceWithAStrategyThatAveragesParameters) {
       loss_of(plain, made).backward();
       own->step();
       auto outcome = train(ours, with, made);
-      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << strategy << ", step " << made;
-      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << strategy << ", step " << made;
+      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << "step " << made;
+      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << "step " << made;
       if (outcome == step_outcome::finished)
         break;
-      ASSERT_EQ(outcome, step_outcome::stepped) << strategy << ", step " << made;
+      ASSERT_EQ(outcome, step_outcome::stepped) << "step " << made;
     }
     EXPECT_TRUE(swarm->finished());
     EXPECT_GE(made + 1, steps);
