@@ -105,7 +105,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
   }};
 }
 
-int run_average(const run_options& options, const round_port_decorator& around) {
+int run_average(const run_options& options) {
   hold_signals();
   auto process = peer_process::prepare(options);
   if (!process)
@@ -117,7 +117,7 @@ int run_average(const run_options& options, const round_port_decorator& around) 
     return p.refuse(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
-  auto peer = p.start(config, around);
+  auto peer = p.start(config);
   if (!peer)
     return p.refuse(peer.error().detail);
   p.print_start(config, *peer);
@@ -131,7 +131,7 @@ int run_average(const run_options& options, const round_port_decorator& around) 
 
 } // namespace
 
-command average_command(round_port_decorator around) {
+command average_command() {
   return {"average",
           "A bare peer that averages a vector round after round: for scripts and experiments.",
           "Prints one JSON line per round: round, contributors, weight_sum, digest of the "
@@ -141,9 +141,7 @@ command average_command(round_port_decorator around) {
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
           {"run", "peer", "averaging", "average"},
           {},
-          [around = std::move(around)](const run_options& options) {
-            return run_average(options, around);
-          }};
+          run_average};
 }
 
 } // namespace waggle

@@ -5,11 +5,7 @@
 
 namespace waggle {
 
-class round_port;
-
-/// @param around node_dependencies::port_decorator, for tests that break a peer within a round.
-command average_command(
-  std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)> around = {});
+command average_command();
 command doctor_command(const training_check& check);
 command node_command();
 

@@ -68,8 +68,7 @@ node_config peer_process::base_config() const {
   return node_config_from(options_, data_dir_);
 }
 
-result<started_node> peer_process::start(const node_config& config,
-                                         round_port_decorator port_decorator) {
+result<started_node> peer_process::start(const node_config& config) {
   watch_ = std::make_shared<join_watch>(config.initial_peers);
   agreement_ = config.agreement;
   shutdown_limit_ = waggle::shutdown_limit(config);
@@ -94,7 +93,6 @@ result<started_node> peer_process::start(const node_config& config,
   };
   auto dependencies = machine_dependencies(around_, self_, log_, config.run_id, data_dir_,
                                            std::move(tcp), watch_events);
-  dependencies.port_decorator = std::move(port_decorator);
   auto started = start_node(*around_.system, config, dependencies);
   if (!started)
     return started;

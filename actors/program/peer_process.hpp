@@ -36,9 +36,8 @@ public:
   /// Takes other options for the peer that is started next; its identity, data folder and log stay.
   void set_options(const run_options& options) { options_ = options; }
 
-  /// Binds and starts the peer. Applies `port_decorator` to its rounds, unless it is empty.
-  [[nodiscard]] result<started_node> start(const node_config& config,
-                                           round_port_decorator port_decorator = {});
+  /// Binds and starts the peer.
+  [[nodiscard]] result<started_node> start(const node_config& config);
   /// Prints the start-up block. Its last line is a command with which other peers can join; it is
   /// omitted if the peer is not `joinable`.
   void print_start(const node_config& config, const started_node& peer, bool joinable = true) const;

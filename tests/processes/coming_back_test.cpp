@@ -1,5 +1,5 @@
-// Real peers that are killed and restarted: which peers they find, and what they report if they
-// find none.
+// Real peers that are killed and restarted find each other. tests/swarm/coming_back_test.cpp has
+// what they report if they find none.
 
 #include <gmock/gmock.h>
 
@@ -54,22 +54,6 @@ TEST_F(ComingBackProcesses, TwoThatKnewEachOtherMeetWithoutTheirInitialPeer) {
     EXPECT_THAT(each->log(), HasSubstr("could not join through " + gone));
     EXPECT_THAT(each->log(), HasSubstr("connected to peer"));
   }
-}
-
-TEST_F(ComingBackProcesses, ANodeWhoseInitialPeersAreDeadIsNotReadyUntilOneAnswers) {
-  auto first = start("first", {});
-  auto address = first->await_address();
-  EXPECT_TRUE(eventually([&] { return readiness(address) == "200 ready\n"; })) << first->log();
-  kill(*first);
-  auto second = start("second", {"--initial-peers", to_string(address)});
-  auto where = second->await_address();
-  EXPECT_TRUE(eventually([&] {
-    return readiness(where).starts_with("503 not ready: none of the initial peers answers: "
-                                        + to_string(address) + ": Connection refused");
-  }))
-    << readiness(where);
-  first = start("first", {"--listen", to_string(address)});
-  EXPECT_TRUE(eventually([&] { return readiness(where) == "200 ready\n"; })) << readiness(where);
 }
 
 } // namespace

@@ -53,8 +53,8 @@ class RoundMemory : public ::testing::TestWithParam<const char*> {};
 TEST_P(RoundMemory, ARoundTakesAtMostTwoAndAHalfTimesItsVector) {
   constexpr double vector_mib = 64;
   scratch_folder folder;
-  std::vector<std::string> common{"--elements",       "16777216", "--expected-peers", "4",
-                                  "--min-group-size", "4",        "--shared-memory",  GetParam()};
+  auto common = words("--elements 16777216 --expected-peers 4 --min-group-size 4 --shared-memory",
+                      {GetParam()});
   peer watched{folder, "watched", average_with(common)};
   watched.await_address();
   double before = 0;
@@ -109,22 +109,10 @@ TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   scratch_folder folder;
   constexpr double vector_mib = 96;
   const auto rounds = from_environment("WAGGLE_FAILED_ROUNDS", 12);
-  std::vector<std::string> arguments{"--elements",
-                                     "25165824",
-                                     "--codec",
-                                     "quantile8",
-                                     "--averaging-timeout",
-                                     "2s",
-                                     "--stall-timeout",
-                                     "50ms",
-                                     "--allreduce-timeout",
-                                     "101ms",
-                                     "--matchmaking-time",
-                                     "100ms",
-                                     "--expected-peers",
-                                     "2",
-                                     "--min-contributors",
-                                     "2"};
+  auto arguments =
+    words("--elements 25165824 --codec quantile8 --averaging-timeout 2s --stall-timeout 50ms "
+          "--allreduce-timeout 101ms --matchmaking-time 100ms --expected-peers 2 "
+          "--min-contributors 2");
   peer a{folder, "a", average_with(arguments)};
   a.await_address();
   peer b{folder, "b", average_with(arguments, &a)};

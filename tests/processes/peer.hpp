@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -77,24 +78,61 @@ private:
   std::filesystem::path path_;
 };
 
-/// A peer in a separate process. Listens on a free port of the loopback interface unless
-/// `arguments` contain --listen.
-class peer {
+/// The words of a command line, none of which has a space, and `more`.
+inline std::vector<std::string> words(const std::string& line,
+                                      const std::vector<std::string>& more = {}) {
+  std::istringstream in{line};
+  std::vector<std::string> all{std::istream_iterator<std::string>{in}, {}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+/// A program in a separate process.
+class program {
 public:
-  peer(const scratch_folder& folder, const std::string& name, std::vector<std::string> arguments)
+  program(const scratch_folder& folder, const std::string& name,
+          const std::vector<std::string>& command)
     : log_(folder.path() / (name + ".log")) {
-    arguments.insert(arguments.begin(), WAGGLE_PROGRAM);
-    if (std::find(arguments.begin(), arguments.end(), "--listen") == arguments.end())
-      arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
-    arguments.insert(arguments.end(), {"--data-dir", (folder.path() / name).string()});
-    auto started = child_process::start(arguments, log_);
+    auto started = child_process::start(command, log_);
     if (started)
       process_.emplace(std::move(*started));
   }
 
+  [[nodiscard]] std::string log() const { return content_of(log_); }
+  [[nodiscard]] pid_t pid() const { return process_->pid(); }
+  [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
+  void signal(int number) const { process_->signal(number); }
+  /// The exit code; nothing if the process did not end in time or was ended by a signal.
+  std::optional<int> await_exit(std::chrono::seconds limit = 20s) {
+    auto status = await_end(limit);
+    return status && WIFEXITED(*status) ? std::optional{WEXITSTATUS(*status)} : std::nullopt;
+  }
+  /// The signal that ended the process; nothing if it did not end in time or exited.
+  std::optional<int> await_signal(std::chrono::seconds limit = 20s) {
+    auto status = await_end(limit);
+    return status && WIFSIGNALED(*status) ? std::optional{WTERMSIG(*status)} : std::nullopt;
+  }
+
+private:
+  std::optional<int> await_end(std::chrono::seconds limit) {
+    (void)eventually([this] { return !runs(); }, limit);
+    return process_->ended();
+  }
+
+  std::filesystem::path log_;
+  std::optional<child_process> process_;
+};
+
+/// Listens on a free port of the loopback interface unless `arguments` contain --listen.
+class peer : public program {
+public:
+  peer(const scratch_folder& folder, const std::string& name,
+       const std::vector<std::string>& arguments)
+    : program(folder, name, command(folder, name, arguments)) {}
+
   /// The listening address, as soon as the log contains it.
   [[nodiscard]] std::optional<endpoint> address() const {
-    auto text = content_of(log_);
+    auto text = log();
     auto at = text.find("listening on ");
     auto end = text.find('\n', at);
     if (at == std::string::npos || end == std::string::npos)
@@ -106,8 +144,6 @@ public:
     EXPECT_TRUE(eventually([this] { return address().has_value(); })) << log();
     return address().value_or(endpoint{});
   }
-
-  [[nodiscard]] std::string log() const { return content_of(log_); }
 
   /// The JSON lines that `waggle average` has printed so far.
   [[nodiscard]] std::vector<nlohmann::json> rounds() const {
@@ -122,36 +158,35 @@ public:
     return found;
   }
 
-  [[nodiscard]] pid_t pid() const { return process_->pid(); }
-  void signal(int number) const { process_->signal(number); }
-  /// The exit code; nothing if the process did not end in time or was ended by a signal.
-  std::optional<int> await_exit(std::chrono::seconds limit = 20s) {
-    if (!eventually([this] { return process_->ended().has_value(); }, limit))
-      return std::nullopt;
-    auto status = *process_->ended();
-    return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
-  }
-  /// The signal that ended the process; nothing if it did not end in time or exited.
-  std::optional<int> await_signal(std::chrono::seconds limit = 20s) {
-    if (!eventually([this] { return process_->ended().has_value(); }, limit))
-      return std::nullopt;
-    auto status = *process_->ended();
-    return WIFSIGNALED(status) ? std::optional{WTERMSIG(status)} : std::nullopt;
-  }
-  [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
-
 private:
-  std::filesystem::path log_;
-  std::optional<child_process> process_;
+  static std::vector<std::string> command(const scratch_folder& folder, const std::string& name,
+                                          const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{WAGGLE_PROGRAM};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    if (std::find(all.begin(), all.end(), "--listen") == all.end())
+      all.insert(all.end(), {"--listen", "127.0.0.1:0"});
+    all.insert(all.end(), {"--data-dir", (folder.path() / name).string()});
+    return all;
+  }
 };
 
 /// What /api/v1/status shows; null if it shows nothing.
+inline nlohmann::json status_of(const endpoint& where) {
+  auto answer = net::http_get(where, "/api/v1/status", 5s);
+  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+}
 inline nlohmann::json status_of(const peer& who) {
   auto where = who.address();
-  if (!where)
-    return {};
-  auto answer = net::http_get(*where, "/api/v1/status", 5s);
-  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+  return where ? status_of(*where) : nlohmann::json{};
+}
+/// 0 while there is none.
+inline std::uint64_t number(const nlohmann::json& status, const char* name) {
+  bool known = status.is_object() && status.contains(name) && status[name].is_number();
+  return known ? status[name].get<std::uint64_t>() : 0;
+}
+template <class Peer>
+std::uint64_t epoch_of(const Peer& who) {
+  return number(status_of(who), "epoch");
 }
 
 /// The sum of the values of all lines of /metrics that start with `name` and contain `label`, e.g.

@@ -10,34 +10,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Options of a small model, with epochs of some milliseconds.
-const std::vector<std::string> small{"--run-id",
-                                     "agreed",
-                                     "--model",
-                                     "mlp",
-                                     "--width",
-                                     "16",
-                                     "--layers",
-                                     "1",
-                                     "--lr",
-                                     "1e-3",
-                                     "--target-batch-size",
-                                     "32",
-                                     "--stall-timeout",
-                                     "4s",
-                                     "--step-interval",
-                                     "10ms",
-                                     "--micro-batch",
-                                     "4",
-                                     "--bandwidth",
-                                     "10MiB",
-                                     "--auxiliary",
-                                     "false"};
-
-std::vector<std::string> with(std::vector<std::string> command,
-                              const std::vector<std::string>& more) {
-  command.insert(command.end(), more.begin(), more.end());
-  return command;
-}
+const auto small = words("--run-id agreed --model mlp --width 16 --layers 1 --lr 1e-3 "
+                         "--target-batch-size 32 --stall-timeout 4s --step-interval 10ms "
+                         "--micro-batch 4 --bandwidth 10MiB --auxiliary false");
 
 /// The join line, which is the last line of the start-up output.
 std::string join_line_of(const peer& who) {
@@ -50,48 +25,27 @@ std::string join_line_of(const peer& who) {
 }
 
 /// Runs `line` in a shell, in an empty folder, with this build's program first on the PATH.
-class shell_peer {
-public:
-  shell_peer(const scratch_folder& folder, const std::string& name, const std::string& line)
-    : log_(folder.path() / (name + ".log")) {
-    auto bin = folder.path() / (name + "-bin");
-    auto home = folder.path() / name;
-    fs::create_directories(bin);
-    fs::create_directories(home);
-    fs::create_symlink(WAGGLE_PROGRAM, bin / "waggle");
-    auto started = child_process::start(
-      {"/bin/sh", "-c",
-       "cd '" + home.string() + "' && PATH='" + bin.string() + "':$PATH && exec " + line},
-      log_);
-    if (started)
-      process_.emplace(std::move(*started));
-  }
-  [[nodiscard]] std::string log() const { return content_of(log_); }
-  [[nodiscard]] std::optional<endpoint> address() const {
-    auto text = log();
-    auto at = text.find("listening on [::]:");
-    auto end = text.find('\n', at);
-    if (at == std::string::npos || end == std::string::npos)
-      return std::nullopt;
-    auto parsed = parse_endpoint("127.0.0.1:" + text.substr(at + 18, end - at - 18));
-    return parsed ? std::optional{*parsed} : std::nullopt;
-  }
-
-private:
-  fs::path log_;
-  std::optional<child_process> process_;
-};
-
-nlohmann::json status_of(const endpoint& where) {
-  auto answer = net::http_get(where, "/api/v1/status", 5s);
-  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+program in_a_shell(const scratch_folder& folder, const std::string& name, const std::string& line) {
+  auto bin = folder.path() / (name + "-bin");
+  auto home = folder.path() / name;
+  fs::create_directories(bin);
+  fs::create_directories(home);
+  fs::create_symlink(WAGGLE_PROGRAM, bin / "waggle");
+  return {folder,
+          name,
+          {"/bin/sh", "-c",
+           "cd '" + home.string() + "' && PATH='" + bin.string() + "':$PATH && exec " + line}};
 }
 
-/// Nothing while the peer has no model yet.
-std::optional<std::uint64_t> epoch_of(const nlohmann::json& status) {
-  if (!status.is_object() || !status.contains("epoch") || !status["epoch"].is_number())
+/// Of a peer that listens on all addresses.
+std::optional<endpoint> address_of(const program& who) {
+  auto text = who.log();
+  auto at = text.find("listening on [::]:");
+  auto end = text.find('\n', at);
+  if (at == std::string::npos || end == std::string::npos)
     return std::nullopt;
-  return status["epoch"].get<std::uint64_t>();
+  auto parsed = parse_endpoint("127.0.0.1:" + text.substr(at + 18, end - at - 18));
+  return parsed ? std::optional{*parsed} : std::nullopt;
 }
 
 class AgreementOfProcesses : public ::testing::Test {
@@ -100,22 +54,22 @@ protected:
 };
 
 TEST_F(AgreementOfProcesses, TheJoinLineAsItStandsMakesAPeerThatTrainsInStep) {
-  peer first{folder, "first", with({"train", "--epochs", "150", "--linger", "5m"}, small)};
+  peer first{folder, "first", words("train --epochs 150 --linger 5m", small)};
   auto where = first.await_address();
   ASSERT_TRUE(eventually([&] { return !join_line_of(first).empty(); })) << first.log();
   auto line = join_line_of(first);
   for (const char* own :
        {"micro-batch", "bandwidth", "auxiliary", "step-interval", "stall-timeout", "linger"})
     EXPECT_EQ(line.find(own), std::string::npos) << line;
-  shell_peer second{folder, "second", line};
-  ASSERT_TRUE(eventually([&] { return second.address().has_value(); })) << second.log();
+  auto second = in_a_shell(folder, "second", line);
+  ASSERT_TRUE(eventually([&] { return address_of(second).has_value(); })) << second.log();
   // Both reach the last epoch with the same parameters, and the second peer took part in rounds.
   nlohmann::json ours;
   nlohmann::json theirs;
   auto ended = [&] {
     ours = status_of(where);
-    theirs = status_of(*second.address());
-    return epoch_of(ours) == 150U && epoch_of(theirs) == 150U;
+    theirs = status_of(*address_of(second));
+    return number(ours, "epoch") == 150 && number(theirs, "epoch") == 150;
   };
   ASSERT_TRUE(eventually(ended, 120s)) << second.log() << first.log();
   EXPECT_EQ(ours["parameters"], theirs["parameters"]);
@@ -123,9 +77,9 @@ TEST_F(AgreementOfProcesses, TheJoinLineAsItStandsMakesAPeerThatTrainsInStep) {
 }
 
 TEST_F(AgreementOfProcesses, AnotherRateIsRefusedWithBothValuesAtBothEnds) {
-  peer first{folder, "first", with({"train"}, small)};
+  peer first{folder, "first", words("train", small)};
   auto where = to_string(first.await_address());
-  auto other = with({"train", "--initial-peers", where}, small);
+  auto other = words("train --initial-peers " + where, small);
   *(std::find(other.begin(), other.end(), "1e-3")) = "0.01";
   peer second{folder, "second", other};
   EXPECT_EQ(second.await_exit(20s), 2) << second.log();
@@ -143,21 +97,19 @@ TEST_F(AgreementOfProcesses, AnotherRateIsRefusedWithBothValuesAtBothEnds) {
 TEST_F(AgreementOfProcesses, ANodeWithTheOptionsPrintsTheLineAndRefusesOthers) {
   peer node{folder, "node", {"node", "--run-id", "agreed", "--lr", "1e-3", "--elements"}};
   EXPECT_EQ(node.await_exit(20s), 2) << "a node accepts only options on which the run agrees";
-  peer bootstrap{folder,
-                 "bootstrap",
-                 {"node", "--run-id", "agreed", "--model", "mlp", "--width", "16", "--layers", "1",
-                  "--lr", "1e-3", "--target-batch-size", "32"}};
+  peer bootstrap{folder, "bootstrap",
+                 words("node --run-id agreed --model mlp --width 16 --layers 1 --lr 1e-3 "
+                       "--target-batch-size 32")};
   auto where = to_string(bootstrap.await_address());
   ASSERT_TRUE(eventually([&] { return !join_line_of(bootstrap).empty(); })) << bootstrap.log();
   EXPECT_NE(join_line_of(bootstrap).find(" --target-batch-size 32 --layers 1 --width 16 --lr 1e-3 "
                                          "--model mlp"),
             std::string::npos)
     << join_line_of(bootstrap);
-  shell_peer joined{folder, "joined", join_line_of(bootstrap)};
-  ASSERT_TRUE(eventually([&] { return joined.address().has_value(); })) << joined.log();
-  EXPECT_TRUE(eventually([&] { return epoch_of(status_of(*joined.address())).value_or(0) >= 2; }))
-    << joined.log();
-  auto other = with({"train", "--initial-peers", where}, small);
+  auto joined = in_a_shell(folder, "joined", join_line_of(bootstrap));
+  ASSERT_TRUE(eventually([&] { return address_of(joined).has_value(); })) << joined.log();
+  EXPECT_TRUE(eventually([&] { return epoch_of(*address_of(joined)) >= 2; })) << joined.log();
+  auto other = words("train --initial-peers " + where, small);
   *(std::find(other.begin(), other.end(), "1e-3")) = "0.01";
   peer refused{folder, "refused", other};
   EXPECT_EQ(refused.await_exit(20s), 2) << refused.log();
@@ -166,7 +118,7 @@ TEST_F(AgreementOfProcesses, ANodeWithTheOptionsPrintsTheLineAndRefusesOthers) {
 TEST_F(AgreementOfProcesses, ANodeWithoutOptionsLearnsTheLineFromTheFirstTrainer) {
   peer node{folder, "node", {"node", "--run-id", "agreed"}};
   auto where = to_string(node.await_address());
-  peer first{folder, "first", with({"train", "--initial-peers", where}, small)};
+  peer first{folder, "first", words("train --initial-peers " + where, small)};
   auto line = "waggle train --run-id agreed --initial-peers " + where
               + " --listen '[::]:0' --announce 127.0.0.1:0 --target-batch-size 32 --layers 1 "
                 "--width 16 --lr 1e-3 --model mlp\n";

@@ -17,33 +17,8 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t epochs = 200;
 constexpr std::uint64_t target = 64;
 constexpr std::uint64_t batch = 8;
-const std::vector<std::string> same_run{"--run-id",  "loops", "--model",  "mlp",
-                                        "--layers",  "1",     "--width",  "32",
-                                        "--context", "16",    "--epochs", std::to_string(epochs)};
-
-/// A program of examples/.
-class loop {
-public:
-  loop(const scratch_folder& folder, const std::string& name, std::vector<std::string> command)
-    : log_(folder.path() / (name + ".log")) {
-    auto started = child_process::start(command, log_);
-    if (started)
-      process_.emplace(std::move(*started));
-  }
-  [[nodiscard]] std::string log() const { return content_of(log_); }
-  [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
-  std::optional<int> await_exit(std::chrono::seconds limit) {
-    if (!eventually([this] { return process_->ended().has_value(); }, limit))
-      return std::nullopt;
-    auto status = *process_->ended();
-    return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
-  }
-  void signal(int number) { process_->signal(number); }
-
-private:
-  std::filesystem::path log_;
-  std::optional<child_process> process_;
-};
+const auto same_run = words("--run-id loops --model mlp --layers 1 --width 32 --context 16",
+                            {"--epochs", std::to_string(epochs)});
 
 /// The contents of the last log line of a loop's peer.
 struct ending {
@@ -71,36 +46,20 @@ std::optional<ending> ending_in(const std::string& log) {
                 found[7]};
 }
 
-nlohmann::json status_of(const endpoint& where) {
-  auto answer = net::http_get(where, "/api/v1/status", 5s);
-  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
-}
-std::uint64_t epoch_of(const endpoint& where) {
-  auto now = status_of(where);
-  return now.is_object() ? now.value("epoch", std::uint64_t{0}) : 0;
-}
-
 class LoopsOfUsers : public ::testing::Test {
 protected:
-  std::unique_ptr<loop> start(const std::string& name, const std::string& through,
-                              std::vector<std::string> more = {}) const {
-    std::vector<std::string> command{WAGGLE_EXAMPLE_SWARM,
-                                     "--run",
-                                     "loops",
-                                     "--data-dir",
-                                     (folder.path() / name).string(),
-                                     "--steps",
-                                     "1000000",
-                                     "--target",
-                                     std::to_string(target),
-                                     "--epochs",
-                                     std::to_string(epochs),
-                                     "--batch",
-                                     std::to_string(batch)};
+  std::unique_ptr<program> start(const std::string& name, const std::string& through,
+                                 std::vector<std::string> more = {}) const {
+    std::vector<std::string> command{WAGGLE_EXAMPLE_SWARM};
+    auto own =
+      words("--run loops --steps 1000000",
+            {"--data-dir", (folder.path() / name).string(), "--target", std::to_string(target),
+             "--epochs", std::to_string(epochs), "--batch", std::to_string(batch)});
+    command.insert(command.end(), own.begin(), own.end());
     if (!through.empty())
       command.insert(command.end(), {"--peer", through});
     command.insert(command.end(), more.begin(), more.end());
-    return std::make_unique<loop>(folder, name, command);
+    return std::make_unique<program>(folder, name, command);
   }
   std::unique_ptr<peer> train(std::vector<std::string> more,
                               std::vector<std::string> due = {"--target-batch-size",
@@ -355,7 +314,7 @@ TEST_F(LoopsOfUsers, ALoopThatIsKilledLeavesTheOthersAtWork) {
 }
 
 TEST_F(LoopsOfUsers, ThePlainLoopRuns) {
-  loop plain{folder, "plain", {WAGGLE_EXAMPLE_PLAIN, "--steps", "300"}};
+  program plain{folder, "plain", {WAGGLE_EXAMPLE_PLAIN, "--steps", "300"}};
   EXPECT_EQ(plain.await_exit(120s), 0) << plain.log();
   EXPECT_THAT(plain.log(), HasSubstr("step 200: loss "));
 }

@@ -43,35 +43,12 @@ struct Albert : ::testing::Test {
   Albert() { std::ofstream{file} << recipe; }
 
   std::unique_ptr<peer> start(const std::string& name, const std::string& initial) const {
-    std::vector<std::string> all{"train",
-                                 "--config",
-                                 file.string(),
-                                 "--layers",
-                                 "1",
-                                 "--width",
-                                 "16",
-                                 "--heads",
-                                 "2",
-                                 "--context",
-                                 "16",
-                                 "--device",
-                                 "cpu",
-                                 "--target-batch-size",
-                                 "64",
-                                 "--micro-batch",
-                                 "4",
-                                 "--lr",
-                                 std::to_string(peak),
-                                 "--schedule",
-                                 "warmup-linear:warmup=" + std::to_string(warmup),
-                                 "--epochs",
-                                 std::to_string(last_epoch),
-                                 "--min-peers",
-                                 std::to_string(peers),
-                                 "--step-interval",
-                                 "5ms",
-                                 "--linger",
-                                 "2s"};
+    auto all = words(
+      "train --layers 1 --width 16 --heads 2 --context 16 --device cpu --target-batch-size 64 "
+      "--micro-batch 4 --step-interval 5ms --linger 2s",
+      {"--config", file.string(), "--lr", std::to_string(peak), "--schedule",
+       "warmup-linear:warmup=" + std::to_string(warmup), "--epochs", std::to_string(last_epoch),
+       "--min-peers", std::to_string(peers)});
     if (!initial.empty())
       all.insert(all.end(), {"--initial-peers", initial});
     return std::make_unique<peer>(folder, name, all);

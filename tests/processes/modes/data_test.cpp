@@ -25,32 +25,15 @@ struct Data : ::testing::Test {
     return folder.path() / ("data-" + name) / "text";
   }
   peer start(const std::string& name, std::vector<std::string> more = {}) {
-    std::vector<std::string> all{"train",
-                                 "--run-id",
-                                 "data",
-                                 "--data",
-                                 text_of(name).string(),
-                                 "--model",
-                                 "mlp",
-                                 "--width",
-                                 "16",
-                                 "--layers",
-                                 "1",
-                                 "--context",
-                                 "32",
-                                 "--micro-batch",
-                                 "4",
-                                 "--target-batch-size",
-                                 "32",
-                                 "--step-interval",
-                                 "5ms"};
-    all.insert(all.end(), more.begin(), more.end());
-    return {folder, name, all};
+    more.insert(more.end(), {"--data", text_of(name).string()});
+    return {folder, name,
+            words("train --run-id data --model mlp --width 16 --layers 1 --context 32 "
+                  "--micro-batch 4 --target-batch-size 32 --step-interval 5ms",
+                  more)};
   }
   static bool trains_with(const peer& who, std::uint64_t members, std::uint64_t epoch) {
     auto s = status_of(who);
-    return s.is_object() && s.value("group_size", std::uint64_t{0}) == members
-           && s.value("epoch", std::uint64_t{0}) >= epoch;
+    return number(s, "group_size") == members && number(s, "epoch") >= epoch;
   }
   scratch_folder folder;
 };
@@ -63,7 +46,7 @@ TEST_F(Data, AFileThatBecomesShorterEndsThePeerInOrderAndNotTheOthers) {
   EXPECT_EQ(a.await_exit(), 1) << a.log();
   EXPECT_THAT(a.log(), HasSubstr("has become shorter than the 100000 bytes"));
   EXPECT_GE(last_checkpoint(folder.path() / "a").epoch, 5U);
-  auto epoch = status_of(b).value("epoch", std::uint64_t{0});
+  auto epoch = epoch_of(b);
   EXPECT_TRUE(eventually([&] { return trains_with(b, 1, epoch + 5); })) << b.log();
   b.signal(SIGHUP);
   EXPECT_EQ(b.await_exit(), 0) << b.log();

@@ -13,29 +13,10 @@ class Joiners : public ::testing::Test {
 protected:
   std::unique_ptr<peer> start(const std::string& name, std::uint64_t epochs,
                               const std::vector<std::string>& more) const {
-    std::vector<std::string> all{"train",
-                                 "--run-id",
-                                 "joiners",
-                                 "--model",
-                                 "mlp",
-                                 "--width",
-                                 "16",
-                                 "--layers",
-                                 "1",
-                                 "--optimizer",
-                                 "adam",
-                                 "--schedule",
-                                 "step:every=7,factor=0.8",
-                                 "--micro-batch",
-                                 "4",
-                                 "--target-batch-size",
-                                 "32",
-                                 "--checkpoint-interval",
-                                 "0ms",
-                                 "--epochs",
-                                 std::to_string(epochs),
-                                 "--linger",
-                                 "5m"};
+    auto all = words("train --run-id joiners --model mlp --width 16 --layers 1 --optimizer adam "
+                     "--schedule step:every=7,factor=0.8 --micro-batch 4 --target-batch-size 32 "
+                     "--checkpoint-interval 0ms --linger 5m",
+                     {"--epochs", std::to_string(epochs)});
     all.insert(all.end(), more.begin(), more.end());
     return std::make_unique<peer>(folder, name, all);
   }

@@ -16,14 +16,12 @@ using ::testing::StartsWith;
 struct JsonLog : ::testing::Test {
   [[nodiscard]] peer start(const std::string& name, const std::string& join,
                            const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{
-      "train", "--run-id",        "of-json", "--model",       "mlp", "--width",
-      "16",    "--layers",        "1",       "--micro-batch", "4",   "--target-batch-size",
-      "64",    "--step-interval", "10ms",    "--epochs",      "6",   "--log-format",
-      "json",  "--log-level",     "debug"};
+    auto all = words("train --run-id of-json --model mlp --width 16 --layers 1 --micro-batch 4 "
+                     "--target-batch-size 64 --step-interval 10ms --epochs 6 --log-format json "
+                     "--log-level debug",
+                     more);
     if (!join.empty())
       all.insert(all.end(), {"--initial-peers", join});
-    all.insert(all.end(), more.begin(), more.end());
     return {folder, name, all};
   }
   /// All lines are objects, of this run, and say who wrote them.

@@ -31,19 +31,10 @@ void PrintTo(const mode& m, std::ostream* out) {
   *out << m.name;
 }
 
-std::uint64_t number(const nlohmann::json& status, const char* name) {
-  bool known = status.is_object() && status.contains(name) && status[name].is_number();
-  return known ? status[name].get<std::uint64_t>() : 0;
-}
-
 double number_of(const nlohmann::json& status, const char* name) {
   bool known = status.is_object() && status.contains(name) && status[name].is_number();
   EXPECT_TRUE(known) << name << " in " << status;
   return known ? status[name].get<double>() : 0;
-}
-
-std::uint64_t epoch_of(const nlohmann::json& status) {
-  return number(status, "epoch");
 }
 
 std::uint64_t rounds_of(const nlohmann::json& status) {
@@ -54,25 +45,10 @@ std::uint64_t rounds_of(const nlohmann::json& status) {
 class ModesOfProcesses : public ::testing::TestWithParam<mode> {
 protected:
   std::vector<std::string> command(const std::string& initial = {}) const {
-    std::vector<std::string> all{"train",
-                                 "--run-id",
-                                 "modes",
-                                 "--model",
-                                 "mlp",
-                                 "--width",
-                                 "16",
-                                 "--layers",
-                                 "1",
-                                 "--micro-batch",
-                                 std::to_string(micro_batch),
-                                 "--step-interval",
-                                 GetParam().step_interval,
-                                 "--checkpoint-interval",
-                                 "100ms",
-                                 "--epochs",
-                                 std::to_string(last_epoch),
-                                 "--linger",
-                                 "2s"};
+    auto all = words("train --run-id modes --model mlp --width 16 --layers 1 --linger 2s "
+                     "--checkpoint-interval 100ms",
+                     {"--micro-batch", std::to_string(micro_batch), "--step-interval",
+                      GetParam().step_interval, "--epochs", std::to_string(last_epoch)});
     all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
     if (!initial.empty()) {
       all.insert(all.end(), {"--initial-peers", initial});
@@ -106,7 +82,7 @@ protected:
     EXPECT_TRUE(eventually([&] {
       ours = status_of(first);
       theirs = status_of(second);
-      return epoch_of(ours) == last_epoch && epoch_of(theirs) == last_epoch
+      return number(ours, "epoch") == last_epoch && number(theirs, "epoch") == last_epoch
              && ours["phase"] == "finished" && theirs["phase"] == "finished";
     }))
       << first.log() << second.log();
@@ -146,7 +122,7 @@ TEST_P(ModesOfProcesses, APeerThatWasKilledReturnsAndAllReachTheEnd) {
     peer second{folder, "second", command(where)};
     ASSERT_TRUE(eventually([&] {
       auto s = status_of(second);
-      return rounds_of(s) >= 5 && epoch_of(s) > GetParam().warm_up;
+      return rounds_of(s) >= 5 && number(s, "epoch") > GetParam().warm_up;
     }))
       << second.log();
     second.signal(SIGKILL);
@@ -161,7 +137,7 @@ TEST_P(ModesOfProcesses, APeerThatWasFrozenGoesOnInStep) {
   peer second{folder, "second", command(to_string(first.await_address()))};
   ASSERT_TRUE(eventually([&] {
     auto s = status_of(first);
-    return number(s, "group_size") == 2 && epoch_of(s) >= GetParam().warm_up;
+    return number(s, "group_size") == 2 && number(s, "epoch") >= GetParam().warm_up;
   }))
     << first.log();
   second.signal(SIGSTOP);
@@ -169,8 +145,8 @@ TEST_P(ModesOfProcesses, APeerThatWasFrozenGoesOnInStep) {
   EXPECT_TRUE(eventually([&] {
     auto s = status_of(first);
     bool is = number(s, "group_size") == 1;
-    alone = is && alone == 0 ? epoch_of(s) : alone;
-    return is && epoch_of(s) > alone + 2;
+    alone = is && alone == 0 ? number(s, "epoch") : alone;
+    return is && number(s, "epoch") > alone + 2;
   }))
     << first.log();
   second.signal(SIGCONT);

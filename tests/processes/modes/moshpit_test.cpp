@@ -18,15 +18,6 @@ constexpr std::uint64_t micro_batch = 4;
 /// most 0.017, and at least 0.1 without merging what they average (--alpha 1e-9).
 constexpr double distance_max = 0.05;
 
-std::uint64_t number(const nlohmann::json& status, const char* name) {
-  bool known = status.is_object() && status.contains(name) && status[name].is_number();
-  return known ? status[name].get<std::uint64_t>() : 0;
-}
-
-std::uint64_t epoch_of(const peer& who) {
-  return number(status_of(who), "epoch");
-}
-
 /// Rounds that it completed in groups of two.
 std::uint64_t rounds_of(const peer& who) {
   auto status = status_of(who);
@@ -44,37 +35,12 @@ std::uint64_t rounds_of(const peer& who) {
 class PairsOfProcesses : public ::testing::Test {
 protected:
   void start(std::size_t n, bool auxiliary = false) {
-    std::vector<std::string> all{"train",
-                                 "--run-id",
-                                 "pairs",
-                                 "--model",
-                                 "mlp",
-                                 "--width",
-                                 "16",
-                                 "--layers",
-                                 "1",
-                                 "--strategy",
-                                 "decentralized-adam",
-                                 "--averaging-steps-period",
-                                 "16",
-                                 "--groups",
-                                 "moshpit",
-                                 "--target-group-size",
-                                 "2",
-                                 "--matchmaking-time",
-                                 "300ms",
-                                 "--request-timeout",
-                                 "200ms",
-                                 "--stall-timeout",
-                                 "1s",
-                                 "--step-interval",
-                                 "10ms",
-                                 "--checkpoint-interval",
-                                 "100ms",
-                                 "--epochs",
-                                 std::to_string(last_epoch),
-                                 "--linger",
-                                 "2s"};
+    auto all =
+      words("train --run-id pairs --model mlp --width 16 --layers 1 --strategy decentralized-adam "
+            "--averaging-steps-period 16 --groups moshpit --target-group-size 2 "
+            "--matchmaking-time 300ms --request-timeout 200ms --stall-timeout 1s "
+            "--step-interval 10ms --checkpoint-interval 100ms --linger 2s",
+            {"--epochs", std::to_string(last_epoch)});
     if (auxiliary)
       all.insert(all.end(), {"--auxiliary", "true"});
     else

@@ -21,39 +21,13 @@ void PrintTo(const setting& s, std::ostream* out) {
 struct Stopped : ::testing::TestWithParam<setting> {
   /// A trainer that is alone. All have one identity, which selects the samples.
   std::unique_ptr<peer> start(const std::string& name) const {
-    std::vector<std::string> all{"train",
-                                 "--run-id",
-                                 "stopped",
-                                 "--identity",
-                                 (folder.path() / "identity.pem").string(),
-                                 "--seed",
-                                 "7",
-                                 "--model",
-                                 "mlp",
-                                 "--width",
-                                 "16",
-                                 "--layers",
-                                 "1",
-                                 "--micro-batch",
-                                 "4",
-                                 "--target-batch-size",
-                                 "64", // 16 passes: few stops fall between two epochs
-                                 "--step-interval",
-                                 "4ms",
-                                 "--checkpoint-interval",
-                                 "50ms",
-                                 "--epochs",
-                                 std::to_string(GetParam().last_epoch),
-                                 "--linger",
-                                 "5m"};
+    auto all = words("train --run-id stopped --seed 7 --model mlp --width 16 --layers 1 "
+                     "--micro-batch 4 --step-interval 4ms --checkpoint-interval 50ms --linger 5m "
+                     "--target-batch-size 64", // 16 passes: few stops fall between two epochs
+                     {"--identity", (folder.path() / "identity.pem").string(), "--epochs",
+                      std::to_string(GetParam().last_epoch)});
     all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
     return std::make_unique<peer>(folder, name, all);
-  }
-  static std::uint64_t epoch_of(const peer& who) {
-    auto s = status_of(who);
-    return s.is_object() && s.contains("epoch") && s["epoch"].is_number()
-             ? s["epoch"].get<std::uint64_t>()
-             : 0;
   }
   /// The parameters and statistics with which it ends the run.
   checkpoint state_at_the_end(peer& who, const std::string& name) const {
