@@ -60,7 +60,9 @@ constexpr fact table[]{
    "waggle_training_epoch"},
   {"global_epoch",
    [](at p) {
-     return known(p.trains || p.picture.run.num_peers > 0,
+     bool somebody_trains = std::ranges::any_of(
+       p.picture.run.peers, [](const auto& each) { return !each.claim.auxiliary; });
+     return known(p.trains || somebody_trains,
                   (p.trains ? p.t.global_epoch : p.picture.run.global_epoch).value());
    },
    "The swarm's epoch.", "waggle_training_global_epoch"},
