@@ -43,7 +43,8 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="",
         inner, more = Own(model.parameters(), 0.05), {}
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",
                         data_dir=folder)
-    more["sum_on_device"] = "device" in optimizer
+    if "on device" in optimizer:
+        more["sum_on_device"] = True
     opt = waggle.Optimizer(inner, swarm, model, target_batch_size=64, epochs=int(epochs), min_peers=int(min_peers),
                            **more)
     print("address", swarm.address, flush=True)

@@ -114,7 +114,7 @@ def test_the_samples_since_the_last_update_are_kept_over_a_stop(tmp_path):
     assert equal(models[False], models[True])
 
 
-@pytest.mark.parametrize("optimizers", [["sgd device", "sgd device"], ["sgd device", "sgd"]])
+@pytest.mark.parametrize("optimizers", [["sgd on device", "sgd on device"], ["sgd on device", "sgd"]])
 def test_peers_with_and_without_end_with_equal_parameters(optimizers, tmp_path):
     with processes(tmp_path) as start:
         loops = []
@@ -138,7 +138,7 @@ def test_a_sum_on_a_device_that_runs_late(late):
     """The gradient is cleared and written anew before anybody has waited for the device."""
     parameters = [torch.empty(3, 2, device=late), torch.empty(5, device=late)]
     total = DeviceSum(parameters)
-    expected = torch.zeros(11)
+    expected, alive = torch.zeros(11), []
     for update in range(2):
         expected.zero_()
         for k in range(3):
@@ -147,7 +147,8 @@ def test_a_sum_on_a_device_that_runs_late(late):
                 if p.grad is None:
                     p.grad = torch.zeros(part.shape).to(late)
                 p.grad.zero_()
-                p.grad.add_(part.to(late))
+                alive.append(part.to(late))  # until it has been added
+                p.grad.add_(alive[-1])
             assert total.is_finite()
             total.add(0 if k == 0 else 2 if k == 1 else 1, 1 if k == 0 else 3)
             expected = values.clone() if k == 0 else expected * (2 if k == 1 else 1) + 3 * values
@@ -156,7 +157,10 @@ def test_a_sum_on_a_device_that_runs_late(late):
         out = bytearray(44)
         total.read(memoryview(out).cast("f"))
         assert torch.frombuffer(out, dtype=torch.float32).tolist() == expected.tolist()
-    parameters[1].grad.add_(torch.full((5,), float("inf")).to(late))
+    alive.append(torch.full((5,), float("inf")).to(late))
+    parameters[1].grad.add_(alive[-1])
     assert not total.is_finite()
     total.write(memoryview(out).cast("f"))
-    total.add(1, 0)
+    again = bytearray(44)
+    total.read(memoryview(again).cast("f"))
+    assert again == out

@@ -40,16 +40,19 @@ class DeviceSum:
 
     def is_finite(self) -> bool:
         """Of what is in .grad. Waits for the backward pass."""
-        by_device: dict[torch.device, list[torch.Tensor]] = {}
+        largest: dict[torch.device, torch.Tensor] = {}
         for p in self._parameters:
             if p.grad is not None:
-                by_device.setdefault(p.device, []).append(torch.linalg.vector_norm(p.grad.detach(), math.inf))
-        return all(bool(torch.isfinite(torch.stack(largest)).all()) for largest in by_device.values())
+                of = torch.linalg.vector_norm(p.grad.detach(), math.inf)
+                largest[p.device] = torch.maximum(largest.get(p.device, of), of)  # and NaN stays NaN
+        return all(math.isfinite(value.item()) for value in largest.values())
 
     @torch.no_grad()
     def add(self, keep: float, times: float) -> None:
         """The sum becomes `keep` times itself plus `times` .grad; keep of 0: there is none yet."""
-        sums = self._sums = self._sums or [None] * len(self._parameters)
+        if self._sums is None:
+            self._sums = [None] * len(self._parameters)
+        sums = self._sums
         for i, p in enumerate(self._parameters):
             before, new = sums[i], p.grad
             if before is not None and keep not in (0, 1):
@@ -88,7 +91,9 @@ class DeviceSum:
     def write(self, values: memoryview) -> None:
         """Which had no gradient is not known any more; zeros are the same in a sum."""
         of_all = torch.frombuffer(values, dtype=torch.float32)
-        self._sums, at = [], 0
+        at = 0
+        sums: list[torch.Tensor | None] = []
         for i, p in enumerate(self._parameters):
-            self._sums.append(self._memory(i, p).copy_(of_all[at:at + p.numel()].view(p.shape)))
+            sums.append(self._memory(i, p).copy_(of_all[at:at + p.numel()].view(p.shape)))
             at += p.numel()
+        self._sums = sums

@@ -122,9 +122,9 @@ class Model(LoopModel):
         if absent:
             self.left_out[absent] += 1
 
-    @property
-    def _on_device(self) -> bool:  # type: ignore[override]
-        return self.sum is not None
+    def add_on_device(self) -> None:
+        """Before the loop begins."""
+        self.sum, self._on_device = DeviceSum([p for _, p in self.parameters]), True
 
     def add_gradient(self, keep: float, times: float) -> None:
         assert self.sum is not None

@@ -16,7 +16,7 @@ from . import _waggle
 from ._buffers import offer_buffers
 from ._describe import compared, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
-from ._gradients import DeviceSum, HostCopies
+from ._gradients import HostCopies
 from ._loop import Loop
 from ._masters import masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
@@ -109,7 +109,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             self._model = model = Model(optimizer, parameters, buffers, of_half)
             self._tensors = [p for _, p in model.parameters]
             if sum_on_device or (sum_on_device is None and not all(p.is_cpu for p in self._tensors)):  # type: ignore[attr-defined]
-                model.sum = DeviceSum(self._tensors)
+                model.add_on_device()
             self._start(frozen, options)
         except BaseException:
             undo(optimizer, of_half)
