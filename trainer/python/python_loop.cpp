@@ -56,22 +56,14 @@ public:
     model_.attr("step")(lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
-    py::gil_scoped_acquire gil;
-    lent values{out};
     if (which == left_out_)
-      model_.attr("read_left_out")(values.view());
-    else
-      model_.attr("read")(which - (which > left_out_ ? 1 : 0), values.view());
-    values.end();
+      return lend("read_left_out", out);
+    lend("read", out, which - (which > left_out_ ? 1 : 0));
   }
   void write_tensor(std::size_t which, std::span<const float> from) override {
-    py::gil_scoped_acquire gil;
-    lent values{writable(from)};
     if (which == left_out_)
-      model_.attr("write_left_out")(values.view());
-    else
-      model_.attr("write")(which - (which > left_out_ ? 1 : 0), values.view());
-    values.end();
+      return lend("write_left_out", writable(from));
+    lend("write", writable(from), which - (which > left_out_ ? 1 : 0));
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
     py::gil_scoped_acquire gil;
@@ -85,17 +77,9 @@ public:
     py::gil_scoped_acquire gil;
     model_.attr("add_gradient")(keep, times);
   }
-  void read_gradient(std::span<float> out) const override {
-    py::gil_scoped_acquire gil;
-    lent values{out};
-    model_.attr("read_gradient")(values.view());
-    values.end();
-  }
+  void read_gradient(std::span<float> out) const override { lend("read_gradient", out); }
   void write_gradient(std::span<const float> sum) override {
-    py::gil_scoped_acquire gil;
-    lent values{writable(sum)};
-    model_.attr("write_gradient")(values.view());
-    values.end();
+    lend("write_gradient", writable(sum));
   }
   [[nodiscard]] std::uint64_t rounding() const override {
     py::gil_scoped_acquire gil;
@@ -103,6 +87,13 @@ public:
   }
 
 private:
+  template <class... Before>
+  void lend(const char* method, std::span<float> values, Before... before) const {
+    py::gil_scoped_acquire gil;
+    lent during{values};
+    model_.attr(method)(before..., during.view());
+    during.end();
+  }
   /// torch warns of memory that is read-only, and has no type for it.
   static std::span<float> writable(std::span<const float> values) {
     return {const_cast<float*>(values.data()), values.size()};
