@@ -46,8 +46,8 @@ TEST_F(MatchmakerConfig, AFailedSearchIsLoggedWithKeyAndReason) {
   pass(1100ms);
   EXPECT_THAT(lines.str(),
               ::testing::AllOf(::testing::HasSubstr("[info]"),
-                               ::testing::HasSubstr("vector.0b: nobody_declared: could not "
-                                                    "find a group in 1.0 s: 0 candidates")));
+                               ::testing::HasSubstr("vector.0b: could not find a group in 1.0 s: "
+                                                    "0 candidates")));
 }
 
 TEST_F(MatchmakerConfig, ALonePeerGivesUpEarlyIfItShould) {
