@@ -50,10 +50,14 @@ protected:
   }
   /// Peers 1 to 5, whose clocks differ; peer 9, which writes no log, is lost by all of them.
   void lose(std::int64_t t, int who = 9) {
-    int late = 0;
     for (auto& each : peers)
-      each.add(t + 100 * late++,
-               watch::peer_left{peer(who), "the connection was closed", 5.0 + late});
+      each.add(t, watch::peer_left{peer(who), "the connection was closed", 6});
+  }
+  /// By which their clocks are corrected.
+  void meet() {
+    for (int i = 1; i <= 3; ++i)
+      for (auto& each : peers)
+        each.round(100 * i, i);
   }
 
   std::vector<log_writer> peers{{1, 0}, {2, 3000}, {3, -500}, {4, hour}, {5, 7}};
@@ -69,7 +73,7 @@ TEST_F(ReplayText, BeginsWithTheSums) {
       each.add(1000 * i + 1, epoch(static_cast<std::uint64_t>(i), 1.31 - 0.0045 * (i - 1)));
     }
   lose(20'000);
-  lose(30'000);
+  lose(45'000);
   lose(31'000, 8);
   peers[0].add(40'000, watch::peer_left{peer(7), "it leaves", 3, true});
   peers[1].add(41'000, watch::remark{watch::remark::what::split, "cut off from most of the group"});
@@ -85,9 +89,7 @@ TEST_F(ReplayText, BeginsWithTheSums) {
 }
 
 TEST_F(ReplayText, WhatSeveralPeersSayIsSaidOnce) {
-  for (int i = 1; i <= 3; ++i)
-    for (auto& each : peers)
-      each.round(1000 * i, i);
+  meet();
   lose(5000);
   auto lines = with(text(), "Peer 09000000 left");
   ASSERT_THAT(lines, SizeIs(1));
@@ -145,6 +147,7 @@ TEST_F(ReplayText, OnlyProblemsAreThoseAndRoundsThatLostAMember) {
 }
 
 TEST_F(ReplayText, BeginsWhereItIsWanted) {
+  meet();
   lose(1000);
   lose(100'000, 8);
   auto lines = text({"", t0 + 50'000});
