@@ -17,7 +17,7 @@ constexpr std::uint64_t own_bytes_max = // without vectors
   4_KiB + 2 * position_bytes_max;
 
 constexpr std::string_view own_suffix = ".own";
-constexpr std::string_view curves_name = "curves.wgl";
+constexpr std::string_view curves_name = "run.curves";
 
 std::filesystem::path own_file_of(std::filesystem::path image) {
   return image.replace_extension(own_suffix);

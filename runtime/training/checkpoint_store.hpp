@@ -19,7 +19,7 @@ namespace waggle {
 /// checkpoints of the history that is being written, and the last one of each other history. A
 /// checkpoint is written atomically. Beside it, a file of the same name that ends with ".own" holds
 /// what belongs to this peer only (own_progress): a checkpoint is what other peers would receive.
-/// It is written first, and counts only for the state that it names. One file, curves.wgl, has the
+/// It is written first, and counts only for the state that it names. One file, run.curves, has the
 /// course of the run up to the last checkpoint (training_curves). Not thread-safe.
 ///
 /// The folder is `checkpoints` in a peer's data folder.

@@ -52,7 +52,7 @@ TEST_F(Curves, ADamagedFileBeginsThemAnew) {
   auto a = swarm.add(trainers::with_checkpoints(1, files), {});
   train_to(a, 30);
   swarm.sim.crash(a, true);
-  files->corrupt("/data/curves.wgl", std::string(1'000'000, 'x'));
+  files->corrupt("/data/run.curves", std::string(1'000'000, 'x'));
   swarm.sim.keep_log_lines();
   auto again = swarm.add(trainers::with_checkpoints(1, files), {});
   train_to(again, 35);

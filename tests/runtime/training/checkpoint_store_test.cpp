@@ -70,7 +70,7 @@ TEST_F(CheckpointStore, KeepsTheCurvesOfTheRunInOneFile) {
   }
   EXPECT_EQ(*store.load_curves(), "up to 10");
   EXPECT_EQ(newest(), 10U);
-  files->corrupt("/data/curves.wgl", std::string(1'000'000, 'x'));
+  files->corrupt("/data/run.curves", std::string(1'000'000, 'x'));
   EXPECT_EQ(store.load_curves().error().code, ec::oversize);
 }
 

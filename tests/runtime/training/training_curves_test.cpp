@@ -132,7 +132,7 @@ TEST(TrainingCurves, AJoinerAddsItsOwnPointsToThoseOfAnother) {
   for (const auto& each : ours.points())
     EXPECT_LE(each.t, t0 + 1'000'000) << "another machine's clock is ahead";
   auto before = ours.encode();
-  ours.insert(theirs, ours.last(), epoch_id{15'000}, t0 + 1'000'000);
+  ours.insert(theirs, ours.last(), ours.last(), t0 + 1'000'000);
   EXPECT_EQ(ours.encode(), before) << "our own points stay";
   for (std::uint64_t e = 15'001; e < 60'000; ++e)
     ours.add(point(e, 1));
