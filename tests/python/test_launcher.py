@@ -22,7 +22,7 @@ for i in range(4):
 """
 
 
-EPOCHS_OF_DATA = """
+SCHEDULED = """
 import sys, torch
 torch.manual_seed(int(sys.argv[1]))
 rates = []
@@ -40,7 +40,7 @@ for i in range(600):
     o.zero_grad()
     torch.nn.functional.mse_loss(m(x)[:, 0], x.sum(1)).backward()
     o.step()
-    if i % 25 == 24:
+    if i % int(sys.argv[2]) == 0:
         r.step()
 print("RATES", rates)
 """
@@ -81,20 +81,24 @@ def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
         assert digests[0] == digests[1]
 
 
-def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of_its_scheduler(tmp_path):
-    """The schedulers count epochs of the data, which the joiner sees at its second step only."""
-    (tmp_path / "s.py").write_text(EPOCHS_OF_DATA)
+@pytest.mark.parametrize("every", [1, 25])
+def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of_its_scheduler(every, tmp_path):
+    """Whether the scheduler counts steps, and so the run's updates, or epochs of the data, shows at the second step."""
+    (tmp_path / "s.py").write_text(SCHEDULED)
     options = ["--target-batch-size", "8", "--epochs", "60", "--min-peers", "2", "--listen", "127.0.0.1:0"]
     with processes(tmp_path) as start:
-        first = launch(start, "first", tmp_path, options, tmp_path / "s.py", 1)
+        first = launch(start, "first", tmp_path, options, tmp_path / "s.py", 1, every)
         where = first.line("is a peer of 'tests' at ").split(";")[0]
-        second = launch(start, "second", tmp_path, [*options, f"--initial-peers={where}"], tmp_path / "s.py", 2)
+        second = launch(start, "second", tmp_path, [*options, f"--initial-peers={where}"], tmp_path / "s.py", 2, every)
         for each in (first, second):
             assert each.ended() == 0, each.log
-            assert each.log.count("StepLR once for each step of the optimizer; its rates are the script's own") == 1
+            said = each.log.count("StepLR once for each step of the optimizer; its rates are the script's own")
+            assert said == (every > 1), each.log
             assert "differ" not in each.log and "ended at epoch 60 (the last)" in each.log, each.log
         ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
         assert ours == theirs
+        if every == 1:
+            assert ours == [[0.02 * 0.5**n, 0.01 * 0.5**n] for n in range(10, 60)]
         digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
         assert digests[0] == digests[1]
 

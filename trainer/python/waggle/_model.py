@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -90,19 +91,24 @@ class Model(LoopModel):
         self.ratios = [rate / rates[0] if rates[0] else 1.0 for rate in rates]
 
     def terms(self, present: list[bool]) -> torch.Tensor:
-        """What this loop would make the next update with. A followed rate, too: a peer that does not follow applies
-        the update as well, also one that joins later."""
-        if self.followed is not None and self.own_updates is not None:
-            self.followed.move()
-        return self.numbers.offer(self.ratios is None, present)
+        """What this loop wishes for the next update. Nothing if it follows a schedule: that knows the update's own
+        number, while a pass may count toward a later one than the next."""
+        follows = self.followed is not None and self.followed.moves()
+        return self.numbers.offer(not follows, self.ratios is None, present)
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
         self.settled = numbers, present
 
     def _inner_step(self, lr: float, numbers: list[float | None] | None = None) -> None:
         self.begin()
-        if self.followed is not None:
-            self.followed.move()
+        with contextlib.ExitStack() as at_end:
+            if self.followed is not None:
+                self.followed.move()
+                if self.ratios is None and self.numbers.all_follow(numbers):
+                    at_end.enter_context(self.followed.moved())
+            self._step_with(lr, numbers)
+
+    def _step_with(self, lr: float, numbers: list[float | None] | None) -> None:
         if self.ratios is not None:
             for group, ratio in zip(self.inner.param_groups, self.ratios):
                 set_number(group, "lr", None, lr * ratio)

@@ -62,6 +62,7 @@ class Numbers:
         in_groups = [_places_in(group, of.changed) for group in inner.param_groups]
         self.places = ([_places.get(name, (name, None)) for name in _waggle.settled_numbers(of.kind)] if of.numbers
                        else [place for place in in_groups[0] if all(place in each for each in in_groups)])
+        self._has_rate = bool(self.places) and self.places[0][0] == "lr"
         self.rate: float | None = None
         self._other = 0  # times in a row that another rate than the loop's was used
         self._warned = False
@@ -71,19 +72,24 @@ class Numbers:
     def own(self) -> list[list[float]]:
         return [[get_number(group, *place) for place in self.places] for group in self._inner.param_groups]
 
-    def offer(self, owns_rate: bool, present: list[bool]) -> torch.Tensor:
-        """The groups' numbers and which parameters have a gradient, as runtime/training/update_terms.hpp has it. Without
-        the rate if that is the run's. Written anew only if something has changed."""
-        now = (self.own(), present)
+    def offer(self, wishes: bool, owns_rate: bool, present: list[bool]) -> torch.Tensor:
+        """The numbers that this peer wishes for, without the rate if that is the run's, and which parameters have a
+        gradient, as runtime/training/update_terms.hpp has it. Written anew only if something has changed."""
+        now = (self.own() if wishes else None, present)
         if now != self._written:
-            numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
-            if not owns_rate and self.places and self.places[0][0] == "lr":
-                numbers[:, 0] = 0
-                numbers[:, 0, 0] = torch.finfo(torch.float32).max  # as a missing number
+            numbers = torch.zeros(len(self._group_of), len(self.places), 3, dtype=torch.float32, device="cpu")
+            if now[0] is not None:
+                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
+            missing = len(self.places) if not wishes else int(not owns_rate and self._has_rate)
+            numbers[:, :missing] = torch.tensor([torch.finfo(torch.float32).max, 0, 0], device="cpu")
             flags = _pieces(torch.tensor(present, dtype=torch.float64, device="cpu"))
             self._values = torch.cat([numbers.reshape(-1), flags.reshape(-1)])
             self._written = now
         return self._values
+
+    def all_follow(self, settled: list[float | None] | None) -> bool:
+        """Whether no peer of the update wished for a rate."""
+        return settled is not None and self._has_rate and settled[0] is None
 
     @contextlib.contextmanager
     def taken(self, settled: list[float | None] | None, sets_rate: bool) -> Iterator[None]:
@@ -98,7 +104,7 @@ class Numbers:
                 # Below the smallest float32 a number loses digits on its way.
                 if number is not None and abs(number - own[i][n]) > 1e-44:
                     set_number(group, *place, number)
-        if self.places and self.places[0][0] == "lr":
+        if self._has_rate:
             self.rate = get_number(groups[0], "lr", None)
         used = self.own() if settled is not None else []
         try:
@@ -108,7 +114,11 @@ class Numbers:
                 for place, mine, settled_one in zip(self.places, before, during):
                     if mine != settled_one and get_number(group, *place) == settled_one:
                         set_number(group, *place, mine)
-        if own and sets_rate and self.rate is not None:
+        if sets_rate and self.all_follow(settled) and not self._warned:
+            self._warned = True
+            warnings.warn("the other loops follow a schedule, and this one sets its rate itself, which they do not know: give its "
+                          "scheduler to optimizer.follow(scheduler), or theirs to none", stacklevel=2)
+        elif own and sets_rate and self.rate is not None:
             self._compare(own[0][0])
 
     def _compare(self, wish: float) -> None:

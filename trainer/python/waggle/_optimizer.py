@@ -244,8 +244,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         """Takes over a scheduler of torch.optim.lr_scheduler, or one derived from them that needs nothing but the
         number of steps: from now on its own step() moves it to the number of updates of the run, and so does each
         update before it is made, so all peers use one rate, also those that join later. Where it stands when the
-        run begins is where the loop stands then. With strategies that step in each pass: to the run's epoch. With
-        delay_grad_averaging, an update has the rate from when its gradient was offered.
+        run begins is where the loop stands then. With strategies that step in each pass: to the run's epoch.
         Several are stepped in the order of the calls of follow; of one that consists of others, follow that one.
 
         Returns the scheduler."""

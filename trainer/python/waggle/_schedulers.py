@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import warnings
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -104,9 +106,16 @@ class _Followed:
         """The run's state may be older than ours, so this keeps what it is now."""
         self.offset = offset
         self.at = self.first = _position(self.scheduler)
+        self.kept = self.picture()
+
+    def picture(self) -> list[tuple[dict[str, Any], Any]]:
         functions = [f for each in family(self.scheduler) for f in getattr(each, "lr_lambdas", ())
                      if isinstance(getattr(f, "__dict__", None), dict)]
-        self.kept = [(vars(each), _copied(vars(each))) for each in family(self.scheduler) + functions]
+        return [(vars(each), _copied(vars(each))) for each in family(self.scheduler) + functions]
+
+    def put(self, picture: list[tuple[dict[str, Any], Any]]) -> None:
+        for values, kept in picture:
+            values.update(_copied(kept))
 
     def target(self, updates: int) -> int:
         assert self.offset is not None
@@ -115,8 +124,7 @@ class _Followed:
         return updates + self.offset
 
     def restore(self) -> None:
-        for values, kept in self.kept:
-            values.update(_copied(kept))
+        self.put(self.kept)
         self.at, self.over = self.first, False
 
     def anew(self) -> None:
@@ -179,6 +187,25 @@ class Followed:
         for known in [each for each in self.all if each.scheduler is scheduler]:
             scheduler.__class__ = known.own_class
             self.all.remove(known)
+
+    @contextlib.contextmanager
+    def moved(self) -> Iterator[None]:
+        """In the block, those that do not move yet stand where the run does."""
+        those = [each for each in self.all if not each.moves]
+        numbers = self._numbers() if those else []
+        kept = [(each, each.at, each.over, each.picture()) for each in those]
+        for each in those:
+            each.moves = True
+        try:
+            if those:
+                self.move()
+            yield
+        finally:
+            for each, each.at, each.over, picture in kept:
+                each.moves = False
+                each.put(picture)
+            if those:
+                self._set_numbers(numbers)
 
     def moves(self) -> bool:
         return any(each.moves for each in self.all)
@@ -246,11 +273,14 @@ class Followed:
                 for group in self._model.inner.param_groups]
 
     def _restore(self) -> None:
-        for group, kept in zip(self._model.inner.param_groups, self._groups):
-            for name, value in kept.items():
-                _set(group, name, value)
+        self._set_numbers(self._groups)
         for each in self.all:
             each.restore()
+
+    def _set_numbers(self, groups: list[dict[str, Any]]) -> None:
+        for group, kept in zip(self._model.inner.param_groups, groups):
+            for name, value in kept.items():
+                _set(group, name, value)
 
     def _anew(self) -> None:
         for group in self._model.inner.param_groups:
