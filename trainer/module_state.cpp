@@ -376,27 +376,26 @@ std::span<const offered_tensor> module_state::gradient() {
   return offered_;
 }
 
-/// What this loop would make the next update with; all but the rate, if that is the run's. A
-/// followed rate, too: a peer that does not follow applies the update as well.
+/// A schedule that all loops follow, and the run's own rate, are no wishes.
 void module_state::write_terms() {
   if (terms_.empty())
     return;
   wishes now;
   for (const auto& p : parameters_)
     now.present.push_back(p.tensor.grad().defined());
-  move_schedulers();
-  for (const auto& group : optimizer_->param_groups()) {
-    auto numbers = numbers_in(*kind_, group.options());
-    auto& wanted = now.numbers.emplace_back(numbers.begin(), numbers.end());
-    if (owner_ == rate_owner::run)
-      wanted.front().reset();
-  }
+  if (!schedulers_)
+    for (const auto& group : optimizer_->param_groups()) {
+      auto numbers = numbers_in(*kind_, group.options());
+      auto& wanted = now.numbers.emplace_back(numbers.begin(), numbers.end());
+      if (owner_ == rate_owner::run)
+        wanted.front().reset();
+    }
   offered_.back() = {terms_.data(), terms_.size()};
   if (now == written_)
     return;
   update_terms terms{parameters_.size(), table_.numbers()};
   terms.present = now.present;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
+  for (std::size_t i = 0; !now.numbers.empty() && i < parameters_.size(); ++i)
     for (std::size_t n = 0; n < terms.numbers_of_each; ++n)
       terms.number(i, n) = now.numbers[group_of_[i]][n];
   terms.write(terms_);
@@ -461,13 +460,9 @@ void module_state::follow(scheduler_maker make, std::function<std::uint64_t()> e
   epoch_ = std::move(epoch);
 }
 
-void module_state::move_schedulers() {
+void module_state::prepare_rates() {
   if (schedulers_)
     schedulers_->move_to(epoch_ ? epoch_() : optimizer_steps() - steps_before_run_);
-}
-
-void module_state::prepare_rates() {
-  move_schedulers();
   if (updated_ != in_module_)
     updated_->take_numbers(*optimizer_);
 }

@@ -152,7 +152,7 @@ private:
 
   /// What terms_ say.
   struct wishes {
-    std::vector<std::vector<std::optional<double>>> numbers; // by group
+    std::vector<std::vector<std::optional<double>>> numbers; // by group; empty: none
     std::vector<bool> present;
     friend bool operator==(const wishes&, const wishes&) = default;
   };
@@ -165,7 +165,6 @@ private:
   void write_terms();
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
-  void move_schedulers();
   void prepare_rates();
   void remember_versions();
   [[nodiscard]] const parameter* buffer(std::size_t which) const;

@@ -21,7 +21,7 @@ class state_table;
 /// - The numbers of the optimizer for each parameter, in the order that the optimizer gives them,
 ///   the learning rate first. The members take the median of those that somebody wishes for,
 ///   weighted by samples, of two the lower (codec_id::median64). Missing: nobody has a wish,
-///   because the run owns the rate. A loop that follows a schedule wishes for its next rate.
+///   because the run owns the rate, or a schedule that all loops follow.
 /// - Whether a parameter has a gradient: if any member has one (codec_id::largest64). Absent is not
 ///   zero: an optimizer leaves such a parameter out, and does not even let it decay.
 ///
