@@ -188,7 +188,7 @@ private:
   void save_and_answer();
   void save_and_answer(const group_residual& left);
 
-  // -- passes and rounds (trainer_rounds.cpp)
+  // -- passes and rounds (trainer_passes.cpp, trainer_rounds.cpp)
   [[nodiscard]] std::uint64_t samples_of_others() const {
     return progress_.samples_of_others(now());
   }
