@@ -367,7 +367,7 @@ def shows_text_of_peers_as_text(page, stub):
     page.wait("the last event is shown", lambda: "The last of them" in page.text("#events .log"))
     assert page.count("main img, main script, main a") == 0, "markup of a peer became a part of the page"
     assert "\x1b" not in page.text("body") and "\u202e" not in page.text("body")
-    assert page.js("return Math.max(...[...document.querySelectorAll('main *')].filter(x => x.childElementCount === 0).map(x => x.textContent.length))") < 500
+    assert page.js("return Math.max(...[...document.querySelectorAll('main *')].filter(x => x.childElementCount === 0).map(x => x.textContent.length))") < 600
     page.wait("what has no identity is no peer", lambda: page.count("#peers tbody tr[data-peer]") == 4)
     for word in ("NaN", "undefined", "null", "Infinity", "[object"):
         assert word not in page.js("return document.body.innerText"), word

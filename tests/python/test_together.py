@@ -244,9 +244,10 @@ def port_is_held(pid, port):
 
 def test_a_process_that_ends_without_leaving_says_goodbye(tmp_path):
     with processes(tmp_path) as start:
-        first = start.python("first", HERE / "ends.py", "waits", tmp_path / "first")
+        first = start.python("first", HERE / "ends.py", "workers", tmp_path / "first")
         where = first.line("address ")
         second = start.python("second", HERE / "ends.py", "exits", tmp_path / "second", where)
         second.line("exits")
         assert second.ended() == 0
+        first.line("the peer said goodbye")
         assert "loop ended at epoch" in second.log
