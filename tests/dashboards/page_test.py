@@ -717,7 +717,7 @@ def live(page, options, folder):
         # Peers that only average report no progress: they are seen in rounds.
         row = "#rounds .member[data-member='{}']" if options.no_trainer else "#peers tr[data-peer='{}']"
         here = lambda: page.count(row.format(ids[2])) == 1 and page.count(f"[data-left='{ids[2]}']") == 0
-        gone = lambda: page.count(row.format(ids[2])) == 0 and page.count(f"[data-left='{ids[2]}'] time") == 1
+        gone = lambda: page.count(row.format(ids[2])) == 0 and page.count(f"[data-left='{ids[2]}'] .reason") == 1
         page.wait("all three are shown", lambda: all(page.count(row.format(i)) == 1 for i in ids))
         page.wait("rounds are shown", lambda: page.count("#rounds .member") >= 2)
         same_rounds(page, addresses)
