@@ -354,13 +354,14 @@ export function differing(state) {
   const known = [...state.peers.values()].filter(p => p.settings.size > 0);
   const out = new Map(known.map(p => [p.id, /** @type {string[][]} */ ([])]));
   for (const name of new Set(known.flatMap(p => [...p.settings.keys()]))) {
+    const among = name === 'version' ? known : known.filter(p => p.role !== 'node'); // a node does not train
     const value = p => p.settings.get(name) ?? 'default';
     const counts = new Map();
-    for (const p of known) counts.set(value(p), (counts.get(value(p)) ?? 0) + 1);
+    for (const p of among) counts.set(value(p), (counts.get(value(p)) ?? 0) + 1);
     if (counts.size < 2) continue;
     const [usual, most] = [...counts].sort((a, b) => b[1] - a[1])[0];
-    for (const p of known)
-      if (value(p) !== usual || 2 * most <= known.length) out.get(p.id)?.push([name, value(p), value(p) === usual ? [...counts.keys()].find(x => x !== usual) : usual]);
+    for (const p of among)
+      if (value(p) !== usual || 2 * most <= among.length) out.get(p.id)?.push([name, value(p), value(p) === usual ? [...counts.keys()].find(x => x !== usual) : usual]);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // one is killed and returns from its data folder, or is frozen and goes on.
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/config/run_options.hpp"
 #include "tests/processes/checkpoints.hpp"
@@ -99,10 +100,10 @@ protected:
     }
     expect_samples_accounted(first, micro_batch * GetParam().replicas);
     expect_samples_accounted(second, micro_batch * GetParam().replicas);
-    // The one that returned began with a smaller loss.
-    auto loss_at_first = std::max(number_of(ours, "first_loss"), number_of(theirs, "first_loss"));
+    // A first loss is of a few samples, so it may be small by chance.
+    auto untrained = std::log(256); // of bytes
     for (const auto& status : {ours, theirs})
-      EXPECT_TRUE(number_of(status, "loss") < 0.9 * loss_at_first) << status;
+      EXPECT_TRUE(number_of(status, "loss") < 0.9 * untrained) << status;
     EXPECT_EQ(first.await_exit(30s), 0) << first.log();
     EXPECT_EQ(second.await_exit(30s), 0) << second.log();
     auto a = last_checkpoint(folder.path() / "first");
