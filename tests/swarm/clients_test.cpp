@@ -19,7 +19,7 @@ TEST_F(Clients, TrainTogetherThroughANode) {
   expect_batches_near_the_target({a, b});
   EXPECT_THAT(page(node, "/readyz"), HasSubstr("ready: reduces for 2 clients"));
   EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":2"));
-  EXPECT_THAT(page(a, "/api/v1/peers"), HasSubstr("auxiliary"));
+  EXPECT_THAT(page(a, "/api/v1/peers"), HasSubstr("\"role\":\"node\""));
 }
 
 // The node knows nothing of the two vectors of an epoch but what the group's plan says.

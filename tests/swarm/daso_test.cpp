@@ -10,7 +10,7 @@ constexpr std::size_t peers = 3;
 
 /// Trains with all peers from the first pass to round `last`.
 struct daso_swarm : trainers {
-  daso_swarm(void (*set)(training_config&), std::uint64_t last) : trainers(3) {
+  daso_swarm(void (*set)(training_config&), std::uint64_t last) : trainers(4) {
     for (std::size_t i = 0; i < peers; ++i) {
       models_.push_back(std::make_shared<learner*>(nullptr));
       auto config = with_mode({"", set, true}, i + 1, last, nullptr, models_.back());

@@ -132,9 +132,9 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
 }
 
 TEST_F(MetricsExporter, AHelperAccusesNobody) {
-  rounds(16, 300ms, false);
+  rounds(40, 300ms, false);
   EXPECT_TRUE(slow().is_null());
-  rounds(16, 300ms);
+  rounds(40, 300ms);
   EXPECT_FALSE(slow().is_null());
 }
 
@@ -529,7 +529,7 @@ TEST_F(MetricsExporter, KeepsTheUptimeOfVirtualTime) {
 TEST_F(MetricsExporter, RefusesOtherPagesAndMethodsAndNamesTheRoutes) {
   auto missing = get("/nothing");
   EXPECT_EQ(missing.status, 404U);
-  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 8U);
+  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 9U);
   EXPECT_EQ(get("/metrics", "POST").status, 405U);
   EXPECT_TRUE(json::parse(get("/metrics", "POST").body).contains("error"));
   EXPECT_EQ(get("\"").status, 404U);

@@ -118,6 +118,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"part-size", "8192"},
     {"weight", "0.25"},
     {"alpha", "0.25"},
+    {"curve", "eval_loss"},
   };
   for (const auto& spec : option_table()) {
     auto value = values.contains(spec.name)     ? values[spec.name]

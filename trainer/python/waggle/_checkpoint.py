@@ -173,7 +173,8 @@ def _read(file: pathlib.Path) -> Checkpoint:
         at += size
     serial = next((number for number, each in serials_in(file.parent).items() if each == file), 0)
     notes = frozen_notes(file.absolute().parent.parent, serial)
-    return Checkpoint(epoch, steps, *found, frozen=(notes[-1]["digests"] or {}) if notes else {})
+    parameters, statistics, buffers, counters = found
+    return Checkpoint(epoch, steps, parameters, statistics, buffers, counters, (notes[-1]["digests"] or {}) if notes else {})
 
 
 def serials_in(folder: pathlib.Path) -> dict[int, pathlib.Path]:
