@@ -261,7 +261,9 @@ TEST_F(Program, StatusIsForPeopleAndAsJsonForScripts) {
 TEST_F(Program, AReplayIsPrintedOrShownNotBoth) {
   auto ended = run("replay --json --listen 127.0.0.1:0 .");
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.err, HasSubstr("--json, --since and --only are for the printed events, and --listen shows a page"));
+  EXPECT_THAT(
+    ended.err,
+    HasSubstr("--json, --since and --only are for the printed events, and --listen shows a page"));
 }
 
 TEST_F(Program, APeerEndsCleanlyAfterItsDurationAndPrintsTheJoinLineLast) {
