@@ -119,6 +119,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"weight", "0.25"},
     {"alpha", "0.25"},
     {"curve", "eval_loss"},
+    {"only", "problems"},
+    {"since", "02:00"},
   };
   for (const auto& spec : option_table()) {
     auto value = values.contains(spec.name)     ? values[spec.name]
