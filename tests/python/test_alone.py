@@ -345,6 +345,9 @@ def test_a_checkpoint_is_continued_with_the_frozen_values_that_it_was_made_with(
     steps(2, frozen="any")
     steps(3)
     steps(1, refused=True)
+    next(tmp_path.rglob("frozen.json")).write_text("half a no")
+    with pytest.warns(UserWarning, match="frozen.json cannot be read"):
+        steps(3)
 
 
 def test_a_loop_of_arrays(tmp_path):

@@ -192,9 +192,13 @@ def _newest_first(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def frozen_notes(data_dir: pathlib.Path, serial: int) -> list[dict[str, Any]]:
     """Of which values of what nobody trains the checkpoints up to number `serial` are, the newest last: see _frozen."""
+    file = data_dir / "frozen.json"
     try:
-        return [note for note in json.loads((data_dir / "frozen.json").read_text()) if note["from"] <= serial]
-    except (OSError, ValueError, TypeError, KeyError):
+        return [note for note in json.loads(file.read_text()) if note["from"] <= serial]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as e:
+        warnings.warn(f"{file} cannot be read ({e}), so nobody compares what the checkpoint's run did not train", stacklevel=2)
         return []
 
 
