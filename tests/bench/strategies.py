@@ -3,8 +3,8 @@
 
   python3 tests/bench/strategies.py -- --width 32 --context 32 --layers 1 --heads 2 --device cpu
 
-All rows average after --batch samples. A row runs --epochs epochs and then twice as many; the differences between the two
-count, so that starts do not. Share: samples per second of a peer, relative to a plain loop (`waggle bench loop`) of which
+All rows average after --batch samples. A row runs --epochs epochs and then twice as many, and again until that takes --least
+seconds longer; the differences between the last two count, so that starts do not. Share: samples per second of a peer, relative to a plain loop (`waggle bench loop`) of which
 as many run at once and step as often. Extra MB: peak resident memory of the largest peer above the largest plain loop's.
 MB: sent over TCP, for 1,000 samples of all. Loss: on --eval-data if it is among the
 options after `--`, which peers and loops get, else of the last samples. A row of daso ends after --epochs rounds, which is
@@ -73,10 +73,14 @@ def swarm(o, folder, what, epochs):
 def measure(o, folder, what, samples):
     optimizer = ["--optimizer", "sgd" if "sgd" in what else "adam"] if "decentralized-" in what else []
     before, loop_peak = loops(o, folder, samples, optimizer)
-    (short, _), (long, peak) = swarm(o, folder, what, o.epochs), swarm(o, folder, what, 2 * o.epochs)
-    seconds = long["seconds"] - short["seconds"]
-    if seconds < o.least:  # `waggle swarm` looks at its peers about once a second
-        raise RuntimeError(f"twice as many epochs took only {seconds:.1f} s longer: raise --epochs")
+    long, _ = swarm(o, folder, what, o.epochs)
+    for epochs in (o.epochs << doubled for doubled in range(1, 6)):
+        short, (long, peak) = long, swarm(o, folder, what, epochs)
+        seconds = long["seconds"] - short["seconds"]
+        if seconds >= o.least:  # `waggle swarm` looks at its peers about once a second
+            break
+    else:
+        raise RuntimeError(f"{epochs} epochs took only {seconds:.1f} s longer than half as many: raise --epochs")
     plain = (before + loops(o, folder, samples, optimizer)[0]) / 2  # the speed of a machine drifts
     used = long["samples"]["used"] - short["samples"]["used"]
     sent = [sum(p["bytes"]["sent"] for p in each["peers"]) for each in (short, long)]
@@ -93,8 +97,8 @@ def main():
     parser.add_argument("--peers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=128, help="samples of all between two rounds (default: 128)")
     parser.add_argument("--micro-batch", type=int, default=8, help="samples of a pass (default: 8)")
-    parser.add_argument("--epochs", type=int, default=256, help="rounds of the shorter run (default: 256)")
-    parser.add_argument("--least", type=float, default=5, help="seconds that the longer run must take longer (default: 5)")
+    parser.add_argument("--epochs", type=int, default=256, help="rounds of the shortest run (default: 256)")
+    parser.add_argument("--least", type=float, default=5, help="seconds by which a run must outlast one of half its epochs (default: 5)")
     parser.add_argument("--only", nargs="+", help="rows whose strategy is one of these")
     parser.add_argument("--json", metavar="FILE", help="write the rows")
     parser.add_argument("options", nargs="*", help="after --: of the model, the data, the rate")
