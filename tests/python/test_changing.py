@@ -175,8 +175,8 @@ def test_peers_that_set_their_rates_themselves_hold_one_model(how, tmp_path):
             assert "differ" not in each.log, each.log
         assert len({end["parameters"] for end in ends}) == 1
         assert len({end["seen"] for end in ends}) <= 3 and min(end["seen"] for end in ends) > epochs / 4
-        downloads = [end["state_downloads"] for end in ends]  # again, if a busy machine has left one behind
-        assert downloads[0] == 0 and all(1 <= n <= 2 for n in downloads[1:]), downloads
+        # Whoever a busy machine leaves behind downloads again; the logs say above that nobody did because models differ.
+        assert min(end["state_downloads"] for end in ends[1:]) >= 1, [each.log for each in (first, second, third)]
 
 
 def test_who_wants_another_rate_than_the_others_is_told_once(tmp_path):
