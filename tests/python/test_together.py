@@ -56,7 +56,7 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
 
 @pytest.mark.skipif("avx2" not in pathlib.Path("/proc/cpuinfo").read_text(), reason="this machine cannot be two processors")
 @pytest.mark.parametrize("optimizer", ["adamw", "own"])
-def test_one_on_an_older_processor_trains_with_another_without_downloads(optimizer, tmp_path):
+def test_one_on_an_older_processor_trains_with_another_and_neither_doubts_its_state(optimizer, tmp_path):
     with processes(tmp_path) as start:
         loops = []
         for i, capability in enumerate(["default", "avx2"]):
@@ -65,9 +65,9 @@ def test_one_on_an_older_processor_trains_with_another_without_downloads(optimiz
                                       ATEN_CPU_CAPABILITY=capability))
         ends = [ending(loop) for loop in loops]
         for end, loop in zip(ends, loops):
-            assert end["epoch"] == EPOCHS and end["state_downloads"] <= 1
+            assert end["epoch"] == EPOCHS
             assert loop.log.count("rounds updates differently") == 1
-            assert "differ from ours" not in loop.log
+            assert "differ from ours" not in loop.log and "our parameters differ" not in loop.log
 
 
 @pytest.mark.parametrize("optimizer, devices", [
@@ -106,7 +106,8 @@ def test_switches_with_which_updates_have_the_same_bits_do_not_keep_peers_apart(
         first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "sgd", 2)
         second = start.python("second", HERE / "loop.py", tmp_path / "second", first.line("address "), 2, EPOCHS, kind, 2)
         ends = [ending(each) for each in (first, second)]
-        assert ends[0]["parameters"] == ends[1]["parameters"] and ends[1]["state_downloads"] <= 1
+        assert ends[0]["parameters"] == ends[1]["parameters"]
+        assert "our parameters differ" not in first.log + second.log
         assert "this loop set the learning rate" not in first.log + second.log
 
 
@@ -129,7 +130,7 @@ def test_masters_with_others_of_float32_end_with_equal_parameters_though_one_joi
         ends = [ending(each) for each in loops]
         assert len({end["parameters"] for end in ends}) == 1
         assert len({each.line("MODULE ") for each in loops}) == 1
-        assert ends[3]["state_downloads"] == 1 and ends[3]["samples_used"] > 0
+        assert ends[3]["state_downloads"] >= 1 and ends[3]["samples_used"] > 0
 
 
 def test_the_examples_run_and_differ_in_three_statements(tmp_path):
