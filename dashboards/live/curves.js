@@ -4,7 +4,7 @@ import {html, render} from './vendor/lit-html.js';
 import {clock, compact, duration, fixed, number, whole} from './format.js';
 import {speed} from './state.js';
 
-const points = 600;
+const points = 300;
 const pointsMax = 2000;
 const readAgainMs = 60_000;
 const retryMs = 10_000;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include <zlib.h>
 
@@ -9,8 +10,29 @@ namespace waggle::net {
 
 namespace {
 
+constexpr int raw_window = -15;
 constexpr int gzip_window = 15 + 16;
 constexpr std::size_t packet_bytes = 1'400;
+constexpr std::size_t piece_bytes_min = 16'384;
+
+/// Empty: there is no memory for it.
+std::string packed(std::string_view bytes, int level, int window, int flush) {
+  constexpr int memory_level = 8; // zlib's default
+  constexpr std::size_t flush_bytes = 16;
+  z_stream stream{};
+  if (deflateInit2(&stream, level, Z_DEFLATED, window, memory_level, Z_DEFAULT_STRATEGY) != Z_OK)
+    return {};
+  std::string out(deflateBound(&stream, bytes.size()) + flush_bytes, '\0');
+  // zlib does not write there
+  stream.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  bool whole = deflate(&stream, flush) == (flush == Z_FINISH ? Z_STREAM_END : Z_OK);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return whole ? out : std::string{};
+}
 
 bool has_coding(const http_response& reply) {
   return std::any_of(reply.headers.begin(), reply.headers.end(),
@@ -20,26 +42,37 @@ bool has_coding(const http_response& reply) {
 } // namespace
 
 void compress(http_response& reply) {
-  constexpr int memory_level = 8; // zlib's default
   if (reply.stream || reply.body.size() <= packet_bytes || has_coding(reply))
     return;
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, gzip_window, memory_level, Z_DEFAULT_STRATEGY)
-      != Z_OK)
-    return;
-  std::string out(deflateBound(&stream, reply.body.size()), '\0');
-  stream.next_in = reinterpret_cast<unsigned char*>(reply.body.data());
-  stream.avail_in = static_cast<uInt>(reply.body.size());
-  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  bool whole = deflate(&stream, Z_FINISH) == Z_STREAM_END;
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
-  if (!whole)
+  auto out = packed(reply.body, Z_BEST_SPEED, gzip_window, Z_FINISH);
+  if (out.empty())
     return;
   reply.body = std::move(out);
   reply.headers.emplace_back("Content-Encoding", "gzip");
   reply.headers.emplace_back("Vary", "Accept-Encoding");
+}
+
+std::string gzip_begin() {
+  return {"\x1f\x8b\x08\0\0\0\0\0\0\xff", 10}; // RFC 1952: deflate, no time, no name, any system
+}
+
+// The blocks of a piece refer to no bytes before it and end at a byte (RFC 1951), so a stream may
+// consist of pieces of several deflates.
+std::string gzip_piece(std::string_view bytes) {
+  constexpr std::size_t stored_max = 65'535;
+  if (bytes.size() >= piece_bytes_min)
+    if (auto out = packed(bytes, Z_DEFAULT_COMPRESSION, raw_window, Z_SYNC_FLUSH); !out.empty())
+      return out;
+  std::string out;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), stored_max))) {
+    auto block = bytes.substr(0, stored_max);
+    auto size = static_cast<std::uint16_t>(block.size());
+    out += '\0'; // a stored block, not the last
+    for (auto number : {size, static_cast<std::uint16_t>(~size)})
+      out.append({static_cast<char>(number & 0xffU), static_cast<char>(number >> 8U)});
+    out += block;
+  }
+  return out;
 }
 
 std::string gunzip(std::span<const unsigned char> bytes) {

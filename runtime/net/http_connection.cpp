@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -137,10 +138,10 @@ private:
         false);
     }
     auto began = std::chrono::steady_clock::now();
+    bool gzip = accepts_gzip(request[http::field::accept_encoding]);
     auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
                             std::string{request[http::field::host]}, from_this_machine(),
-                            std::string{request["Last-Event-ID"]}, is_cross_origin(request),
-                            accepts_gzip(request[http::field::accept_encoding]),
+                            std::string{request["Last-Event-ID"]}, is_cross_origin(request), gzip,
                             std::string{request[http::field::if_none_match]}});
     if (reply.stream && !(streaming_ && streaming_())) {
       count(ec::rate_limited);
@@ -162,7 +163,7 @@ private:
       std::string{request.target()}, reply.status,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (reply.stream)
-      return begin_stream(std::move(out), std::move(reply.stream));
+      return begin_stream(std::move(out), std::move(reply.stream), gzip);
     respond(std::move(out), request.keep_alive(), head);
   }
 
@@ -236,8 +237,16 @@ private:
   }
 
   /// The body ends with the connection.
-  void begin_stream(response out, http_stream body) {
+  void begin_stream(response out, http_stream body, bool gzip) {
     body_ = std::move(body);
+    if (gzip) {
+      out.set(http::field::content_encoding, "gzip");
+      body_ = [from = std::move(body_), begin = gzip_begin()](steady_time now) mutable {
+        auto piece = from(now);
+        return piece.empty() ? piece : std::exchange(begin, {}) + gzip_piece(piece);
+      };
+    }
+    out.set(http::field::vary, "Accept-Encoding");
     out.set(http::field::server, "waggle");
     out.keep_alive(false);
     auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/core/random.hpp"
+
 namespace waggle::net {
 
 namespace {
@@ -38,6 +40,20 @@ TEST(Gzip, BodiesThatFitIntoAPacketOrHaveACodingOrGoOnStayAsTheyAre) {
     EXPECT_EQ(reply->body, before);
     EXPECT_EQ(reply->headers, headers);
   }
+}
+
+TEST(Gzip, EachPieceOfAStreamIsReadWhenItArrives) {
+  auto random = random_source{7};
+  std::string stream = gzip_begin(), all;
+  for (auto bytes : {1U, 200U, 16'383U, 16'384U, 5U, 65'536U, 131'072U}) {
+    std::string piece;
+    while (piece.size() < bytes)
+      piece += "{\"epoch\":" + std::to_string(random.below(1'000'000)) + "}";
+    stream += gzip_piece(piece);
+    all += piece;
+    EXPECT_EQ(unpacked(stream), all) << bytes;
+  }
+  EXPECT_LT(stream.size() * 2, all.size());
 }
 
 } // namespace

@@ -1,9 +1,11 @@
+#include <array>
 #include <atomic>
 
 #include <boost/asio/read_until.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/net/gzip.hpp"
 #include "runtime/net/http_front.hpp"
 #include "tests/runtime/net/test_peers.hpp"
 
@@ -72,6 +74,28 @@ TEST_F(HttpStream, SendsWhatThereIsAndGoesOn) {
   EXPECT_THAT(text, HasSubstr("\r\n\r\nx-7#0\n"));
   items = 3;
   EXPECT_THAT(read_until(client, "x-7#2\n"), HasSubstr("x-7#2\n"));
+}
+
+TEST_F(HttpStream, IsCompressedForWhoeverDecompresses) {
+  padding = 30'000;
+  raw_client client{where};
+  client.write(request("Accept-Encoding: gzip, deflate, br\r\n"));
+  auto head = read_until(client, "\r\n\r\n");
+  auto body = head.substr(head.find("\r\n\r\n") + 4);
+  EXPECT_THAT(head, HasSubstr("Content-Encoding: gzip\r\n"));
+  EXPECT_THAT(head, HasSubstr("Vary: Accept-Encoding\r\n"));
+  auto arrives = [&](const std::string& what) {
+    std::string text;
+    while (text.find(what) == std::string::npos) {
+      std::array<char, 4'096> more{};
+      body.append(more.data(), client.socket.read_some(asio::buffer(more)));
+      text = gunzip({reinterpret_cast<const unsigned char*>(body.data()), body.size()});
+    }
+  };
+  arrives("#1" + std::string(padding, ' ') + "\n");
+  EXPECT_LT(body.size(), 1'000U);
+  items = 3;
+  arrives("#2" + std::string(padding, ' ') + "\n");
 }
 
 TEST_F(HttpStream, PagesOfOtherOriginsGetNone) {
