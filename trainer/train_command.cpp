@@ -34,18 +34,20 @@ learner_factory makes_learner(const std::string& from, const learner_config& lea
   return begun_from([learner] { return make_torch_learner(learner); }, from, make_system_disk());
 }
 
-/// Whether this peer goes on from a checkpoint of its own instead of --from.
-bool goes_on(const run_options& options, const std::filesystem::path& data_dir) {
-  if (!options.resume)
-    return false;
+/// The checkpoints from which this peer may go on instead of --from.
+checkpoint_store::search own_checkpoints(const run_options& options,
+                                         const std::filesystem::path& data_dir) {
+  auto folder = data_dir / "checkpoints";
+  if (!options.resume || !std::filesystem::exists(folder))
+    return {};
   auto made =
     with_training_options(makes_learner(options.from, learner_from(options, {})), options)();
   if (!made)
-    return false; // the check of the options says why
+    return {}; // the check of the options says why
   const auto& table = (*made)->tensors();
-  auto found = checkpoint_store{make_system_disk(), data_dir / "checkpoints"}.load_newest(
-    (*made)->schema(), state_header_bytes + table.image_bytes());
-  return found && found->newest;
+  auto found = checkpoint_store{make_system_disk(), folder}.load_newest(
+    (*made)->schema(), state_header_bytes + table.image_bytes(), &table);
+  return found ? std::move(*found) : checkpoint_store::search{};
 }
 
 int run_train(const run_options& given) {
@@ -58,7 +60,7 @@ int run_train(const run_options& given) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   log_data(p.log(), options);
-  if (bool from = !given.from.empty(); from && goes_on(options, p.data_dir())) {
+  if (bool from = !given.from.empty(); from && own_checkpoints(options, p.data_dir()).newest) {
     p.note("--from " + given.from + " is not read: this peer goes on from its own checkpoint");
   } else if (from) {
     options = given;
@@ -151,6 +153,11 @@ status check_for_training(const run_options& options) {
   if (auto made = makes_learner(options.from, learner)(); !made)
     return made.error();
   return done{};
+}
+
+std::string unused_checkpoint(const run_options& options, const std::filesystem::path& data_dir) {
+  auto found = own_checkpoints(options, data_dir);
+  return found.newest || found.skipped.empty() ? std::string{} : found.skipped.front().detail;
 }
 
 std::uint64_t parameter_bytes_of(const run_options& options) {

@@ -19,6 +19,8 @@ result<checkpoint_store::found> last_checkpoint(const std::filesystem::path& fol
 /// Whether `waggle train` accepts the options on this machine: its device and its data, too. Fails
 /// with ec::bad_config and a sentence.
 status check_for_training(const run_options& options);
+/// See training_check.
+std::string unused_checkpoint(const run_options& options, const std::filesystem::path& data_dir);
 /// Of the model's parameters, about; 0: not known.
 std::uint64_t parameter_bytes_of(const run_options& options);
 

@@ -85,26 +85,26 @@ void log_disagreements(const node_context& ctx, const std::vector<endpoint>& ini
   };
 }
 
-/// Tells the operator of clocks that are off, and exports the offset of this machine's.
+/// Tells the operator of clocks that are off, and shows the offset of this machine's.
 std::function<void(const peer_id&, swarm_clock::duration)>
-watch_clocks(const node_context& ctx, std::shared_ptr<net::kept_clock> kept,
-             net::clock_limits limits, caf::actor_clock& clock) {
+watch_clocks(const node_context& ctx, std::shared_ptr<status_board> board,
+             std::shared_ptr<net::kept_clock> kept, net::clock_limits limits,
+             caf::actor_clock& clock) {
   struct watching {
     std::mutex mutex;
     net::clock_watch watch;
   };
   auto state = std::make_shared<watching>();
   state->watch = net::clock_watch{{.limits = limits}};
-  return [state, ctx, kept = std::move(kept), &clock](const peer_id& peer,
-                                                      swarm_clock::duration offset) {
+  return [state, ctx, board = std::move(board), kept = std::move(kept),
+          &clock](const peer_id& peer, swarm_clock::duration offset) {
     std::optional<std::string> sentence;
     {
       std::lock_guard guard{state->mutex};
       auto moved = kept->compared(offset);
       state->watch.moved(moved);
       sentence = state->watch.compared(peer, offset - moved, clock.now());
-      ctx.metrics->set_clock_skew(seconds_of(state->watch.median())
-                                  - seconds_of(kept->machine_ahead()));
+      board->set_clock_skew(seconds_of(state->watch.median()) - seconds_of(kept->machine_ahead()));
     }
     if (!sentence)
       return;
@@ -254,7 +254,6 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   // The name of this start: the numbers of its events mean nothing after the next one.
   ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
-  ctx.clock_compared = watch_clocks(ctx, kept, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
@@ -277,6 +276,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.seed = config.seed;
   ctx.curves = std::make_shared<run_curves>();
   out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages, ctx.curves);
+  ctx.clock_compared = watch_clocks(ctx, out.board, kept, clocks, system.clock());
 
   transport_request request{
     ctx.record,

@@ -71,11 +71,12 @@ folder_facts look_at_folder(const run_options& options) {
   if (facts.trouble.empty() && ::access(base.c_str(), W_OK | X_OK) != 0)
     facts.trouble = "this user may not write in " + base.string();
   facts.free_bytes = fs::space(base, error).available;
-  if (!facts.exists)
-    return facts;
-  if (auto running = address_of_running_peer(facts.folder))
-    facts.running = *running;
-  facts.locked = is_locked(facts.folder / "lock");
+  if (facts.exists) {
+    if (auto running = address_of_running_peer(facts.folder))
+      facts.running = *running;
+    facts.locked = is_locked(facts.folder / "lock");
+    facts.open_to_others = writable_by_others(facts.folder);
+  }
   auto key = options.identity.value_or(facts.folder / "identity.pem");
   struct stat found {};
   bool there = ::stat(key.c_str(), &found) == 0;
@@ -85,7 +86,6 @@ folder_facts look_at_folder(const run_options& options) {
     facts.key_bad = loaded.error().detail;
   else if (there && !facts.running)
     facts.own = (*loaded)->id();
-  facts.open_to_others = writable_by_others(facts.folder);
   return facts;
 }
 
@@ -252,7 +252,8 @@ finding look_at_path(const endpoint& where) {
 }
 
 /// What `waggle train` would find of these options, once it is known that the model has room.
-std::vector<finding> look_at_training(const run_options& options, const training_check& check) {
+std::vector<finding> look_at_training(const run_options& options, const training_check& check,
+                                      const fs::path& folder) {
   auto bytes = check ? check.parameter_bytes(options) : 0;
   std::vector<finding> out{judge_memory(available_memory(), bytes)};
   if (out.front().how == finding::level::bad || !check)
@@ -261,6 +262,10 @@ std::vector<finding> look_at_training(const run_options& options, const training
     out.push_back({finding::level::bad, "training", usable.error().detail, "correct the option"});
   else
     out.push_back({finding::level::good, "training", "data, model and device can be used", {}});
+  if (auto why = check.unused_checkpoint(options, folder); !why.empty())
+    out.push_back({finding::level::warning, "checkpoint", "no checkpoint can be used: " + why,
+                   "otherwise this peer begins anew, unless the run has a state for it; give it "
+                   "another --data-dir"});
   return out;
 }
 
@@ -272,7 +277,7 @@ int examine_this_machine(const run_options& options, const training_check& check
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
     out.add(judge_descriptors(files.rlim_cur, files.rlim_max));
   if (sets_agreed(options))
-    out.add(look_at_training(options, check));
+    out.add(look_at_training(options, check, facts.folder));
   else
     out.add(judge_memory(available_memory()));
 
@@ -296,6 +301,10 @@ int examine_this_machine(const run_options& options, const training_check& check
     }
     out.add(judge_port(where, why, facts.running));
   }
+
+  if (auto announced = net::numeric_addresses(options.announce, net::system_lookup()); !announced)
+    out.add(
+      finding{finding::level::bad, "address", announced.error().detail, "correct --announce"});
 
   std::vector<std::pair<endpoint, endpoint>> places; // what was given, and an address
   for (const auto& given : options.initial_peers) {

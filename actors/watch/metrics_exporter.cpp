@@ -223,6 +223,7 @@ void metrics_exporter::refresh() {
   peer_facts facts{
     ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
+  facts.clock_skew = board_->clock_skew();
   if (ctx_.machine)
     facts.machine = ctx_.machine->look(now);
   if (now - links_watched_ >= links_interval)

@@ -2,6 +2,10 @@
 
 // The commands that run no actors in their own process.
 
+#include <filesystem>
+#include <functional>
+#include <string>
+
 #include "runtime/cli/command_line.hpp"
 #include "runtime/core/result.hpp"
 
@@ -11,6 +15,8 @@ namespace waggle {
 struct training_check {
   std::function<status(const run_options&)> usable;
   std::function<std::uint64_t(const run_options&)> parameter_bytes; // 0: not known
+  /// Why no checkpoint of this data folder can be used; empty: one can, or there is none.
+  std::function<std::string(const run_options&, const std::filesystem::path&)> unused_checkpoint;
 
   explicit operator bool() const { return usable != nullptr; }
 };

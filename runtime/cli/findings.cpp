@@ -24,13 +24,6 @@ constexpr std::size_t text_max = 400; // of what a peer wrote
 constexpr std::uint64_t trainer_bytes = 150'000'000;
 constexpr double kept_copies = 8;
 
-std::string listed(const std::set<std::string>& all) {
-  std::string out;
-  for (const auto& each : all)
-    out += (out.empty() ? "" : ", ") + each;
-  return out;
-}
-
 bool is_loopback(const endpoint& where) {
   return net::kind_of(where.host) == net::host_kind::loopback;
 }
@@ -41,6 +34,13 @@ std::string place(const endpoint& given, const endpoint& where) {
 }
 
 } // namespace
+
+std::string listed(const std::set<std::string>& all) {
+  std::string out;
+  for (const auto& each : all)
+    out += (out.empty() ? "" : ", ") + each;
+  return out;
+}
 
 std::string to_line(const finding& f) {
   auto padded = [](std::string_view text, std::size_t width) {

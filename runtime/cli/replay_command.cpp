@@ -101,8 +101,8 @@ int run_replay(const run_options& options) {
   if (auto aligned = all.align(); !aligned)
     return bad_usage(aligned.error().detail);
   if (all.left_out() > 0)
-    warn(readable_count(all.left_out())
-         + " lines are left out: they are torn, of another version, or no events");
+    warn("lines left out, which are torn, of another version, or no events: "
+         + readable_count(all.left_out()));
   for (const auto& peer : all.unaligned())
     warn("peer " + short_name(peer)
          + " shares no round with the others: its own clock was used for its events");

@@ -1,8 +1,6 @@
 #include "runtime/cli/swarm_findings.hpp"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <map>
 #include <set>
 
@@ -10,7 +8,9 @@
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/endpoint.hpp"
+#include "runtime/watch/event_text.hpp"
 #include "runtime/watch/json_fields.hpp"
+#include "runtime/watch/timeline.hpp"
 
 namespace waggle {
 
@@ -21,17 +21,6 @@ using json = nlohmann::ordered_json;
 
 constexpr std::size_t text_max = 400; // of what a peer wrote
 constexpr std::int64_t recent_ms = 600'000;
-
-std::string listed(const std::set<std::string>& all) {
-  std::string out;
-  for (const auto& each : all)
-    out += (out.empty() ? "" : ", ") + each;
-  return out;
-}
-
-std::string plural(std::size_t n, const std::string& word) {
-  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
-}
 
 std::string clean(const std::string& text) {
   return without_control_characters(text, text_max);
@@ -226,13 +215,8 @@ private:
 } // namespace
 
 std::string to_text(const seen_leaving& left, std::int64_t now) {
-  std::time_t seconds = left.t / 1000;
-  std::tm local{};
-  ::localtime_r(&seconds, &local);
-  std::array<char, 16> clock{};
-  std::strftime(clock.data(), clock.size(), "%H:%M:%S", &local);
   auto age = static_cast<double>(std::max<std::int64_t>(0, now - left.t)) / 1000;
-  return fmt::format("at {} ({} ago{}): {}", clock.data(), readable_duration(age),
+  return fmt::format("at {} ({} ago{}): {}", time_text(left.t, "%H:%M:%S"), readable_duration(age),
                      left.times > 1 ? fmt::format(", {} times in all", left.times) : "",
                      left.reason.empty() ? "no reason is known" : left.reason);
 }

@@ -41,8 +41,6 @@ public:
     in_, "waggle_peer_unreachable",
     "1 while this peer listens but others do not reach its address, so that it "
     "acts as a client."};
-  gauge<> set_clock_skew{in_, "waggle_clock_skew_seconds",
-                         "Estimated offset between this clock and the swarm's."};
 
   void set_config_info(std::string_view config_hash, std::string_view schema_hash,
                        std::string_view strategy) {

@@ -163,6 +163,8 @@ constexpr fact table[]{
    "Tasks that run or wait, for each processor."},
   {"machine.gpu", [](at p) { return share(p.own.machine.gpu); }, "Share of the time."},
   {"machine.gpu_memory", [](at p) { return share(p.own.machine.gpu_memory); }, "In use."},
+  {"clock_skew_seconds", [](at p) { return json(p.own.clock_skew); },
+   "That the clocks of the others are ahead of this machine's.", "waggle_clock_skew_seconds"},
   {"uptime_seconds", [](at p) { return json(p.own.uptime); }},
 };
 

@@ -57,7 +57,7 @@ void run_curves::on_status(const training_status& now_is, const swarm_progress& 
     if (now_is.epoch < before->epoch)
       curves_.cut(now_is.epoch);
     if (now_is.epoch > before->epoch)
-      add(now_is, run, now);
+      add(now_is, before->epoch, run, now);
   }
   if (std::isfinite(now_is.eval_loss) && evaluated_ != now_is.eval_epoch) {
     evaluated_ = now_is.eval_epoch;
@@ -65,13 +65,15 @@ void run_curves::on_status(const training_status& now_is, const swarm_progress& 
   }
 }
 
-/// Epochs have ended.
-void run_curves::add(const training_status& now_is, const swarm_progress& run, swarm_time now) {
+/// The epochs from `before` on have ended.
+void run_curves::add(const training_status& now_is, epoch_id before, const swarm_progress& run,
+                     swarm_time now) {
   bool empty = curves_.points().empty();
   if (!empty && now_is.epoch <= curves_.last()) // others have seen them, too
     return;
   curve_point end{now_is.epoch, 0, watch::unix_ms(now)};
-  if (empty && now_is.state_downloads == 0 && std::isfinite(now_is.first_loss)) {
+  bool begins = before == epoch_id{} && now_is.state_downloads == 0;
+  if (empty && begins && std::isfinite(now_is.first_loss)) {
     curve_point first{epoch_id{}, 0, end.t};
     first[curve::loss] = static_cast<float>(now_is.first_loss);
     curves_.add(first);

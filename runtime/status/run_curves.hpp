@@ -41,7 +41,8 @@ private:
     epoch_id epoch;
     history past;
   };
-  void add(const training_status& now_is, const swarm_progress& run, swarm_time now);
+  void add(const training_status& now_is, epoch_id before, const swarm_progress& run,
+           swarm_time now);
 
   mutable std::mutex mutex_;
   training_curves curves_;

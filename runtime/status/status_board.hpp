@@ -79,6 +79,10 @@ public:
     return bytes_shared_.load(std::memory_order_relaxed);
   }
 
+  /// Seconds that the others' clocks are ahead of this machine's.
+  void set_clock_skew(double seconds) { clock_skew_ = seconds; }
+  [[nodiscard]] double clock_skew() const { return clock_skew_; }
+
   /// Whether the page at `/` and its events are for requests from this machine, or another one.
   [[nodiscard]] bool shows_pages(bool local) const {
     return pages_ == page_audience::all || (pages_ == page_audience::local && local);
@@ -115,6 +119,7 @@ private:
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};
+  std::atomic<double> clock_skew_{0};
   std::atomic<std::shared_ptr<const training_status>> training_;
   std::atomic<bool> ended_{false}; // set with mutex_ held
   mutable std::mutex mutex_;

@@ -57,6 +57,7 @@ struct peer_facts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0;
   machine_use machine{};
+  double clock_skew = 0; // seconds that the others' clocks are ahead of this machine's
 };
 
 struct peer_view; // facts.hpp

@@ -1,7 +1,9 @@
 #include "runtime/status/symptoms.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "runtime/net/clock_offset.hpp"
 #include "runtime/watch/json_fields.hpp"
 #include "runtime/watch/slow_peers.hpp"
 
@@ -42,6 +44,18 @@ sights full(doc s) {
   if (share < nearly || share > 1)
     return {};
   return {{"", std::string{What} + " is in use up to " + whole(100 * share) + " %"}};
+}
+
+/// As long as in the alert (net::clock_limits::noticeable).
+sights clock_off(doc s) {
+  constexpr double noticeable = 0.5, a_century = 3e9;
+  auto behind = number_in(s, "clock_skew_seconds").value_or(0);
+  if (!(std::abs(behind) > noticeable) || std::abs(behind) > a_century)
+    return {};
+  auto offset = std::chrono::duration<double>{-behind};
+  return {{"", "its clock is "
+                 + net::how_far(std::chrono::duration_cast<swarm_clock::duration>(offset))
+                 + " those of the others"}};
 }
 
 constexpr symptom table[]{
@@ -97,6 +111,8 @@ constexpr symptom table[]{
    "end other programs, or use a smaller --micro-batch: the kernel ends a process when none is "
    "left",
    "WaggleMemoryFull", full<memory>},
+  {"clock", warning, "the clock of its machine is off",
+   "start the time service of its machine, e.g. chrony", "WaggleClockSkew", clock_off},
   // what a trainer finds in its epochs (run_health), and of other peers (doubts)
   {"slow_download", warning, "this peer cannot keep up with the run",
    "a larger --target-batch-size, or a faster link", "WaggleUnsuitableSettings"},

@@ -80,6 +80,10 @@ std::string round_text(const json& in) {
 
 } // namespace
 
+std::string plural(std::size_t n, const std::string& word) {
+  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+}
+
 std::string span_text(double ms) {
   if (ms < 1000)
     return formatted(ms < 10 ? "%.1f ms" : "%.0f ms", ms);

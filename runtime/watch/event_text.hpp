@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,6 +11,8 @@ namespace waggle {
 /// Texts in it are not made harmless yet.
 std::string event_text(const nlohmann::ordered_json& event);
 
+/// "1 peer", "3 peers"
+std::string plural(std::size_t n, const std::string& word);
 /// "420 ms", "5.0 s", "12 min", "3.5 h"
 std::string span_text(double ms);
 

@@ -29,10 +29,6 @@ struct line {
   std::string text;
 };
 
-std::string plural(std::size_t n, const std::string& word) {
-  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
-}
-
 /// What several peers say, or what happens several times.
 struct matter {
   std::int64_t first = 0;

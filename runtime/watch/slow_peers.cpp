@@ -5,6 +5,8 @@
 #include <functional>
 #include <set>
 
+#include "runtime/watch/event_text.hpp"
+
 namespace waggle {
 
 namespace {
@@ -87,15 +89,6 @@ double last_arrival(const watch::round_ended& round) {
   return out;
 }
 
-std::string duration_text(double ms) {
-  char text[32];
-  if (ms >= 1000)
-    std::snprintf(text, sizeof text, "%.1f s", ms / 1000);
-  else
-    std::snprintf(text, sizeof text, ms >= 10 ? "%.0f ms" : "%.1f ms", ms);
-  return text;
-}
-
 double median_of(const std::vector<excess>& all, double excess::*field) {
   std::vector<double> values;
   for (const auto& each : all)
@@ -121,8 +114,8 @@ struct judged {
 /// What a member and the others say of their passes.
 judged verdict_on_passes(const peer_id& peer, double seconds, double usual, double cost) {
   return {{peer, slow_cause::passes, 1000 * seconds,
-           "it reports passes of " + duration_text(1000 * seconds) + ", the others of "
-             + duration_text(1000 * usual)},
+           "it reports passes of " + span_text(1000 * seconds) + ", the others of "
+             + span_text(1000 * usual)},
           cost};
 }
 
@@ -174,7 +167,7 @@ std::optional<judged> judge_pauses(const peer_id& peer, std::vector<double> cost
   std::erase_if(costs, [&](double x) { return x <= pause; });
   auto lost = median(costs);
   return judged{{peer, slow_cause::pauses, lost,
-                 "it was " + duration_text(lost) + " late in " + std::to_string(costs.size())
+                 "it was " + span_text(lost) + " late in " + std::to_string(costs.size())
                    + " of the last " + std::to_string(count) + " rounds, and in time otherwise"},
                 lost * static_cast<double>(costs.size()) / static_cast<double>(count)};
 }
@@ -206,7 +199,7 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
   if (trip >= far_ms_min && trip >= 2 * other_trip
       && std::max({start, send, reduce}) <= round_trips_of_start * trip)
     return found(slow_cause::far, trip,
-                 "the round trip to it takes " + duration_text(trip) + ", and rounds wait for it");
+                 "the round trip to it takes " + span_text(trip) + ", and rounds wait for it");
   auto known = pass_seconds.find(peer);
   auto usual = usual_of(pass_seconds, peer);
   bool slower =
@@ -217,16 +210,16 @@ std::optional<judged> judge(const peer_id& peer, const evidence_of_member& seen,
     auto theirs = median_of(all, &excess::other_send);
     auto own = std::max(send + theirs, late_parts ? start : 0);
     return found(slow_cause::sends_slowly, own,
-                 "its contribution takes " + duration_text(own) + " to arrive, those of the others "
-                   + duration_text(theirs));
+                 "its contribution takes " + span_text(own) + " to arrive, those of the others "
+                   + span_text(theirs));
   }
   if (reduce > start)
     return found(slow_cause::reduces_slowly, reduce,
-                 "its sums come " + duration_text(reduce) + " after those of the others");
+                 "its sums come " + span_text(reduce) + " after those of the others");
   if (slower)
     return verdict_on_passes(peer, known->second, usual, typical);
   return found(slow_cause::starts_late, start,
-               "it starts " + duration_text(start) + " after the others");
+               "it starts " + span_text(start) + " after the others");
 }
 
 /// Members that train (`pass_seconds` has them) and add little, of those that `found` does not

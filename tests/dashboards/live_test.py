@@ -143,8 +143,8 @@ class Prometheus:
         return self.ask("query", query=query)["result"]
 
 
-def panel_queries(run):
-    board = json.loads((ROOT / "dashboards" / "swarm.json").read_text())
+def panel_queries(run, board="swarm.json"):
+    board = json.loads((ROOT / "dashboards" / board).read_text())
     for panel in board["panels"]:
         for target in panel.get("targets", []):
             query = target["expr"]
@@ -187,6 +187,8 @@ def check(options):
                 if not prometheus.finds(query):
                     empty.append(f"{where} has no data: {query}")
             assert not empty, "\n".join(empty)
+            for _, query in panel_queries(run, "peer.json"):  # what a healthy peer does not have is empty
+                prometheus.finds(query)
             firing = [found["metric"]["alertname"] for found in prometheus.finds('ALERTS{alertstate="firing"}')]
             assert not firing, f"alerts of a healthy swarm: {firing}"
             slowest = prometheus.finds("max(scrape_duration_seconds)")[0]["value"][1]

@@ -143,7 +143,6 @@ void count_everything(metric_families& all) {
   all.count_state_bytes("out", 1);
   all.observe_rtt(1);
   all.set_batch_progress(1);
-  all.set_clock_skew(1);
   all.set_config_info("1", "2", "collaborative");
   all.set_connections(1, 1);
   all.set_dht(1, 1, 1);

@@ -1,5 +1,5 @@
 // `waggle doctor` with one planted fault at a time: before a start, and in a swarm. What needs a
-// network of its own (cuts, narrow paths, firewalls) is planted in tests/processes/reach.
+// network, a clock or a disk of its own is planted in tests/processes/reach/reach_doctor.py.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -20,11 +20,11 @@ struct said {
   int code = -1;
   std::string text;
 
-  [[nodiscard]] int bad() const {
+  [[nodiscard]] int lines_of(const std::string& level) const {
     std::istringstream lines{text};
     int count = 0;
     for (std::string line; std::getline(lines, line);)
-      count += line.starts_with("bad ") ? 1 : 0;
+      count += line.starts_with(level + " ") ? 1 : 0;
     return count;
   }
 };
@@ -89,6 +89,16 @@ TEST_F(Doctor, NamesEachFaultBeforeAStartAndNothingElse) {
 
   auto copy = folder.path() / "copy";
   fs::copy(folder.path() / "first", copy, fs::copy_options::recursive);
+  auto trained = folder.path() / "trained"; // a folder with a checkpoint
+  {
+    peer done{folder, "trained", trains({"--epochs", "3", "--linger", "0s"})};
+    ASSERT_TRUE(eventually([&] { return !done.runs(); })) << done.log();
+  }
+  auto damaged = folder.path() / "damaged";
+  fs::copy(trained, damaged, fs::copy_options::recursive);
+  for (const auto& each : fs::directory_iterator{damaged / "checkpoints"})
+    if (each.path().extension() == ".wgl")
+      fs::resize_file(each.path(), fs::file_size(each.path()) / 2);
   auto elsewhere = folder.path() / "elsewhere"; // a copy on another machine: no such process
   fs::copy(folder.path() / "first", elsewhere, fs::copy_options::recursive);
   fs::remove(elsewhere / "address");
@@ -102,30 +112,56 @@ TEST_F(Doctor, NamesEachFaultBeforeAStartAndNothingElse) {
   file("open-key/identity.pem", "this is no key", 0644);
   for (const auto* name : {"no-key", "open-key"})
     ::chmod((folder.path() / name).c_str(), 0700);
+  fs::create_directory(folder.path() / "open-folder");
+  ::chmod((folder.path() / "open-folder").c_str(), 0777);
+  for (const auto* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
+    file("images/" + std::string{name}, "no images");
   auto of = [&](const std::string& name) { return (folder.path() / name).string(); };
+  enum class level { bad, warning, refused }; // refused: like a misspelt option, before any look
+  using enum level;
   struct fault {
     words options;
     std::string named;
-    bool refused = false; // like a misspelt option: nothing was looked at
+    level how = bad;
   };
   const std::vector<fault> faults{
+    // data and model
     {{"--data", of("nowhere")}, "nowhere"},
     {{"--data", file("empty/none.bin", "")}, "--data"},
+    {{"--data", file("short.txt", "too short")}, "has no text of at least"},
+    {{"--data", file("whole.bin", std::string(1'000, '\1'))}, "--classes N says how many"},
+    {{"--data", file("half.bin", std::string(1'001, '\1')), "--classes", "257"}, "has 1001 bytes"},
+    {{"--data", of("images"), "--model", "cnn"}, "ends within its header"},
     {{"--eval-data", of("nowhere")}, "--eval-data"},
     {{"--model", "cnn"}, "--model cnn learns images"},
     {{"--model", of("net.pt")}, "net.pt"},
     {{"--from", of("before.safetensors")}, "before.safetensors"},
-    {{"--heads", "3"}, "--heads 3 must divide --width 16", true},
+    {{"--heads", "3"}, "--heads 3 must divide --width 16", refused},
+    {{"--schedule", "cosine"}, "needs its length", refused},
+    // machine
     {{"--device", "cuda:7"}, "--device cuda"},
-    {{"--device", "tpu"}, "--device: 'tpu' is not one of", true},
+    {{"--device", "tpu"}, "--device: 'tpu' is not one of", refused},
+    {{"--precision", "float16", "--device", "cpu"}, "--precision float16 needs a GPU"},
     {{"--width", "65536", "--layers", "64"}, "needs about"},
+    // folder and key
     {{"--data-dir", copy.string()}, "is a copy of the folder of the peer that runs at"},
     {{"--data-dir", of("no-key")}, "is not an Ed25519 private key"},
+    {{"--identity", of("no-key/identity.pem")}, "is not an Ed25519 private key"},
     {{"--data-dir", of("open-key")}, "chmod 600"},
+    {{"--data-dir", of("open-folder")}, "chmod go-w", warning},
     {{"--data-dir", file("a-file", "x")}, "is no folder"},
+    {{"--data-dir", trained.string(), "--width", "32"}, "a model with other parameters", warning},
+    {{"--data-dir", damaged.string()}, "no checkpoint can be used", warning},
+    {{"--config", file("run.toml", "nonsense = 1\n")}, "there is no option 'nonsense'", refused},
+    // addresses
     {{"--listen", at}, "the port is taken"},
     {{"--listen", "192.0.2.1:7700"}, "this machine has no such address"},
+    {{"--announce", "nowhere.invalid:7700"}, "cannot announce nowhere.invalid:7700"},
+    {{"--client-mode"}, "--client-mode needs --initial-peers", refused},
+    {{"--initial-peers", "127.0.0.1"}, "the port is missing", refused},
     {{"--initial-peers", "127.0.0.1:9"}, "nothing accepts connections"},
+    // the run
+    {{"--averaging-timeout", "10s", "--allreduce-timeout", "20s"}, "ends the round first", refused},
     {{"--initial-peers", at, "--run-id", "another"}, "same --run-id"},
     {{"--initial-peers", at, "--lr", "0.5"}, "lr is 0.5 here"},
     {{"--initial-peers", at, "--announce", "127.0.0.1:9"}, "open or forward that port"},
@@ -134,8 +170,14 @@ TEST_F(Doctor, NamesEachFaultBeforeAStartAndNothingElse) {
   };
   for (const auto& each : faults) {
     auto found = look(each.options);
-    EXPECT_EQ(found.code, each.refused ? 2 : 1) << each.named << "\n" << found.text;
-    EXPECT_EQ(found.bad(), each.refused ? 0 : 1) << each.named << "\n" << found.text;
+    EXPECT_EQ(found.code, each.how == refused ? 2
+                          : each.how == bad   ? 1
+                                              : 0)
+      << each.named << "\n"
+      << found.text;
+    EXPECT_EQ(found.lines_of("bad"), each.how == bad ? 1 : 0) << each.named << "\n" << found.text;
+    if (each.how == warning)
+      EXPECT_EQ(found.lines_of("warning"), healthy.lines_of("warning") + 1) << found.text;
     EXPECT_THAT(found.text, HasSubstr(each.named));
   }
   auto metrics = net::http_get(where, "/metrics", 5s);
@@ -180,7 +222,7 @@ TEST_F(Doctor, NamesAPeerThatWasKilledOrIsFrozen) {
   ASSERT_TRUE(eventually([&] { return peers()["left"].size() == 3; })) << peers();
   auto found = run({at});
   EXPECT_EQ(found.code, 1);
-  EXPECT_EQ(found.bad(), 2) << found.text;
+  EXPECT_EQ(found.lines_of("bad"), 2) << found.text;
   EXPECT_THAT(found.text, HasSubstr("its process has ended"));
   EXPECT_THAT(found.text, HasSubstr("its process is frozen"));
   auto status = folder.path() / "status";

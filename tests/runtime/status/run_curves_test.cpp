@@ -83,6 +83,16 @@ TEST_F(RunCurves, AStatusBeforeTheModelIsThereIsNoEpoch) {
   EXPECT_EQ(json::parse(fresh.json())["epoch"], json::array());
 }
 
+TEST_F(RunCurves, OfAPeerThatResumesWithoutItsCurvesBeginAtItsCheckpoint) {
+  run_curves fresh;
+  status.epoch = epoch_id{500};
+  fresh.on_status(status, run, now);
+  status.first_loss = 2.5; // of its first passes
+  status.epoch = epoch_id{501};
+  fresh.on_status(status, run, now);
+  EXPECT_EQ(json::parse(fresh.json())["epoch"], (json{501}));
+}
+
 TEST_F(RunCurves, AnEvaluationIsShownOnceAtItsEpoch) {
   train_to(10);
   status.eval_epoch = epoch_id{8};

@@ -69,6 +69,17 @@ TEST(Symptoms, AMachineThatIsNearlyFullIsOne) {
   EXPECT_THAT(said(R"({"machine":{"disk":7,"memory":"1"}})"), IsEmpty());
 }
 
+TEST(Symptoms, AClockThatIsOffIsOne) {
+  auto seen = [](const std::string& skew) {
+    auto all = symptoms_in(json::parse("{\"clock_skew_seconds\":" + skew + "}"));
+    return all.empty() ? std::string{} : all.front().what.seen;
+  };
+  EXPECT_EQ(seen("2.04"), "its clock is 2.0 s behind those of the others");
+  EXPECT_EQ(seen("-60"), "its clock is 60.0 s ahead of those of the others");
+  for (const auto* none : {"0.5", "-0.4", "1e300", "null", "\"2\""})
+    EXPECT_EQ(seen(none), "") << none;
+}
+
 TEST(Symptoms, ANoticeKeepsItsNumbersAndItsCure) {
   auto found = symptoms_in(json::parse(
     R"({"notices":[{"matter":"short_epochs","seen":"in 9 of 32 epochs","cure":"raise X"},
