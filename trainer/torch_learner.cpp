@@ -60,7 +60,13 @@ public:
                                   models[static_cast<std::size_t>(i)], parameters_->working()));
   }
 
-  [[nodiscard]] bool passes_beside_updates() const override { return config_.offload_optimizer; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    return {.resumes = true,
+            .steps_locally = true,
+            .copies_during_passes = true,
+            .passes_beside_updates = config_.offload_optimizer,
+            .adds_in_place = config_.reuse_gradient_buffers};
+  }
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override { return schema_; }
 
@@ -92,7 +98,6 @@ public:
   }
   std::uint64_t drop_gradient() override { return sum_->drop(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return sum_->samples(); }
-  [[nodiscard]] bool adds_in_place() const override { return config_.reuse_gradient_buffers; }
 
   void settle(std::span<const float> terms) override {
     optimizer_->settle(update_terms::read(terms, trained_.size(), tensors_.numbers()));
@@ -103,7 +108,6 @@ public:
     step(view_of(gradient), lr);
   }
 
-  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
     torch::NoGradGuard guard;
     auto mean = sum_->take_mean();
@@ -157,7 +161,6 @@ public:
     }
     return changes_;
   }
-  [[nodiscard]] bool copies_during_passes() const override { return true; }
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
@@ -192,7 +195,6 @@ public:
 
   [[nodiscard]] std::uint64_t rounding() const override { return optimizer_->rounding(); }
 
-  [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
   [[nodiscard]] std::string taken_position() const override {
     return text_of(sum_->taken_position());

@@ -94,12 +94,12 @@ caf::result<model_ready> model_worker::prepare() {
   shared_ = std::move(*made);
   shared_->use_vectors(ctx_.vectors);
   model_.emplace(shared_);
-  if (place_ != pass_place::in_turn && !shared_->passes_beside_updates())
+  if (place_ != pass_place::in_turn && !shared_->abilities().passes_beside_updates)
     return to_caf(ec::bad_config,
                   "this model has one copy of its parameters: --delay-optimizer-step needs two");
   WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
                "passes would change the buffers while updates do");
-  if (shared_->resumes())
+  if (shared_->abilities().resumes)
     position_ = shared_->position();
   auto kept = std::make_shared<own_progress>();
   resume(*kept);
@@ -180,17 +180,17 @@ void model_worker::resume_own(const checkpoint_store::search& found, own_progres
   if (!own.own.empty())
     if (auto loaded = shared_->load_own_state(own.own); !loaded)
       anew("the scale of the loss", loaded.error());
-  if (shared_->resumes() && !own.position.empty())
+  if (shared_->abilities().resumes && !own.position.empty())
     if (auto loaded = shared_->load_position(own.position); !loaded)
       anew("this peer's data", loaded.error());
-  if (shared_->resumes())
+  if (shared_->abilities().resumes)
     position_ = shared_->position();
   kept = own;
   kept.partial = {}; // the model takes it
   if (!own.pending && !own.partial.sum)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
-  if (!shared_->resumes())
+  if (!shared_->abilities().resumes)
     fits = failure{ec::malformed, "this model cannot resume it"};
   else if (own.pending && own.pending->size() != shared_->gradient_count())
     fits = failure{ec::malformed, "its contribution has another length than the model's"};
@@ -214,7 +214,7 @@ void model_worker::pass(const run_pass& msg) {
     msg.in_buckets ? shared_->accumulate_in_buckets(soon_over(began)) : shared_->accumulate();
   if (msg.rate && step.finite && step.why.code == ec::none)
     model_->step_locally(*msg.rate);
-  if (msg.rate && shared_->resumes())
+  if (msg.rate && shared_->abilities().resumes)
     position_ = shared_->position();
   auto seconds = seconds_of(clock().now() - began);
   smooth(pass_seconds_, seconds);
@@ -299,7 +299,7 @@ void model_worker::load(const load_image& msg) {
   image_loaded outcome;
   if (auto loaded = model_->load_from(*msg.image, {msg.branch, msg.epoch_max}); !loaded)
     outcome.why = loaded.error();
-  else if (shared_->resumes())
+  else if (shared_->abilities().resumes)
     position_ = shared_->position(); // no earlier sample will enter this state
   last_.reset();
   outcome.epoch = model_->epoch();
@@ -343,7 +343,7 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
   }
   own.run = run_tag(ctx_.run_id);
   own.position = position_;
-  if (own.stopped && shared_->resumes()) {
+  if (own.stopped && shared_->abilities().resumes) {
     own.position = shared_->position();
     own.partial = shared_->copy_gradient();
   }

@@ -19,8 +19,8 @@ namespace waggle {
 
 /// Where a model_worker runs passes.
 enum class pass_place : std::uint8_t {
-  in_turn, // itself, in turn with the updates
-  beside,  // an actor beside it, while updates are applied (learner::passes_beside_updates)
+  in_turn,           // itself, in turn with the updates
+  beside,            // an actor beside it: learner_abilities::passes_beside_updates
   in_another_thread, // the same, detached
 };
 

@@ -168,7 +168,7 @@ void trainer::on_model(const model_ready& ready) {
   progress_.enter(now());
   membership_.begin(now());
   auto fits = vector_.begin(model_);
-  if (fits.ok() && steps_locally() && !model_->steps_locally())
+  if (fits.ok() && steps_locally() && !model_->abilities().steps_locally)
     fits = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                      + config_.strategy.text() + " does"};
   if (!fits.ok()) {

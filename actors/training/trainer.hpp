@@ -112,7 +112,8 @@ private:
   /// only be copied when the pass that runs has ended. In many groups the members are found first.
   [[nodiscard]] bool copy_waits() const {
     return pass_.runs && steps_locally() && !config_.many_groups
-           && (averages_parameters() ? !model_->copies_during_passes() : model_->waits_for_pass());
+           && (averages_parameters() ? !model_->abilities().copies_during_passes
+                                     : model_->waits_for_pass());
   }
   /// Whether the next pass, and the next round, need the update that is under way.
   [[nodiscard]] bool merges_in_turn() const {

@@ -83,7 +83,7 @@ void trainer::find_members_of_round(contribution given, bool call) {
           find_members{at_.epoch(), call, config_.averaging_timeout, averages_parameters()})
     .then(
       [this, number](const members_found& found) {
-        if (pass_.runs && !model_->copies_during_passes() && !pass_.is_late(now()))
+        if (pass_.runs && !model_->abilities().copies_during_passes && !pass_.is_late(now()))
           pass_.then = [this, number, found] { on_members(number, found); };
         else
           on_members(number, found);
@@ -96,7 +96,7 @@ void trainer::on_members(std::uint64_t number, const members_found& found) {
     return;
   bool ended = found.ended.has_value();
   bool copies = !ended || found.ended->report.values; // if it has ended: what the mean replaces
-  bool away = pass_.runs && !model_->copies_during_passes();
+  bool away = pass_.runs && !model_->abilities().copies_during_passes;
   auto own = copies && !away ? copy_parameters() : nullptr;
   if (flight_.awaits(number)) {
     bool without_us = copies && !own; // the loop is away, and the others do not wait for it

@@ -310,8 +310,8 @@ void trainer::checkpoint_if_due() {
 /// if this peer's own state is the one to which they belong; otherwise they are dropped.
 void trainer::keep_unfinished() {
   stop_.keeps = config_.checkpoints && !averages_parameters() && !config_.auxiliary && at_.in_step()
-                && !loads() && !(pass_.runs && pass_.outdated) && model_->resumes()
-                && model_->keeps_gradient();
+                && !loads() && !(pass_.runs && pass_.outdated) && model_->abilities().resumes
+                && model_->abilities().keeps_gradient;
   const auto* given = flight_.given();
   if (stop_.keeps && awaits_merge() && given != nullptr)
     // Nobody else has this update. Applied now, it would be in the rest of the epoch's gradients,

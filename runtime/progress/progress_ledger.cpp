@@ -11,14 +11,8 @@ namespace waggle {
 
 namespace {
 
-// 1 has no target batch size, 2 no vitals, 3 no sketch, 4 no rate of used samples, 5 neither shares
-// nor settings.
-constexpr std::uint8_t record_version_min = 1;
-constexpr std::uint8_t record_version_without_sketch = 3;
-constexpr std::uint8_t record_version_without_rate = 4;
-constexpr std::uint8_t record_version_without_shares = 5;
-constexpr std::uint8_t record_version = 6;
-constexpr std::uint8_t phase_max = 7; // of trainer_phase
+constexpr std::uint8_t record_version = 6; // later ones append fields
+constexpr std::uint8_t phase_max = 7;      // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
 /// Host names and addresses only: the text ends up in logs and on web pages.
@@ -29,7 +23,7 @@ bool plain_host(std::string_view host) {
   });
 }
 
-/// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes. The rate came later.
+/// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes.
 void write_vitals(const peer_vitals& vitals, byte_writer& out) {
   constexpr auto none = std::numeric_limits<float>::quiet_NaN();
   out.put(vitals.phase.value_or(255))
@@ -62,8 +56,12 @@ void write_shares(const peer_vitals& vitals, byte_writer& out) {
   out.put(static_cast<std::uint16_t>(settings.size())).put_raw(settings);
 }
 
-/// False: settings that are no plain text, or too long.
+/// False: a rate out of bounds, or settings that are no plain text, or too long.
 bool read_shares(byte_reader& in, peer_vitals& out) {
+  if (auto rate = in.get<float>(); std::isinf(rate) || rate < 0)
+    return false;
+  else if (!std::isnan(rate))
+    out.samples_per_second = rate;
   auto shares = in.get<std::uint8_t>();
   for (std::size_t i = 0; i < shares; ++i)
     out.shares.read_thousandths(i, in.get<std::uint16_t>());
@@ -110,13 +108,7 @@ double parameter_sketch::distance_to(const parameter_sketch& other) const {
 
 std::string encode_progress(const progress_report& report) {
   byte_writer out;
-  const auto& rate = report.vitals.samples_per_second;
-  bool shares = !report.vitals.shares.empty() || !report.vitals.settings.empty();
-  auto version = shares                        ? record_version
-                 : rate                        ? record_version_without_shares
-                 : report.sketch.rounding != 0 ? record_version_without_rate
-                                               : record_version_without_sketch;
-  out.put(version)
+  out.put(record_version)
     .put(static_cast<std::uint8_t>(report.who.client_mode ? 1 : 0))
     .put(report.epoch.value())
     .put(report.samples)
@@ -140,12 +132,8 @@ std::string encode_progress(const progress_report& report) {
     .put(flags)
     .put(claim.target_batch_size);
   write_vitals(report.vitals, out);
-  if (version > record_version_without_sketch)
-    write_sketch(report.sketch, out);
-  if (shares)
-    write_shares(report.vitals, out);
-  else if (rate)
-    out.put(*rate);
+  write_sketch(report.sketch, out);
+  write_shares(report.vitals, out);
   return out.take();
 }
 
@@ -155,9 +143,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   progress_report report;
   report.who.id = who;
   report.who.key = owner;
-  auto version = in.get<std::uint8_t>();
-  if (version < record_version_min)
-    return failure{ec::malformed, "a progress record of no version"};
+  if (in.get<std::uint8_t>() < record_version)
+    return failure{ec::malformed, "a progress record of another version"};
   report.who.client_mode = in.get<std::uint8_t>() != 0;
   report.epoch = epoch_id{in.get<std::uint64_t>()};
   report.samples = in.get<std::uint64_t>();
@@ -186,24 +173,15 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   claim.provisional = (flags & 2U) != 0;
   claim.auxiliary = (flags & 4U) != 0;
   claim.reduces_only = (flags & 8U) != 0;
-  if (version >= 2)
-    claim.target_batch_size = in.get<std::uint64_t>();
-  if (version >= 3 && !read_vitals(in, report.vitals))
+  claim.target_batch_size = in.get<std::uint64_t>();
+  if (!read_vitals(in, report.vitals))
     return failure{ec::malformed, "a progress record with vitals out of their bounds"};
-  if (version > record_version_without_sketch && !read_sketch(in, report.sketch))
+  if (!read_sketch(in, report.sketch))
     return failure{ec::malformed, "a progress record with a sketch that is not finite"};
-  if (version > record_version_without_rate) {
-    auto rate = in.get<float>();
-    bool none = version > record_version_without_shares && std::isnan(rate);
-    if (!none && (!std::isfinite(rate) || rate < 0))
-      return failure{ec::malformed, "a progress record with a rate out of its bounds"};
-    if (!none)
-      report.vitals.samples_per_second = rate;
-  }
-  if (version > record_version_without_shares && !read_shares(in, report.vitals))
-    return failure{ec::malformed, "a progress record with settings that are not plain text"};
+  if (!read_shares(in, report.vitals))
+    return failure{ec::malformed, "a progress record with a rate or settings out of bounds"};
   if (!in.ok())
-    return failure{ec::malformed, "a progress record without its history"};
+    return failure{ec::malformed, "a progress record that is cut off"};
   if (claim.auxiliary && claim.reduces_only)
     return failure{ec::malformed, "a progress record of a peer that has a state and has none"};
   return report;

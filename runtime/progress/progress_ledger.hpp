@@ -53,7 +53,6 @@ public:
 
   void set(std::size_t place, double value);
   [[nodiscard]] std::optional<double> at(std::size_t place) const;
-  [[nodiscard]] bool empty() const { return *this == peer_shares{}; }
   /// Those of a later version are ignored.
   void read_thousandths(std::size_t place, std::uint16_t value) {
     if (place < values_.size())

@@ -32,6 +32,8 @@ private:
 } // namespace
 
 void learner::merge_buffers(std::span<const float> mean, std::span<const float> contributed) {
+  if (below_ != nullptr)
+    return below_->merge_buffers(mean, contributed);
   merge_buffers_of(*this, tensors(), mean, contributed);
 }
 
@@ -41,6 +43,8 @@ void learner::step_locally(double /*lr*/) {
 
 void learner::add_change(std::span<const std::size_t> which, std::span<const float> mean,
                          std::span<const float> snapshot) {
+  if (below_ != nullptr)
+    return below_->add_change(which, mean, snapshot);
   std::lock_guard lock{values_};
   change_tensors_of(*this, tensors(), which, mean, snapshot);
   ++changes_;
@@ -48,6 +52,8 @@ void learner::add_change(std::span<const std::size_t> which, std::span<const flo
 
 std::optional<std::uint64_t> learner::copy_tensors(std::span<const std::size_t> which,
                                                    std::span<float> out) const {
+  if (below_ != nullptr)
+    return below_->copy_tensors(which, out);
   std::lock_guard lock{values_};
   copy_tensors_of(*this, tensors(), which, out);
   return changes_;

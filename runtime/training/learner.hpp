@@ -31,6 +31,23 @@ namespace waggle {
 
 class shared_parameters; // shared_parameters.hpp
 
+/// What a learner can do.
+struct learner_abilities {
+  bool resumes = false;       // else it has no position, and copies and loads no gradient
+  bool keeps_gradient = true; // `copy_gradient` has the gradient
+  bool steps_locally = false; // with each micro-batch: see strategy::steps_locally
+  /// `copy_tensors` may be called during a pass: not if the pass changes the tensors, or only its
+  /// thread may read them.
+  bool copies_during_passes = false;
+  /// Passes read a copy of the parameters, so that another thread may call `accumulate` while the
+  /// computing thread applies an update. A pass then uses the parameters before or after that
+  /// update, never older ones. REQUIRES: there are no buffers, which passes change.
+  bool passes_beside_updates = false;
+  /// A pass adds to the only copy of the accumulated gradient, which can only be taken between two
+  /// passes. It can be dropped at any time.
+  bool adds_in_place = false;
+};
+
 /// Interface between the trainer and the computation: LibTorch in trainer/, a user's own loop, a
 /// closed-form model in tests. Owns parameters, optimizer state, data and accumulators.
 ///
@@ -40,6 +57,8 @@ class shared_parameters; // shared_parameters.hpp
 ///
 /// A learner that steps locally, and whose tensors can be copied during passes, can also average
 /// its tensors.
+///
+/// What a learner does not override, the one below it does (learner_layer), if there is one.
 class learner : public tensor_store {
 public:
   /// The pool for temporary vectors; the vectors of rounds (gradient_count values) come from it,
@@ -48,7 +67,10 @@ public:
 
   /// What a layer above it lets peers share instead of this learner's own parameters. Called at
   /// most once.
-  virtual void use_shared(std::shared_ptr<const shared_parameters> /*shared*/) {}
+  virtual void use_shared(std::shared_ptr<const shared_parameters> shared) {
+    ask(&learner::use_shared, std::move(shared));
+  }
+  [[nodiscard]] virtual learner_abilities abilities() const { return ask(&learner::abilities); }
 
   // -- the computing thread -----------------------------------------------------------------------
 
@@ -67,15 +89,15 @@ public:
   virtual micro_step accumulate_in_buckets(const early_gradient& /*when*/) { return accumulate(); }
   /// Before a pass: how many updates its parameters have. A learner that has a schedule of its own
   /// follows it.
-  virtual void at_epoch(epoch_id /*now*/) {}
+  virtual void at_epoch(epoch_id now) { ask(&learner::at_epoch, now); }
   /// The values of the update_terms that all members have settled for the update that `apply`
   /// makes next. Without them, or without this call: `lr`, and all parameters.
-  virtual void settle(std::span<const float> /*terms*/) {}
+  virtual void settle(std::span<const float> terms) { ask(&learner::settle, terms); }
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`; with
   /// lane_merge::rule::blend, `lr` is the share of the way to the anchor, 0: by its change.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// One optimizer step with the accumulated gradient, which is emptied; none if there is none.
-  /// REQUIRES: steps_locally().
+  /// REQUIRES: abilities().steps_locally.
   virtual void step_locally(double lr);
   /// Adds a change to the tensors with these indices in `tensors()`, whose values stand one after
   /// another in both vectors: see `changed`.
@@ -87,11 +109,15 @@ public:
   virtual void merge_buffers(std::span<const float> mean, std::span<const float> contributed);
   /// The means of the metrics (metric_count values) over all samples of the update that ends
   /// `epoch` and was applied just now.
-  virtual void take_metrics(std::span<const float> /*means*/, epoch_id /*epoch*/) {}
+  virtual void take_metrics(std::span<const float> means, epoch_id epoch) {
+    ask(&learner::take_metrics, means, epoch);
+  }
   /// The epoch has ended, and its update, if it had one, was applied.
-  virtual void end_epoch(const decided_round& /*by*/) {}
+  virtual void end_epoch(const decided_round& by) { ask(&learner::end_epoch, by); }
   /// The state of the schedule, if it is part of the learner's (layers.hpp).
-  [[nodiscard]] virtual std::optional<plateau_report> plateau_state() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<plateau_report> plateau_state() const {
+    return ask(&learner::plateau_state);
+  }
   /// What `read_tensor` copies, without a copy, valid until the next step. Empty if the values are
   /// not contiguous in host memory; use `read_tensor` then.
   [[nodiscard]] virtual std::span<const float> values_of(std::size_t /*which*/) const { return {}; }
@@ -101,62 +127,60 @@ public:
   /// Equal on two peers if their optimizers change fixed parameters by fixed gradients to the same
   /// bits. These depend on the processor and the version of torch, if the optimizer is one of
   /// torch's. 0: not known.
-  [[nodiscard]] virtual std::uint64_t rounding() const { return 0; }
+  [[nodiscard]] virtual std::uint64_t rounding() const { return ask(&learner::rounding); }
   /// This peer's own state beside the tensors, such as the scale of the loss: at most own_bytes_max
   /// bytes, which checkpoints keep and other peers never receive.
   static constexpr std::size_t own_bytes_max = 1024;
-  [[nodiscard]] virtual std::string own_state() const { return {}; }
+  [[nodiscard]] virtual std::string own_state() const { return ask(&learner::own_state); }
   /// Continues from what `own_state` returned. Fails with ec::malformed; nothing changes then.
-  virtual status load_own_state(std::string_view /*own*/) { return done{}; }
+  virtual status load_own_state(std::string_view own) {
+    return below_ != nullptr ? below_->load_own_state(own) : done{};
+  }
 
   // -- over a restart: the position in its data, and the gradient of an unfinished epoch, which are
   // no part of the run's state. The computing thread, while no pass runs
 
   /// Continues with the pass after `position`. Fails with ec::malformed, and changes nothing, if it
   /// is of other data or another seed.
-  virtual status load_position(std::string_view /*position*/) { return done{}; }
+  virtual status load_position(std::string_view position) {
+    return below_ != nullptr ? below_->load_position(position) : done{};
+  }
   /// A copy of the accumulated gradient, which stays.
-  [[nodiscard]] virtual partial_gradient copy_gradient() const { return {}; }
+  [[nodiscard]] virtual partial_gradient copy_gradient() const {
+    return ask(&learner::copy_gradient);
+  }
   /// Continues to accumulate from here, bit for bit. Fails with ec::malformed, and changes nothing,
   /// if it does not fit this learner. REQUIRES: nothing was accumulated.
-  virtual status load_gradient(const partial_gradient& /*partial*/) { return done{}; }
+  virtual status load_gradient(const partial_gradient& partial) {
+    return below_ != nullptr ? below_->load_gradient(partial) : done{};
+  }
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  /// Whether it can resume at all: otherwise it has no position, and copies and loads nothing.
-  [[nodiscard]] virtual bool resumes() const { return false; }
-  /// Whether `copy_gradient` has the gradient.
-  [[nodiscard]] virtual bool keeps_gradient() const { return true; }
   /// The position in the data after the last pass that has ended; at most position_bytes_max bytes.
-  [[nodiscard]] virtual std::string position() const { return {}; }
+  [[nodiscard]] virtual std::string position() const { return ask(&learner::position); }
   /// The same at the moment when the gradient was last taken or dropped: after all samples in it,
   /// and before those of a pass that was running.
-  [[nodiscard]] virtual std::string taken_position() const { return {}; }
+  [[nodiscard]] virtual std::string taken_position() const { return ask(&learner::taken_position); }
 
-  /// Whether its optimizer can step with each micro-batch: see strategy::steps_locally.
-  [[nodiscard]] virtual bool steps_locally() const { return false; }
   /// Copies the tensors as they are between two steps or changes. Returns how many changes they
   /// contain; nothing if the thread that alone may read them does something else. Waits for a step,
   /// not for a pass.
   virtual std::optional<std::uint64_t> copy_tensors(std::span<const std::size_t> which,
                                                     std::span<float> out) const;
-  /// Whether `copy_tensors` may be called during a pass: not if the pass changes the tensors, or
-  /// only its thread may read them.
-  [[nodiscard]] virtual bool copies_during_passes() const {
-    return steps_locally() && tensors().buffer_count() == 0;
-  }
   /// Which samples of the data have entered an update, if the state says so (layers.hpp).
-  [[nodiscard]] virtual std::optional<sample_ledger> ledger() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<sample_ledger> ledger() const {
+    return ask(&learner::ledger);
+  }
   /// Whether a pass has samples to draw; otherwise it must not begin before the epoch has ended.
-  [[nodiscard]] virtual bool has_samples() const { return true; }
+  [[nodiscard]] virtual bool has_samples() const {
+    return below_ == nullptr || below_->has_samples();
+  }
   /// The tensor on which the strategy's next rounds depend (strategy_row::on_boundary); empty:
   /// none.
-  [[nodiscard]] virtual std::vector<float> strategy_state() const { return {}; }
-  /// Whether passes read a copy of the parameters, so that another thread may call `accumulate`
-  /// while the computing thread applies an update. A pass then uses the parameters before or after
-  /// that update, never older ones.
-  /// REQUIRES: there are no buffers, which passes change.
-  [[nodiscard]] virtual bool passes_beside_updates() const { return false; }
+  [[nodiscard]] virtual std::vector<float> strategy_state() const {
+    return ask(&learner::strategy_state);
+  }
   /// All tensors of the state by name: first the parameters, in the order of the flat vector that
   /// is averaged, then the optimizer's statistics. Fixed (INV-8).
   [[nodiscard]] virtual const state_table& tensors() const = 0;
@@ -178,17 +202,18 @@ public:
   virtual std::uint64_t drop_gradient() = 0;
   /// What was taken last is in no update: it counts toward the next one. Returns its Σb, or 0 if
   /// this learner cannot take it back, so that it is lost.
-  virtual std::uint64_t take_back() { return 0; }
+  virtual std::uint64_t take_back() { return ask(&learner::take_back); }
   /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
   /// Samples so far that were in no pass, because a loop computed them from parameters that were
   /// replaced meanwhile.
-  [[nodiscard]] virtual std::uint64_t outdated_samples() const { return 0; }
-  /// Whether a pass adds to the only copy of the accumulated gradient. If so, the gradient can only
-  /// be taken between two passes. It can be dropped at any time.
-  [[nodiscard]] virtual bool adds_in_place() const { return false; }
+  [[nodiscard]] virtual std::uint64_t outdated_samples() const {
+    return ask(&learner::outdated_samples);
+  }
   /// Whether the gradient can only be taken after the pass that runs now, if one does.
-  [[nodiscard]] virtual bool waits_for_pass() const { return adds_in_place(); }
+  [[nodiscard]] virtual bool waits_for_pass() const {
+    return below_ != nullptr ? below_->waits_for_pass() : abilities().adds_in_place;
+  }
 
   /// The number of float32 values in the flat parameter vector.
   [[nodiscard]] std::size_t parameter_count() const {
@@ -223,8 +248,23 @@ public:
   status load_state_from(const byte_source& from, std::uint64_t at);
 
 protected:
+  explicit learner(learner* below = nullptr) : below_(below) {}
+
   mutable std::mutex values_; // held while tensors change, in `step_locally` and `apply`
   std::uint64_t changes_ = 0; // that the tensors contain; guarded by values_
+
+private:
+  /// What the learner below answers; without one, nothing.
+  template <class Learner, class Answer, class... Values, class... Given>
+  Answer ask(Answer (Learner::*what)(Values...), Given&&... given) {
+    return below_ != nullptr ? (below_->*what)(std::forward<Given>(given)...) : Answer();
+  }
+  template <class Learner, class Answer>
+  Answer ask(Answer (Learner::*what)() const) const {
+    return below_ != nullptr ? (below_->*what)() : Answer();
+  }
+
+  learner* const below_; // null: none
 };
 
 } // namespace waggle

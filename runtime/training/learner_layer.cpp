@@ -14,7 +14,7 @@ own_tensor kept_tensor(state_tensor what, std::function<std::span<float>()> valu
 
 learner_layer::learner_layer(std::unique_ptr<learner>&& below, std::vector<own_tensor> own,
                              std::string mark)
-  : below_(std::move(below)), own_(std::move(own)), mark_(std::move(mark)) {
+  : learner(below.get()), below_(std::move(below)), own_(std::move(own)), mark_(std::move(mark)) {
   auto all = below_->tensors().tensors();
   for (std::size_t i = 0; i < all.size(); ++i)
     places_.push_back({nullptr, i});

@@ -69,9 +69,12 @@ public:
 
   [[nodiscard]] std::optional<sample_ledger> ledger() const override { return draws_->ledger(); }
   [[nodiscard]] bool has_samples() const override { return draws_->has_samples(); }
-  /// Local steps would use samples that no round decides about.
-  [[nodiscard]] bool steps_locally() const override { return false; }
-  [[nodiscard]] bool resumes() const override { return false; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    auto can = below().abilities();
+    can.steps_locally = false; // with samples that no round decides about
+    can.resumes = false;
+    return can;
+  }
 
   void take_metrics(std::span<const float> means, epoch_id epoch) override {
     auto others = means.size() - claim_count;

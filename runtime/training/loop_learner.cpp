@@ -62,7 +62,15 @@ public:
     return of;
   }
 
-  [[nodiscard]] bool passes_beside_updates() const override { return port_->has_master(); }
+  [[nodiscard]] learner_abilities abilities() const override {
+    bool in_place = port_->gradients().use() == gradient_use::in_place;
+    return {.resumes = true,
+            .keeps_gradient = !in_place,
+            .steps_locally = steps_locally_,
+            .copies_during_passes = steps_locally_ && port_->has_master(),
+            .passes_beside_updates = port_->has_master(),
+            .adds_in_place = in_place};
+  }
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
@@ -77,18 +85,13 @@ public:
   [[nodiscard]] std::uint64_t outdated_samples() const override {
     return port_->samples().outdated;
   }
-  [[nodiscard]] bool adds_in_place() const override {
-    return port_->gradients().use() == gradient_use::in_place;
-  }
-
   [[nodiscard]] bool waits_for_pass() const override {
     const auto& gradients = port_->gradients();
-    return adds_in_place() || (gradients.on_device() && gradients.use() == gradient_use::summed);
+    return gradients.use() == gradient_use::in_place
+           || (gradients.on_device() && gradients.use() == gradient_use::summed);
   }
 
   // -- over a restart: the position is what the loop keeps
-  [[nodiscard]] bool resumes() const override { return true; }
-  [[nodiscard]] bool keeps_gradient() const override { return !adds_in_place(); }
   [[nodiscard]] std::string position() const override { return port_->gradients().position(); }
   [[nodiscard]] std::string taken_position() const override {
     return port_->gradients().taken_position();
@@ -113,7 +116,6 @@ public:
   }
 
   // -- strategies that step with each gradient of the loop
-  [[nodiscard]] bool steps_locally() const override { return steps_locally_; }
   void step_locally(double lr) override {
     if (drop_gradient() == 0) // the loop has ended
       return;
@@ -134,9 +136,6 @@ public:
       changes = changes_; // which are made on the same thread
     });
     return copied ? std::optional{changes} : std::nullopt;
-  }
-  [[nodiscard]] bool copies_during_passes() const override {
-    return steps_locally_ && port_->has_master();
   }
 
 private:

@@ -12,9 +12,9 @@ struct micro_step {
   double loss = 0;           // mean over the micro-batch
   std::uint64_t samples = 0; // micro-batch size
   bool finite = true;        // false: loss or gradient was NaN or infinite; nothing was accumulated
-  /// With learner::adds_in_place: samples that were lost without being taken or dropped. If this
-  /// pass is not finite: those of the earlier passes in the sum. Otherwise this pass's own, because
-  /// the sum was dropped while it ran.
+  /// With learner_abilities::adds_in_place: samples that were lost without being taken or dropped.
+  /// If this pass is not finite: those of the earlier passes in the sum. Otherwise this pass's own,
+  /// because the sum was dropped while it ran.
   std::uint64_t lost = 0;
   /// Its gradient was taken, or dropped, before it was complete (learner::accumulate_in_buckets).
   bool taken = false;

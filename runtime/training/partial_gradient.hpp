@@ -13,7 +13,7 @@ namespace waggle {
 struct partial_gradient {
   std::shared_ptr<const float_vector> sum; // in the learner's own layout; null: nothing to keep
   std::uint64_t samples = 0;               // none: parameters of its own, which are no gradient
-  std::uint64_t passes = 0;                // with learner::adds_in_place; otherwise 0
+  std::uint64_t passes = 0;                // with learner_abilities::adds_in_place; otherwise 0
   double scale = 1;                        // of the loss, in the sum
 };
 

@@ -128,8 +128,11 @@ public:
     return below().drop_gradient();
   }
 
-  /// Each peer would have a rate of its own.
-  [[nodiscard]] bool steps_locally() const override { return false; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    auto can = below().abilities();
+    can.steps_locally = false; // each peer would have a rate of its own
+    return can;
+  }
   [[nodiscard]] bool waits_for_pass() const override {
     return below().waits_for_pass() || losses_.is_due(below().accumulated_samples());
   }

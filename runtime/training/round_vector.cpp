@@ -83,7 +83,7 @@ std::optional<std::uint64_t> round_vector::take(contribution& into) {
   into.fills = taken.fills;
   into.samples = taken.samples;
   into.weight = static_cast<double>(taken.samples);
-  if (model_->resumes())
+  if (model_->abilities().resumes)
     into.position = model_->taken_position();
   return dropped;
 }

@@ -52,7 +52,7 @@ public:
   void step(std::span<const float> mean, double learning_rate, const history& after,
             std::span<const float> buffers = {}, const decided_round& by = {});
   /// Ends the epoch with the mean of the parameters: see learner::add_change. REQUIRES:
-  /// learner::copies_during_passes.
+  /// learner_abilities::copies_during_passes.
   void add_change(const averaged_tensors& averaged, std::span<const float> mean,
                   std::span<const float> snapshot, const history& after);
   /// One optimizer step within the epoch.

@@ -103,8 +103,13 @@ public:
     reused_.use_vectors(std::move(vectors));
   }
   /// On one thread: an update can only be applied in options_.during_pass.
-  [[nodiscard]] bool passes_beside_updates() const override { return !options_.buffer; }
-  [[nodiscard]] bool adds_in_place() const override { return options_.in_place; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    return {.resumes = true,
+            .steps_locally = true,
+            .copies_during_passes = !options_.buffer,
+            .passes_beside_updates = !options_.buffer,
+            .adds_in_place = options_.in_place};
+  }
 
   micro_step accumulate() override {
     auto weights = weights_; // an update may be applied while the pass runs
@@ -226,7 +231,6 @@ public:
     }
   }
 
-  [[nodiscard]] bool steps_locally() const override { return true; }
   void step_locally(double lr) override {
     if (auto mean = take_mean_vector(*vector_pool::make(1), 0); mean.samples > 0)
       apply(std::span{*mean.values}.first(weights_.size()), lr);
@@ -242,7 +246,6 @@ public:
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
-  [[nodiscard]] bool resumes() const override { return true; }
   [[nodiscard]] std::string position() const override { return std::to_string(drawn_); }
   [[nodiscard]] std::string taken_position() const override { return std::to_string(taken_); }
   status load_position(std::string_view position) override {

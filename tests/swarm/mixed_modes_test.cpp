@@ -33,7 +33,11 @@ class simulated_learner final : public learner_layer {
 public:
   using learner_layer::learner_layer;
 
-  [[nodiscard]] bool copies_during_passes() const override { return true; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    auto can = below().abilities();
+    can.copies_during_passes = true;
+    return can;
+  }
 };
 
 /// Adds peers that train in a mode.

@@ -111,7 +111,7 @@ void expect_the_recipe(const run_options& options) {
   EXPECT_FALSE(lamb.decay_vectors);
   auto made = c.training->make_learner();
   ASSERT_TRUE(made) << made.error().detail;
-  EXPECT_TRUE((*made)->passes_beside_updates());
+  EXPECT_TRUE((*made)->abilities().passes_beside_updates);
 }
 
 TEST(AlbertRecipe, IsAcceptedAsARunFileAndArrives) {

@@ -135,7 +135,7 @@ TEST(ImageTraining, ALearnerContinuesInTheImagesWhereItWas) {
   auto second = make_torch_learner(config);
   ASSERT_TRUE(first);
   ASSERT_TRUE(second);
-  ASSERT_TRUE((*first)->resumes());
+  ASSERT_TRUE((*first)->abilities().resumes);
   (*first)->accumulate();
   auto loss = (*first)->accumulate().loss;
   ASSERT_TRUE((*second)->load_position([&] {

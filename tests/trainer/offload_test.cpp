@@ -77,7 +77,7 @@ TEST(Offload, AStateIsLoadedIntoBothCopies) {
 
 TEST(Offload, PassesAndUpdatesRunAtTheSameTime) {
   auto model = make(true);
-  ASSERT_TRUE(model->passes_beside_updates());
+  ASSERT_TRUE(model->abilities().passes_beside_updates);
   std::vector<float> gradient(model->parameter_count(), 1e-3F);
   std::atomic<bool> ended{false};
   std::thread passes{[&] {

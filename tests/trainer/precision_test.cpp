@@ -233,8 +233,8 @@ TEST(ReuseOfBuffers, GivesTheSameBytesForEqualBatches) {
     auto separate = make(config);
     config.reuse_gradient_buffers = true;
     auto reused = make(config);
-    EXPECT_FALSE(separate->adds_in_place());
-    EXPECT_TRUE(reused->adds_in_place());
+    EXPECT_FALSE(separate->abilities().adds_in_place);
+    EXPECT_TRUE(reused->abilities().adds_in_place);
     for (int passes = 1; passes <= 4; ++passes) { // 3: also where the divisor is no power of two
       for (int i = 0; i < passes; ++i)
         EXPECT_EQ(separate->accumulate().loss, reused->accumulate().loss);
@@ -262,7 +262,7 @@ TEST(ReuseOfBuffers, GivesTheSameBytesWithAnOffloadedOptimizer) {
     train(*offloaded, 4);
     config.reuse_gradient_buffers = true;
     auto reused = make(config);
-    ASSERT_TRUE(reused->adds_in_place() && reused->passes_beside_updates());
+    ASSERT_TRUE(reused->abilities().adds_in_place && reused->abilities().passes_beside_updates);
     train(*reused, 4);
     EXPECT_EQ(testing::save_state(*reused), testing::save_state(*offloaded)) << optimizer;
     EXPECT_EQ(testing::save_state(*reused), testing::save_state(*plain)) << optimizer;

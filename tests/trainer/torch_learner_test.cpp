@@ -526,7 +526,8 @@ TEST(TorchLearner, WithAPlateauItContributesTheLossAndLowersItsRate) {
       ASSERT_TRUE(made) << made.error().detail;
       std::shared_ptr<learner> lowers{std::move(*made)};
       lowers->use_vectors(pool);
-      EXPECT_EQ(lowers->passes_beside_updates(), plain->passes_beside_updates());
+      EXPECT_EQ(lowers->abilities().passes_beside_updates,
+                plain->abilities().passes_beside_updates);
       trained_model model{lowers};
       double rate = 1e-2;
       for (int epoch = 0; epoch < 4; ++epoch) {

@@ -170,8 +170,14 @@ public:
     return progress_.drop(below().position());
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return progress_.samples(); }
-  [[nodiscard]] bool copies_during_passes() const override { return false; } // of its own tensors
-  [[nodiscard]] bool waits_for_pass() const override { return !below().copies_during_passes(); }
+  [[nodiscard]] learner_abilities abilities() const override {
+    auto can = below().abilities();
+    can.copies_during_passes = false; // of its own tensors
+    return can;
+  }
+  [[nodiscard]] bool waits_for_pass() const override {
+    return !below().abilities().copies_during_passes;
+  }
 
   // -- over a restart
 

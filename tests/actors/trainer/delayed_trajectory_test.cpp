@@ -57,7 +57,7 @@ protected:
 
 // The recursion: θ_{k+1} = θ_k − opt(g(θ_{k−1})), with g(θ_{−1}) = g(θ_0), where g is
 // the mean of the samples of both. If gradients are delayed, and the steps with them take a whole
-// epoch, a gradient misses one update more (learner::passes_beside_updates).
+// epoch, a gradient misses one update more (learner_abilities::passes_beside_updates).
 TEST_P(DelayedTrajectory, OfTwoPeersIsTheDelayedRecursionOfOneProcess) {
   constexpr std::uint64_t epochs = 12;
   toy_options first{.data_seed = 1, .adam = GetParam().adam};

@@ -49,7 +49,12 @@ public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe, bool resumes)
     : learner_layer(make_toy_learner(options)), probe_(std::move(probe)), resumes_(resumes) {}
 
-  [[nodiscard]] bool resumes() const override { return resumes_; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    auto can = below().abilities();
+    can.resumes = resumes_;
+    can.adds_in_place = probe_->adds_in_place;
+    return can;
+  }
   micro_step accumulate() override {
     ++probe_->micro_steps;
     if (!probe_->fakes.empty()) {
@@ -71,7 +76,6 @@ public:
       std::fill(mean.values->begin(), mean.values->end(), INFINITY);
     return mean;
   }
-  [[nodiscard]] bool adds_in_place() const override { return probe_->adds_in_place; }
   [[nodiscard]] bool waits_for_pass() const override { return probe_->adds_in_place; }
   [[nodiscard]] std::string own_state() const override { return probe_->own_state; }
   status load_own_state(std::string_view own) override {

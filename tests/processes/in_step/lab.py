@@ -3,51 +3,28 @@
 Links have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp, which needs iptables;
 not every kernel has netem). A cut drops packets silently, like a broken link.
 """
-import atexit
-import itertools
-import os
 import pathlib
-import shutil
 import subprocess
-import tempfile
 import time
 
-from peers import ROOT, Failed, eventually
+from peers import ROOT, eventually  # first: it adds the folder of namespaces to the path
+from namespaces import Namespaces, command  # noqa: E402
 
 QUEUE = 72
-numbers = itertools.count()
 
 
-def run(*words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
-
-
-class Lab:
-    open_labs = set()
-
+class Lab(Namespaces):
     def __init__(self, settings, count, rate=None, delay_ms=0):
         """`rate`: of each link, in the notation of tc. `delay_ms`: each way between any two peers."""
-        if os.geteuid() != 0 or not shutil.which("ip"):
-            raise Failed("network namespaces need root and iproute2")
-        self.prefix = f"wis{os.getpid()}n{next(numbers)}"
+        super().__init__()
         self.router = f"{self.prefix}r"
-        self.spaces, self.delayer, self.cuts = [], None, []
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-lab-"))
-        Lab.open_labs.add(self)
-        self.make_space(self.router)
+        self.delayer, self.cuts = None, []
+        self.make_namespace(self.router)
         self.inside(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         for i in range(count):
             self.attach(i, rate)
         if delay_ms:
             self.delay(settings, delay_ms)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def namespace(self, i):
         return f"{self.prefix}p{i}"
@@ -58,17 +35,12 @@ class Lab:
 
     @staticmethod
     def inside(space, *words):
-        run("ip", "netns", "exec", space, *words)
-
-    def make_space(self, name):
-        run("ip", "netns", "add", name)
-        self.spaces.append(name)
-        self.inside(name, "ip", "link", "set", "lo", "up")
+        command("ip", "netns", "exec", space, *words)
 
     def attach(self, i, rate):
         space = self.namespace(i)
-        self.make_space(space)
-        run("ip", "link", "add", f"v{i}", "netns", self.router, "type", "veth", "peer", "name", "eth0", "netns", space)
+        self.make_namespace(space)
+        command("ip", "link", "add", f"v{i}", "netns", self.router, "type", "veth", "peer", "name", "eth0", "netns", space)
         for where, device, address in ((self.router, f"v{i}", f"10.77.{i}.1/24"), (space, "eth0", f"10.77.{i}.2/24")):
             self.inside(where, "ip", "address", "add", address, "dev", device)
             self.inside(where, "ip", "link", "set", device, "up")
@@ -87,7 +59,7 @@ class Lab:
         program = pathlib.Path(settings.binary).resolve().parent / "packet_delay"
         if not program.exists():
             program = self.folder / "packet_delay"
-            run("g++", "-O2", "-std=c++20", "-o", str(program), str(ROOT / "tests" / "bench" / "packet_delay.cpp"))
+            command("g++", "-O2", "-std=c++20", "-o", str(program), str(ROOT / "tests" / "bench" / "packet_delay.cpp"))
         self.delayer = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", self.router, str(program), str(QUEUE),
              str(int(delay_ms * 1000)), "0"], start_new_session=True)
@@ -116,21 +88,7 @@ class Lab:
         self.cuts = []
         return time.monotonic()
 
-    def close(self):
-        if self not in Lab.open_labs:
-            return
-        Lab.open_labs.discard(self)
+    def end_processes(self):
         if self.delayer:
             self.delayer.kill()
             self.delayer.wait()
-        for space in self.spaces:
-            subprocess.run(["ip", "netns", "del", space], capture_output=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def close_all():
-    for lab in list(Lab.open_labs):
-        lab.close()
-
-
-atexit.register(close_all)

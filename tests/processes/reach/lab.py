@@ -8,50 +8,36 @@
             wait_until("all are ready", lambda: all((p.ready() or [0])[0] == 200 for p in peers), 10)
 
 Nothing leaves the lab: each host is a namespace, and the bridge is in a namespace of its own, so that labs can run at
-the same time with the same addresses. Names of namespaces contain the process id. All children and namespaces end with
-this process: at the end of `with`, on an error and on SIGINT or SIGTERM. What a killed process leaves behind is removed
-by the next lab.
+the same time with the same addresses. All children and namespaces end with this process, also on an error and on SIGINT
+or SIGTERM.
 """
-import atexit
 import contextlib
 import ctypes
-import itertools
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import process  # noqa: E402
+from namespaces import Namespaces, close_all, command  # noqa: E402, F401
 from process import Failed, eventually as wait_until  # noqa: E402
 
-PREFIX = "wreach"
 PORT = 21000
 CLONE_NEWNET = 0x40000000
 # Epochs of about a fifth of a second.
 TRAINING = ["--data", "/usr/share/common-licenses", "--width", "32", "--context", "32", "--micro-batch", "8",
             "--target-batch-size", "128", "--run-id", "t", "--step-interval", "30ms"]
-numbers = itertools.count()
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 # How many times slower a run may be with a fault than without it. Beside other tests the speeds vary too much for the bar
 # of a quiet machine: WAGGLE_REACH_SLOWER=1.2.
 SLOWER_MAX = float(os.environ.get("WAGGLE_REACH_SLOWER", "3"))
-
-
-def command(*words):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Failed(f"{' '.join(str(word) for word in words)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def rate(peers, seconds=8):
@@ -63,13 +49,11 @@ def rate(peers, seconds=8):
 
 def unavailable():
     """Why no lab can be made here; None if one can."""
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("setpriv"):
-        return "network namespaces need root, iproute2 and setpriv"
     try:
         with Lab("", 1):
             return None
     except (Failed, OSError) as error:
-        return f"network namespaces cannot be made here: {error}"
+        return f"no lab can be made here: {error}"
 
 
 class Host:
@@ -228,22 +212,17 @@ class Peer(Process):
         return self.get("/readyz")
 
 
-class Lab:
+class Lab(Namespaces):
     """Hosts 1 to `count` on one bridge."""
 
     PORT = PORT
-    open_labs = []
 
     def __init__(self, binary, count, ipv4=True, ipv6=False, attached=True):
         """`attached=False`: the hosts have only lo until Host.attach()."""
-        if not Lab.open_labs:
-            remove_leftovers()
+        super().__init__()
         self.binary = binary
-        self.prefix = f"{PREFIX}{os.getpid()}n{next(numbers)}"
         self.bridge = f"{self.prefix}b"
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
-        self.namespaces, self.processes, self.hosts = [], [], []
-        Lab.open_labs.append(self)
+        self.processes, self.hosts = [], []
         try:
             self.make_namespace(self.bridge)
             self.on_bridge("link", "add", "bridge", "type", "bridge")
@@ -259,17 +238,6 @@ class Lab:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def make_namespace(self, name):
-        command("ip", "netns", "add", name)
-        self.namespaces.append(name)
-        command("ip", "-n", name, "link", "set", "lo", "up")
 
     def on_bridge(self, *words):
         """`ip` in the namespace of the bridge."""
@@ -312,43 +280,16 @@ class Lab:
         return "\n".join(f"-- {p.name} on {p.host.namespace}\n" + "\n".join(p.text().splitlines()[-lines:])
                          for p in self.processes)
 
-    def close(self):
-        if self not in Lab.open_labs:
-            return
-        Lab.open_labs.remove(self)
+    def end_processes(self):
         for process in self.processes:
             process.send(signal.SIGKILL)
         for process in self.processes:
             process.child.wait()
-        for name in self.namespaces:
-            remove_namespace(name)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def remove_namespace(name):
-    subprocess.run(["ip", "netns", "del", name], capture_output=True)
-    shutil.rmtree(pathlib.Path("/etc/netns") / name, ignore_errors=True)
-
-
-def remove_leftovers():
-    """Removes namespaces whose process is gone. Its children are gone, too (Process)."""
-    for file in pathlib.Path("/run/netns").glob(f"{PREFIX}*"):
-        owner = re.match(rf"{PREFIX}(\d+)n", file.name)
-        if owner and not pathlib.Path(f"/proc/{owner.group(1)}").exists():
-            remove_namespace(file.name)
-            for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}{owner.group(1)}n*"):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def close_all():
-    for lab in list(Lab.open_labs):
-        lab.close()
 
 
 def on_signal(number, _):
     raise SystemExit(128 + number)
 
 
-atexit.register(close_all)
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, on_signal)

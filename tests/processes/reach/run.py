@@ -29,7 +29,7 @@ def run_row(file, binary, verbose):
 
     class RowLab(lab.Lab):
         def close(self):
-            if self in lab.Lab.open_labs:
+            if self in lab.Lab.opened:
                 logs.append(self.logs(200 if verbose else 15))
             super().close()
 

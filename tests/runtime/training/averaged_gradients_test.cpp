@@ -44,7 +44,9 @@ public:
     for (std::size_t i = 0; i < weights_.size(); ++i)
       weights_[i] -= static_cast<float>(lr) * gradient[i];
   }
-  [[nodiscard]] bool steps_locally() const override { return true; }
+  [[nodiscard]] learner_abilities abilities() const override {
+    return {.steps_locally = true, .copies_during_passes = true};
+  }
   void step_locally(double) override { FAIL() << "the wrapper steps"; }
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
     auto out = vectors.take(gradient_count() + room);
@@ -339,7 +341,7 @@ TEST(AveragedGradients, OfALearnerThatDoesNotStepLocallyAreRefused) {
   class waiting_learner final : public learner_layer {
   public:
     waiting_learner() : learner_layer(testing::make_toy_learner({})) {}
-    [[nodiscard]] bool steps_locally() const override { return false; }
+    [[nodiscard]] learner_abilities abilities() const override { return {}; }
   };
   auto other = []() -> result<std::unique_ptr<learner>> {
     return std::unique_ptr<learner>{std::make_unique<waiting_learner>()};

@@ -116,7 +116,7 @@ TEST_F(DelayedLoop, ComputesOnWhileAnUpdateIsMade) {
     EXPECT_EQ(computed.get_future().wait_for(20s), std::future_status::ready);
   };
   passes = run([&](learner& l) {
-    EXPECT_TRUE(l.passes_beside_updates());
+    EXPECT_TRUE(l.abilities().passes_beside_updates);
     l.accumulate();
     std::vector<float> mean(2);
     EXPECT_EQ(testing::take_mean_gradient(l, mean), 4U);

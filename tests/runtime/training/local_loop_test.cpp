@@ -145,7 +145,7 @@ TEST_F(LocalLoop, IsReadByARoundBetweenTwoPassesOnItsOwnThread) {
     l.step_locally(0.5);
     auto round = std::async(std::launch::async, [this] { return copy(); });
     EXPECT_THAT(round.get(), ElementsAre(0, 0, 5));
-    EXPECT_FALSE(l.copies_during_passes());
+    EXPECT_FALSE(l.abilities().copies_during_passes);
     l.accumulate();
   });
   EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
