@@ -25,7 +25,7 @@ group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averagi
                                epoch_id end, matchmaker_actor matchmaker)
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
     members_(std::move(members)), end_(end), switchboard_(std::move(switchboard)),
-    matchmaker_(std::move(matchmaker)),
+    matchmaker_(std::move(matchmaker)), feedback_(config_.error_feedback),
     random_(ctx_.randomness("group-averager " + members_.prefix)),
     lead_(members_.bandwidth, {ctx_.bandwidth, config_.measures_bandwidth}),
     announced_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
@@ -127,8 +127,8 @@ void group_averager::describe(const describe_vector& what) {
     return quit(to_caf(ec::bad_config));
   }
   if (!group_ || group_->shared().codecs != *codecs)
-    feedback_ = {};
-  if (what.residual && config_.error_feedback) {
+    feedback_.forget();
+  if (what.residual && config_.error_feedback > 0) {
     feedback_.restore(*what.residual);
     history_ = what.history;
   }
@@ -351,7 +351,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
-  if (msg.fills && (coding_ || config_.error_feedback))
+  if (msg.fills && (coding_ || config_.error_feedback > 0))
     return to_caf(ec::bad_config, "a coding and error feedback need the whole vector at once");
   auto& run = current_.emplace();
   run.branch = group_->branch();
@@ -379,7 +379,7 @@ void group_averager::start_round(bool call) {
   if (call)
     call_members();
   // A coding keeps the error of its codecs itself.
-  step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
+  step.begin_sending(config_.error_feedback > 0 && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight, !one_round_};
   if (!one_round_)
     wanted.plan.min_contributors = fewest_contributors(plan);

@@ -162,8 +162,8 @@ void group_averager::decode(round_report second) {
     run.step.what.weight > 0 && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
   auto given = counted ? run.step.what.values : nullptr;
   bool encoded = run.step.sent != nullptr; // not if the other members were lost
-  auto parts = counted && encoded && config_.error_feedback ? coded_parts_of(*run.step.plan)
-                                                            : std::vector<coded_part>{};
+  auto parts = counted && encoded && config_.error_feedback > 0 ? coded_parts_of(*run.step.plan)
+                                                                : std::vector<coded_part>{};
   compute(
     elements_,
     [coding = coding_, values = run.values, mean, given, parts](float_vector& out) {

@@ -25,7 +25,7 @@ void group_averager::adopt(const adopt_group& msg) {
   if (!group_ || group_->shared().codecs != msg.plan.codecs) {
     described_ = !config_.auxiliary;
     elements_ = msg.plan.elements;
-    feedback_ = {};
+    feedback_.forget();
   }
   use(terms_of(members_, msg.plan.codecs, {}));
   group_->adopt(msg.plan, msg.terms);

@@ -18,8 +18,9 @@ struct averaging_config {
   codec_choice codec; // how parts are encoded
   /// A vector without tensor descriptions is treated as one tensor of this role.
   tensor_role role = tensor_role::unspecified;
-  /// Carries the rounding error of a lossy codec from one round into the next.
-  bool error_feedback = false;
+  /// The share of what a lossy codec drops in one round that is added in the next (the decay of
+  /// error_feedback). 0: nothing is kept.
+  double error_feedback = 0;
   /// Reduces only: its own vector is neither sent nor changed.
   bool auxiliary = false;
   /// The longest vector that an auxiliary accepts when it adopts a group's terms, in elements.

@@ -80,6 +80,8 @@ void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
     return perform(round_.protocol.give_up({ec::non_finite, "our vector cannot be encoded"}));
   if (auto* audit = settlement_.audit())
     audit->pledges().contribute(outgoing_part.part, pledged);
+  if (sends_contributions_back(round_.parts()[outgoing_part.part].codec))
+    round_.contributed.insert_or_assign(outgoing_part.part, *bytes);
   if (outgoing_part.owner == round_.self()) {
     auto now = round_.now();
     round_.transfers.contribution(outgoing_part.part, round_.self(), round_.view().number, now);
@@ -198,22 +200,24 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
   }
   round_.marks.result(from, now, body.size);
   std::shared_ptr<const float> values;
+  status sound = done{};
   if (round_.result.is_place(head.index, body.data.get())) { // see `destination`
     if (auto read = round_.result.read_in_place(head.index); all_finite({read.get(), head.count}))
       values = std::move(read);
+    else
+      sound = ec::non_finite;
   } else {
     auto memory = round_.result.memory_for(head.index);
-    std::span<float> out{memory.get(), head.count};
-    auto codec = round_.parts()[head.index].codec;
-    if (codec == codec_id::none ? copy_finite(body.view(), out)
-                                : decode(codec, body.view(), out) && all_finite(out))
-      values = std::move(memory);
+    sound = round_.read_result(head, body, {memory.get(), head.count});
+    values = std::move(memory);
   }
   // A reducer reports the weights that it summed with.
-  if (!values
-      || !round_.weights.report(from, round_.view().contributor_set(), head.weight, head.weights)) {
+  if (sound
+      && !round_.weights.report(from, round_.view().contributor_set(), head.weight, head.weights))
+    sound = ec::bad_weight;
+  if (!sound) {
     round_.transfers.forget_result(head.index);
-    return round_.refuse(from, values ? ec::bad_weight : ec::non_finite);
+    return round_.refuse(from, sound.error().code);
   }
   round_.result.put(head.index, std::move(values));
   settlement_.collect();

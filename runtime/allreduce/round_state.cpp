@@ -1,5 +1,7 @@
 #include "runtime/allreduce/round_state.hpp"
 
+#include <cstring>
+
 #include "runtime/core/check.hpp"
 
 namespace waggle {
@@ -72,9 +74,13 @@ wire::part round_state::header(std::uint32_t index, wire::part_kind kind) const 
 }
 
 bool round_state::fits(const wire::part& head, std::size_t bytes) const {
-  return head.index < parts().size() && head.offset == parts()[head.index].offset
-         && head.count == parts()[head.index].count
-         && bytes == encoded_size(parts()[head.index].codec, head.count);
+  if (head.index >= parts().size())
+    return false;
+  const auto& part = parts()[head.index];
+  bool all = head.kind == wire::part_kind::result && sends_contributions_back(part.codec);
+  auto times = all ? member_set{head.contributors}.size() : 1;
+  return head.offset == part.offset && head.count == part.count
+         && bytes == times * encoded_size(part.codec, part.count);
 }
 
 std::optional<payload> round_state::contribution(std::uint32_t index) const {
@@ -94,11 +100,54 @@ payload round_state::encode_sum(std::uint32_t index, const part_reducer& contrib
     part.count * sizeof(float)};
   if (part.codec == codec_id::none)
     return bytes;
+  if (sends_contributions_back(part.codec)) {
+    auto size = encoded_size(part.codec, part.count);
+    auto all = buffers->take(over.size() * size);
+    auto* at = all.get();
+    over.for_each([&](std::size_t member) {
+      std::memcpy(at, contributions.contribution_of(member).values.data.get(), size);
+      at += size;
+    });
+    return {std::move(all), over.size() * size};
+  }
   auto same = contributions.unanimous(over);
   bytes = same ? *same : encoded(part, {out.get(), part.count}, *buffers);
   auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
   WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
   return bytes;
+}
+
+status round_state::read_result(const wire::part& head, const payload& body,
+                                std::span<float> out) const {
+  const auto& part = parts()[head.index];
+  auto finite = [](bool is) { return is ? status{done{}} : ec::non_finite; };
+  if (part.codec == codec_id::none)
+    return finite(copy_finite(body.view(), out));
+  if (!sends_contributions_back(part.codec))
+    return finite(decode(part.codec, body.view(), out) && all_finite(out));
+  member_set over{head.contributors};
+  if (head.weights.size() != over.size())
+    return ec::bad_weight;
+  part_reducer contributions{part.codec, part.count, plan().reduce_by};
+  auto size = encoded_size(part.codec, part.count);
+  std::size_t place = 0;
+  status sound = done{};
+  over.for_each([&](std::size_t member) {
+    auto bytes = slice(body, place * size, size);
+    auto ours = member == self() ? contributed.find(head.index) : contributed.end();
+    if (sound && member == self()
+        && (ours == contributed.end()
+            || std::memcmp(ours->second.data.get(), bytes.data.get(), size) != 0))
+      sound = ec::wrong_sum;
+    if (sound)
+      sound = contributions.add(member, head.weights[place], std::move(bytes));
+    ++place;
+  });
+  if (!sound)
+    return sound;
+  // Its owner leaves out whom we would leave out, and sends no sum before.
+  auto excluded = contributions.reduce(over, out).excluded;
+  return excluded.empty() ? status{done{}} : excluded.front().reason;
 }
 
 bool round_state::may_say(std::size_t from, std::size_t of, std::uint32_t view) const {

@@ -80,9 +80,14 @@ struct round_state {
   /// Our values of a part, encoded; without a copy if the codec is none. Nothing: they cannot be
   /// encoded because one is not finite. (With codec none, the reducer detects that.) Thread-safe.
   [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
-  /// What is sent for a sum, and the values that the other members decode from it, in its place.
+  /// What is sent for a sum, and the values that the other members read from it, in its place.
   [[nodiscard]] payload encode_sum(std::uint32_t index, const part_reducer& contributions,
                                    member_set over, const std::shared_ptr<float>& out) const;
+  /// The inverse: the values of a result that another member sent, which are finite. With codecs
+  /// that send the contributions back they are summed here, as their owner did. Fails if it is not
+  /// one of them, or if our contribution is not in it as we sent it. REQUIRES: `fits`.
+  [[nodiscard]] status read_result(const wire::part& head, const payload& body,
+                                   std::span<float> out) const;
   /// Whether our values of the part are there.
   [[nodiscard]] bool is_filled(std::uint32_t part) const {
     const auto& cut = parts()[part];
@@ -117,6 +122,8 @@ struct round_state {
   round_weights weights;
   round_watch watch;
   round_marks marks;
+  /// What we contributed to each part whose contributions are sent back.
+  std::map<std::uint32_t, payload> contributed;
   std::map<std::size_t, ec> seen; // what we noticed ourselves, by member; the first fault of each
   std::vector<inbound_event> parked;              // parts of a view that we have not received yet
   std::map<std::size_t, std::size_t> parked_from; // how many were parked, by member

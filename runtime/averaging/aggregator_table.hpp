@@ -35,13 +35,18 @@ struct contribution_view;
 /// - krum: the weighted mean of the n − f contributions with the least sums of squared distances to
 ///   their n − f − 2 nearest. With at most f Byzantine contributors and 2f + 3 ≤ n, outliers do not
 ///   count.
+/// - median_norm: Σ wᵢ·sᵢxᵢ / Σ wᵢ, where sᵢ ≤ 1 shortens a contribution to the lower median of the
+///   lengths of all. With fewer than half Byzantine, each moves the result by no more than its
+///   share of the weight times the length of an honest contribution, whatever it sends. It does not
+///   ask in which direction, so it suits sparse parts, of which two contributions have few places
+///   in common.
 ///
 /// Sources: trimmed_mean and median are from Yin et al. 2018 (arXiv:1803.01498, definitions 1 and
 /// 2); centered_clip from Karimireddy et al. 2021 (arXiv:2012.10333, section 4), where the radius
 /// is a parameter to tune; krum from Blanchard et al. 2017 (NeurIPS, section 4). The last is what
 /// that paper calls multi-krum with m = n − f: its variance is that of a mean of m, and if the
 /// Byzantine contributors collude (so that one of them is the single best) they are f of m
-/// contributions instead of all.
+/// contributions instead of all. median_norm is what "Covenant-72B" used (arXiv:2603.08163).
 ///
 /// No aggregator detects Byzantine contributions that stay within the spread of the honest ones ("a
 /// little is enough", Baruch et al. 2019, arXiv:1902.06156). The error is then bounded by that
@@ -52,6 +57,7 @@ enum class aggregator : std::uint8_t {
   median = 2,
   centered_clip = 3,
   krum = 4,
+  median_norm = 5,
 };
 
 /// One aggregator: everything that the rest of the program knows about it.
@@ -83,12 +89,13 @@ extern const aggregator_row trimmed_mean;
 extern const aggregator_row median;
 extern const aggregator_row centered_clip;
 extern const aggregator_row krum;
+extern const aggregator_row median_norm;
 } // namespace aggregators
 
 /// All aggregators, in the order of their numbers.
 inline constexpr std::array aggregator_table{
   &aggregators::mean,          &aggregators::trimmed_mean, &aggregators::median,
-  &aggregators::centered_clip, &aggregators::krum,
+  &aggregators::centered_clip, &aggregators::krum,         &aggregators::median_norm,
 };
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #include "runtime/averaging/partition.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/averaging/shares.hpp"
 #include "runtime/codec/blockwise8.hpp"
@@ -11,21 +12,23 @@ namespace waggle {
 namespace {
 
 constexpr std::size_t part_bytes_min = 32_KiB; // encoded
-static_assert(part_bytes_min / sizeof(float) % codecs::block_values == 0);
+static_assert(sparse_chunk % codecs::block_values == 0);
 constexpr double gain_worth_it = 1.0 / 16;
 constexpr double seconds_worth_it = 0.002;
 constexpr double nearly_equal = 0.1;
 constexpr double change_worth_it = 0.05; // bandwidths are measured within a few hundredths
 
-/// Encoded, on average.
-double bytes_per_element(const codec_plan& codecs) {
-  double bytes = 0;
+/// Encoded, on average. Of a member's load, about as much is contributions as is results, which
+/// are all contributions again with some codecs.
+double bytes_per_element(const round_plan& plan) {
+  double bits = 0;
   double elements = 0;
-  for (const auto& run : codecs) {
-    bytes += static_cast<double>(run.elements) * static_cast<double>(bytes_per_value(run.codec));
+  for (const auto& run : plan.codecs) {
+    auto times = sends_contributions_back(run.codec) ? (plan.members.size() + 1) / 2.0 : 1.0;
+    bits += static_cast<double>(run.elements) * bits_per_value(run.codec) * times;
     elements += static_cast<double>(run.elements);
   }
-  return elements > 0 ? bytes / elements : 0;
+  return elements > 0 ? bits / 8 / elements : sizeof(float);
 }
 
 /// Measured bandwidths that differ by no more than the measuring noise count as equal: each is
@@ -74,7 +77,7 @@ load load_of(std::size_t i, const round_plan& plan, const vector_partition& how)
 double seconds(const round_plan& plan, const member_bandwidths& bandwidths,
                const vector_partition& how, bool with_idle) {
   WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
-  double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
+  double elements_a_second = 1 / bytes_per_element(plan);
   double longest = 0;
   for (std::size_t i = 0; i < bandwidths.size(); ++i) {
     auto bandwidth = bandwidths[i].bytes_per_second.value_or(0);
@@ -97,10 +100,12 @@ double transfer_seconds(const round_plan& plan, const member_bandwidths& bandwid
 std::uint32_t smallest_part(const codec_plan& codecs, const part_size& parts) {
   if (!parts.chosen)
     return parts.largest;
-  auto narrowest = sizeof(float);
+  auto narrowest = bits_per_value(codec_id::none);
   for (const auto& run : codecs)
-    narrowest = std::min(narrowest, bytes_per_value(run.codec));
-  return std::min(static_cast<std::uint32_t>(part_bytes_min / narrowest), parts.largest);
+    narrowest = std::min(narrowest, bits_per_value(run.codec));
+  auto blocks =
+    static_cast<std::uint32_t>(std::ceil(8 * part_bytes_min / narrowest / codecs::block_values));
+  return std::min<std::uint32_t>(blocks * codecs::block_values, parts.largest);
 }
 
 bool may_be_part(std::uint32_t elements, const codec_plan& codecs, const part_size& parts) {

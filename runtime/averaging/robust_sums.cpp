@@ -1,6 +1,8 @@
 #include "runtime/averaging/robust_sums.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -150,6 +152,51 @@ std::vector<double> write_krum(std::size_t faulty_max,
   return squares;
 }
 
+/// As write_weighted_sum, and with the same bits, but looks only at the values that are carried.
+std::uint32_t write_sparse_sum(std::span<const contribution_view> contributions,
+                               std::span<const double> weights, double factor,
+                               std::span<float> out) {
+  std::array<std::uint16_t, sparse_chunk> places;
+  std::array<float, sparse_chunk> values;
+  std::vector<double> sums(sparse_chunk, 0.0);
+  std::vector<std::uint16_t> touched;
+  std::uint32_t top = 0;
+  std::ranges::fill(out, 0.0F);
+  for (std::size_t begin = 0; begin < out.size(); begin += sparse_chunk) {
+    touched.clear();
+    for (std::size_t i = 0; i < contributions.size(); ++i) {
+      auto some = contributions[i].values->kept(begin / sparse_chunk, places, values);
+      for (std::size_t k = 0; k < some; ++k)
+        sums[places[k]] += weights[i] * static_cast<double>(values[k]);
+      touched.insert(touched.end(), places.begin(),
+                     places.begin() + static_cast<std::ptrdiff_t>(some));
+    }
+    for (auto place : touched)
+      out[begin + place] = static_cast<float>(sums[place] * factor);
+    for (auto place : touched) {
+      top = std::max(top, std::bit_cast<std::uint32_t>(out[begin + place]) & 0x7fffffffU);
+      sums[place] = 0;
+    }
+  }
+  return top;
+}
+
+std::vector<double> write_median_norm(std::size_t /*faulty_max*/,
+                                      std::span<const contribution_view> contributions,
+                                      std::span<float> out) {
+  auto squares = sums_of_squares(contributions, out.size());
+  if (!finite(squares))
+    return squares;
+  auto limit = lower_median(squares);
+  auto weights = capped_weights(contributions);
+  auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    if (squares[i] > limit)
+      weights[i] *= std::sqrt(limit / squares[i]);
+  (void)write_weighted_sum(contributions, weights, 1.0 / total, out);
+  return squares;
+}
+
 std::uint64_t most_are_honest(std::uint64_t faulty) {
   return 2 * faulty + 1;
 }
@@ -170,6 +217,8 @@ kernels::row_span block_rows::at(std::size_t begin, std::size_t n) {
 std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
                                  std::span<const double> weights, double factor,
                                  std::span<float> out) {
+  if (contributions.front().values->is_sparse())
+    return write_sparse_sum(contributions, weights, factor, out);
   auto path = best_instructions();
   block_rows rows{contributions, mean_block_elements};
   std::uint32_t top = 0;
@@ -211,6 +260,9 @@ constexpr aggregator_row aggregators::centered_clip{
 constexpr aggregator_row aggregators::krum{
   aggregator::krum, "krum", [](std::uint64_t f) { return f == 0 ? 1 : 2 * f + 3; }, true, false,
   write_krum};
+
+constexpr aggregator_row aggregators::median_norm{
+  aggregator::median_norm, "median_norm", most_are_honest, false, false, write_median_norm};
 
 std::vector<double> write_numbers(codec_result how,
                                   std::span<const contribution_view> contributions,

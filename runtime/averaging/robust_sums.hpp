@@ -63,6 +63,7 @@ std::vector<double> for_each_block_at_first(std::span<const contribution_view> c
 }
 
 /// out = (Σ weights[i]·x_i)·factor. Returns the largest magnitude in `out` as bits of a float.
+/// REQUIRES: at least one contribution; all of one codec.
 std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
                                  std::span<const double> weights, double factor,
                                  std::span<float> out);

@@ -225,7 +225,7 @@ const std::array<float, 256>& blockwise_codebook() {
 }
 
 constexpr codec_row blockwise8{
-  codec_id::blockwise8, "blockwise8",       "",        1, blockwise8_size,
+  codec_id::blockwise8, "blockwise8",       "",        8, blockwise8_size,
   to_blockwise8,        check_block_maxima, read_codes};
 
 } // namespace waggle::codecs

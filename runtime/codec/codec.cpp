@@ -25,7 +25,7 @@ constexpr codec_row as_it_is(codec_id id, std::string_view name, std::string_vie
   return {id,
           name,
           note,
-          4,
+          32,
           [](std::size_t n) { return 4 * n; },
           [](instructions, const float* values, std::size_t n, std::byte* bytes) {
             std::memcpy(bytes, values, 4 * n);
@@ -48,7 +48,7 @@ constexpr codec_row codecs::largest64 =
 
 std::span<const codec_id> all_codecs() {
   static const auto ids = [] {
-    std::array<codec_id, offered_codecs> all{};
+    std::array<codec_id, offered_codec_table.size()> all{};
     std::ranges::transform(offered_codec_rows(), all.begin(), &codec_row::id);
     return all;
   }();
@@ -78,12 +78,16 @@ codec_result result_of(codec_id codec) {
   return row_with(codec).result;
 }
 
-std::size_t bytes_per_value(codec_id codec) {
-  return row_with(codec).bytes_per_value;
+bool sends_contributions_back(codec_id codec) {
+  return row_with(codec).sent_back == result_form::contributions;
+}
+
+double bits_per_value(codec_id codec) {
+  return row_with(codec).bits_per_value;
 }
 
 std::size_t values_per_part(codec_id codec, std::size_t part_bytes) {
-  return part_bytes / bytes_per_value(codec);
+  return static_cast<std::size_t>(8 * static_cast<double>(part_bytes) / bits_per_value(codec));
 }
 
 codec_id written_as(codec_id codec, std::size_t elements) {

@@ -16,7 +16,7 @@ namespace waggle {
 std::span<const codec_id> all_codecs();
 /// The rows of these.
 constexpr std::span<const codec_row* const> offered_codec_rows() {
-  return std::span{codec_table}.first(offered_codecs);
+  return offered_codec_table;
 }
 
 std::string_view to_string(codec_id codec);
@@ -27,9 +27,11 @@ std::string codec_names();
 bool is_known(codec_id codec);
 /// REQUIRES: is_known.
 codec_result result_of(codec_id codec);
+/// Whether the members get the contributions to a part, instead of their sum. REQUIRES: is_known.
+bool sends_contributions_back(codec_id codec);
 
-/// Bytes per value without the fixed cost of a part: 4, 2 or 1.
-std::size_t bytes_per_value(codec_id codec);
+/// Bits per value without the fixed cost of a part.
+double bits_per_value(codec_id codec);
 
 /// How many values fit into a part of `part_bytes` encoded bytes, headers and codebooks not counted
 /// (they are under 2 KiB up to a million values). 0 if the bytes do not hold one value.

@@ -254,6 +254,14 @@ result<codec_id> codec_choice::pick(const tensor_info& tensor, std::size_t index
   return wrong("a choice by an unknown criterion");
 }
 
+bool uses(const codec_choice& choice, bool (*property)(codec_id)) {
+  return choice.criterion == by::nothing
+           ? property(choice.codec)
+           : std::ranges::any_of(choice.items, [&](const codec_choice::item& each) {
+               return uses(each.choice, property);
+             });
+}
+
 std::string to_string(const codec_choice& choice) {
   if (choice.criterion == by::nothing)
     return std::string{to_string(choice.codec)};

@@ -75,6 +75,9 @@ struct codec_choice::item {
 
 inline codec_choice::codec_choice(codec_id one) : codec(one) {}
 
+/// Whether a codec with this property may be chosen.
+bool uses(const codec_choice& choice, bool (*property)(codec_id));
+
 /// The text form, which parse_codec_choice reads back.
 std::string to_string(const codec_choice& choice);
 

@@ -17,12 +17,13 @@ bool is_finite(float x) {
   return (std::bit_cast<std::uint32_t>(x) & 0x7f800000U) != 0x7f800000U;
 }
 
-/// x + r; the largest float instead of an overflow.
-void add_finite(const float* values, const float* residual, std::size_t n, float* out) {
+/// x + d·r; the largest float instead of an overflow.
+void add_finite(const float* values, float decay, const float* residual, std::size_t n,
+                float* out) {
   constexpr auto most = std::numeric_limits<float>::max();
   for (std::size_t i = 0; i < n; ++i) {
     auto x = values[i];
-    auto sum = x + residual[i];
+    auto sum = x + decay * residual[i];
     sum = sum > most ? most : sum;
     sum = sum < -most ? -most : sum;
     out[i] = is_finite(x) ? sum : x;
@@ -63,7 +64,7 @@ void error_feedback::begin(std::span<const float> values, std::span<float> sent)
   begun_ = true;
   length_ = values.size();
   if (!residual_.empty())
-    add_finite(values.data(), residual_.data(), values.size(), sent.data());
+    add_finite(values.data(), decay_, residual_.data(), values.size(), sent.data());
   else if (values.data() != sent.data())
     std::copy(values.begin(), values.end(), sent.begin());
 }

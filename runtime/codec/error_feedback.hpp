@@ -31,10 +31,13 @@ void write_carried(std::span<const float> values, std::span<const coded_part> pa
 /// rounds of the sent values stays within one round's error of the sum of the vectors (error
 /// feedback of 1-bit SGD).
 ///
-///   feedback.begin(values, sent);   // sent = values + residual: this is encoded
+///   feedback.begin(values, sent);   // sent = values + decay · residual: this is encoded
 ///   … the round …
 ///   feedback.commit(sent, parts);   // it counted: residual = sent − decode(encode(sent))
 ///   feedback.roll_back();           // or it did not: the residual stays as it was
+///
+/// With a decay below 1, older values count for less: where few values are carried, the residual is
+/// a momentum (SparseLoCo, arXiv 2508.15706).
 ///
 /// Call roll_back if the contribution did not enter the result: the round failed, it went on
 /// without us, our weight was zero, or we are an auxiliary.
@@ -43,10 +46,13 @@ void write_carried(std::span<const float> values, std::span<const coded_part> pa
 /// the same bytes. Not thread-safe.
 class error_feedback {
 public:
-  /// Writes values + residual to `sent`, which may be `values` itself. A residual of another length
-  /// is dropped, and a round that was neither committed nor rolled back is rolled back. Finite
-  /// values stay finite; others are passed on unchanged, so that later checks find them.
-  /// REQUIRES: equal lengths.
+  /// @param decay 0 … 1.
+  explicit error_feedback(double decay = 1) : decay_(static_cast<float>(decay)) {}
+
+  /// Writes values + decay · residual to `sent`, which may be `values` itself. A residual of
+  /// another length is dropped, and a round that was neither committed nor rolled back is rolled
+  /// back. Finite values stay finite; others are passed on unchanged, so that later checks find
+  /// them. REQUIRES: equal lengths.
   void begin(std::span<const float> values, std::span<float> sent);
 
   /// Sets the residual to the codecs' error on `sent`, cut into the parts of the round. Where the
@@ -70,6 +76,7 @@ public:
   [[nodiscard]] bool in_round() const { return begun_; }
 
 private:
+  float decay_;
   std::vector<float> residual_; // finite
   std::size_t length_ = 0;      // of the vector given to `begin`
   bool begun_ = false;

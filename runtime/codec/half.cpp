@@ -179,10 +179,10 @@ void read_pairs(instructions path, const std::byte* bytes, std::size_t /*n*/, st
 
 } // namespace
 
-constexpr codec_row float16{codec_id::float16, "float16", "",      2,
+constexpr codec_row float16{codec_id::float16, "float16", "",      16,
                             two_bytes_each,    to_halves, nullptr, read_pairs<from_halves>};
 
-constexpr codec_row bfloat16{codec_id::bfloat16, "bfloat16", "",      2,
+constexpr codec_row bfloat16{codec_id::bfloat16, "bfloat16", "",      16,
                              two_bytes_each,     to_bfloats, nullptr, read_pairs<from_bfloats>};
 
 } // namespace waggle::codecs

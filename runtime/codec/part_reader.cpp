@@ -8,8 +8,8 @@ namespace waggle {
 
 result<part_reader> part_reader::open(codec_id codec, byte_span bytes, std::size_t elements,
                                       instructions path) {
-  // The comparison of sizes also bounds `elements` by the number of bytes received.
-  if (!is_known(codec) || elements > 4 * bytes.size()
+  // No codec carries 64 values in a byte, so that sizes cannot overflow.
+  if (!is_known(codec) || elements / 64 > bytes.size()
       || bytes.size() != encoded_size(codec, elements))
     return ec::wrong_shape;
   const auto& form = *codec_table[static_cast<std::size_t>(written_as(codec, elements))];
@@ -29,6 +29,13 @@ void part_reader::read(std::size_t begin, std::span<float> out) const {
   check_range(begin, out.size());
   if (!out.empty())
     form_->read(path_, bytes_.data(), elements_, begin, out.size(), out.data());
+}
+
+std::size_t part_reader::kept(std::size_t chunk, std::span<std::uint16_t, sparse_chunk> places,
+                              std::span<float, sparse_chunk> values) const {
+  WAGGLE_CHECK(is_sparse(), std::string{form_->name});
+  check_range(chunk * sparse_chunk, 1);
+  return form_->kept(bytes_.data(), elements_, chunk, places.data(), values.data());
 }
 
 const float* part_reader::view(std::size_t begin, std::span<float> scratch) const {

@@ -32,6 +32,13 @@ public:
   /// size is the number of values.
   [[nodiscard]] const float* view(std::size_t begin, std::span<float> scratch) const;
 
+  /// Whether most values are 0, and `kept` has the others.
+  [[nodiscard]] bool is_sparse() const { return form_->kept != nullptr; }
+  /// Those of one chunk of sparse_chunk values, and their ascending places within it. Returns how
+  /// many. REQUIRES: is_sparse; the chunk exists.
+  std::size_t kept(std::size_t chunk, std::span<std::uint16_t, sparse_chunk> places,
+                   std::span<float, sparse_chunk> values) const;
+
 private:
   part_reader(const codec_row& form, byte_span bytes, std::size_t elements, instructions path)
     : form_(&form), path_(path), elements_(elements), bytes_(bytes) {}

@@ -156,7 +156,7 @@ void from_scaled_halves(instructions path, const std::byte* bytes, std::size_t /
 } // namespace
 
 constexpr codec_row scaled_float16{
-  codec_id::scaled_float16, "scaled_float16", "",          2,
+  codec_id::scaled_float16, "scaled_float16", "",          16,
   scaled_half_size,         to_scaled_halves, check_scale, from_scaled_halves};
 
 } // namespace waggle::codecs

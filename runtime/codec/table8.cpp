@@ -288,10 +288,10 @@ constexpr std::size_t table8_size(std::size_t n) {
 
 } // namespace
 
-constexpr codec_row uniform8{codec_id::uniform8, "uniform8",     "",        1, table8_size,
+constexpr codec_row uniform8{codec_id::uniform8, "uniform8",     "",        8, table8_size,
                              to_uniform8,        check_codebook, read_codes};
 
-constexpr codec_row quantile8{codec_id::quantile8, "quantile8",    "",        1, table8_size,
+constexpr codec_row quantile8{codec_id::quantile8, "quantile8",    "",        8, table8_size,
                               to_quantile8,        check_codebook, read_codes};
 
 } // namespace waggle::codecs

@@ -31,6 +31,16 @@ auto in_averaging(Steps... steps) {
 }
 using averaging = averaging_config;
 
+result<double> share_kept(std::string_view v) {
+  if (auto all = parse_yes_no(v))
+    return *all ? 1.0 : 0.0;
+  return parse_bounded(v, {0, 1, "0 keeps nothing", "1 keeps all"});
+}
+
+std::string text_of_share(double share) {
+  return share == 0 || share == 1 ? text_of(share == 1) : text_of(share);
+}
+
 result<std::string> bucket(std::string_view v) {
   if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
     return failure{ec::bad_config, "is neither auto nor at most 64 digits 0 and 1"};
@@ -78,9 +88,10 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
       "auto, and with --groups moshpit empty: more digits as the swarm grows.",
       bound(&o::group_bits, bucket).agreed(bucket_depth)},
-     {"error-feedback", "BOOL",
-      "Add what a lossy codec drops of this peer's vector in one round to the next round.",
-      yes_no(in_averaging(&averaging::error_feedback))
+     {"error-feedback", "SHARE",
+      "Add this share of what a lossy codec drops of this peer's vector in one round to the next "
+      "round; true: all. If it is not given: 0.95 for progress with sparse2.",
+      bound(in_averaging(&averaging::error_feedback), share_kept, text_of_share)
         .only_if(is_no_auxiliary,
                  "and --auxiliary exclude each other: an auxiliary sends nothing of its own that a "
                  "codec could change; leave out --error-feedback on this peer")},

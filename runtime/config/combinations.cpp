@@ -117,6 +117,44 @@ status check_passes(const run_options& o) {
   return done{};
 }
 
+/// A codec that carries few values.
+status check_sparse(const run_options& o) {
+  if (!uses(o.averaging.codec, sends_contributions_back))
+    return done{};
+  auto codec = "--codec " + to_string(o.averaging.codec);
+  const auto* aggregator = find_row(o.matchmaking.reduce_by.how);
+  return first_broken(
+    {{aggregator->by_value && aggregator->robust(),
+      codec + " and --aggregator " + std::string{aggregator->name}
+        + " exclude each other: most of the values that a peer sends are 0, and so would be almost "
+          "every result; use --aggregator median_norm, or --codec e3m0"},
+     {o.how.coding.rank > 0,
+      codec
+        + " and --low-rank exclude each other: of factors, all values count; leave out "
+          "--low-rank, or use --codec e3m0"},
+     {differs(o, "check-sums") && o.check_sums > 0,
+      codec
+        + " and --check-sums exclude each other: the members get all contributions and sum "
+          "them themselves, so that no reducer can send a wrong sum; leave out --check-sums"}});
+}
+
+/// What is sent once is not sent again.
+status check_sparse_training(const run_options& o) {
+  if (!uses(o.averaging.codec, sends_contributions_back))
+    return done{};
+  auto pair = "--codec " + to_string(o.averaging.codec) + " and --strategy " + o.strategy.text();
+  auto what = o.strategy.make(o.how).averages.what;
+  return first_broken(
+    {{what == lane_content::parameters,
+      pair
+        + " exclude each other: most parameters would be averaged as 0; use --strategy diloco, "
+          "or --codec blockwise8"},
+     {what == lane_content::gradient && o.averaging.error_feedback == 0 && !o.auxiliary,
+      pair
+        + " need --error-feedback: without it most of each gradient is lost; use "
+          "--error-feedback 0.95, --strategy diloco, or --codec e3m0"}});
+}
+
 /// What needs the whole gradient, or hides the round in another way.
 status check_buckets(const run_options& o) {
   const std::pair<const char*, const char*> others[]{
@@ -199,7 +237,7 @@ status check_pairs(const run_options& o) {
 
 status check_combinations(const run_options& o) {
   for (auto check : {check_each, check_optimizer_of_strategy, check_aggregator, check_samples,
-                     check_passes, check_pairs})
+                     check_passes, check_pairs, check_sparse})
     if (auto fits = check(o); !fits)
       return fits;
   if (auto fits = check_optimizer(optimizer_of(o)); !fits)
@@ -209,8 +247,9 @@ status check_combinations(const run_options& o) {
 }
 
 status check_training_options(const run_options& o) {
-  if (auto fits = check_buckets(o); !fits)
-    return fits;
+  for (auto check : {check_buckets, check_sparse_training})
+    if (auto fits = check(o); !fits)
+      return fits;
   // One group has no matchmaker (node.cpp), whose options these are.
   for (const char* name : {"group-bits", "matchmaking-time", "min-group-size"})
     if (!o.many_groups && o.given.contains(name) && differs(o, name))

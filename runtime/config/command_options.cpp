@@ -1,5 +1,10 @@
 // The options of single commands.
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/named.hpp"
@@ -15,6 +20,47 @@ result<std::string> gathered_text(std::string_view v) {
   if (v.size() > gather_bytes_max)
     return failure{ec::bad_config, "is longer than " + std::to_string(gather_bytes_max) + " bytes"};
   return std::string{v};
+}
+
+constexpr const char* link_form =
+  "is no link: write its rate and its delay in each direction, such as 50mbit,20ms (kbit, mbit or "
+  "gbit; 10kbit to 1000gbit, at most 10s)";
+
+result<link_speed> parse_link(std::string_view v) {
+  auto comma = v.find(',');
+  auto rate = v.substr(0, comma);
+  auto unit = rate.find_first_not_of("0123456789.");
+  auto number = parse_real(rate.substr(0, unit));
+  auto delay = comma == std::string_view::npos ? result<milliseconds>{20ms}
+                                               : parse_duration(v.substr(comma + 1));
+  constexpr std::pair<std::string_view, double> units[]{
+    {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+  const auto* of =
+    unit == std::string_view::npos
+      ? std::end(units)
+      : std::ranges::find(units, rate.substr(unit), &std::pair<std::string_view, double>::first);
+  if (!number || !delay || of == std::end(units) || *delay > 10s)
+    return failure{ec::bad_config, link_form};
+  link_speed link{*number * of->second, std::chrono::duration<double>(*delay).count()};
+  if (!(link.bits_per_second >= 1e4 && link.bits_per_second <= 1e12))
+    return failure{ec::bad_config, link_form};
+  return link;
+}
+
+std::string text_of_link(const link_speed& link) {
+  auto delay = milliseconds{static_cast<std::int64_t>(std::llround(link.delay_seconds * 1000))};
+  return text_of(link.bits_per_second / 1e6) + "mbit," + text_of(delay);
+}
+
+/// "1e9" is a whole number, too.
+auto parse_count(std::uint64_t low) {
+  return [low](std::string_view v) -> result<std::uint64_t> {
+    auto number = parse_real(v);
+    if (!number || *number < static_cast<double>(low) || *number > 1e13)
+      return failure{ec::bad_config,
+                     "must be a number between " + std::to_string(low) + " and 1e13, such as 1e9"};
+    return static_cast<std::uint64_t>(std::llround(*number));
+  };
 }
 
 status set_json(run_options& x, std::string_view v) {
@@ -49,7 +95,7 @@ void add_command_options(std::vector<option_spec>& table) {
       whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
      {"reuse-group", "BOOL", "Go on with the group of the last round.", yes_no(&o::reuse_group)}});
   add_group(table, "swarm",
-            {{"peers", "N", "Peers that waggle swarm starts.",
+            {{"peers", "N", "Peers that waggle swarm starts, or with which waggle plan counts.",
               whole(&o::peers, 1, 64, "they run on one machine")},
              {"kill-after", "TIME", "Kill one peer (SIGKILL) after this long; 0: never.",
               duration(&o::kill_after)
@@ -58,6 +104,20 @@ void add_command_options(std::vector<option_spec>& table) {
                          "it out")},
              {"join-after", "TIME", "Start another peer after this long; 0: never.",
               duration(&o::join_after)}});
+  add_group(
+    table, "plan",
+    {{"link", "RATE,DELAY",
+      "What the link of a peer carries, and how long a byte takes to another one, in each "
+      "direction.",
+      bound(&o::link, parse_link, text_of_link)},
+     {"values", "N",
+      "Parameters that are trained, such as 1e9; of adapters, those of the adapters alone.",
+      bound(&o::trained_values, parse_count(1))},
+     {"frozen", "N", "Parameters that are not trained, which nobody sends.",
+      bound(&o::frozen_values, parse_count(0))},
+     {"step-time", "TIME", "Time of a pass on one peer.",
+      duration(&o::step_time, 1ms, "a pass takes time")},
+     {"memory", "BYTES", "Memory of a peer; 0: any row fits.", bound(&o::memory, parse_bytes)}});
   add_group(
     table, "status",
     {{"curve", "NAME",

@@ -87,6 +87,11 @@ result<run_options> resolve(const settings& file, const settings& environment,
     options.optimizer = strategy.optimizer;
   if (strategy.codec && !options.given.contains("codec"))
     options.averaging.codec = *strategy.codec;
+  // What is not sent at first is sent later; the decay is that of SparseLoCo (arXiv 2508.15706).
+  if (uses(options.averaging.codec, sends_contributions_back) && !options.auxiliary
+      && strategy.make({}).averages.what == lane_content::progress
+      && !options.given.contains("error-feedback"))
+    options.averaging.error_feedback = 0.95;
   if (strategy.rate > 0 && !options.given.contains("lr"))
     options.lr = strategy.rate;
   if (!options.devices.empty() && !options.given.contains("replicas"))
@@ -102,7 +107,7 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (reduces && !named_here("replicas"))
     options.replicas = 1;
   if (reduces && !named_here("error-feedback"))
-    options.averaging.error_feedback = false;
+    options.averaging.error_feedback = 0;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default, and neither must one that waits for --min-peers.
   if (!options.given.contains("micro-batch") && !strategy.counts_steps())

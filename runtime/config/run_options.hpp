@@ -18,6 +18,14 @@
 
 namespace waggle {
 
+/// What a peer's link carries, in each direction.
+struct link_speed {
+  double bits_per_second = 50e6;
+  double delay_seconds = 0.02;
+
+  friend bool operator==(const link_speed&, const link_speed&) = default;
+};
+
 /// Everything that a user can set, as values within their bounds. All commands share this struct;
 /// each reads the fields that it uses. The initializers, here and in the parts, are the defaults;
 /// the option table (options.hpp) has the names, units and bounds.
@@ -90,6 +98,13 @@ struct run_options : learner_options, training_options {
   std::uint64_t peers = 4;
   milliseconds kill_after{0};
   milliseconds join_after{0};
+
+  // -- waggle plan
+  link_speed link;
+  std::optional<std::uint64_t> trained_values;
+  std::uint64_t frozen_values = 0;
+  milliseconds step_time{400};
+  std::uint64_t memory = 0; // of a peer; 0: not known
 
   // -- output
   std::string curve; // of `waggle status`; empty: none

@@ -111,6 +111,6 @@ void feed_errors_back(benchmark::State& state) {
   }
   count(state);
 }
-BENCHMARK(feed_errors_back)->DenseRange(1, 6);
+BENCHMARK(feed_errors_back)->DenseRange(1, 6)->Arg(9)->Arg(10);
 
 } // namespace

@@ -83,7 +83,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Blocks of 4096 values cost 4100 bytes.
   for (auto elements :
        {n / 4, n / 2, n / 2 - std::min<std::size_t>(n / 2, 4), n - std::min<std::size_t>(n, 1'024),
-        n - std::min<std::size_t>(n, 4 * (n / 4'100 + (n % 4'100 == 0 ? 0 : 1))), n, 4 * n + 1})
+        n - std::min<std::size_t>(n, 4 * (n / 4'100 + (n % 4'100 == 0 ? 0 : 1))), n, 4 * n + 1,
+        // Blocks of 256 values cost 132 bytes, chunks of 4096 at least 120.
+        n / 132 * 256, n / 132 * 256 + 2 * (n % 132) - std::min<std::size_t>(2 * (n % 132), 8),
+        n / 120 * 4'096, n / 120 * 4'096 + 40 * (n % 120)})
     decode_as(codec, rest, elements);
   return 0;
 }

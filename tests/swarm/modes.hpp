@@ -73,6 +73,10 @@ inline const mode modes[] = {
   {"DataParallelBuckets", [](training_config& c) { c.strategy = "data-parallel:buckets=1"; }, true},
   {"Diloco", [](training_config& c) { local(c, "diloco:steps=6"); }, true},
   {"DilocoOverlapped", [](training_config& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
+  {.name = "DilocoSparse",
+   .set = [](training_config& c) { local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0"); },
+   .equal_parameters = true,
+   .codec = codec_id::sparse2},
   {"DilocoLowRank",
    [](training_config& c) {
      local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
@@ -255,6 +259,8 @@ inline node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint
   toy.data_seed = data_seed;
   (in_buckets(how) ? toy.before_bucket : toy.during_pass) = std::move(during_pass);
   config.averaging->averaging.codec = how.codec;
+  if (uses(how.codec, sends_contributions_back))
+    config.averaging->averaging.error_feedback = 0.95;
   auto make = with_averaged_gradients(
     [toy, slot]() -> result<std::unique_ptr<learner>> {
       auto made = make_toy_learner(toy);

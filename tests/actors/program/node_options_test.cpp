@@ -115,7 +115,7 @@ TEST(NodeOptions, OfTheAveragerArrive) {
   EXPECT_EQ(a.kind, "gradients");
   EXPECT_EQ(to_string(a.codec), "float16");
   EXPECT_FALSE(a.measures_bandwidth);
-  EXPECT_TRUE(a.error_feedback);
+  EXPECT_EQ(a.error_feedback, 1);
   EXPECT_FALSE(a.auxiliary);
   EXPECT_EQ(a.part_workers, 5U);
   EXPECT_EQ(a.round.stall_timeout, 6s);

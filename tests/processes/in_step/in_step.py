@@ -26,7 +26,7 @@ SCENARIOS = {
     "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
-    "outer-rounds": (strategies.outer_rounds, []),
+    "outer-rounds": (strategies.outer_rounds, ["peers", "rate", "delay", "only"]),
     "buckets": (strategies.buckets, []),
     "islands": (strategies.islands, ["epochs"]),
     "slow": (slow.slow, ["only"]),
@@ -42,6 +42,8 @@ SPECIAL = {
     "every": dict(type=float, help="seconds between two faults"),
     "only": dict(help="what to plant, separated by commas; all by default"),
     "prometheus": dict(default="prometheus", help="the program"),
+    "peers": dict(type=int, default=2, help="that train together"),
+    "rate": dict(default="50mbit", help="of each link, in the notation of tc"),
     "strategy": dict(default="", help="of the peers, instead of collaborative; its rounds count passes"),
 }
 DEFAULTS = {

@@ -577,5 +577,83 @@ TEST_F(RoundEngine, AResultThatIsNotFiniteIsItsSendersFault) {
   EXPECT_TRUE(view.participant_set().contains(heir));
 }
 
+/// The members get the contributions to a part: each has three of 11 bytes, or two.
+class RoundEngineOfContributions : public RoundEngine {
+protected:
+  RoundEngineOfContributions() {
+    plan_.codecs = {{40, codec_id::sparse2}};
+    table_.emplace(plan_);
+    begin_as(us);
+  }
+
+  static std::vector<std::byte> sparse(float value) {
+    std::vector<std::byte> bytes(encoded_size(codec_id::sparse2, 10));
+    encode(codec_id::sparse2, std::vector<float>(10, value), bytes);
+    return bytes;
+  }
+  static std::vector<std::byte> joined(std::initializer_list<float> values) {
+    std::vector<std::byte> all;
+    for (auto value : values) {
+      auto one = sparse(value);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+  void deliver(const wire::part& what, const std::vector<std::byte>& body) {
+    engine_->on_event({peer(lost), what, copy_to_payload(body), nullptr});
+  }
+  void expect_refused(const wire::part& what, const std::vector<std::byte>& body, ec reason) {
+    begin_as(us);
+    port_->refused.clear();
+    deliver(what, body);
+    EXPECT_EQ(port_->refused, std::vector{reason});
+  }
+};
+
+TEST_F(RoundEngineOfContributions, SendsBackWhatTheMembersSentInTheirOrder) {
+  for (auto member : {heir, lost}) {
+    auto what = head(wire::part_kind::contribution, 0, 0);
+    what.weight = weight_of(member);
+    engine_->on_event({peer(member), what, copy_to_payload(sparse(value_of(member))), nullptr});
+  }
+  std::size_t results = 0;
+  for (const auto& message : port_->sent) {
+    const auto* part = std::get_if<wire::part>(&message.what);
+    if (part == nullptr || part->kind != wire::part_kind::result)
+      continue;
+    ++results;
+    EXPECT_EQ(part->weights, (std::vector<double>{1, 1, 3}));
+    EXPECT_TRUE(std::ranges::equal(message.body.view(), joined({1, 2, 3})));
+  }
+  EXPECT_EQ(results, 2U);
+}
+
+TEST_F(RoundEngineOfContributions, TakesAResultWithItsOwnContributionInIt) {
+  deliver(result_head(1, 0, everybody), joined({1, 2, 3}));
+  EXPECT_TRUE(port_->refused.empty());
+}
+
+TEST_F(RoundEngineOfContributions, RefusesAResultThatIsNotOfTheContributions) {
+  auto right = result_head(1, 0, everybody);
+  expect_refused(right, joined({4, 2, 3}), ec::wrong_sum); // ours is another
+  expect_refused(right, joined({2, 1, 3}), ec::wrong_sum);
+  expect_refused(right, joined({1, 2}), ec::wrong_shape);
+  expect_refused(right, joined({1, 2, 3, 3}), ec::wrong_shape);
+  expect_refused(right, {}, ec::wrong_shape);
+  auto malformed = joined({1, 2, 3});
+  malformed[11 + 8] = std::byte{10}; // a place outside of the part
+  expect_refused(right, malformed, ec::malformed);
+  expect_refused(right, joined({1, 2, std::numeric_limits<float>::infinity()}), ec::non_finite);
+  auto fewer = right;
+  fewer.weights.pop_back();
+  expect_refused(fewer, joined({1, 2, 3}), ec::bad_weight);
+  auto negative = right;
+  negative.weights.back() = -3;
+  expect_refused(negative, joined({1, 2, 3}), ec::bad_weight);
+  auto sum = right;
+  sum.weight = 4;
+  expect_refused(sum, joined({1, 2, 3}), ec::bad_weight);
+}
+
 } // namespace
 } // namespace waggle

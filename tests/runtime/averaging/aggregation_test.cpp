@@ -11,7 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr aggregator robust[] = {aggregator::trimmed_mean, aggregator::median,
-                                 aggregator::centered_clip, aggregator::krum};
+                                 aggregator::centered_clip, aggregator::krum,
+                                 aggregator::median_norm};
 
 TEST(Aggregation, NamesAreReadBackAndOthersAreAnsweredWithAllThereAre) {
   for (const auto* row : aggregator_table) {
@@ -23,7 +24,7 @@ TEST(Aggregation, NamesAreReadBackAndOthersAreAnsweredWithAllThereAre) {
   EXPECT_EQ(wrong.error().code, ec::bad_config);
   EXPECT_THAT(wrong.error().detail, HasSubstr("average"));
   EXPECT_THAT(wrong.error().detail, HasSubstr("centered_clip"));
-  EXPECT_EQ(to_string(static_cast<aggregator>(5)), "unknown");
+  EXPECT_EQ(to_string(static_cast<aggregator>(6)), "unknown");
 }
 
 TEST(Aggregation, TheNumberOfAnAggregatorIsItsRow) {
@@ -39,6 +40,7 @@ TEST(Aggregation, EnoughContributorsAreWhatThePapersSay) {
     EXPECT_EQ(contributors_needed({aggregator::median, f}), 2 * f + 1);
     EXPECT_EQ(contributors_needed({aggregator::centered_clip, f}), 2 * f + 1);
     EXPECT_EQ(contributors_needed({aggregator::krum, f}), 2 * f + 3);
+    EXPECT_EQ(contributors_needed({aggregator::median_norm, f}), 2 * f + 1);
     for (auto how : robust) {
       auto needed = contributors_needed({how, f});
       EXPECT_TRUE(check_aggregation({how, f}, needed));

@@ -227,7 +227,8 @@ const std::vector<named_attack>& attacks() {
 constexpr aggregation robust[] = {{aggregator::trimmed_mean, liars},
                                   {aggregator::median, liars},
                                   {aggregator::centered_clip, liars},
-                                  {aggregator::krum, liars}};
+                                  {aggregator::krum, liars},
+                                  {aggregator::median_norm, liars}};
 
 class Attack : public ::testing::Test {
 protected:

@@ -16,11 +16,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr aggregation every_aggregation[] = {{aggregator::mean, 0},
-                                             {aggregator::trimmed_mean, 1},
-                                             {aggregator::median, 0},
-                                             {aggregator::centered_clip, 0},
-                                             {aggregator::krum, 1}};
+constexpr aggregation every_aggregation[] = {
+  {aggregator::mean, 0},          {aggregator::trimmed_mean, 1}, {aggregator::median, 0},
+  {aggregator::centered_clip, 0}, {aggregator::krum, 1},         {aggregator::median_norm, 0}};
 
 struct said {
   std::vector<float> values;

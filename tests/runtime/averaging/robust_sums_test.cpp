@@ -18,7 +18,8 @@ namespace {
 using vectors = std::vector<std::vector<float>>;
 
 constexpr aggregator robust[] = {aggregator::trimmed_mean, aggregator::median,
-                                 aggregator::centered_clip, aggregator::krum};
+                                 aggregator::centered_clip, aggregator::krum,
+                                 aggregator::median_norm};
 
 payload encoded(codec_id codec, const std::vector<float>& values) {
   std::vector<std::byte> bytes(encoded_size(codec, values.size()));
@@ -149,6 +150,19 @@ std::vector<double> naive(const aggregation& how, const vectors& values,
           out[e] += caps[i] / total * std::min(1.0, radius / std::max(distances[i], 1e-300))
                     * (wide[i][e] - centre[e]);
     }
+  }
+  if (how.how == aggregator::median_norm) {
+    std::vector<double> lengths;
+    for (const auto& row : wide)
+      lengths.push_back(distance(row, std::vector<double>(n, 0.0)));
+    auto sorted = lengths;
+    std::sort(sorted.begin(), sorted.end());
+    auto total = std::accumulate(caps.begin(), caps.end(), 0.0);
+    out.assign(n, 0.0);
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t e = 0; e < n; ++e)
+        out[e] +=
+          caps[i] / total * std::min(1.0, sorted[(count - 1) / 2] / lengths[i]) * wide[i][e];
   }
   if (how.how == aggregator::krum) {
     std::vector<std::pair<double, std::size_t>> scores;
@@ -340,6 +354,14 @@ TEST(RobustSums, KrumIsTheMeanOfTheOthersWhenByzantinePeersAreOutliers) {
   std::vector<float> honest(600);
   (void)mean.reduce(members_of({0, 2, 3, 5, 6, 7, 8}), honest);
   EXPECT_TRUE(same_bytes(reduced({aggregator::krum, 3}, values), honest));
+}
+
+TEST(RobustSums, ContributionsAreShortenedToTheMedianLength) {
+  vectors values{{3, 4}, {0, 5e6F}, {-5, 0}, {0, 0}, {1, 0}}; // lengths 5, 5e6, 5, 0, 1
+  auto out = reduced({aggregator::median_norm, 0}, values);
+  EXPECT_FLOAT_EQ(out[0], (3 - 5 + 1) / 5.0F);
+  EXPECT_FLOAT_EQ(out[1], (4 + 5) / 5.0F);
+  EXPECT_EQ(reduced({aggregator::median_norm, 0}, {{7}, {0}, {0}})[0], 0) << "most are 0";
 }
 
 TEST(RobustSums, OneByzantinePeerMoreThanFaultyMaxWins) { // the guarantee is tight

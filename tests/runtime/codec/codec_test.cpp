@@ -160,9 +160,9 @@ TEST(Codec, TheNumberOfACodecIsItsRow) {
     EXPECT_EQ(static_cast<std::size_t>(codec_table[i]->id), i) << codec_table[i]->name;
     names.emplace_back(codec_table[i]->name);
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"none", "float16", "bfloat16", "scaled_float16", "uniform8",
-                                      "quantile8", "blockwise8", "median64", "largest64"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"none", "float16", "bfloat16", "scaled_float16",
+                                             "uniform8", "quantile8", "blockwise8", "median64",
+                                             "largest64", "e3m0", "sparse2"}));
 }
 
 TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {
@@ -170,6 +170,7 @@ TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {
   EXPECT_EQ(values_per_part(codec_id::float16, 524'288), 262'144U);
   EXPECT_EQ(values_per_part(codec_id::bfloat16, 524'288), 262'144U);
   EXPECT_EQ(values_per_part(codec_id::uniform8, 524'288), 524'288U);
+  EXPECT_EQ(values_per_part(codec_id::sparse2, 120), 4'096U);
   EXPECT_EQ(values_per_part(codec_id::none, 3), 0U);
 }
 

@@ -72,7 +72,9 @@ TEST_P(Lossy, TheMeanOverManyRoundsComesToTheVector) {
   RecordProperty("with", std::to_string(std::sqrt(with_square / n)));
   RecordProperty("without", std::to_string(std::sqrt(without_square / n)));
   RecordProperty("largest_residual", std::to_string(largest));
-  EXPECT_LT(std::sqrt(with_square), std::sqrt(without_square) / 20) << "seed 71";
+  // Within 64 rounds every value is sent once.
+  auto gain = GetParam() == codec_id::sparse2 ? 3 : 20;
+  EXPECT_LT(std::sqrt(with_square), std::sqrt(without_square) / gain) << "seed 71";
   // The sum of the sent values is the sum of the vectors except for the last residual.
   EXPECT_LE(worst, largest / rounds + 1e-5) << "seed 71";
   EXPECT_GT(without_square, 0) << "else there is nothing to feed back";

@@ -69,6 +69,11 @@ const std::vector<refused_row> rows{
   {"auxiliary=true micro-batch=8", {"--auxiliary and --micro-batch"}}, // the default, but set
   {"auxiliary=true error-feedback=true", {"--auxiliary", "--error-feedback"}},
   {"auxiliary=true replicas=2", {"--auxiliary", "--replicas"}},
+  {"codec=sparse2 aggregator=median faulty-max=1", {"--codec sparse2", "--aggregator median"}},
+  {"codec=size:100,none,sparse2 aggregator=trimmed_mean faulty-max=1",
+   {"trimmed_mean", "median_norm"}},
+  {"codec=sparse2 low-rank=4", {"--codec sparse2", "--low-rank"}},
+  {"codec=sparse2 aggregator=krum faulty-max=1 check-sums=0.5", {"--check-sums", "sum them"}},
   // Sizes
   {"micro-batch=64 target-batch-size=32", {"--micro-batch 64", "--target-batch-size 32"}},
   {"replicas=9 micro-batch=8 target-batch-size=64", {"--micro-batch 8 times --replicas 9"}},
@@ -272,6 +277,28 @@ TEST(Combinations, TrainingHasNoUseForWhatOtherCommandsAllow) {
   EXPECT_EQ(refused_in_training("strategy=local-updates groups=moshpit matchmaking-time=1s"), "");
 }
 
+TEST(Combinations, ASparseCodecIsForProgressOrWithErrorFeedback) {
+  expect_refused({{"codec=sparse2", {"--strategy collaborative", "use --error-feedback 0.95"}},
+                  {"codec=sparse2 strategy=local-updates error-feedback=true",
+                   {"--strategy local-updates", "use --strategy diloco"}}},
+                 refused_in_training);
+  for (const auto* fits : {"codec=sparse2 error-feedback=0.9", "codec=sparse2 auxiliary=true",
+                           "codec=sparse2 strategy=diloco error-feedback=false",
+                           "codec=sparse2 aggregator=median_norm faulty-max=1 strategy=diloco"})
+    EXPECT_EQ(refused_in_training(fits), "");
+}
+
+TEST(Combinations, ErrorFeedbackIsOnWhereProgressIsSparse) {
+  auto kept = [](const std::string& options) { return with(options)->averaging.error_feedback; };
+  EXPECT_EQ(kept("strategy=diloco codec=sparse2"), 0.95);
+  EXPECT_EQ(kept("strategy=diloco codec=sparse2 auxiliary=true"), 0);
+  EXPECT_EQ(kept("strategy=diloco codec=sparse2 error-feedback=false"), 0);
+  EXPECT_EQ(kept("strategy=diloco codec=sparse2 error-feedback=true"), 1);
+  EXPECT_EQ(kept("strategy=diloco codec=e3m0"), 0);
+  EXPECT_EQ(kept("codec=float16 error-feedback=0.5"), 0.5);
+  EXPECT_EQ(refused("error-feedback=1.5").empty(), false);
+}
+
 TEST(Combinations, AnAuxiliaryMayHaveTheRunFileOfThePeersThatTrain) {
   settings file{{"micro-batch", {"300", "run.toml:1"}},
                 {"target-batch-size", {"256", "run.toml:2"}},
@@ -280,14 +307,14 @@ TEST(Combinations, AnAuxiliaryMayHaveTheRunFileOfThePeersThatTrain) {
   auto options = resolve(file, {}, auxiliary);
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_FALSE(options->given.contains("micro-batch"));
-  EXPECT_FALSE(options->averaging.error_feedback);
+  EXPECT_EQ(options->averaging.error_feedback, 0);
   EXPECT_TRUE(resolve(file, auxiliary, {})) << "from the environment";
   EXPECT_FALSE(resolve(file, flags({{"micro-batch", "4"}}), auxiliary));
   EXPECT_FALSE(resolve(file, auxiliary, flags({{"micro-batch", "4"}})));
   EXPECT_FALSE(resolve(file, {}, {})) << "a peer that trains uses it";
   file["micro-batch"].value = "4";
   EXPECT_TRUE(resolve(file, {}, {}));
-  EXPECT_TRUE(resolve(file, {}, {})->averaging.error_feedback);
+  EXPECT_EQ(resolve(file, {}, {})->averaging.error_feedback, 1);
   file["auxiliary"] = {"true", "run.toml:4"};
   EXPECT_FALSE(resolve(file, {}, {})) << "the file is the auxiliary's own";
 }

@@ -180,6 +180,74 @@ TEST_P(LyingReducers, ThatLeadAreFoundToo) {
 INSTANTIATE_TEST_SUITE_P(Each, LyingReducers, ::testing::ValuesIn(ways),
                          [](const auto& info) { return info.param.name; });
 
+// -- contributions that are sent back -------------------------------------------------------------
+
+/// How a reducer changes the contributions that it passes on: `one` bytes each.
+using forgery = void (*)(std::vector<std::byte>& all, std::size_t one);
+
+struct relay_lie {
+  const char* name;
+  forgery change;
+  bool to_all; // or to every second member
+};
+
+void alter_first(std::vector<std::byte>& all, std::size_t) {
+  all[0] ^= std::byte{1}; // of the smaller magnitude
+}
+void alter_last(std::vector<std::byte>& all, std::size_t one) {
+  all[all.size() - one + 6] ^= std::byte{1}; // of the larger magnitude
+}
+void swap_two(std::vector<std::byte>& all, std::size_t one) {
+  if (all.size() >= 2 * one)
+    std::swap_ranges(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(one),
+                     all.end() - static_cast<std::ptrdiff_t>(one));
+}
+void repeat_first(std::vector<std::byte>& all, std::size_t one) {
+  for (auto at = one; at < all.size(); ++at)
+    all[at] = all[at - one];
+}
+void leave_out(std::vector<std::byte>& all, std::size_t one) {
+  all.resize(all.size() - one);
+}
+
+const relay_lie relay_lies[] = {
+  {"AltersTheFirst", alter_first, true},   {"AltersTheLast", alter_last, true},
+  {"AltersForSome", alter_last, false},    {"Swaps", swap_two, true},
+  {"SwapsForSome", swap_two, false},       {"Repeats", repeat_first, true},
+  {"RepeatsForSome", repeat_first, false}, {"LeavesOut", leave_out, true},
+};
+
+class LyingRelays : public ::testing::TestWithParam<relay_lie> {};
+
+TEST_P(LyingRelays, NeverHaveAWrongSumApplied) {
+  const auto& lie = GetParam();
+  for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+    auto scene = checked_round(seed, {});
+    scene.plan.codecs = {{scene.plan.elements, codec_id::sparse2}};
+    part_table parts{scene.plan};
+    auto who = liar_of(seed, scene, seed % 3 == 0);
+    liar planted{who, changing([&](std::size_t to, wire::event& what, payload& body) {
+                   if (!is_part(what, wire::part_kind::result) || (!lie.to_all && to % 2 == 1))
+                     return;
+                   auto index = std::get<wire::part>(what).index;
+                   std::vector<std::byte> all(body.view().begin(), body.view().end());
+                   lie.change(all, encoded_size(codec_id::sparse2, parts[index].count));
+                   body = copy_to_payload(all);
+                 })};
+    // Its members may leave out one that did nothing wrong, or fail: they do not know who lies.
+    EXPECT_EQ(violation_by(std::move(scene), who, planted,
+                           [](const round_swarm& swarm) {
+                             return swarm.violation().find("did nothing wrong")
+                                    != std::string::npos;
+                           }),
+              "")
+      << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, LyingRelays, ::testing::ValuesIn(relay_lies),
+                         [](const auto& info) { return info.param.name; });
+
 /// Of the wrong parts, as many are found as are checked.
 TEST(DrawnChecks, FindAWrongSumAsOftenAsTheyCheckIt) {
   constexpr double share = 0.5;

@@ -1,0 +1,122 @@
+#include "runtime/cli/strategy_costs.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace waggle {
+
+namespace {
+
+// RESULTS.md, "Few rounds on slow links": headers, and what a round waits beside its bytes.
+constexpr double with_headers = 1.025;
+constexpr double delays_of_round = 3.5; // contribution, result, digests, decision
+
+constexpr double program_bytes = 280e6; // LibTorch, code and stacks
+constexpr double plain_vectors = 4;     // parameters, gradient, two of Adam's
+
+/// RESULTS.md, "Loss over samples": 64,000 samples, a cosine, outer-momentum=0.5.
+std::optional<double> measured_gap(std::uint64_t steps) {
+  switch (steps) {
+    case 1:
+      return 0;
+    case 25:
+      return 0.037;
+    case 50:
+      return 0.068;
+    case 100:
+      return 0.081;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// RESULTS.md, "What a trainer keeps in memory".
+double vectors_of(const strategy_cost& row, std::uint64_t peers) {
+  auto n = static_cast<double>(peers);
+  auto contributions = (n - 1) / n * bits_per_value(row.codec) / 32;
+  if (row.steps == 1)
+    return plain_vectors + 2 + contributions; // outgoing, result
+  auto residual = sends_contributions_back(row.codec) ? 2 : 0;
+  return plain_vectors + 4 + contributions + residual; // anchor, momentum, progress, copy
+}
+
+void set_costs(strategy_cost& row, const planned_run& run) {
+  row.bytes = bytes_sent(row.codec, run.values, run.peers);
+  row.round_seconds = run.peers < 2 ? 0
+                                    : 8 * row.bytes / run.link.bits_per_second
+                                        + delays_of_round * run.link.delay_seconds;
+  auto computes = static_cast<double>(row.steps) * run.step_seconds;
+  auto hidden = static_cast<double>(row.overlap) * run.step_seconds;
+  row.share = computes / (computes + std::max(row.round_seconds - hidden, 0.0));
+  row.memory = 4
+                 * (vectors_of(row, run.peers) * static_cast<double>(run.values)
+                    + static_cast<double>(run.frozen))
+               + program_bytes;
+}
+
+strategy_cost outer_steps(std::uint64_t steps, std::uint64_t overlap, codec_id codec) {
+  strategy_cost row;
+  row.strategy =
+    "diloco:steps=" + std::to_string(steps)
+    + (sends_contributions_back(codec) ? ",outer-rate=1,outer-momentum=0" : ",outer-momentum=0.5")
+    + (overlap > 0 ? ",overlap=" + std::to_string(overlap) : "");
+  row.codec = codec;
+  row.steps = steps;
+  row.overlap = overlap;
+  if (codec == codec_id::none && overlap == 0)
+    row.loss_gap = measured_gap(steps);
+  return row;
+}
+
+} // namespace
+
+std::string strategy_cost::options() const {
+  return "--strategy " + strategy
+         + (codec == codec_id::none ? "" : " --codec " + std::string{to_string(codec)});
+}
+
+double bytes_sent(codec_id codec, std::uint64_t values, std::uint64_t peers) {
+  auto n = static_cast<double>(peers);
+  auto times = sends_contributions_back(codec) ? (n * n - 1) / n : 2 * (n - 1) / n;
+  return with_headers * times * static_cast<double>(values) * bits_per_value(codec) / 8;
+}
+
+std::vector<strategy_cost> strategy_costs(const planned_run& run) {
+  std::vector<strategy_cost> rows;
+  for (auto codec : {codec_id::none, codec_id::blockwise8}) {
+    strategy_cost row;
+    row.strategy = "data-parallel";
+    row.codec = codec;
+    if (codec == codec_id::none)
+      row.loss_gap = measured_gap(row.steps);
+    rows.push_back(std::move(row));
+  }
+  for (std::uint64_t steps : {25, 50, 100, 200})
+    for (auto codec : {codec_id::none, codec_id::blockwise8, codec_id::e3m0})
+      for (auto overlap : {std::uint64_t{0}, steps / 2})
+        rows.push_back(outer_steps(steps, overlap, codec));
+  for (std::uint64_t steps : {30, 100, 300})
+    for (auto overlap : {std::uint64_t{0}, steps / 2})
+      rows.push_back(outer_steps(steps, overlap, codec_id::sparse2));
+  for (auto& row : rows)
+    set_costs(row, run);
+  std::ranges::stable_sort(rows, {}, [](const strategy_cost& row) {
+    return std::tuple{row.steps, -bits_per_value(row.codec)};
+  });
+  return rows;
+}
+
+const strategy_cost* best_of(const std::vector<strategy_cost>& rows, const planned_run& run) {
+  const strategy_cost* best = nullptr;
+  for (const auto& row : rows) {
+    if (run.memory > 0 && row.memory > static_cast<double>(run.memory))
+      continue;
+    if (row.share >= share_wanted)
+      return &row;
+    if (best == nullptr || row.share > best->share)
+      best = &row;
+  }
+  return best;
+}
+
+} // namespace waggle

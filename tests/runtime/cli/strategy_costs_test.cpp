@@ -1,0 +1,90 @@
+#include "runtime/cli/strategy_costs.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/config/options.hpp"
+#include "runtime/training/strategy.hpp"
+
+namespace waggle {
+namespace {
+
+/// The row with this strategy and codec.
+strategy_cost row_of(const planned_run& run, const std::string& options) {
+  auto rows = strategy_costs(run);
+  auto found =
+    std::ranges::find_if(rows, [&](const strategy_cost& row) { return row.options() == options; });
+  EXPECT_NE(found, rows.end()) << options;
+  return found == rows.end() ? strategy_cost{} : *found;
+}
+
+// Two peers with an mlp of 0.79 M values, 50 Mbit/s and 20 ms: shares in tests/bench/RESULTS.md.
+TEST(StrategyCosts, AreThoseThatWereMeasured) {
+  planned_run run{.peers = 2, .link = {50e6, 0.02}, .values = 790'000, .step_seconds = 0.029};
+  EXPECT_NEAR(row_of(run, "--strategy diloco:steps=100,outer-momentum=0.5").share, 0.85, 0.05);
+  EXPECT_NEAR(row_of(run, "--strategy diloco:steps=100,outer-momentum=0.5,overlap=50").share, 0.998,
+              0.05);
+  EXPECT_NEAR(row_of(run, "--strategy data-parallel").share, 0.047, 0.05);
+}
+
+TEST(StrategyCosts, ASparseRoundSendsContributionsBack) {
+  auto fewer = [](codec_id codec, std::uint64_t peers) {
+    return bytes_sent(codec_id::none, 1'000'000, peers) / bytes_sent(codec, 1'000'000, peers);
+  };
+  EXPECT_NEAR(fewer(codec_id::sparse2, 2), 91, 0.5);
+  EXPECT_NEAR(fewer(codec_id::sparse2, 4), 55, 0.5);
+  EXPECT_NEAR(fewer(codec_id::sparse2, 8), 30, 0.5);
+  EXPECT_NEAR(fewer(codec_id::sparse2, 16), 16, 0.5);
+  for (std::uint64_t peers : {2U, 16U, 64U})
+    EXPECT_NEAR(fewer(codec_id::e3m0, peers), 7.76, 0.01);
+  EXPECT_EQ(bytes_sent(codec_id::none, 1'000'000, 1), 0);
+}
+
+TEST(StrategyCosts, AFastLinkNeedsNoFewerBytesAndASlowOneDoes) {
+  planned_run run{.peers = 4, .link = {10e9, 0.001}, .values = 1'000'000, .step_seconds = 0.4};
+  auto best = [&run] {
+    auto rows = strategy_costs(run);
+    return best_of(rows, run)->options();
+  };
+  EXPECT_EQ(best(), "--strategy data-parallel");
+  run.link = {50e6, 0.02};
+  run.values = 1'000'000'000;
+  EXPECT_EQ(best(), "--strategy diloco:steps=100,outer-rate=1,outer-momentum=0,overlap=50 "
+                    "--codec sparse2");
+  run.values = 20'000'000; // adapters
+  EXPECT_THAT(best(), ::testing::HasSubstr("diloco:steps=25"));
+  run.peers = 1;
+  EXPECT_EQ(best(), "--strategy data-parallel") << "nothing is sent";
+}
+
+TEST(StrategyCosts, ARowThatDoesNotFitIsNotTheBest) {
+  planned_run run{.peers = 4, .link = {50e6, 0.02}, .values = 1'000'000'000, .step_seconds = 10};
+  auto rows = strategy_costs(run);
+  run.memory = 30'000'000'000; // seven vectors and a half
+  const auto* best = best_of(rows, run);
+  ASSERT_NE(best, nullptr);
+  EXPECT_LE(best->memory, 30e9);
+  run.memory = 1'000'000'000;
+  EXPECT_EQ(best_of(rows, run), nullptr);
+  auto without = row_of(run, "--strategy data-parallel").memory;
+  run.frozen = 7'000'000'000;
+  EXPECT_EQ(row_of(run, "--strategy data-parallel").memory - without, 28e9);
+}
+
+// The command that is printed starts a run.
+TEST(StrategyCosts, EveryRowIsOneOfTrainingsOptions) {
+  for (const auto& row : strategy_costs({.values = 1'000})) {
+    ASSERT_TRUE(strategy_choice::parse(row.strategy)) << row.strategy;
+    auto options = resolve({}, {},
+                           {{"strategy", {row.strategy, "--strategy"}},
+                            {"codec", {std::string{to_string(row.codec)}, "--codec"}}});
+    ASSERT_TRUE(options) << options.error().detail;
+    auto usable = check_training_options(*options);
+    EXPECT_TRUE(usable) << usable.error().detail;
+  }
+}
+
+} // namespace
+} // namespace waggle
