@@ -67,6 +67,7 @@ void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& line);
 /// one process.
 struct node_context {
   std::string run_id;
+  std::string label; // of the run, for people
   std::shared_ptr<const identity> self;
   peer_record record; // how others reached us at the start; no addresses in client mode
   std::shared_ptr<const wall_clock> wall;

@@ -132,7 +132,7 @@ std::shared_ptr<sample_draws> draws_from(const run_options& o, const learner_con
   // Data that has changed since the options were checked is refused when the learner is made.
   auto counted = count_samples(learner);
   auto samples = counted.ok() ? *counted : 1;
-  return std::make_shared<sample_draws>(peer, std::max(samples, std::uint64_t{1}), o.run_id);
+  return std::make_shared<sample_draws>(peer, std::max(samples, std::uint64_t{1}), o.run());
 }
 
 } // namespace
@@ -169,7 +169,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.optimizer = optimizer_of(o);
   c.settles = !o.strategy->steps_each_pass();
   c.offload_optimizer |= o.delay_optimizer_step;
-  c.init_seed = seed_from("waggle init/" + o.run_id);
+  c.init_seed = seed_from("waggle init/" + o.run());
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));
   return c;
 }

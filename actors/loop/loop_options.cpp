@@ -19,11 +19,14 @@ using given = const swarm_options&;
 struct option_member {
   const char* option;
   std::string (*text)(given o);
+  void (*set)(swarm_options& o, const std::string& text, const run_options& read);
   bool optional = false; // an empty text is none
 };
 
 constexpr option_member members[] = {
-  {"run-id", [](given o) { return o.run; }},
+  {"run-id", [](given o) { return o.run; }, [](auto& o, auto& text, auto&) { o.run = text; }},
+  {"swarm-key", [](given o) { return o.swarm_key; },
+   [](auto& o, auto&, auto& read) { o.swarm_key = read.swarm_key; }, true},
   {"initial-peers",
    [](given o) {
      std::string all;
@@ -31,17 +34,30 @@ constexpr option_member members[] = {
        all += (all.empty() ? "" : ",") + where;
      return all;
    },
+   [](auto& o, auto&, auto& read) {
+     for (const auto& where : read.initial_peers)
+       o.initial_peers.push_back(to_string(where));
+   },
    true},
-  {"listen", [](given o) { return o.listen; }},
-  {"announce", [](given o) { return o.announce; }, true},
-  {"data-dir", [](given o) { return o.data_dir.string(); }, true},
-  {"log-level", [](given o) { return o.log_level; }},
-  {"strategy", [](given o) { return o.strategy; }},
-  {"target-batch-size", [](given o) { return std::to_string(o.target_batch_size); }},
-  {"epochs", [](given o) { return std::to_string(o.max_epochs); }},
-  {"join-timeout", [](given o) { return std::to_string(o.join_timeout.count()) + "ms"; }},
-  {"start-alone", [](given o) -> std::string { return o.start_alone ? "true" : "false"; }},
-  {"resume", [](given o) -> std::string { return o.resume ? "true" : "false"; }},
+  {"listen", [](given o) { return o.listen; }, [](auto& o, auto& text, auto&) { o.listen = text; }},
+  {"announce", [](given o) { return o.announce; },
+   [](auto& o, auto& text, auto&) { o.announce = text; }, true},
+  {"data-dir", [](given o) { return o.data_dir.string(); },
+   [](auto& o, auto&, auto& read) { o.data_dir = read.data_dir; }, true},
+  {"log-level", [](given o) { return o.log_level; },
+   [](auto& o, auto& text, auto&) { o.log_level = text; }},
+  {"strategy", [](given o) { return o.strategy; },
+   [](auto& o, auto& text, auto&) { o.strategy = text; }},
+  {"target-batch-size", [](given o) { return std::to_string(o.target_batch_size); },
+   [](auto& o, auto&, auto& read) { o.target_batch_size = read.target_batch_size; }},
+  {"epochs", [](given o) { return std::to_string(o.max_epochs); },
+   [](auto& o, auto&, auto& read) { o.max_epochs = read.epochs; }},
+  {"join-timeout", [](given o) { return std::to_string(o.join_timeout.count()) + "ms"; },
+   [](auto& o, auto&, auto& read) { o.join_timeout = read.join_timeout; }},
+  {"start-alone", [](given o) -> std::string { return o.start_alone ? "true" : "false"; },
+   [](auto& o, auto&, auto& read) { o.start_alone = read.may_start_alone; }},
+  {"resume", [](given o) -> std::string { return o.resume ? "true" : "false"; },
+   [](auto& o, auto&, auto& read) { o.resume = read.resume; }},
 };
 
 /// The names of the options of `waggle train`.
@@ -90,7 +106,36 @@ result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes)
   if (passes > 0)
     flags["passes"] = {std::to_string(passes), "waggle::shards"};
   auto look_up = [](const char* name) { return std::getenv(name); };
-  return resolve({}, from_environment({"initial-peers"}, look_up), flags);
+  auto all = resolve({}, from_environment({"initial-peers"}, look_up), flags);
+  if (auto key = all ? load_key(*all) : status{done{}}; !key)
+    return key.error();
+  return all;
+}
+
+result<swarm_options> swarm_options::from(const std::filesystem::path& run_file) {
+  auto file = from_file(run_file);
+  if (!file)
+    return file.error();
+  swarm_options out;
+  for (const auto& [name, value] : *file) {
+    const auto* spec = find_option(name);
+    auto known = std::ranges::find(members, name, &option_member::option);
+    if (!spec->loops.instead.empty())
+      continue; // it is for peers of `waggle train`, or follows from the loop
+    if (known == std::end(members)) {
+      (name == "model"      ? out.model
+       : name == "data"     ? out.data
+       : name == "schedule" ? out.schedule
+                            : out.more[name]) = value.value;
+      continue;
+    }
+    run_options one;
+    if (auto set = spec->set(one, value.value); !set)
+      return failure{ec::bad_config,
+                     value.source + ": '" + value.value + "' " + set.error().detail};
+    known->set(out, value.value, one);
+  }
+  return out;
 }
 
 } // namespace waggle

@@ -32,7 +32,9 @@ enum class rate_owner : std::uint8_t {
 /// when they connect, also with peers of `waggle train`. A peer with a different value is refused;
 /// the message contains the name of the option and both values.
 struct swarm_options {
-  std::string run = "waggle"; // its name
+  std::string run = "waggle"; // its name; with a key, only a label
+  /// The file of the run's key, of which all peers have copies. Empty: the name is all they need.
+  std::string swarm_key{};
   /// "HOST:PORT" of any peers of the run. Empty: those in WAGGLE_INITIAL_PEERS, INITIAL_PEERS or
   /// PL_INITIAL_PEERS of the environment, the first that is set. None there either: this peer
   /// starts the run.
@@ -90,6 +92,9 @@ struct swarm_options {
 
   /// The actor system, registry, log and clock of the process that the loop is a part of.
   environment around{};
+
+  /// The options in a run file, such as `waggle invite` prints. Fails with a sentence.
+  static result<swarm_options> from(const std::filesystem::path& run_file);
 };
 
 /// The state of the run as this peer knows it.

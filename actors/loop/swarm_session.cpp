@@ -242,7 +242,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   if (!started)
     return started.error();
   process_->log().info("listening on {}; peer {} of run {}, data in {}", to_string(started->bound),
-                       to_string(id()), config.run_id, data_dir().string());
+                       to_string(id()), o.run_id, data_dir().string());
   if (!config.client_mode)
     address_ = started->bound;
   addresses_ = started->ctx.record.addresses;

@@ -240,6 +240,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;
+  ctx.label = config.label.empty() ? config.run_id : config.label;
   ctx.self = dependencies.self;
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
   auto steady = dependencies.steady;

@@ -28,6 +28,7 @@ namespace waggle {
 /// The configuration of a whole peer.
 struct node_config {
   std::string run_id = "waggle";
+  std::string label;                          // for people, of a run with a key; empty: run_id
   std::vector<endpoint> listen{{"::", 7700}}; // at least one
   std::vector<endpoint> announce; // the addresses for others, if they are not the bound ones
   std::vector<endpoint> initial_peers;

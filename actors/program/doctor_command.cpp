@@ -60,7 +60,7 @@ folder_facts look_at_folder(const run_options& options) {
   folder_facts facts;
   facts.folder = options.given.contains("data-dir")
                    ? options.data_dir
-                   : default_folder(options.data_dir, options.run_id, 1);
+                   : default_folder(options.data_dir, options.run(), 1);
   std::error_code error;
   facts.exists = fs::is_directory(facts.folder, error);
   if (!facts.exists && fs::exists(facts.folder, error))
@@ -122,10 +122,12 @@ public:
     net::tcp_transport_config tcp;
     tcp.shared_memory = false;
     tcp.looks = true;
+    tcp.key = options.key;
+    tcp.encrypts = options.encrypts;
     auto all =
       machine_dependencies({}, identity::generate(), make_logger("error", "text", "doctor", ""),
-                           options.run_id, {}, std::move(tcp));
-    ctx_.run_id = options.run_id;
+                           options.run(), {}, std::move(tcp));
+    ctx_.run_id = options.run();
     ctx_.self = all.self;
     ctx_.record = {ctx_.self->id(), ctx_.self->key(), {}, true};
     ctx_.wall = all.wall;
@@ -325,10 +327,10 @@ int examine_this_machine(const run_options& options, const training_check& check
   std::optional<finding> doubled;
   for (const auto& peer : reached) {
     out.add(network.clock_of(peer));
-    if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout))
+    if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout, options.key))
       if (auto document = parse_document(status->body); document && document->is_object())
         versions.emplace_back(peer.where, text_in(*document, "version"));
-    if (auto peers = net::http_get(peer.where, "/api/v1/peers", page_timeout);
+    if (auto peers = net::http_get(peer.where, "/api/v1/peers", page_timeout, options.key);
         peers && facts.own && !doubled) {
       doubled = judge_identity(*facts.own, peers->body);
       out.add(doubled);

@@ -30,7 +30,8 @@ std::string settings_of(const run_options& o) {
 
 node_config node_config_from(const run_options& o, const std::filesystem::path& data_dir) {
   node_config config;
-  config.run_id = o.run_id;
+  config.run_id = o.run();
+  config.label = o.run_id;
   config.listen = o.listen;
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;

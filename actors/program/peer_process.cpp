@@ -31,7 +31,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   // Several peers of a run may be started without a folder: each takes one of its own.
   for (int i = 1; !parts->lock_ && i <= (chosen ? 1 : default_folders_max); ++i) {
     parts->data_dir_ =
-      chosen ? options.data_dir : default_folder(options.data_dir, options.run_id, i);
+      chosen ? options.data_dir : default_folder(options.data_dir, options.run(), i);
     auto lock = folder_lock::take(parts->data_dir_);
     if (!lock)
       return lock.error();
@@ -44,8 +44,8 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (!key)
     return failure{ec::bad_config, key.error().detail};
   parts->self_ = *key;
-  auto leftovers =
-    remove_leftovers(*make_system_disk(), parts->data_dir_, {"known_peers", "identity", "address"});
+  auto leftovers = remove_leftovers(*make_system_disk(), parts->data_dir_,
+                                    {"known_peers", "identity", "address", "invite"});
   parts->log_ = logger_to(around.log, options.log_level);
   if (!parts->log_)
     parts->log_ = make_logger(options.log_level, options.log_format, short_name(parts->self_->id()),
@@ -73,6 +73,12 @@ result<started_node> peer_process::start(const node_config& config) {
   agreement_ = config.agreement;
   shutdown_limit_ = waggle::shutdown_limit(config);
   net::tcp_transport_config tcp;
+  tcp.key = options_.key;
+  tcp.encrypts = options_.encrypts;
+  tcp.open_pages = options_.given.contains("pages") && options_.pages == "all";
+  if (!options_.encrypts)
+    log_->warn("links of this peer are not encrypted (--encrypt never): whoever reads the network "
+               "has the model and all that is exchanged");
   tcp.shared_memory = options_.shared_memory;
   tcp.congestion = options_.congestion;
   for (const auto* own : {&options_.listen, &options_.announce})
@@ -100,6 +106,7 @@ result<started_node> peer_process::start(const node_config& config) {
     address_ = std::move(*address);
   else
     log_->warn("`waggle status` does not find this peer by itself: {}", address.error().detail);
+  write_invitation(*started, config.agreement.get(), started->ctx.record.addresses);
   return started;
 }
 
@@ -107,12 +114,32 @@ void peer_process::print_start(const node_config& config, const started_node& pe
                                bool joinable) const {
   print((config.client_mode ? "accepts no peers; status and metrics on " : "listening on ")
         + to_string(peer.bound));
-  print("peer " + to_string(self().id()) + " of run " + config.run_id + ", data in "
+  print("peer " + to_string(self().id()) + " of run " + options_.run_id + ", data in "
         + data_dir().string());
   if (!config.client_mode && joinable)
-    print(
-      "join with:\n"
-      + join_line(config.run_id, config.agreement.get(), peer.ctx.record.addresses, peer.bound));
+    print("join with:\n" + line_to_join(peer, config.agreement.get(), peer.ctx.record.addresses));
+}
+
+std::string peer_process::line_to_join(const started_node& peer, const run_agreement* agreement,
+                                       const std::vector<endpoint>& addresses) const {
+  if (!is_inline_key(options_.swarm_key))
+    return join_line(options_.run_id, agreement, addresses, peer.bound, options_.swarm_key);
+  return "waggle " + std::string{command_of(agreement)}
+         + " --config FILE, with the FILE that `waggle "
+           "invite --data-dir "
+         + shell_word(data_dir_.string()) + "` prints";
+}
+
+void peer_process::write_invitation(const started_node& peer, const run_agreement* agreement,
+                                    const std::vector<endpoint>& addresses) const {
+  auto file = data_dir_ / invitation_file;
+  std::error_code none;
+  std::filesystem::remove(file, none);
+  if (options_.client_mode)
+    return;
+  auto text = invitation(options_.run_id, agreement, addresses, peer.bound, options_.key);
+  if (auto written = write_private(file, text); !written)
+    log_->warn("`waggle invite` finds nothing: {}", written.error().detail);
 }
 
 void peer_process::print(const std::string& lines) const {
@@ -173,8 +200,10 @@ void peer_process::switch_debug(const char* signal) const {
 void peer_process::log_new_addresses(const started_node& peer) {
   auto own = peer.ctx.own_record().addresses;
   auto before = std::exchange(joined_at_, own);
-  if (!own.empty() && !before.empty() && own != before)
-    log_->info("join with: {}", join_line(options_.run_id, agreement_.get(), own, peer.bound));
+  if (own.empty() || before.empty() || own == before)
+    return;
+  log_->info("join with: {}", line_to_join(peer, agreement_.get(), own));
+  write_invitation(peer, agreement_.get(), own);
 }
 
 /// Logs the join line of a run whose options a peer without an agreement has learned.
@@ -182,7 +211,8 @@ void peer_process::log_join_line(const started_node& peer, const run_agreement& 
   auto own = peer.ctx.own_record().addresses;
   if (own.empty())
     return; // other peers cannot join through a client
-  auto line = join_line(options_.run_id, &agreement, own, peer.bound);
+  write_invitation(peer, &agreement, own);
+  auto line = line_to_join(peer, &agreement, own);
   if (std::exchange(knows_run_, true))
     log_->warn("peers of this run were started with different options; the others have: {}", line);
   else

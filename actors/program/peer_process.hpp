@@ -68,6 +68,12 @@ private:
   void log_state(const status_board& board) const;
   void log_late(wait_log& waits, const std::string& why_not_ready) const;
   void switch_debug(const char* signal) const;
+  /// How others join, in one line.
+  [[nodiscard]] std::string line_to_join(const started_node& peer, const run_agreement* agreement,
+                                         const std::vector<endpoint>& addresses) const;
+  /// For `waggle invite`.
+  void write_invitation(const started_node& peer, const run_agreement* agreement,
+                        const std::vector<endpoint>& addresses) const;
   void log_new_addresses(const started_node& peer);
   void log_join_line(const started_node& peer, const run_agreement& agreement);
 

@@ -93,6 +93,16 @@ result<node_config::averaging_parts> averaging_parts_of(const averager_options& 
   return parts;
 }
 
+/// Nothing: the run has only a name.
+static result<std::optional<swarm_key>> key_of(const node_options& o) {
+  if (o.swarm_key.empty())
+    return std::optional<swarm_key>{};
+  auto key = load_swarm_key(o.swarm_key);
+  if (!key)
+    return bad("node_options::swarm_key: " + key.error().detail);
+  return std::optional{*key};
+}
+
 result<node_config> node_config_of(const node_options& o) {
   constexpr std::array levels{"debug", "info", "warn", "error"};
   if (std::find(levels.begin(), levels.end(), o.log_level) == levels.end())
@@ -100,8 +110,12 @@ result<node_config> node_config_of(const node_options& o) {
                + "' is none of debug, info, warn, error");
   if (o.run.empty() || o.run.size() > 128)
     return bad("node_options::run: the name of a run has 1 to 128 bytes");
+  auto key = key_of(o);
+  if (!key)
+    return key.error();
   node_config config;
-  config.run_id = o.run;
+  config.run_id = *key ? run_id_of(**key) : o.run;
+  config.label = o.run;
   if (auto set = set_addresses(o, config); !set)
     return set.error();
   if (!o.agreed.empty()) {
@@ -160,6 +174,10 @@ result<node> node::start(const node_options& given) {
   }
   auto log = logger_to(options.around.log, options.log_level);
   net::tcp_transport_config tcp;
+  auto swarm = key_of(options);
+  if (!swarm)
+    return swarm.error();
+  tcp.key = *swarm;
   for (const auto& where : config->listen)
     tcp.http_hosts.insert(net::host_name(where.host));
   auto started =

@@ -61,13 +61,13 @@ void metrics_exporter::show_self() {
     return;
   shown_self_ = true;
   nlohmann::ordered_json self{{"peer", to_string(ctx_.record.id)},
-                              {"run", ctx_.run_id},
+                              {"run", ctx_.label},
                               {"role", picture_.role},
                               {"version", version}};
   board_->show(status_board::document::self,
                self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   if (ctx_.events && ctx_.events->last() == 0)
-    ctx_.note(watch::started{std::string{version}, ctx_.run_id, std::string{picture_.role}});
+    ctx_.note(watch::started{std::string{version}, ctx_.label, std::string{picture_.role}});
 }
 
 metrics_exporter::behavior_type metrics_exporter::make_behavior() {
@@ -193,6 +193,10 @@ void metrics_exporter::watch_links() {
     auto& rates = picture_.links[peer];
     rates.rtt_ms = std::chrono::duration<double, std::milli>(facts.round_trip).count();
     rates.shares_memory = facts.shares_memory;
+    rates.encrypted = facts.encrypted;
+    auto host = link->host();
+    bool here = host.empty() || host == "::1" || host.starts_with("127.");
+    rates.exposed = !facts.encrypted && !here;
     // A link that replaced another one begins to count anew.
     if (auto before = carried_.find(peer); before != carried_.end()) {
       auto per_second = [&](std::uint64_t a, std::uint64_t b) {
@@ -221,7 +225,7 @@ void metrics_exporter::refresh() {
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_unreachable(ctx_.reach->as_client());
   peer_facts facts{
-    ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
+    ctx_.record.id, ctx_.label,         ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
   facts.clock_skew = board_->clock_skew();
   if (ctx_.machine)

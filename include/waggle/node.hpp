@@ -29,7 +29,9 @@ struct averager_options {
 };
 
 struct node_options {
-  std::string run = "waggle"; // its name
+  std::string run = "waggle"; // its name; with a key, only a label
+  /// The file of the run's key, of which all peers have copies. Empty: the name is all they need.
+  std::filesystem::path swarm_key{};
   /// "HOST:PORT" of any peers of the run. Empty: others join through this one.
   std::vector<std::string> initial_peers{};
   /// [::] is all of IPv4 and IPv6. Port 0: a free port (node::address).

@@ -13,6 +13,7 @@
 #include "runtime/cli/readable.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/private_file.hpp"
 #include "runtime/core/version.hpp"
 
 namespace waggle {
@@ -155,6 +156,11 @@ int run_parsed(parsed_command& chosen) {
   if (!options)
     return bad_usage(options.error().detail);
   options->arguments = chosen.arguments;
+  if (auto key = chosen.what->makes_key ? status{done{}} : load_key(*options); !key)
+    return bad_usage(key.error().detail);
+  if (is_inline_key(options->swarm_key))
+    if (auto open = readable_by_others(chosen.config))
+      warn(*open);
   const auto& groups = chosen.what->groups;
   auto takes = [&](const char* group) { return std::ranges::find(groups, group) != groups.end(); };
   if (takes("peer") && takes("training")) // waggle swarm checks this for all its peers

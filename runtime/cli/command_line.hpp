@@ -33,6 +33,7 @@ struct command {
   std::vector<std::string> agreed_groups{};
   /// Options of other groups, by name.
   std::vector<std::string> single_options{};
+  bool makes_key = false;      // the file of --swarm-key need not exist
   bool more_arguments = false; // the last one may be given several times
 };
 

@@ -23,6 +23,7 @@ struct training_check {
 command config_command(training_check check);
 command health_command();
 command id_command();
+command invite_command();
 command plan_command();
 command replay_command();
 command status_command();

@@ -32,6 +32,8 @@ int run_config(const run_options& options, const training_check& check) {
   auto resolved = resolve(*file, {}, {});
   if (!resolved)
     return bad_usage(resolved.error().detail);
+  if (auto key = load_key(*resolved); !key)
+    return bad_usage(key.error().detail);
   auto counted = name + ": " + std::to_string(file->size()) + " options, ";
   auto trains = check ? check.usable(*resolved) : check_without_torch(*resolved);
   if (trains) {

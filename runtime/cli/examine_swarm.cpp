@@ -33,15 +33,16 @@ void add_members(std::vector<asked_member>& all, std::vector<asked_member> more)
 }
 
 /// What /api/v1/peers of those members say that answer, of which the first ones were asked already.
-std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t first) {
+std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t first,
+                             const std::optional<swarm_key>& key) {
   std::vector<std::string> peers(members.size());
   auto ask_one = [&](std::size_t i) {
     auto& member = members[i];
     for (const auto& at : member.addresses) {
-      auto status = net::http_get(at, "/api/v1/status", page_timeout);
+      auto status = net::http_get(at, "/api/v1/status", page_timeout, key);
       if (status && status->status == 200) {
         member.status = status->body;
-        if (auto others = net::http_get(at, "/api/v1/peers", page_timeout))
+        if (auto others = net::http_get(at, "/api/v1/peers", page_timeout, key))
           peers[i] = others->body;
         return;
       }
@@ -60,8 +61,11 @@ std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t fir
 } // namespace
 
 int examine_swarm(const run_options& options, const endpoint& where) {
-  auto peers = net::http_get(where, "/api/v1/peers", page_timeout);
+  auto peers = net::http_get(where, "/api/v1/peers", page_timeout, options.key);
   auto document = peers ? parse_document(peers->body) : std::nullopt;
+  if (peers && peers->status == 403)
+    return bad_usage(to_string(where)
+                     + " refuses: " + text_in(document.value_or(nullptr), "error"));
   if (!field(document.value_or(nullptr), "peers").is_array()) {
     std::cerr << "waggle: no peer answers at " << to_string(where)
               << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
@@ -72,7 +76,7 @@ int examine_swarm(const run_options& options, const endpoint& where) {
   add_members(members, members_in(*document, where, members_asked_max, now));
   // Those that these have lost, and behind a split their members, are asked, too.
   for (std::size_t asked = 0; asked < members.size();) {
-    auto seen = ask(members, std::exchange(asked, members.size()));
+    auto seen = ask(members, std::exchange(asked, members.size()), options.key);
     for (std::size_t i = 0; i < seen.size(); ++i)
       if (auto others = parse_document(seen[i]))
         add_members(members,

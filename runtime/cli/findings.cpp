@@ -210,6 +210,13 @@ constexpr refusal refusals[]{
   {ec::overloaded, "{}", "try again in a minute, or name further peers", level::warning},
   {ec::rate_limited, "{}", "try again in a minute, or name further peers", level::warning}};
 
+/// The same, where the sentence says more than the code.
+constexpr std::pair<std::string_view, std::string_view> cures[]{
+  {"swarm key", "copy the run's key to this machine and name it with --swarm-key FILE, or use the "
+                "run file that `waggle invite` prints there"},
+  {"--encrypt never", "give --encrypt never to all peers of the run, or to none"},
+  {net::relayed, "look who answers at that address, and reach the peer another way"}};
+
 } // namespace
 
 finding judge_dial(const endpoint& given, const endpoint& where, const failure& why,
@@ -230,6 +237,9 @@ finding judge_dial(const endpoint& given, const endpoint& where, const failure& 
             at + (net::started_wrongly(why) ? detail : "leads to this peer itself"),
             net::started_wrongly(why) ? "give each peer its own --data-dir"
                                       : "name another peer, too, unless this one starts the run"};
+  for (const auto& [sentence, cure] : cures)
+    if (detail.find(sentence) != std::string::npos)
+      return {level::bad, "initial peer", at + detail, std::string{cure}};
   auto known = std::ranges::find(refusals, why.code, &refusal::code);
   if (known == std::end(refusals))
     return {level::bad, "initial peer", at + std::string{to_string(why.code)} + ": " + detail,

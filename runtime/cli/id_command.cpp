@@ -2,16 +2,28 @@
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/peer_address.hpp"
+#include "runtime/config/options.hpp"
 #include "runtime/crypto/identity.hpp"
 
 namespace waggle {
 
 namespace {
 
-int run_id(const run_options& options) {
+int run_id(const run_options& given) {
+  auto options = given;
+  std::error_code unknown;
+  if (!options.swarm_key.empty() && !is_inline_key(options.swarm_key)
+      && !std::filesystem::exists(options.swarm_key, unknown)) {
+    if (auto made = save_swarm_key(make_swarm_key(), options.swarm_key); !made)
+      return bad_usage("--swarm-key: " + made.error().detail);
+    std::cerr << "made the swarm key " << options.swarm_key
+              << ": give it to all peers of the run, and to nobody else\n";
+  }
+  if (auto key = load_key(options); !key)
+    return bad_usage(key.error().detail);
   auto folder = options.given.contains("data-dir")
                   ? options.data_dir
-                  : default_folder(options.data_dir, options.run_id, 1);
+                  : default_folder(options.data_dir, options.run(), 1);
   auto file = options.identity.value_or(folder / "identity.pem");
   auto key = identity::load_or_create(file);
   if (!key)
@@ -28,9 +40,11 @@ command id_command() {
           .summary = "Shows this peer's id; makes its key if there is none.",
           .details =
             "The key stays in --data-dir (identity.pem, readable by its owner only). Without that "
-            "option, it is that of the first peer of --run-id in this folder.\n",
+            "option, it is that of the first peer of --run-id in this folder. Makes the file of "
+            "--swarm-key, too, if there is none.\n",
           .run = run_id,
-          .single_options = {"run-id", "data-dir", "identity"}};
+          .single_options = {"run-id", "swarm-key", "data-dir", "identity"},
+          .makes_key = true};
 }
 
 } // namespace waggle

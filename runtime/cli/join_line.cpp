@@ -4,18 +4,14 @@
 #include <cctype>
 
 #include "runtime/config/agreed_options.hpp"
+#include "runtime/config/values.hpp"
 
 namespace waggle {
 
-namespace {
-
-/// The command that starts a peer of the run.
-std::string command_of(const run_agreement* agreement) {
+std::string_view command_of(const run_agreement* agreement) {
   const auto* strategy = agreement == nullptr ? nullptr : agreement->find("strategy");
   return strategy != nullptr && strategy->value == "average" ? "average" : "train";
 }
-
-} // namespace
 
 std::string shell_word(std::string_view text) {
   auto plain = [](char c) {
@@ -30,18 +26,61 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string join_line(const std::string& run_id, const run_agreement* agreement,
-                      const std::vector<endpoint>& addresses, const endpoint& bound) {
-  const auto& address = addresses.empty() ? bound : addresses.front();
-  std::string line = "waggle " + command_of(agreement) + " --run-id " + shell_word(run_id)
-                     + " --initial-peers " + shell_word(to_string(address)) + " --listen "
-                     + shell_word("[::]:0");
-  if (address.host == "127.0.0.1" || address.host == "::1") // others reach it over loopback only
-    line += " --announce " + shell_word(to_string(endpoint{address.host, 0}));
+namespace {
+
+/// The options of a joiner besides name and key.
+std::vector<std::pair<std::string, std::string>>
+options_to_join(const run_agreement* agreement, const std::vector<endpoint>& initial_peers) {
+  std::vector<std::pair<std::string, std::string>> all{{"initial-peers", text_of(initial_peers)},
+                                                       {"listen", "[::]:0"}};
+  const auto& host = initial_peers.front().host;
+  if (host == "127.0.0.1" || host == "::1") // others reach it over loopback only
+    all.emplace_back("announce", to_string(endpoint{host, 0}));
   if (agreement != nullptr)
-    for (const auto& [name, value] : options_of(*agreement))
-      line += " --" + name + " " + shell_word(value);
+    for (auto& option : options_of(*agreement))
+      all.push_back(std::move(option));
+  return all;
+}
+
+/// No option's value contains a control character.
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+} // namespace
+
+std::string join_line(const std::string& run_id, const run_agreement* agreement,
+                      const std::vector<endpoint>& addresses, const endpoint& bound,
+                      const std::string& key_file) {
+  std::string line =
+    "waggle " + std::string{command_of(agreement)} + " --run-id " + shell_word(run_id);
+  if (!key_file.empty())
+    line += " --swarm-key " + shell_word(key_file);
+  for (const auto& [name, value] :
+       options_to_join(agreement, {addresses.empty() ? bound : addresses.front()}))
+    line += " --" + name + " " + shell_word(value);
   return line;
+}
+
+std::string invitation(const std::string& run_id, const run_agreement* agreement,
+                       const std::vector<endpoint>& addresses, const endpoint& bound,
+                       const std::optional<swarm_key>& key) {
+  auto text = "# `waggle " + std::string{command_of(agreement)}
+              + " --config FILE` joins this run with this file.\n"
+              + (key ? "# Keep it secret: it holds the key of the run.\n" : "")
+              + "run-id = " + toml_text(run_id) + "\n";
+  if (key)
+    text += "swarm-key = " + toml_text(inline_text(*key)) + "\n";
+  for (const auto& [name, value] :
+       options_to_join(agreement, addresses.empty() ? std::vector{bound} : addresses))
+    text += name + " = " + toml_text(value) + "\n";
+  return text;
 }
 
 } // namespace waggle

@@ -31,6 +31,9 @@ private:
 /// is none, or more than one.
 result<endpoint> address_of_running_peer(const std::filesystem::path& folder);
 
+/// In a data folder: what `waggle invite` prints.
+constexpr const char* invitation_file = "invite.toml";
+
 /// At most so many peers of a run have a default folder (peer_process).
 constexpr int default_folders_max = 64;
 /// The data folder of the `number`th peer of a run, counted from 1, if the operator names none: no

@@ -24,14 +24,22 @@ int no_peer(const endpoint& where) {
   return exit_failed;
 }
 
-int show_curve(const endpoint& where, const std::string& name, bool as_json) {
-  auto answer = net::http_get(where, "/api/v1/curves", 5s);
+/// Why a peer does not show this to us.
+int refused(const endpoint& where, const net::http_response& answer) {
+  auto why = text_in(parse_document(answer.body).value_or(nullptr), "error");
+  return bad_usage(to_string(where) + " refuses: " + why);
+}
+
+int show_curve(const endpoint& where, const std::string& name, const run_options& options) {
+  auto answer = net::http_get(where, "/api/v1/curves", 5s, options.key);
   if (!answer)
     return no_answer(where, answer.error());
   auto document = parse_document(answer->body).value_or(nullptr);
+  if (answer->status == 403)
+    return refused(where, *answer);
   if (answer->status != 200 || !field(document, name.c_str()).is_array())
     return no_peer(where);
-  if (as_json) {
+  if (options.json) {
     nlohmann::ordered_json out{{"curve", name}};
     for (const auto* each : {"epoch", "samples", "t", name.c_str()})
       out[each] = field(document, each);
@@ -52,11 +60,13 @@ int run_status(const run_options& options) {
   if (!where)
     return report_no_peer(where.error());
   if (!options.curve.empty())
-    return show_curve(*where, options.curve, options.json);
-  auto status = net::http_get(*where, "/api/v1/status", 5s);
-  auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
+    return show_curve(*where, options.curve, options);
+  auto status = net::http_get(*where, "/api/v1/status", 5s, options.key);
+  auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s, options.key) : status;
   if (!peers)
     return no_answer(*where, peers.error());
+  if (status->status == 403)
+    return refused(*where, *status);
   auto document = parse_document(status->body).value_or(nullptr);
   auto seen = parse_document(peers->body).value_or(nullptr);
   auto others = field(seen, "peers");
@@ -94,7 +104,7 @@ command status_command() {
                          false}},
           .run = run_status,
           .json_to_output = true,
-          .single_options = {"data-dir"}};
+          .single_options = {"data-dir", "swarm-key"}};
 }
 
 } // namespace waggle

@@ -136,7 +136,7 @@ private:
       for (const auto& [name, value] : options_.given) {
         const auto& group = find_option(name)->group;
         bool taken = group == "training" || group == "averaging" || name == "run-id"
-                     || name == "log-level" || name == "log-format";
+                     || name == "swarm-key" || name == "log-level" || name == "log-format";
         if (taken && name != "linger")
           add(name, value);
       }

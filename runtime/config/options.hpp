@@ -85,6 +85,9 @@ result<settings> from_file(const std::filesystem::path& file);
 result<run_options> resolve(const settings& file, const settings& environment,
                             const settings& flags);
 
+/// Reads the file of --swarm-key, if there is one. Fails with a sentence.
+status load_key(run_options& options);
+
 /// Who reads a sentence, and writes options in a way of his own: "--min-peers",
 /// "swarm_options::more: min-peers", "min_peers".
 enum class option_writer : std::uint8_t { command_line, cpp_loop, python_loop };

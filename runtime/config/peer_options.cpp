@@ -30,6 +30,15 @@ result<std::vector<endpoint>> own_addresses(std::string_view v) {
   return all;
 }
 
+result<std::string> key_text(std::string_view v) {
+  if (v.empty())
+    return failure{ec::bad_config, "must name a file"};
+  if (is_inline_key(v))
+    return std::string{v};
+  auto path = absolute_path(v);
+  return path ? result<std::string>{path->string()} : path.error();
+}
+
 result<std::uint64_t> log_size(std::string_view v) {
   auto value = parse_bytes(v);
   if (value && *value != 0 && (*value < 64_KiB || *value > 1_GiB))
@@ -43,8 +52,14 @@ result<std::uint64_t> log_size(std::string_view v) {
 void add_peer_options(std::vector<option_spec>& table) {
   add_group(
     table, "run",
-    {{"run-id", "NAME", "Peers of one run use the same name; others are refused.",
+    {{"run-id", "NAME",
+      "Peers of one run use the same name, or the same --swarm-key; others are refused.",
       bound(&o::run_id, run_name).member_in_loops("run")},
+     {"swarm-key", "FILE",
+      "The run's key, of which all its peers have copies; with it, --run-id is only a label. "
+      "`waggle "
+      "id --swarm-key FILE` makes one.",
+      bound(&o::swarm_key, key_text).member_in_loops("swarm_key")},
      {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
       path(&o::data_dir, "a folder").member_in_loops("data_dir")},
      {"log-level", "LEVEL", "debug, info, warn or error.",
@@ -85,8 +100,23 @@ void add_peer_options(std::vector<option_spec>& table) {
           [](const o& x) { return !x.initial_peers.empty(); },
           "needs --initial-peers: other peers cannot reach this one, so it has to know which "
           "ones to dial")},
+     {"encrypt", "WHEN",
+      "auto: links are encrypted unless both ends are on loopback. never: none is; all peers of "
+      "the "
+      "run need it.",
+      bound(
+        &o::encrypts,
+        [](std::string_view v) -> result<bool> {
+          if (v != "auto" && v != "never")
+            return failure{ec::bad_config, "must be auto or never"};
+          return v == "auto";
+        },
+        [](bool encrypts) { return std::string{encrypts ? "auto" : "never"}; })},
      {"pages", "WHO",
-      "Who sees the live page at / of this peer's port: all, local (this machine) or none.",
+      "Who sees the live page at / of this peer's port: all, local (this machine) or none. With "
+      "--swarm-key and without this option, other machines see health and metrics; to see more, "
+      "they "
+      "have to know the key.",
       one_of(&o::pages, {"all", "local", "none"})},
      {"identity", "FILE",
       "File with the peer's key; by default identity.pem in --data-dir, created if missing.",
@@ -94,3 +124,18 @@ void add_peer_options(std::vector<option_spec>& table) {
 }
 
 } // namespace waggle::option_bindings
+
+namespace waggle {
+
+status load_key(run_options& options) {
+  if (options.swarm_key.empty())
+    return done{};
+  auto key = is_inline_key(options.swarm_key) ? parse_inline_key(options.swarm_key)
+                                              : load_swarm_key(options.swarm_key);
+  if (!key)
+    return failure{ec::bad_config, "--swarm-key: " + key.error().detail};
+  options.key = *key;
+  return done{};
+}
+
+} // namespace waggle

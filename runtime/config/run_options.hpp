@@ -10,6 +10,7 @@
 #include "runtime/allreduce/averaging_config.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/crypto/swarm_key.hpp"
 #include "runtime/matchmaking/matchmaking_config.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/training/learner_options.hpp"
@@ -31,7 +32,9 @@ struct link_speed {
 /// the option table (options.hpp) has the names, units and bounds.
 struct run_options : learner_options, training_options {
   // -- the peer
-  std::string run_id = "waggle";
+  std::string run_id = "waggle";        // with a key, only a label
+  std::string swarm_key;                // a file, or the key as a run file has it; empty: none
+  std::optional<waggle::swarm_key> key; // that of `swarm_key` (load_key)
   std::vector<endpoint> listen{{"::", 7700}}; // at least one
   std::vector<endpoint> announce;             // empty: what it listens on
   std::vector<endpoint> initial_peers;
@@ -43,6 +46,7 @@ struct run_options : learner_options, training_options {
   std::string log_level = "info";
   std::string log_format = "text";
   std::string pages = "all";                  // or local, none
+  bool encrypts = true;                       // links to other machines
   milliseconds duration{0};                   // 0: until stopped
   std::uint64_t event_log = 32 * 1024 * 1024; // bytes; 0: none
   std::uint64_t seed = 0;                     // 0: from the operating system
@@ -121,6 +125,8 @@ struct run_options : learner_options, training_options {
   std::map<std::string, std::string> given;
   std::vector<std::string> arguments; // positional: ADDR, FILE, NAME
 
+  /// What tells the run from others, in records and names of folders.
+  [[nodiscard]] std::string run() const { return key ? run_id_of(*key) : run_id; }
   /// Samples of all peers from one average to the next, with strategies that count samples.
   [[nodiscard]] std::uint64_t samples_per_round() const {
     return target_batch_size * how.epochs_per_round;

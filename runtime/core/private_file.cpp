@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/core/unique_fd.hpp"
 
 namespace waggle {
 
@@ -36,6 +39,44 @@ status check_private(int handle, const std::filesystem::path& file) {
                                      + octal(found.st_mode) + "), which is secret: chmod 600 '"
                                      + file.string() + "'"};
   return done{};
+}
+
+status write_private(const std::filesystem::path& path, std::string_view bytes) {
+  auto because = [](const std::filesystem::path& of, const char* what) {
+    return failure{ec::io_error,
+                   std::string{what} + " '" + of.string() + "': " + std::strerror(errno)};
+  };
+  std::error_code error;
+  if (path.has_parent_path())
+    std::filesystem::create_directories(path.parent_path(), error);
+  if (error)
+    return failure{ec::io_error,
+                   "cannot create '" + path.parent_path().string() + "': " + error.message()};
+  auto temporary = path;
+  temporary += ".new";
+  ::unlink(temporary.c_str());
+  unique_fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (!file)
+    return because(temporary, "cannot create");
+  bool written =
+    ::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size())
+    && ::fsync(file.get()) == 0;
+  // link(2), unlike rename(2), does not replace a file that another process made meanwhile.
+  if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
+    auto why = because(path, "cannot write");
+    ::unlink(temporary.c_str());
+    return why;
+  }
+  ::unlink(temporary.c_str());
+  return done{};
+}
+
+std::optional<std::string> readable_by_others(const std::filesystem::path& file) {
+  struct stat found {};
+  if (::stat(file.c_str(), &found) != 0 || (found.st_mode & 077U) == 0)
+    return std::nullopt;
+  return "other users can read '" + file.string() + "' (mode " + octal(found.st_mode)
+         + "), which holds the key of the run: chmod 600 '" + file.string() + "'";
 }
 
 std::optional<std::string> writable_by_others(const std::filesystem::path& folder) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/result.hpp"
 
@@ -15,6 +16,12 @@ namespace waggle {
 /// file of root is accepted, too, and root may use the files of others. Fails with ec::bad_config.
 status check_private(int handle, const std::filesystem::path& file);
 
+/// Writes a new file of mode 0600 atomically, with its parent directories. Refuses to replace an
+/// existing one.
+status write_private(const std::filesystem::path& file, std::string_view bytes);
+
+/// A warning if other users may read `file`, which holds a secret.
+std::optional<std::string> readable_by_others(const std::filesystem::path& file);
 /// A warning if other users may create and replace files in `folder`: mode bits for group or
 /// others, without the sticky bit.
 std::optional<std::string> writable_by_others(const std::filesystem::path& folder);

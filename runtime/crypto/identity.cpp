@@ -150,29 +150,7 @@ result<std::shared_ptr<const identity>> identity::load(const std::filesystem::pa
 }
 
 status identity::save(const std::filesystem::path& path) const {
-  std::error_code error;
-  if (path.has_parent_path())
-    std::filesystem::create_directories(path.parent_path(), error);
-  if (error)
-    return failure{ec::io_error,
-                   "cannot create '" + path.parent_path().string() + "': " + error.message()};
-  auto temporary = path;
-  temporary += ".new";
-  ::unlink(temporary.c_str());
-  unique_fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  if (!file)
-    return file_failure(temporary, "cannot create");
-  auto pem = to_pem(pair_.get());
-  bool written = ::write(file.get(), pem.data(), pem.size()) == static_cast<ssize_t>(pem.size())
-                 && ::fsync(file.get()) == 0;
-  // link(2), unlike rename(2), does not replace an identity that another process made meanwhile.
-  if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
-    auto why = file_failure(path, "cannot write the identity file");
-    ::unlink(temporary.c_str());
-    return why;
-  }
-  ::unlink(temporary.c_str());
-  return done{};
+  return write_private(path, to_pem(pair_.get()));
 }
 
 result<std::shared_ptr<const identity>>

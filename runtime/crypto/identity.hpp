@@ -35,6 +35,8 @@ public:
   [[nodiscard]] signature sign(std::string_view message) const {
     return sign(as_byte_span(message));
   }
+  /// For a certificate of this key.
+  [[nodiscard]] evp_pkey_st* pair() const { return pair_.get(); }
   /// Writes the key pair atomically, mode 0600. Refuses to replace an existing file.
   [[nodiscard]] status save(const std::filesystem::path& path) const;
 

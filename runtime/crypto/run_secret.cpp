@@ -1,5 +1,6 @@
 #include "runtime/crypto/run_secret.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include <openssl/crypto.h>
@@ -25,6 +26,11 @@ run_secret::run_secret(std::string_view run_id) {
                                  static_cast<int>(key_.size()), key_.data())
                  == 1,
                "PBKDF2");
+}
+
+run_secret::run_secret(const swarm_key& key) : has_key_(true) {
+  static_assert(swarm_key::size == sizeof key_);
+  std::memcpy(key_.data(), key.bytes.data(), key_.size());
 }
 
 digest run_secret::keyed(std::string_view purpose, std::string_view transcript) const {

@@ -70,6 +70,7 @@ std::string handshake::hello() const {
   hello.set_instance(with_.claims.instance);
   hello.set_time(static_cast<std::uint64_t>(time_));
   hello.set_looks(with_.claims.looks);
+  hello.set_has_key(with_.run->has_key());
   for (const auto& address : with_.record.addresses) {
     auto& to = *hello.add_addresses();
     to.set_host(address.host);
@@ -90,6 +91,7 @@ std::string handshake::transcript(bool ours) const {
   append_text(text, with_.dialled ? peer_key : own_key);
   append_text(text, with_.dialled ? own_nonce : peer_nonce);
   append_text(text, with_.dialled ? peer_nonce : own_nonce);
+  append_text(text, with_.channel);
   return text;
 }
 
@@ -139,10 +141,14 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
   if (hello.version() != protocol_version)
     return refuse(ec::wrong_version, "this peer speaks version " + std::to_string(protocol_version)
                                        + ", the other " + std::to_string(hello.version()));
+  if (hello.has_key() != with_.run->has_key())
+    return refuse(ec::wrong_run, std::string{with_.run->has_key() ? key_here : key_there});
   auto nonce = handshake_nonce::from_raw(hello.nonce());
   auto claim = read_claim(hello);
   if (!nonce || !claim)
     return refuse(ec::malformed, "a hello with a field out of bounds");
+  if (!with_.certified.is_zero() && claim->key != with_.certified)
+    return refuse(ec::bad_signature, std::string{relayed});
   peer_ = std::move(claim);
   peer_nonce_ = *nonce;
   claims_.instance = hello.instance();
@@ -183,7 +189,7 @@ handshake::step handshake::on_proof(const proto::Proof& proof) {
     return step;
   };
   if (!with_.run->proves(transcript(false), proof.knowledge()))
-    return refuse(ec::wrong_run, std::string{another_run});
+    return refuse(ec::wrong_run, std::string{with_.run->has_key() ? another_key : another_run});
   auto by = signature::from_raw(proof.signature());
   auto agreement = with_.run->masked(transcript(false), proof.agreement());
   if (!by || !with_.verifier->verify(peer_->key, as_byte_span(proof_text(false, agreement)), *by))

@@ -38,14 +38,17 @@ using handshake_nonce = byte_id<struct handshake_nonce_tag, 32>;
 /// Both ends of a connection prove their identity and check that they belong to the same run:
 ///
 ///     both → hello: version, public key, fresh nonce, addresses, instance of the process, time
-///     dialler → proof: that it knows the run's name; the agreement; a signature over domain, role,
+///     dialler → proof: that it knows the run's key or name; the agreement; a signature over
+///     domain, role,
 ///                      both keys, both nonces, the signer's instance and time, and its agreement
 ///     acceptor → proof: the same, and its reason if it refuses the dialler
 ///
-/// The nonces make each proof valid for this connection only. The role prevents a proof from being
-/// reflected to its signer. The run's name itself is never sent (run_secret); what shows knowledge
+/// The nonces make each proof valid for this connection only, and `setup::channel` for this
+/// encrypted channel: whoever ends the channel of each end cannot pass a proof from one on to the
+/// other. The role prevents a proof from being
+/// reflected to its signer. Key and name are never sent (run_secret); what shows knowledge
 /// of it goes to the peer that we dialled, and to others only after they have shown theirs. An end
-/// that does not know the name cannot read the agreement. Both ends compare the agreements, so that
+/// that does not know it cannot read the agreement. Both ends compare the agreements, so that
 /// the log of each names the difference as "here" and "there", and the clocks. Nothing that a peer
 /// claims is used before its proof was checked. A peer that refuses sends its reason last.
 ///
@@ -72,6 +75,11 @@ public:
     /// When the connection began: the peer reads its clock for its hello after that.
     swarm_time began{};
     clock_limits clocks{};
+    /// What only the two ends of this encrypted connection know (tls_channel::binding); empty: it
+    /// is not encrypted.
+    std::string channel{};
+    /// The key in the acceptor's certificate, seen by the dialler. Zero: there is none.
+    public_key certified{};
   };
 
   explicit handshake(setup with);

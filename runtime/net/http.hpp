@@ -19,6 +19,7 @@ struct http_request {
   bool cross_origin = false;
   bool gzip = false; // the client decompresses
   std::string if_none_match{};
+  bool member = false; // the client knows the key of the run (page_proof.hpp)
 };
 
 /// The next bytes of a body without end; empty: there is nothing new yet. Asked at most ten times a

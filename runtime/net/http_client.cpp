@@ -6,6 +6,7 @@
 #include <boost/beast/http.hpp>
 
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/page_proof.hpp"
 #include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
@@ -15,7 +16,7 @@ namespace http = beast::http;
 using tcp = boost::asio::ip::tcp;
 
 result<http_response> http_get(const endpoint& where, const std::string& target,
-                               milliseconds timeout) {
+                               milliseconds timeout, const std::optional<swarm_key>& key) {
   boost::asio::io_context io; // first: outlives what uses it
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr auto pending = boost::asio::error::would_block;
@@ -65,6 +66,9 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   request.set(http::field::host,
               to_string(gone ? where : endpoint{peer.address().to_string(), peer.port()}));
   request.set(http::field::connection, "close");
+  if (key)
+    request.set(http::field::authorization,
+                page_proof(run_secret{*key}, target, system_wall_clock{}.now()));
   if (!step([&] { http::async_write(stream, request, done); }))
     return failed(ec::unreachable);
   beast::flat_buffer buffer;

@@ -1,18 +1,22 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/crypto/swarm_key.hpp"
 #include "runtime/net/http.hpp"
 
 namespace waggle::net {
 
 /// GETs `target` ("/api/v1/status") from another peer's port. Blocks for at most `timeout`.
+/// With a `key`, shows that it knows it (page_proof.hpp).
 /// Fails with ec::unreachable (no connection), peer_lost (nothing listens there), timeout (a
 /// connection, and no answer) or malformed.
 result<http_response> http_get(const endpoint& where, const std::string& target,
-                               milliseconds timeout);
+                               milliseconds timeout,
+                               const std::optional<swarm_key>& key = std::nullopt);
 
 } // namespace waggle::net

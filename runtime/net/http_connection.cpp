@@ -14,6 +14,7 @@
 #include "runtime/net/gzip.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/http_hosts.hpp"
+#include "runtime/net/page_proof.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
@@ -23,6 +24,9 @@ namespace {
 
 namespace beast = boost::beast;
 namespace http = beast::http;
+
+/// RFC 2817: what a peer of another machine has to do first.
+constexpr const char* upgrade_to_tls = "TLS/1.3";
 
 /// Of this thread: on a busy machine, a page takes longer, but costs no more.
 std::chrono::nanoseconds processor_time() {
@@ -48,15 +52,31 @@ std::string remaining_bytes(beast::flat_buffer& buffer) {
 class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                  on_upgrade upgraded, on_stream streaming, std::function<void()> finished)
+                  on_upgrade upgraded, on_stream streaming, std::function<bool()> may_encrypt,
+                  std::function<void()> finished)
     : stream_(std::move(socket)), settings_(std::move(settings)), upgraded_(std::move(upgraded)),
-      streaming_(std::move(streaming)), finished_(std::move(finished)) {}
+      streaming_(std::move(streaming)), may_encrypt_(std::move(may_encrypt)),
+      finished_(std::move(finished)) {}
 
   ~http_connection() { finished_(); }
 
   void close() {
     beast::error_code ignored;
     stream_.socket().close(ignored);
+  }
+
+  /// A peer of another machine begins with TLS, all others with a request.
+  void begin() {
+    stream_.expires_after(settings_->timeout);
+    stream_.async_read_some(buffer_.prepare(first_bytes_max),
+                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                              if (error)
+                                return me->reject(error);
+                              me->buffer_.commit(bytes);
+                              if (*me->bytes_read().begin() == tls_first_byte)
+                                return me->begin_tls();
+                              me->parse();
+                            });
   }
 
   /// The next request of a connection that was answered: a client may wait for long before it, and
@@ -76,10 +96,14 @@ public:
   }
 
   void read() {
+    stream_.expires_after(settings_->timeout);
+    parse();
+  }
+
+  void parse() {
     parser_.emplace();
     parser_->header_limit(8_KiB);
     parser_->body_limit(body_bytes_max);
-    stream_.expires_after(settings_->timeout);
     http::async_read(stream_, buffer_, *parser_,
                      [me = shared_from_this()](beast::error_code error, std::size_t) {
                        if (error)
@@ -93,6 +117,9 @@ private:
 
   /// Nothing that is served here reads a request's body.
   static constexpr std::size_t body_bytes_max = 4_KiB;
+  static constexpr std::size_t first_bytes_max = 4_KiB;
+  /// A client's first message of TLS has some 300 bytes.
+  static constexpr std::size_t hello_bytes_max = 16_KiB;
   /// Prometheus asks every 15 to 60 seconds.
   static constexpr auto keep_alive_time = std::chrono::seconds{75};
 
@@ -110,6 +137,55 @@ private:
                               : 400,
                   "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
             false);
+  }
+
+  [[nodiscard]] byte_span bytes_read() const {
+    auto data = buffer_.cdata();
+    return {static_cast<const std::byte*>(data.data()), data.size()};
+  }
+
+  /// The peer's first message is here, or its beginning.
+  void begin_tls() {
+    if (!settings_->tls)
+      return end_with(tls_refusal, ec::wrong_version);
+    if (!upgraded_) // this peer is a client
+      return count(ec::unreachable);
+    if (!channel_ && !may_encrypt_())
+      return count(ec::rate_limited);
+    if (!channel_)
+      channel_ = std::make_unique<tls_channel>(*settings_->tls, false);
+    tls_bytes_ += buffer_.size();
+    channel_->arrived(bytes_read());
+    buffer_.consume(buffer_.size());
+    auto ready = channel_->begin();
+    if (!ready) {
+      auto alert = channel_->take_output();
+      return end_with(as_string_view(alert), ready.error().code);
+    }
+    if (*ready) {
+      stream_.expires_never();
+      return upgraded_(stream_.release_socket(), {}, std::move(channel_));
+    }
+    if (tls_bytes_ > hello_bytes_max)
+      return count(ec::oversize);
+    stream_.async_read_some(buffer_.prepare(first_bytes_max),
+                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                              if (error)
+                                return me->reject(error);
+                              me->buffer_.commit(bytes);
+                              me->begin_tls();
+                            });
+  }
+
+  /// Sends the reason to a client that speaks TLS, and ends the connection.
+  void end_with(std::string_view alert, ec reason) {
+    count(reason);
+    auto last = std::make_shared<std::string>(alert);
+    boost::asio::async_write(stream_, boost::asio::buffer(*last),
+                             [me = shared_from_this(), last](beast::error_code, std::size_t) {
+                               beast::error_code ignored;
+                               me->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                             });
   }
 
   void count(ec reason) { settings_->events->refused(reason); }
@@ -130,8 +206,11 @@ private:
       }
       if (request.method() == http::verb::get
           && beast::iequals(request[http::field::upgrade], upgrade_protocol)
-          && request.version() == 11)
+          && request.version() == 11) {
+        if (settings_->tls && (settings_->loopback_is_far || leaves_machine(stream_.socket())))
+          return respond_that_peers_encrypt();
         return upgrade();
+      }
       count(ec::wrong_version);
       return respond(
         plain(426, std::string{"The upgrade that this port knows is "} + upgrade_protocol + ".\n"),
@@ -142,7 +221,7 @@ private:
     auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
                             std::string{request[http::field::host]}, from_this_machine(),
                             std::string{request["Last-Event-ID"]}, is_cross_origin(request), gzip,
-                            std::string{request[http::field::if_none_match]}});
+                            std::string{request[http::field::if_none_match]}, is_member(request)});
     if (reply.stream && !(streaming_ && streaming_())) {
       count(ec::rate_limited);
       reply = {429,
@@ -167,6 +246,14 @@ private:
     respond(std::move(out), request.keep_alive(), head);
   }
 
+  void respond_that_peers_encrypt() {
+    count(ec::wrong_version);
+    auto out = plain(426, "Links between machines are encrypted: this peer was started without "
+                          "--encrypt never.\n");
+    out.set(http::field::upgrade, upgrade_to_tls);
+    respond(std::move(out), false);
+  }
+
   /// Browsers say for which page they ask. Others need not: whoever can open a socket can also
   /// leave a header out.
   template <class Request>
@@ -182,10 +269,18 @@ private:
                 != std::string_view{host.data(), host.size()};
   }
 
+  template <class Request>
+  [[nodiscard]] bool is_member(const Request& request) const {
+    auto view = [](auto text) { return std::string_view{text.data(), text.size()}; };
+    return settings_->key
+           && proves_page(*settings_->key, view(request.target()),
+                          view(request[http::field::authorization]), system_wall_clock{}.now());
+  }
+
   bool from_this_machine() {
     beast::error_code error;
     auto from = stream_.socket().remote_endpoint(error).address();
-    return !error && unmapped(from).is_loopback();
+    return !error && unmapped(from).is_loopback() && !settings_->loopback_is_far;
   }
 
   http_response answer_to(const http_request& request) {
@@ -202,6 +297,15 @@ private:
     }
     if (request.target == "/healthz" || request.target == "/readyz")
       return settings_->handler(request);
+    if (settings_->key && !request.local && !request.member
+        && request.target.substr(0, request.target.find('?')) != "/metrics") {
+      count(ec::not_owner);
+      return {403,
+              "application/json",
+              "{\"error\":\"this run has a key, which other machines have to know to see this: "
+              "waggle status HOST:PORT --swarm-key FILE, or start that peer with --pages all\"}\n",
+              {}};
+    }
     if (settings_->answering->in_debt(std::chrono::steady_clock::now())) {
       count(ec::rate_limited);
       return {
@@ -298,19 +402,22 @@ private:
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
-    http::async_write(stream_, *out,
-                      [me = shared_from_this(), out](beast::error_code error, std::size_t) {
-                        if (error)
-                          return;
-                        me->stream_.expires_never();
-                        me->upgraded_(me->stream_.release_socket(), remaining_bytes(me->buffer_));
-                      });
+    http::async_write(
+      stream_, *out, [me = shared_from_this(), out](beast::error_code error, std::size_t) {
+        if (error)
+          return;
+        me->stream_.expires_never();
+        me->upgraded_(me->stream_.release_socket(), remaining_bytes(me->buffer_), nullptr);
+      });
   }
 
   beast::tcp_stream stream_;
   std::shared_ptr<const http_settings> settings_;
   on_upgrade upgraded_;
   on_stream streaming_;
+  std::function<bool()> may_encrypt_;
+  std::unique_ptr<tls_channel> channel_; // of a client whose first message is arriving
+  std::size_t tls_bytes_ = 0;            // of it
   std::function<void()> finished_;
   http_stream body_; // of a stream that has begun
   std::string piece_;
@@ -345,11 +452,12 @@ failure upgrade_failure(const beast::error_code& error) {
 
 std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
                                  on_upgrade upgraded, on_stream streaming,
+                                 std::function<bool()> may_encrypt,
                                  std::function<void()> finished) {
-  auto made =
-    std::make_shared<http_connection>(std::move(socket), std::move(settings), std::move(upgraded),
-                                      std::move(streaming), std::move(finished));
-  made->read();
+  auto made = std::make_shared<http_connection>(std::move(socket), std::move(settings),
+                                                std::move(upgraded), std::move(streaming),
+                                                std::move(may_encrypt), std::move(finished));
+  made->begin();
   return [weak = std::weak_ptr<http_connection>{made}] {
     if (auto connection = weak.lock())
       connection->close();
@@ -369,6 +477,8 @@ std::function<void()> request_upgrade(tcp::socket socket, const std::string& hos
     http::async_read_header(x->stream, x->buffer, x->parser, [x](beast::error_code e, std::size_t) {
       if (e)
         return x->finish(upgrade_failure(e));
+      if (x->parser.get()[http::field::upgrade] == upgrade_to_tls)
+        return x->finish({ec::wrong_version, std::string{not_encrypted}});
       if (x->parser.get().result() != http::status::switching_protocols)
         return x->finish({ec::wrong_version, std::string{not_a_peer} + " (HTTP status "
                                                + std::to_string(x->parser.get().result_int())

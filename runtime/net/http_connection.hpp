@@ -10,9 +10,11 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "runtime/core/time.hpp"
+#include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/link_budget.hpp"
 #include "runtime/net/net_events.hpp"
+#include "runtime/net/tls_channel.hpp"
 
 namespace waggle::net {
 
@@ -26,6 +28,11 @@ struct http_settings {
   /// A client of a stream that takes nothing for this long is closed. A browser that was stopped
   /// for a minute finds it open.
   milliseconds stream_timeout{90'000};
+  /// Null: links are not encrypted. Otherwise, peers of other machines have to begin with TLS.
+  std::shared_ptr<const tls_context> tls;
+  bool loopback_is_far = false; // as in tcp_transport_config
+  /// Of a run that has a key: other machines have to know it to see more than health and metrics.
+  std::shared_ptr<const run_secret> key{};
   std::set<std::string> own_hosts; // names of the operator for this peer (http_hosts.hpp)
   /// Time spent on pages that cost something, which are all but the two health pages. Over it they
   /// are refused with status 429, so that a client that asks all the time does not take a core from
@@ -36,15 +43,19 @@ struct http_settings {
 /// Whether another stream may begin (http_response::stream).
 using on_stream = std::function<bool()>;
 
-/// Takes an upgraded socket and the bytes that followed the request.
-using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
+/// Takes the socket of a peer, and the bytes that followed the request for the upgrade; or its
+/// channel, whose output is not sent yet.
+using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early,
+                                      std::unique_ptr<tls_channel>)>;
 
 /// Serves HTTP on an accepted socket until it is closed, fails, is idle for too long or is
-/// upgraded. `finished` is called in each of these cases. `upgraded` may be empty: no upgrades. The
+/// upgraded, or begins TLS as a peer. `finished` is called in each of these cases. `upgraded` may
+/// be empty: no peers. `may_encrypt`: whether there is time for the work of a TLS handshake. The
 /// result closes the connection, if it is still there.
 std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
                                  std::shared_ptr<const http_settings> settings, on_upgrade upgraded,
-                                 on_stream streaming, std::function<void()> finished);
+                                 on_stream streaming, std::function<bool()> may_encrypt,
+                                 std::function<void()> finished);
 
 /// Requests the upgrade on a connected socket. Has no deadline of its own. `done` gets the socket
 /// and the early bytes, or the reason of the failure. The result closes the connection, if it is

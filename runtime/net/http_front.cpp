@@ -37,9 +37,10 @@ error_code bind(tcp::acceptor& acceptor, const tcp::endpoint& where, bool ipv6_o
 
 } // namespace
 
-http_front::http_front(http_settings settings, connection_slots::limits limits)
-  : settings_(std::make_shared<const http_settings>(std::move(settings))), slots_(limits),
-    thread_([this] { io_.run(); }) {}
+http_front::http_front(http_settings settings, connection_slots::limits limits,
+                       host_budgets encrypting)
+  : settings_(std::make_shared<const http_settings>(std::move(settings))),
+    encrypting_(std::move(encrypting)), slots_(limits), thread_([this] { io_.run(); }) {}
 
 result<std::vector<endpoint>> http_front::listen(const std::vector<endpoint>& where,
                                                  on_peer peers) {
@@ -145,17 +146,21 @@ void http_front::serve(tcp::socket socket) {
   auto host = host_key(remote, local);
   on_upgrade upgraded;
   if (peers_)
-    upgraded = [this, accepted = std::chrono::steady_clock::now()](tcp::socket peer,
-                                                                   std::string early) {
+    upgraded = [this, accepted = std::chrono::steady_clock::now()](
+                 tcp::socket peer, std::string early, std::unique_ptr<tls_channel> tls) {
       error_code error;
       auto local = peer.local_endpoint(error);
       unique_fd socket_fd{error ? -1 : peer.release(error)};
       if (!error && socket_fd)
-        peers_({std::move(socket_fd), local.protocol() == tcp::v6(), std::move(early), accepted});
+        peers_({std::move(socket_fd), local.protocol() == tcp::v6(), std::move(early),
+                std::move(tls), accepted});
     };
   auto closer = serve_http(
     std::move(socket), settings_, std::move(upgraded),
     [this, id, host] { return begin_stream(id, host); },
+    [this, host] {
+      return encrypting_.take(host, cost::handshake, std::chrono::steady_clock::now());
+    },
     [this, id] {
       slots_.remove(id);
       streams_.remove(id);

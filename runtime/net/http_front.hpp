@@ -15,6 +15,7 @@
 
 #include "runtime/core/unique_fd.hpp"
 #include "runtime/net/connection_slots.hpp"
+#include "runtime/net/host_budgets.hpp"
 #include "runtime/net/http_connection.hpp"
 
 namespace waggle::net {
@@ -23,7 +24,8 @@ namespace waggle::net {
 struct upgraded_socket {
   unique_fd socket;
   bool v6 = false;
-  std::string early; // bytes that followed the request
+  std::string early;                  // bytes that followed the request
+  std::unique_ptr<tls_channel> tls{}; // null: not encrypted
   std::chrono::steady_clock::time_point accepted{};
 };
 
@@ -33,7 +35,9 @@ class http_front {
 public:
   using on_peer = std::function<void(upgraded_socket)>; // on the front's thread
 
-  http_front(http_settings settings, connection_slots::limits limits);
+  /// `encrypting`: of the first messages of TLS.
+  http_front(http_settings settings, connection_slots::limits limits,
+             host_budgets encrypting = {work{100'000}, 512});
   ~http_front() { stop(); }
   http_front(const http_front&) = delete;
   http_front& operator=(const http_front&) = delete;
@@ -63,6 +67,7 @@ private:
   bool begin_stream(connection_slots::number id, const std::string& host);
 
   const std::shared_ptr<const http_settings> settings_;
+  host_budgets encrypting_;
   connection_slots slots_; // without the streams
   stream_slots streams_;
   connection_slots::number last_ = 0;

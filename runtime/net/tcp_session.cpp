@@ -1,42 +1,20 @@
 #include "runtime/net/tcp_session.hpp"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/refusals.hpp"
 
 namespace waggle::net {
 
-namespace {
-
-// transfer_all() would stop each system call at 64 KiB.
-constexpr std::size_t step_bytes = 16_MiB;
-
-const auto big_steps = [](const error_code& error, std::size_t) -> std::size_t {
-  return error ? 0 : step_bytes;
-};
-
-} // namespace
-
-failure failure_of(const error_code& error) {
-  if (error == asio::error::eof || error == asio::error::connection_reset
-      || error == asio::error::broken_pipe || error == asio::error::connection_aborted)
-    return {ec::peer_lost, "the connection was closed"};
-  if (error == asio::error::timed_out)
-    return {ec::timeout, error.message()};
-  if (error == asio::error::operation_aborted)
-    return {ec::cancelled, {}};
-  return {ec::unreachable, error.message()};
-}
-
-tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
-                         std::string early, std::size_t window_bytes,
-                         std::optional<socket_tuning> tuning,
+tcp_session::tcp_session(std::shared_ptr<asio::io_context> context,
+                         std::shared_ptr<byte_stream> stream, std::string early,
+                         std::size_t window_bytes, std::optional<socket_tuning> tuning,
                          std::shared_ptr<const net_events> events,
                          std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host)
-  : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
-    events_(std::move(events)), pool_(std::move(pool)), memory_(std::move(host), events_),
+  : context_(std::move(context)), stream_(std::move(stream)), socket_(stream_->socket()),
+    deadline_(socket_.get_executor()), events_(std::move(events)), pool_(std::move(pool)),
+    memory_(std::move(host), events_),
     reader_(
       early, window_bytes,
       [this](const std::string& header, std::size_t bytes) { return memory_for(header, bytes); }),
@@ -141,18 +119,17 @@ void tcp_session::read_more() {
   }
   reading_ = true;
   auto room = reader_.room();
-  socket_.async_read_some(asio::buffer(room.data(), std::min(room.size(), step_bytes)),
-                          [me = shared_from_this()](const error_code& error, std::size_t bytes) {
-                            me->reading_ = false;
-                            if (me->closed_)
-                              return me->reader_.abandon_body();
-                            if (error)
-                              return me->fail(failure_of(error));
-                            me->reader_.filled(bytes);
-                            ++me->reads_;
-                            me->measure_round_trip();
-                            me->deliver_all();
-                          });
+  stream_->read(room, [me = shared_from_this()](const error_code& error, std::size_t bytes) {
+    me->reading_ = false;
+    if (me->closed_)
+      return me->reader_.abandon_body();
+    if (error)
+      return me->fail(me->stream_->why(error));
+    me->reader_.filled(bytes);
+    ++me->reads_;
+    me->measure_round_trip();
+    me->deliver_all();
+  });
 }
 
 void tcp_session::deliver_all() {
@@ -205,6 +182,7 @@ link_facts tcp_session::facts() const {
           facts_.bytes_out,
           memory_.bytes(),
           memory_.opened(),
+          stream_->tls() != nullptr,
           reads_,
           queue_.body_bytes_written(),
           queue_.control_memory(),
@@ -315,15 +293,14 @@ void tcp_session::write_more() {
   }
   if (tuning_)
     writing_since_ = std::chrono::steady_clock::now();
-  asio::async_write(socket_, buffers, big_steps,
-                    [me = shared_from_this()](const error_code& error, std::size_t) {
-                      if (error) {
-                        me->writing_.clear(); // a closed link may be kept
-                        return me->fail(failure_of(error));
-                      }
-                      me->on_written();
-                      me->write_more();
-                    });
+  stream_->write(std::move(buffers), [me = shared_from_this()](const error_code& error) {
+    if (error) {
+      me->writing_.clear(); // a closed link may be kept
+      return me->fail(me->stream_->why(error));
+    }
+    me->on_written();
+    me->write_more();
+  });
 }
 
 void tcp_session::on_written() {

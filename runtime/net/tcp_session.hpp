@@ -1,6 +1,7 @@
 #pragma once
 
-// Internal to runtime/net: one TCP connection after the HTTP upgrade.
+// Internal to runtime/net: one connection between peers, after the HTTP upgrade or the
+// beginning of TLS.
 
 #include <atomic>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "runtime/core/buffer_pool.hpp"
+#include "runtime/net/byte_stream.hpp"
 #include "runtime/net/frame_reader.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/link_memory.hpp"
@@ -23,10 +25,6 @@
 #include "runtime/net/write_queue.hpp"
 
 namespace waggle::net {
-
-namespace asio = boost::asio;
-using tcp = asio::ip::tcp;
-using boost::system::error_code;
 
 /// Frames in two lanes over one socket. Bodies to a peer on this host go through shared memory
 /// (link_memory.hpp), if both sides want that. `send`, `grant`, `close` and the constructor may be
@@ -41,8 +39,8 @@ public:
   /// `context` is the socket's; it is shared because a link may outlive its transport.
   /// `window_bytes`: bodies in flight each way. `tuning`: for links to other machines; none: a link
   /// within this host.
-  tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
-              std::size_t window_bytes, std::optional<socket_tuning> tuning,
+  tcp_session(std::shared_ptr<asio::io_context> context, std::shared_ptr<byte_stream> stream,
+              std::string early, std::size_t window_bytes, std::optional<socket_tuning> tuning,
               std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool,
               std::shared_ptr<local_host> host);
 
@@ -88,7 +86,8 @@ private:
   void finish_handshake(result<std::shared_ptr<tcp_session>> outcome);
 
   std::shared_ptr<asio::io_context> context_; // first: outlives what uses it
-  tcp::socket socket_;
+  std::shared_ptr<byte_stream> stream_;
+  tcp::socket& socket_; // that of stream_
   asio::steady_timer deadline_;
   std::shared_ptr<const net_events> events_;
   std::shared_ptr<buffer_pool> pool_;
@@ -128,8 +127,5 @@ private:
 
   std::atomic<bool> closed_{false};
 };
-
-/// Maps an Asio error to a failure.
-failure failure_of(const error_code& error);
 
 } // namespace waggle::net

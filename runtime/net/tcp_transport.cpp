@@ -1,6 +1,5 @@
 #include "runtime/net/tcp_transport.hpp"
 
-#include <map>
 #include <thread>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -9,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "runtime/core/check.hpp"
+#include "runtime/net/host_budgets.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
@@ -24,18 +24,6 @@ namespace waggle::net {
 
 namespace {
 
-/// Nothing for loopback, which has no queue to keep short and no loss.
-std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
-                                        const tcp_transport_config& config) {
-  if (config.loopback_is_far)
-    return socket_tuning{config.congestion};
-  error_code error;
-  auto to = unmapped(socket.remote_endpoint(error).address());
-  if (error || to.is_loopback())
-    return std::nullopt;
-  return socket_tuning{config.congestion};
-}
-
 /// More addresses of one name are not used: with some of its peers the others are found.
 constexpr std::size_t addresses_of_name_max = 16;
 constexpr auto probe_timeout = std::chrono::seconds{4};
@@ -48,13 +36,20 @@ public:
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement,
                                                                           config_.looks},
-      run_(std::make_shared<const run_secret>(config_.run_id)),
+      run_(config_.key ? std::make_shared<const run_secret>(*config_.key)
+                       : std::make_shared<const run_secret>(config_.run_id)),
+      tls_(config_.encrypts ? std::make_shared<const tls_context>(*config_.self) : nullptr),
       front_({.handler = config_.http,
               .events = events_,
               .timeout = config_.http_timeout,
+              .tls = tls_,
+              .loopback_is_far = config_.loopback_is_far,
+              .key = config_.key && !config_.open_pages ? run_ : nullptr,
               .own_hosts = config_.http_hosts},
-             config_.http_connections),
-      names_(io_, config_.lookup), handshaking_(config_.handshakes) {
+             config_.http_connections,
+             host_budgets{config_.handshake_work, config_.connections_max}),
+      names_(io_, config_.lookup), handshaking_(config_.handshakes),
+      hosts_(config_.handshake_work, config_.connections_max) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= frame_body_bytes_max, "window too small");
     if (config_.shared_memory)
       host_ = local_host::make(io_, config_.arena ? config_.arena : shared_arena::make());
@@ -179,7 +174,10 @@ private:
       socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
         if (error)
           return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});
-        me->upgrade();
+        if (me->owner_->tls_ && me->owner_->is_far(me->socket_))
+          me->encrypt();
+        else
+          me->upgrade();
       });
     }
 
@@ -188,6 +186,8 @@ private:
       socket_.close(ignored);
       if (close_request_) // it has the socket
         close_request_();
+      if (stream_) // or this
+        stream_->socket().close(ignored);
       auto session = session_;
       finish(failure{reason, "no link within " + std::to_string(timeout_.count()) + " ms"});
       if (session)
@@ -195,6 +195,23 @@ private:
     }
 
   private:
+    /// In place of the upgrade. Whatever fails ends the attempt: nothing falls back.
+    void encrypt() {
+      if (!done_)
+        return;
+      const auto& name = to_.given.value_or(to_.where).host;
+      stream_ = std::make_shared<byte_stream>(
+        std::move(socket_),
+        std::make_unique<tls_channel>(*owner_->tls_, true, numeric(name) ? std::string{} : name));
+      stream_->begin([me = shared_from_this()](const error_code& error) {
+        if (error)
+          return me->finish(me->stream_->why(error));
+        if (!me->stream_->tls()->peer_key())
+          return me->finish(failure{ec::bad_signature, std::string{relayed}});
+        me->shake_hands(me->stream_, {});
+      });
+    }
+
     void upgrade() {
       if (!done_)
         return;
@@ -203,15 +220,15 @@ private:
         [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
           if (why.code != ec::none)
             return me->finish(std::move(why));
-          me->shake_hands(std::move(socket), std::move(early));
+          me->shake_hands(std::make_shared<byte_stream>(std::move(socket)), std::move(early));
         });
     }
 
-    void shake_hands(tcp::socket socket, std::string early) {
+    void shake_hands(const std::shared_ptr<byte_stream>& stream, std::string early) {
       if (!done_)
         return;
-      session_ = owner_->make_session(std::move(socket), std::move(early));
-      session_->run(owner_->handshake_setup(true, to_.expected, began_),
+      session_ = owner_->make_session(stream, std::move(early));
+      session_->run(owner_->handshake_setup(true, to_.expected, began_, stream->tls()),
                     owner_->config_.handshake_timeout,
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
@@ -230,6 +247,7 @@ private:
       }
       deadline_.cancel();
       session_.reset();
+      stream_.reset();
       if (!outcome.ok()) {
         owner_->events_->dial_failed(outcome.error().code);
         owner_->report_refused(to_.where, true, outcome.error());
@@ -247,6 +265,7 @@ private:
     swarm_time began_;
     tcp::socket socket_;
     std::function<void()> close_request_; // that of the upgrade
+    std::shared_ptr<byte_stream> stream_; // encrypted
     asio::steady_timer deadline_;
     std::shared_ptr<tcp_session> session_;
   };
@@ -265,7 +284,8 @@ private:
   }
 
   /// `began`: when the connection was dialled or accepted.
-  handshake::setup handshake_setup(bool dialled, const peer_id& expected, swarm_time began) {
+  handshake::setup handshake_setup(bool dialled, const peer_id& expected, swarm_time began,
+                                   const tls_channel* channel) {
     handshake::setup with{dialled,
                           run_,
                           config_.self,
@@ -279,6 +299,10 @@ private:
                           began,
                           config_.clocks};
     nonces_.fill(with.nonce.bytes);
+    if (channel != nullptr)
+      with.channel = channel->binding();
+    if (channel != nullptr && dialled)
+      with.certified = channel->peer_key().value();
     return with;
   }
 
@@ -291,10 +315,17 @@ private:
     });
   }
 
-  std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
-    auto tuning = tuning_for(socket, config_);
+  [[nodiscard]] bool is_far(const tcp::socket& socket) const {
+    return config_.loopback_is_far || leaves_machine(socket);
+  }
+
+  std::shared_ptr<tcp_session> make_session(std::shared_ptr<byte_stream> stream,
+                                            std::string early) {
+    std::optional<socket_tuning> tuning; // loopback has no queue to keep short and no loss
+    if (is_far(stream->socket()))
+      tuning = socket_tuning{config_.congestion};
     auto session =
-      std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
+      std::make_shared<tcp_session>(context_, std::move(stream), std::move(early),
                                     config_.window_bytes, std::move(tuning), events_, pool_, host_);
     forget_ended();
     sessions_.push_back(session);
@@ -363,22 +394,19 @@ private:
     auto host = gone ? std::string{} : host_key(remote, socket.local_endpoint(gone).address());
     forget_ended();
     auto now = std::chrono::steady_clock::now();
-    if (hosts_.size() >= config_.connections_max)
-      for (auto each = hosts_.begin(); each != hosts_.end();)
-        each = each->second.is_full(now) ? hosts_.erase(each) : std::next(each);
-    auto& work = hosts_.try_emplace(host, config_.handshake_work).first->second;
     if (gone || sessions_.size() >= config_.connections_max
-        || hosts_.size() > config_.connections_max || !work.take(cost::handshake, now)) {
+        || !hosts_.take(host, cost::handshake, now)) {
       events_->refused(ec::rate_limited);
       return; // closes the socket
     }
-    auto session = make_session(std::move(socket), std::move(peer.early));
+    auto stream = std::make_shared<byte_stream>(std::move(socket), std::move(peer.tls));
+    auto session = make_session(stream, std::move(peer.early));
     auto id = ++last_handshake_;
     handshaking_.add(id, host, [weak = std::weak_ptr{session}] {
       if (auto oldest = weak.lock())
         oldest->abandon({ec::rate_limited, "too many handshakes at once"});
     });
-    session->run(handshake_setup(false, {}, began), config_.handshake_timeout,
+    session->run(handshake_setup(false, {}, began, stream->tls()), config_.handshake_timeout,
                  [weak = weak_from_this(), from = unmapped(remote).to_string(), id,
                   dialler = std::weak_ptr{session}](result<std::shared_ptr<tcp_session>> outcome) {
                    auto me = weak.lock();
@@ -407,13 +435,14 @@ private:
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
-  std::shared_ptr<local_host> host_; // null: no shared memory
+  std::shared_ptr<local_host> host_;       // null: no shared memory
+  std::shared_ptr<const tls_context> tls_; // null: links are not encrypted
   http_front front_;
   name_resolver names_;
   on_link accept_;
   connection_slots handshaking_; // of peers that dialled us
   connection_slots::number last_handshake_ = 0;
-  std::map<std::string, work_bucket> hosts_; // for the handshakes of each
+  host_budgets hosts_; // of handshakes
   std::vector<std::weak_ptr<tcp_session>> sessions_;
   std::vector<std::weak_ptr<dialler>> dialling_;
   narrow_paths narrow_;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/swarm_key.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/connection_slots.hpp"
 #include "runtime/net/http.hpp"
@@ -19,6 +21,7 @@ namespace waggle::net {
 
 struct tcp_transport_config {
   std::string run_id;
+  std::optional<swarm_key> key; // takes the place of run_id in handshakes
   std::shared_ptr<const identity> self;
   std::shared_ptr<const signature_verifier> verifier;
   peer_record record; // announced in handshakes
@@ -45,6 +48,11 @@ struct tcp_transport_config {
   /// kernel knows. If the kernel refuses, the setting stays unchanged: an unprivileged process may
   /// use bbr only if net.ipv4.tcp_allowed_congestion_control lists it.
   std::string congestion = "auto";
+  /// Strangers see all pages, although the run has a key.
+  bool open_pages = false;
+  /// Links are encrypted unless both ends are on loopback. False: none is, and peers that want it
+  /// refuse.
+  bool encrypts = true;
   /// Treats links over loopback like those to other machines. For tests.
   bool loopback_is_far = false;
   /// A client that has not sent its complete request within this time is disconnected (slow loris).

@@ -61,6 +61,7 @@ struct link_facts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0; // through memory shared with a peer on this host, both ways
   bool shares_memory = false;
+  bool encrypted = false;
   /// Grows whenever bytes arrive, also those of an incomplete frame: a sign of life. A link whose
   /// frames arrive in one piece need not count them.
   std::uint64_t reads = 0;

@@ -91,6 +91,12 @@ constexpr fact table[]{
   {"rounds.complete", [](at p) { return json(p.picture.rounds_complete); }},
   {"rounds.shrunk", [](at p) { return json(p.picture.rounds_shrunk); }},
   {"rounds.failed", [](at p) { return json(p.picture.rounds_failed); }},
+  {"plain_links",
+   [](at p) {
+     return json(
+       std::ranges::count_if(p.picture.links, [](const auto& each) { return each.second.exposed; }));
+   },
+   "With other machines, and not encrypted.", "waggle_network_plain_connections"},
   {"local_fallbacks", [](at p) { return known(p.trains, p.t.local_fallbacks); },
    "Epochs that ended with this peer's own gradient."},
   {"state_downloads", [](at p) { return known(p.trains, p.t.state_downloads); }},

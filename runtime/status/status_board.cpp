@@ -103,7 +103,7 @@ void status_board::end() {
 
 net::http_response status_board::answer(const net::http_request& request) const {
   auto reply = page(request);
-  if (!request.local && reply.content_type == json_type)
+  if (!request.local && !request.member && reply.content_type == json_type)
     hide_run(reply.body);
   return reply;
 }
@@ -119,7 +119,7 @@ net::http_response status_board::stream(const net::http_request& request) const 
   if (request.method == "HEAD")
     return reply;
   event_stream::documents show{[this] { return snapshot(); }, [this] { return vitals(); }, {}};
-  if (!request.local)
+  if (!request.local && !request.member)
     show.mask = [this](std::string& text) { hide_run(text); };
   // The transport, which asks the stream, ends before the board does.
   reply.stream = [cursor = std::make_shared<event_stream>(events_, std::move(show),

@@ -51,7 +51,10 @@ void add_known(json& out, const peer_picture& picture, const swarm_progress::pee
       out["rtt_ms"] = rates.rtt_ms;
     out["bytes_in_per_s"] = std::round(rates.bytes_in_per_s);
     out["bytes_out_per_s"] = std::round(rates.bytes_out_per_s);
-    out["link"] = rates.shares_memory ? "shared memory" : "tcp";
+    out["link"] = rates.encrypted       ? "tls"
+                  : rates.shares_memory ? "shared memory"
+                  : rates.exposed       ? "plain tcp"
+                                        : "tcp";
   }
   if (peer.vitals.phase)
     out["state"] = to_string(static_cast<trainer_phase>(*peer.vitals.phase));

@@ -21,6 +21,8 @@ struct link_rates {
   double bytes_in_per_s = 0;
   double bytes_out_per_s = 0;
   bool shares_memory = false;
+  bool encrypted = false;
+  bool exposed = false; // it leads to another machine, and is not encrypted
 };
 
 /// The latest reports of a peer's actors, from which the documents are made.

@@ -113,6 +113,15 @@ constexpr symptom table[]{
    "WaggleMemoryFull", full<memory>},
   {"clock", warning, "the clock of its machine is off",
    "start the time service of its machine, e.g. chrony", "WaggleClockSkew", clock_off},
+  {"plain_links", warning, "", "leave out --encrypt never, on all peers of the run at once", "",
+   [](doc s) {
+     auto n = number_in(s, "plain_links").value_or(0);
+     auto links = n == 1 ? std::string{"a link"} : whole(n) + " links";
+     return n > 0 ? sights{{links + (n == 1 ? " with another machine is" : " with other machines are")
+                              + " not encrypted: whoever reads the network has the model",
+                            ""}}
+                  : sights{};
+   }},
   // what a trainer finds in its epochs (run_health), and of other peers (doubts)
   {"slow_download", warning, "this peer cannot keep up with the run",
    "a larger --target-batch-size, or a faster link", "WaggleUnsuitableSettings"},

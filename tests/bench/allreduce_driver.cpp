@@ -86,6 +86,8 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
     options.part_bytes = std::strtoul(part, nullptr, 10);
   if (const char* congestion = std::getenv("BENCH_CONGESTION"))
     options.congestion = congestion;
+  if (const char* encrypt = std::getenv("BENCH_ENCRYPT"))
+    options.encrypts = std::string_view{encrypt} != "never";
   if (const char* shared = std::getenv("BENCH_SHARED_MEMORY"))
     options.shared_memory = std::string_view{shared} != "0";
   if (rank > 0)

@@ -35,6 +35,8 @@ std::shared_ptr<net::transport> open(std::uint64_t seed, const std::string& cong
   config.record = {self->id(), self->key(), {}, false};
   config.congestion = congestion;
   config.shared_memory = false;
+  if (const char* encrypt = std::getenv("BENCH_ENCRYPT"))
+    config.encrypts = std::string_view{encrypt} != "never";
   config.events = std::move(events);
   return net::make_tcp_transport(std::move(config));
 }

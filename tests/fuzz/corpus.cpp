@@ -6,6 +6,7 @@
 
 #include "runtime/codec/codec.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/tls_channel.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
@@ -106,6 +107,12 @@ int main(int argc, char** argv) {
     "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
   write(root / "upgrade", "get", "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   write(root / "upgrade", "upgrade", upgrade + hello);
+  net::tls_channel tls{net::tls_context{*self}, true};
+  (void)tls.begin();
+  write(root / "tls", "hello", std::string{as_string_view(tls.take_output())});
+  write(root / "run_file", "invitation",
+        "run-id = \"demo\"\nswarm-key = \"" + inline_text(swarm_key{})
+          + "\"\ninitial-peers = \"[::1]:7700\"\n");
   proto::Record entry;
   wire::write(wire::sample_record(), entry);
   write(root / "record", "record", entry.SerializeAsString());

@@ -37,6 +37,7 @@ void take(const py::dict& from, const char* name, T& to) {
 swarm_options options_from(const py::dict& from) {
   swarm_options o;
   take(from, "run", o.run);
+  take(from, "swarm_key", o.swarm_key);
   take(from, "initial_peers", o.initial_peers);
   take(from, "listen", o.listen);
   take(from, "announce", o.announce);
@@ -193,6 +194,18 @@ std::vector<std::array<std::string, 4>> options() {
   return out;
 }
 
+/// The options in a run file, by their names as arguments. Throws ValueError with a sentence.
+std::map<std::string, std::string> run_file(const std::string& path) {
+  auto file = from_file(path);
+  if (!file)
+    throw std::invalid_argument{file.error().detail};
+  std::map<std::string, std::string> out;
+  for (const auto& [name, value] : *file)
+    if (find_option(name)->loops.instead.empty())
+      out[name == "run-id" ? "run" : in_python("--" + name)] = value.value;
+  return out;
+}
+
 py::object error_type; // waggle.Error; lives as long as the process
 
 void translate(std::exception_ptr thrown) {
@@ -229,6 +242,7 @@ PYBIND11_MODULE(_waggle, m) {
 
   m.def("end_program", python::end_program);
   m.def("options", options);
+  m.def("run_file", run_file, py::arg("path"));
   m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
   m.def(
     "steps_each_pass",

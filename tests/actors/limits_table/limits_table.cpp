@@ -189,7 +189,7 @@ std::vector<limit_row> limits_table() {
     {"handshakes at once; of one host",
      number(tcp.handshakes.all) + "; " + number(tcp.handshakes.per_host), "a swarm that starts",
      "the oldest of the host with most ends", rate_limited},
-    {"handshakes of one host",
+    {"handshakes of one host; its first messages of TLS",
      number(static_cast<std::size_t>(tcp.handshake_work / net::cost::handshake)) + " a second",
      "a swarm on one machine", "closed", rate_limited},
     {"links of the transport; hosts whose handshakes are counted", number(tcp.connections_max),

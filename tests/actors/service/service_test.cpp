@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include <prometheus/registry.h>
 #include <stdlib.h>
 
+#include "runtime/crypto/swarm_key.hpp"
 #include "waggle/averager.hpp"
 #include "waggle/control.hpp"
 #include "waggle/dht.hpp"
@@ -459,6 +461,36 @@ TEST(SimulatedService, ValuesInTheDhtSurviveThePeerThatStoredThemAndExpire) {
   auto later = swarm.get(4, "models");
   ASSERT_TRUE(later);
   EXPECT_THAT(*later, IsEmpty());
+}
+
+TEST(Simulation, PeersWithOneKeyAreOneRunWhateverItsLabel) {
+  auto folder = std::filesystem::temp_directory_path()
+                / ("waggle-keys-" + std::to_string(std::random_device{}()));
+  for (const auto* name : {"birds", "bees"})
+    ASSERT_TRUE(save_swarm_key(make_swarm_key(), folder / name));
+  simulation swarm{{.seed = 7}};
+  node_options o;
+  o.run = "label";
+  o.swarm_key = folder / "birds";
+  auto first = swarm.start(o);
+  o.run = "another-label";
+  auto second = swarm.start(o, {first});
+  o.swarm_key = folder / "bees";
+  auto other = swarm.start(o, {first});
+  o.swarm_key.clear();
+  auto nameless = swarm.start(o, {first});
+  swarm.run_for(5s);
+  ASSERT_TRUE(swarm.put(first, "key", "sub", "value", 60s));
+  auto found = swarm.get(second, "key");
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ((*found)["sub"], "value");
+  for (auto stranger : {other, nameless}) {
+    auto hidden = swarm.get(stranger, "key");
+    EXPECT_TRUE(!hidden || hidden->empty());
+  }
+  o.swarm_key = folder / "none";
+  EXPECT_THROW((void)swarm.start(o), std::invalid_argument);
+  std::filesystem::remove_all(folder);
 }
 
 } // namespace

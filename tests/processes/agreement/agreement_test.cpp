@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/ids.hpp"
 #include "tests/processes/peer.hpp"
 
 namespace waggle::testing {
@@ -124,6 +126,70 @@ TEST_F(AgreementOfProcesses, ANodeWithoutOptionsLearnsTheLineFromTheFirstTrainer
                 "--width 16 --lr 1e-3 --model mlp\n";
   EXPECT_TRUE(eventually([&] { return node.log().find(line) != std::string::npos; }))
     << node.log() << first.log();
+}
+
+/// What a command prints; its exit code has to be `code`.
+std::string output_of(const scratch_folder& folder, const std::string& name,
+                      const std::vector<std::string>& arguments, int code = 0) {
+  auto command = arguments;
+  command.insert(command.begin(), WAGGLE_PROGRAM);
+  program run{folder, name, command};
+  EXPECT_EQ(run.await_exit(20s), code) << run.log();
+  return run.log();
+}
+
+TEST_F(AgreementOfProcesses, WhoHasTheKeyJoinsAndNobodyElse) {
+  auto key = (folder.path() / "birds.key").string();
+  auto other = (folder.path() / "other.key").string();
+  for (const auto& each : {key, other})
+    output_of(folder, "id", {"id", "--swarm-key", each, "--data-dir", folder.path() / "id"});
+  peer first{folder, "first", words("train --linger 5m --swarm-key " + key, small)};
+  auto where = to_string(first.await_address());
+  ASSERT_TRUE(eventually([&] { return !join_line_of(first).empty(); })) << first.log();
+  EXPECT_NE(join_line_of(first).find(" --swarm-key " + key + " "), std::string::npos);
+
+  peer nameless{folder, "nameless", words("train --initial-peers " + where, small)};
+  EXPECT_EQ(nameless.await_exit(20s), 2) << nameless.log();
+  EXPECT_NE(nameless.log().find("this peer has only a run's name, the other end has a swarm key"),
+            std::string::npos)
+    << nameless.log();
+  peer wrong{folder, "wrong",
+             words("train --swarm-key " + other + " --initial-peers " + where, small)};
+  EXPECT_EQ(wrong.await_exit(20s), 2) << wrong.log();
+  EXPECT_NE(wrong.log().find("the two ends have different swarm keys"), std::string::npos)
+    << wrong.log();
+  EXPECT_TRUE(eventually([&] {
+    return first.log().find("this peer has a swarm key, the other end has only a run's name")
+           != std::string::npos;
+  }))
+    << first.log();
+
+  // The file of `waggle invite` alone is enough, and shows the key to nobody.
+  auto file = output_of(folder, "birds.toml", {"invite", "--data-dir", folder.path() / "first"});
+  std::ofstream{folder.path() / "birds.toml"} << file;
+  auto second = in_a_shell(
+    folder, "second", "waggle train --config '" + (folder.path() / "birds.toml").string() + "'");
+  ASSERT_TRUE(eventually([&] { return address_of(second).has_value(); })) << second.log();
+  EXPECT_TRUE(eventually([&] { return epoch_of(*address_of(second)) >= 2; })) << second.log();
+  auto digits = to_hex(as_byte_span(content_of(key)));
+  EXPECT_NE(file.find(digits), std::string::npos);
+  for (const auto& log : {first.log(), second.log()})
+    EXPECT_EQ(log.find(digits), std::string::npos);
+}
+
+TEST_F(AgreementOfProcesses, ABadKeyFileIsRefusedBeforeAnythingStarts) {
+  auto key = folder.path() / "birds.key";
+  std::ofstream{key} << "correct horse battery staple";
+  fs::permissions(key, fs::perms::owner_read);
+  EXPECT_NE(
+    output_of(folder, "short", {"train", "--swarm-key", key}, 2).find("a passphrase is not a key"),
+    std::string::npos);
+  EXPECT_NE(output_of(folder, "none", {"node", "--swarm-key", folder.path() / "none"}, 2)
+              .find("there is no file"),
+            std::string::npos);
+  EXPECT_NE(output_of(folder, "folder", {"node", "--swarm-key", folder.path()}, 2)
+              .find("is not a regular file"),
+            std::string::npos);
 }
 
 TEST_F(AgreementOfProcesses, ASecondProcessWithAnIdentityIsRefusedAndTheFirstGoesOn) {

@@ -1,9 +1,14 @@
 #include "runtime/cli/join_line.hpp"
 
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "runtime/config/agreed_options.hpp"
+#include "runtime/config/options.hpp"
 
 using namespace waggle;
 using ::testing::HasSubstr;
@@ -51,6 +56,38 @@ TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
   EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
             "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen '[::]:0' --width 128 "
             "--lr 0.1 --data '/a b/c' --codec float16");
+}
+
+TEST(JoinLine, NamesTheFileOfTheKey) {
+  EXPECT_THAT(join_line("demo", nullptr, {{"192.0.2.1", 7700}}, {"::", 7700}, "/k/birds key"),
+              HasSubstr("train --run-id demo --swarm-key '/k/birds key' --initial-peers"));
+}
+
+TEST(Invitation, IsARunFileWithTheKeyAllAddressesAndTheAgreement) {
+  run_options options;
+  options.averaging.codec = codec_id::float16;
+  options.data = R"(/a "b"\c)";
+  options.given = {{"codec", "float16"}, {"data", options.data}, {"data-dir", "/mine"}};
+  auto agreement = training_agreement(options, 2);
+  ASSERT_TRUE(agreement);
+  auto key = make_swarm_key();
+  auto file = std::filesystem::temp_directory_path()
+              / ("waggle-invitation-" + std::to_string(::getpid()) + ".toml");
+  std::ofstream{file} << invitation("demo", &*agreement, {{"192.0.2.1", 7700}, {"::1", 7}}, {},
+                                    key);
+  auto read = from_file(file);
+  std::filesystem::remove(file);
+  ASSERT_TRUE(read) << read.error().detail;
+  auto joins = resolve(*read, {}, {});
+  ASSERT_TRUE(joins) << joins.error().detail;
+  ASSERT_TRUE(load_key(*joins));
+  EXPECT_EQ(joins->run_id, "demo");
+  EXPECT_EQ(joins->key, key);
+  EXPECT_EQ(joins->run(), run_id_of(key));
+  EXPECT_EQ(joins->initial_peers, (std::vector<endpoint>{{"192.0.2.1", 7700}, {"::1", 7}}));
+  EXPECT_EQ(joins->averaging.codec, codec_id::float16);
+  EXPECT_EQ(joins->data, options.data);
+  EXPECT_FALSE(joins->given.contains("data-dir"));
 }
 
 TEST(JoinLine, LeadsToTheCommandOfTheRun) {

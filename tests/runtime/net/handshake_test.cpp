@@ -222,6 +222,82 @@ TEST(Handshake, AnHonestMistakeInTheNameIsExplainedToBoth) {
   }
 }
 
+handshake::setup with_key(std::uint64_t who, bool dialled, char key) {
+  auto out = setup_of(who, dialled);
+  swarm_key of;
+  of.bytes.fill(static_cast<std::byte>(key));
+  out.run = std::make_shared<const run_secret>(of);
+  return out;
+}
+
+TEST(Handshake, PeersWithTheSameKeyLinkWhateverTheirLabels) {
+  handshake ann{with_key(1, true, 'k')};
+  handshake bob{with_key(2, false, 'k')};
+  conversation talk{ann, bob};
+  EXPECT_TRUE(talk.at_ann.peer);
+  EXPECT_TRUE(talk.at_bob.peer);
+}
+
+TEST(Handshake, AnotherKeyIsExplainedToBoth) {
+  handshake ann{with_key(1, true, 'k')};
+  handshake bob{with_key(2, false, 'l')};
+  conversation talk{ann, bob};
+  for (const auto& why : {talk.at_ann.why, talk.at_bob.why}) {
+    EXPECT_EQ(why.code, ec::wrong_run);
+    EXPECT_THAT(why.detail, HasSubstr("different swarm keys"));
+  }
+}
+
+TEST(Handshake, APeerWithAKeyAndOneWithoutSayWhichEndHasWhat) {
+  for (bool ann_has_key : {true, false}) {
+    handshake ann{ann_has_key ? with_key(1, true, 'k') : setup_of(1, true)};
+    handshake bob{ann_has_key ? setup_of(2, false) : with_key(2, false, 'k')};
+    auto at_ann = ann.on_message(bob.hello());
+    auto at_bob = bob.on_message(ann.hello());
+    for (const auto* step : {&at_ann, &at_bob}) {
+      bool has_key = (step == &at_ann) == ann_has_key;
+      expect_refused(*step, ec::wrong_run);
+      EXPECT_EQ(step->why.detail.starts_with(has_key
+                                               ? "this peer has a swarm key, the other end has "
+                                                 "only a run's name"
+                                               : "this peer has only a run's name, the other "
+                                                 "end has a swarm key"),
+                true)
+        << step->why.detail;
+    }
+  }
+}
+
+TEST(Handshake, AProofIsGoodForOneEncryptedChannelOnly) {
+  auto ann_has = setup_of(1, true);
+  auto bob_has = setup_of(2, false);
+  ann_has.channel = bob_has.channel = std::string(32, 'c');
+  ann_has.certified = identity::from_seed(2)->key();
+  {
+    handshake ann{ann_has};
+    handshake bob{bob_has};
+    conversation talk{ann, bob};
+    EXPECT_TRUE(talk.at_ann.peer);
+    EXPECT_TRUE(talk.at_bob.peer);
+  }
+  // Somebody who ends both channels passes the messages on.
+  bob_has.channel = std::string(32, 'd');
+  handshake ann{ann_has};
+  handshake bob{bob_has};
+  conversation talk{ann, bob};
+  EXPECT_FALSE(talk.at_ann.peer);
+  EXPECT_FALSE(talk.at_bob.peer);
+}
+
+TEST(Handshake, ACertificateOfAnotherKeyIsRefusedBeforeAnythingIsShown) {
+  auto ann_has = setup_of(1, true);
+  ann_has.channel = std::string(32, 'c');
+  ann_has.certified = identity::from_seed(3)->key();
+  auto step = handshake{ann_has}.on_message(handshake{setup_of(2, false)}.hello());
+  expect_refused(step, ec::bad_signature);
+  EXPECT_THAT(step.why.detail, HasSubstr("somebody stands between the two peers"));
+}
+
 // -- clocks ---------------------------------------------------------------------------------------
 
 TEST(Handshake, ClocksThatAreFarApartAreRefusedWithOneSentenceAtBothEnds) {

@@ -86,6 +86,66 @@ TEST(TcpTransport, BodiesArriveIntactInSlices) {
   EXPECT_EQ(hash.finish(), sha256(whole.view()));
 }
 
+TEST(TcpTransport, LinksBetweenMachinesAreEncryptedAndNothingFallsBack) {
+  auto plain = [](tcp_transport_config& config) {
+    far_away(config);
+    config.encrypts = false;
+  };
+  peer ann{1, "demo", far_away};
+  peer bob{2, "demo", far_away};
+  peer carl{3, "demo", plain};
+  peer dora{4, "demo", plain};
+  auto at_bob = bob.listen();
+  auto at_dora = dora.listen();
+  auto encrypted = ann.dial(at_bob);
+  ASSERT_TRUE(encrypted.ok()) << to_string(encrypted.error());
+  EXPECT_TRUE((*encrypted)->facts().encrypted);
+  auto open = carl.dial(at_dora);
+  ASSERT_TRUE(open.ok()) << to_string(open.error());
+  EXPECT_FALSE((*open)->facts().encrypted);
+  for (auto refused : {carl.dial(at_bob), ann.dial(at_dora)}) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ec::wrong_version);
+    EXPECT_NE(refused.error().detail.find("at both ends or at none"), std::string::npos)
+      << to_string(refused.error());
+  }
+  EXPECT_TRUE(bob.waits_for_refusal(ec::wrong_version));
+  EXPECT_TRUE(dora.waits_for_refusal(ec::wrong_version));
+  peer near{5};
+  peer nearer{6};
+  auto here = near.dial(nearer.listen());
+  ASSERT_TRUE(here.ok());
+  EXPECT_FALSE((*here)->facts().encrypted) << "both ends are on loopback";
+}
+
+TEST(TcpTransport, WithAKeyOtherMachinesSeeHealthAndMetricsUnlessTheyKnowIt) {
+  auto key = make_swarm_key();
+  auto serving = [&](bool open) {
+    return [&key, open](tcp_transport_config& config) {
+      far_away(config);
+      config.key = key;
+      config.open_pages = open;
+      config.http = [](const http_request&) { return http_response{200, "text/plain", "seen"}; };
+    };
+  };
+  peer closed{1, "demo", serving(false)};
+  peer open{2, "demo", serving(true)};
+  auto at_closed = closed.listen();
+  auto at_open = open.listen();
+  auto status_of = [](const endpoint& where, const char* page, std::optional<swarm_key> shown) {
+    auto answer = http_get(where, page, 20s, shown);
+    return answer ? answer->status : 0;
+  };
+  for (const auto* page : {"/", "/api/v1/peers", "/sd", "/api/v1/status?x", "/metricsx"}) {
+    EXPECT_EQ(status_of(at_closed, page, {}), 403U) << page;
+    EXPECT_EQ(status_of(at_closed, page, make_swarm_key()), 403U) << page;
+    EXPECT_EQ(status_of(at_closed, page, key), 200U) << page;
+    EXPECT_EQ(status_of(at_open, page, {}), 200U) << page;
+  }
+  for (const auto* page : {"/metrics", "/metrics?x", "/healthz", "/readyz"})
+    EXPECT_EQ(status_of(at_closed, page, {}), 200U) << page;
+}
+
 TEST(TcpTransport, ControlFramesComeBetweenTheSlicesOfABody) {
   peer ann{1, "demo", far_away};
   peer bob{2, "demo", far_away};

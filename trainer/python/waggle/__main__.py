@@ -26,30 +26,6 @@ class Usage(Exception):
     """What the script must do instead, in one sentence."""
 
 
-def _value(name: str, text: str) -> Any:
-    """As the keyword argument takes it."""
-    if name in ("target_batch_size", "epochs"):
-        try:
-            return int(text)
-        except ValueError:
-            raise Usage(f"--{name.replace('_', '-')} {text}: is no whole number") from None
-    if name in ("start_alone", "resume", "client_mode", "masters", "sum_on_device"):
-        if text not in ("true", "false"):
-            raise Usage(f"--{name.replace('_', '-')} {text}: is neither true nor false")
-        return text == "true"
-    if name == "data_dir":
-        return os.path.abspath(text)  # the script may go to another folder
-    if name == "join_timeout":
-        for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
-            if text.endswith(unit):
-                try:
-                    return float(text[:len(text) - len(unit)]) * seconds
-                except ValueError:
-                    break
-        raise Usage(f"--join-timeout {text}: is no time, such as 15s")
-    return text
-
-
 def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], list[str]]:
     """The run, the arguments of waggle.join and of waggle.Optimizer, the script and its arguments."""
     run = "waggle"
@@ -75,7 +51,7 @@ def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], l
         if name == "run_id":
             run = text
         else:
-            (of_peer if name in _options.of_join else of_training)[name] = _value(name, text)
+            (of_peer if name in _options.of_join else of_training)[name] = _options.of_text(name, text)
     if not words:
         raise Usage("no script is named: python3 -m waggle --run-id NAME [OPTIONS] script.py [ARGS]")
     return run, of_peer, of_training, words

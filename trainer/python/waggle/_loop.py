@@ -95,6 +95,8 @@ class Loop(Leaves):
                  **options: Any) -> None:
         if not isinstance(swarm, Swarm):
             raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
+        if swarm._of_file:
+            options = {**swarm._of_file, **{name: value for name, value in options.items() if value is not None}}
         if options.get("reuse_grad_buffers") and not model._clears_gradients:
             raise TypeError("waggle.Loop takes no reuse_grad_buffers: add up in arrays of your own, and offer their "
                             "mean")

@@ -89,7 +89,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
         if module is not None and not isinstance(module, torch.nn.Module):
             raise TypeError(f"module is of type {type(module).__name__}, and must be a torch.nn.Module")
+        if strategy == "collaborative":
+            strategy = swarm._of_file.get("strategy", strategy)
         options.update(target_batch_size=target_batch_size, strategy=strategy)
+        if swarm._of_file:
+            options = {**swarm._of_file, **{name: value for name, value in options.items() if value is not None}}
         if samples is not None:
             samples = whole("samples", samples, 1)
         if strategy is None:

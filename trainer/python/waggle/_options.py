@@ -94,6 +94,39 @@ def _refuse_unknown(where: str, name: str) -> None:
     raise TypeError(f"{where} takes no {name}; the nearest is {nearest}" + (f" of {takes}" if takes != where else ""))
 
 
+def of_text(name: str, text: str) -> Any:
+    """A text of the command line or of a run file, as the keyword argument takes it."""
+    if name in ("target_batch_size", "epochs"):
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"--{name.replace('_', '-')} {text}: is no whole number") from None
+    if name in ("start_alone", "resume", "client_mode", "masters", "sum_on_device"):
+        if text not in ("true", "false"):
+            raise ValueError(f"--{name.replace('_', '-')} {text}: is neither true nor false")
+        return text == "true"
+    if name == "data_dir" or (name == "swarm_key" and not text.startswith("key:")):
+        return os.path.abspath(text)  # the script may go to another folder
+    if name == "join_timeout":
+        for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
+            if text.endswith(unit):
+                try:
+                    return float(text[:len(text) - len(unit)]) * seconds
+                except ValueError:
+                    break
+        raise ValueError(f"--join-timeout {text}: is no time, such as 15s")
+    return text
+
+
+def of_file(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of waggle.join, and of waggle.Optimizer, in a run file."""
+    of_peer: dict[str, Any] = {}
+    of_training: dict[str, Any] = {}
+    for name, text in _waggle.run_file(os.fspath(path)).items():
+        (of_peer if name in of_join | {"run"} else of_training)[name] = of_text(name, text)
+    return of_peer, of_training
+
+
 def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of swarm_options that waggle.join was called with."""
     out: dict[str, Any] = {}
@@ -124,7 +157,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
             if not 0 <= value <= 1e9:
                 raise ValueError(f"join_timeout is {value}, and must be a number of seconds from 0 on")
             out[name] = round(value * 1000)
-        elif name == "data_dir":
+        elif name in ("data_dir", "swarm_key"):
             out[name] = _utf8(name, os.fspath(_typed(name, value, (str, os.PathLike), "a path")))
         else:
             out[name] = text(name, value)

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
@@ -112,7 +112,8 @@ class Swarm(Leaves):
     process (a worker of a DataLoader) every call raises `waggle.Error`.
     """
 
-    def __init__(self, run: str, given: dict[str, Any]) -> None:
+    def __init__(self, run: str, given: dict[str, Any], of_file: Mapping[str, Any]) -> None:
+        self._of_file = of_file  # arguments of the optimizer, in the run file
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
         self._log = None if given.get("log") is None else _Log(given["log"])
         self._peer = _waggle.Peer(self._given, None if self._log is None else self._log.lines)
@@ -149,7 +150,12 @@ class Swarm(Leaves):
     @property
     def join_line(self) -> str | None:
         """The statement with which a loop joins this run; None if nobody can join through this peer."""
-        return f"waggle.join({self.run!r}, initial_peers={self.addresses!r})" if self.addresses else None
+        if not self.addresses:
+            return None
+        key = self._given.get("swarm_key")
+        if key is not None and key.startswith("key:"):  # which nobody must read over a shoulder
+            return f"waggle.join(config=FILE)  # with the FILE that `waggle invite --data-dir {self.data_dir}` prints"
+        return f"waggle.join({self.run!r}, {f'swarm_key={key!r}, ' if key else ''}initial_peers={self.addresses!r})"
 
     @property
     def epoch(self) -> int:
@@ -211,7 +217,8 @@ class Swarm(Leaves):
         raise TypeError("a waggle.Swarm is a running peer, which cannot be copied or pickled")
 
 
-def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
+def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None,
+         swarm_key: str | os.PathLike[str] | None = None, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
          announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
          client_mode: bool | None = None, log_level: str | None = None, log: Log | None = None,
          join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
@@ -219,6 +226,8 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
     """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
     creates the identity.
 
+    config: a run file, such as `waggle invite` prints, for whatever is not given here or to the optimizer; `run`, too.
+    swarm_key: the file of the run's key, of which all its peers have copies; `run` is then only a label.
     initial_peers: "HOST:PORT" of any peers of the run. None: those in the environment's
         WAGGLE_INITIAL_PEERS, INITIAL_PEERS or PL_INITIAL_PEERS; none there either: this peer starts
         the run.
@@ -237,9 +246,15 @@ def join(run: str, *, initial_peers: str | Sequence[str] | None = None, listen: 
 
     Raises TypeError or ValueError with a sentence. Installs no signal handlers.
     """
-    return Swarm(_options.text("run", run), dict(initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
-                           client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
-                           start_alone=start_alone, resume=resume, **unknown))
+    of_file, of_training = ({}, {}) if config is None else _options.of_file(config)
+    run = of_file.pop("run", None) if run is None else run
+    if run is None:
+        raise TypeError("waggle.join needs the name of the run, or a config that has it")
+    given = dict(swarm_key=swarm_key, initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
+                 client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
+                 start_alone=start_alone, resume=resume, **unknown)
+    given = {**given, **{name: value for name, value in of_file.items() if given.get(name) is None}}
+    return Swarm(_options.text("run", run), given, of_training)
 
 
 @atexit.register

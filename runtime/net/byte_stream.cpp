@@ -1,0 +1,183 @@
+#include "runtime/net/byte_stream.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <sys/socket.h>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/net/host_key.hpp"
+
+namespace waggle::net {
+
+namespace {
+
+// transfer_all() would stop each system call at 64 KiB.
+constexpr std::size_t step_bytes = 16_MiB;
+
+const auto big_steps = [](const error_code& error, std::size_t) -> std::size_t {
+  return error ? 0 : step_bytes;
+};
+
+// One system call for so many encrypted bytes: they stay in the cache until they are used.
+constexpr std::size_t encrypted_bytes_max = 256_KiB;
+constexpr std::size_t record_overhead = 22 + 5; // more than TLS adds to a record of 16 KiB
+
+} // namespace
+
+failure failure_of(const error_code& error) {
+  if (error == asio::error::eof || error == asio::error::connection_reset
+      || error == asio::error::broken_pipe || error == asio::error::connection_aborted)
+    return {ec::peer_lost, "the connection was closed"};
+  if (error == asio::error::timed_out)
+    return {ec::timeout, error.message()};
+  if (error == asio::error::operation_aborted)
+    return {ec::cancelled, {}};
+  return {ec::unreachable, error.message()};
+}
+
+bool leaves_machine(const tcp::socket& socket) {
+  error_code gone;
+  auto remote = unmapped(socket.remote_endpoint(gone).address());
+  if (gone)
+    return true;
+  auto local = unmapped(socket.local_endpoint(gone).address());
+  return gone || !remote.is_loopback() || !local.is_loopback();
+}
+
+failure byte_stream::why(const error_code& error) const {
+  return trouble_ ? *trouble_ : failure_of(error);
+}
+
+void byte_stream::fail(failure why, error_code& error) {
+  trouble_ = std::move(why);
+  error = boost::system::errc::make_error_code(boost::system::errc::protocol_error);
+}
+
+// -- the dialler's handshake ---------------------------------------------------------------------
+
+void byte_stream::begin(on_written done) {
+  auto ready = tls_->begin();
+  error_code error;
+  if (!ready) {
+    fail(ready.error(), error);
+    write_more(); // an alert
+  }
+  // The channel's last message goes with the first bytes that are written.
+  if (error || *ready)
+    return asio::post(socket_.get_executor(),
+                      [me = shared_from_this(), error, done = std::move(done)] { done(error); });
+  write_more();
+  socket_.async_wait(tcp::socket::wait_read,
+                     [me = shared_from_this(), done = std::move(done)](error_code failed) mutable {
+                       if (!failed)
+                         me->receive(0, failed);
+                       if (failed)
+                         return done(failed);
+                       me->begin(std::move(done));
+                     });
+}
+
+// -- reading -------------------------------------------------------------------------------------
+
+std::size_t byte_stream::receive(std::size_t wanted, error_code& error) {
+  static thread_local std::vector<std::byte> all(encrypted_bytes_max);
+  auto most = std::clamp(wanted + wanted / 64 + record_overhead, std::size_t{4_KiB}, all.size());
+  auto bytes = ::recv(socket_.native_handle(), all.data(), most, MSG_DONTWAIT);
+  if (bytes > 0) {
+    tls_->arrived({all.data(), static_cast<std::size_t>(bytes)});
+    return static_cast<std::size_t>(bytes);
+  }
+  if (bytes == 0)
+    error = asio::error::eof;
+  else if (errno != EAGAIN && errno != EINTR)
+    error.assign(errno, boost::system::system_category());
+  return 0;
+}
+
+void byte_stream::read(std::span<std::byte> room, on_read done) {
+  if (!tls_)
+    return socket_.async_read_some(asio::buffer(room.data(), std::min(room.size(), step_bytes)),
+                                   std::move(done));
+  room = room.first(std::min(room.size(), encrypted_bytes_max));
+  asio::post(socket_.get_executor(),
+             [me = shared_from_this(), room, done = std::move(done)]() mutable {
+               me->read_more(room, std::move(done));
+             });
+}
+
+void byte_stream::read_more(std::span<std::byte> room, on_read done) {
+  error_code error;
+  for (;;) {
+    auto bytes = tls_->read(room);
+    if (!bytes)
+      fail(bytes.error(), error);
+    write_more(); // the channel may have something to say
+    if (error || *bytes > 0)
+      return done(error, error ? 0 : *bytes);
+    auto more = receive(room.size(), error);
+    if (error)
+      return done(error, 0);
+    if (more == 0)
+      break;
+  }
+  socket_.async_wait(
+    tcp::socket::wait_read,
+    [me = shared_from_this(), room, done = std::move(done)](const error_code& failed) mutable {
+      if (failed)
+        return done(failed, 0);
+      me->read_more(room, std::move(done));
+    });
+}
+
+// -- writing -------------------------------------------------------------------------------------
+
+void byte_stream::write(std::vector<asio::const_buffer> all, on_written done) {
+  if (!tls_)
+    return asio::async_write(
+      socket_, all, big_steps,
+      [done = std::move(done)](const error_code& error, std::size_t) { done(error); });
+  unwritten_ = std::move(all);
+  std::reverse(unwritten_.begin(), unwritten_.end()); // the next one is the last
+  written_ = std::move(done);
+  write_more();
+}
+
+void byte_stream::write_more() {
+  if (!sending_.empty())
+    return;
+  error_code error;
+  for (auto room = encrypted_bytes_max; !unwritten_.empty() && room > 0 && !error;) {
+    auto& next = unwritten_.back();
+    auto bytes = std::min(room, next.size());
+    if (bytes > 0)
+      if (auto done = tls_->write({static_cast<const std::byte*>(next.data()), bytes}); !done)
+        fail(done.error(), error);
+    next += bytes;
+    room -= bytes;
+    if (next.size() == 0)
+      unwritten_.pop_back();
+  }
+  sending_ = tls_->take_output();
+  if (error || sending_.empty()) {
+    sending_.clear();
+    unwritten_.clear();
+    if (auto done = std::exchange(written_, nullptr)) // never from within `write`
+      asio::post(socket_.get_executor(), [error, done = std::move(done)] { done(error); });
+    return;
+  }
+  asio::async_write(socket_, asio::buffer(sending_), big_steps,
+                    [me = shared_from_this()](const error_code& failed, std::size_t) {
+                      me->sending_.clear();
+                      if (!failed && (!me->unwritten_.empty() || me->tls_->has_output()))
+                        return me->write_more();
+                      me->sending_ = {}; // an idle link holds no buffer
+                      me->unwritten_.clear();
+                      if (auto done = std::exchange(me->written_, nullptr))
+                        done(failed);
+                    });
+}
+
+} // namespace waggle::net

@@ -1,0 +1,96 @@
+#pragma once
+
+// Internal to runtime/net: TLS 1.3 without a socket.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/crypto/identity.hpp"
+
+struct ssl_st; // OpenSSL's
+struct ssl_ctx_st;
+
+namespace waggle::net {
+
+/// A peer's certificate, made from its identity, and what both roles share. Immutable and
+/// thread-safe.
+class tls_context {
+public:
+  explicit tls_context(const identity& self);
+
+  [[nodiscard]] ssl_ctx_st* get() const { return context_.get(); }
+
+private:
+  std::shared_ptr<ssl_ctx_st> context_;
+};
+
+/// The first byte of a connection that begins with TLS.
+constexpr std::byte tls_first_byte{0x16};
+/// The protocol that both ends have to name (ALPN).
+constexpr std::string_view tls_protocol = "waggle/1";
+/// What a peer with --encrypt never answers (an alert in the clear): `insufficient_security`.
+constexpr std::string_view tls_refusal{"\x15\x03\x03\x00\x02\x02\x47", 7};
+
+/// One end of an encrypted connection. It has no socket: pass in what arrives, send what it
+/// returns.
+///
+///     dialler:  begin() ─► established()          both then: read, write
+///     acceptor: begin() ─► may write, to a dialler that has not answered yet ─► established()
+///
+/// The certificate proves nothing to the acceptor, and to the dialler only which key the other end
+/// of the channel has: the handshake inside (handshake.hpp) proves identities, for the one channel
+/// that `binding` names. Ends with a failure: then what `output` holds, if anything, is an alert
+/// for the other end. One thread at a time.
+class tls_channel {
+public:
+  tls_channel(const tls_context& context, bool dialled, const std::string& host = {});
+  ~tls_channel();
+  tls_channel(const tls_channel&) = delete;
+  tls_channel& operator=(const tls_channel&) = delete;
+
+  /// Bytes from the network. They are copied.
+  void arrived(byte_span bytes);
+  /// Goes on with the handshake. True: the dialler is done, or the acceptor may write. The
+  /// acceptor's ends with its first `read` that returns bytes.
+  [[nodiscard]] result<bool> begin();
+
+  /// Decrypts into `room`; 0: more has to arrive. REQUIRES: `begin` returned true.
+  [[nodiscard]] result<std::size_t> read(std::span<std::byte> room);
+  /// Encrypts. REQUIRES: `begin` returned true.
+  [[nodiscard]] status write(byte_span bytes);
+
+  /// What to send next, in this order; taken out.
+  [[nodiscard]] std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
+  [[nodiscard]] bool has_output() const { return !output_.empty(); }
+
+  /// 32 bytes that no other connection has (RFC 9266). REQUIRES: `begin` returned true.
+  [[nodiscard]] std::string binding() const;
+  /// The key in the certificate of the acceptor, seen by the dialler; nothing: it is no Ed25519
+  /// key.
+  [[nodiscard]] std::optional<public_key> peer_key() const;
+
+private:
+  friend struct channel_bytes; // OpenSSL's way to input_ and output_
+
+  [[nodiscard]] failure failed(int outcome) const;
+
+  std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+  bool dialled_;
+  std::vector<std::byte> input_; // arrived and not decrypted: [begin_, end)
+  std::size_t begin_ = 0;
+  std::vector<std::byte> output_;
+  std::uint64_t written_ = 0; // bytes since the last new key
+  std::uint64_t received_ = 0;
+  std::uint64_t key_updates_ = 0; // of the peer
+};
+
+} // namespace waggle::net
