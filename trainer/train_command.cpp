@@ -97,7 +97,7 @@ int run_train(const run_options& given) {
     if (clock::now() - asked < 500ms)
       return false;
     ask();
-    if ((options.epochs == 0 && options.passes == 0) || last.phase != trainer_phase::finished)
+    if (!options.run_ends() || last.phase != trainer_phase::finished)
       return false;
     finished_at = finished_at.value_or(clock::now());
     // Peers that are behind download the last state from peers that have finished.

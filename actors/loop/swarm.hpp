@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -60,7 +61,7 @@ struct swarm_options {
   /// decentralized-* count steps instead: leave it out, and set "averaging-steps-period" in `more`.
   std::uint64_t target_batch_size = 256;
   /// Updates, or averages (with "average-state-every": times target_batch_size samples); 0: until
-  /// all leave, or with shards until their passes are complete.
+  /// all leave, with shards until their passes are complete, with "daso" until its epochs are over.
   std::uint64_t max_epochs = 0;
   /// The name of the model. "mlp" and "char-gpt": the same function and tensors as the model of
   /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
@@ -111,7 +112,11 @@ struct swarm_status {
   std::uint64_t rounds = 0;          // rounds whose mean this peer applied
   std::string waiting_for;           // empty: this peer does not wait
   double loss = 0;                   // smoothed; NaN before the first step
-  digest parameters;                 // of those after the last update
+  /// Where the schedule of "daso" stands; none: the strategy has none.
+  std::optional<strategy_phase> strategy;
+  /// Steps from the copy that a round averaged until its mean was merged, of the last one.
+  std::optional<std::uint64_t> mean_age;
+  digest parameters; // of those after the last update
   /// With shards: how often the samples of each pass have entered an update; the last one is not
   /// complete.
   std::vector<pass_seen> passes;

@@ -4,6 +4,7 @@
 #include "actors/loop/swarm_session.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -287,6 +288,12 @@ void swarm_session::check_samples(std::uint64_t samples, option_writer who) cons
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                                   const loop_port::is_over& over, std::uint64_t passes) {
   *stepper_ = std::this_thread::get_id();
+  if (pass.finite && std::isnan(pass.loss) && options_.strategy.phase() && ++silent_steps_ == 2)
+    warn(
+      "this loop gives no loss, and the strategy " + std::string{strategy().name}
+      + " averages more or less often as the mean loss of all peers falls: pass the mean loss of "
+        "the samples to each step; until then the losses of the others decide, and if nobody "
+        "gives one, the rounds stay as often as they are after the warm-up");
   return port_->offer(*model_, gradient, pass, over, passes);
 }
 
@@ -435,6 +442,8 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.rounds = s.rounds_complete + s.rounds_shrunk;
   out.waiting_for = s.waiting_for;
   out.loss = s.loss;
+  out.strategy = s.strategy;
+  out.mean_age = s.mean_age;
   out.parameters = s.parameters;
   out.passes = s.passes;
   return out;

@@ -165,6 +165,7 @@ private:
     bool logged = false;
   } wait_;
   bool over_ = false;
+  int silent_steps_ = 0; // without a loss
 };
 
 } // namespace waggle

@@ -46,7 +46,8 @@ learner_factory with_training_options(learner_factory make, const run_options& o
 void add_training_parts(node_config& base, const run_options& o, learner_factory make,
                         const std::filesystem::path& data_dir, evaluator_factory evaluate,
                         std::shared_ptr<sample_draws> draws) {
-  const char* kind = o.strategy->averages_parameters() ? "params" : "gradients";
+  constexpr const char* kinds[]{"gradients", "params", "progress"}; // of lane_content
+  const char* kind = kinds[static_cast<std::size_t>(o.strategy.make(o.how).averages.what)];
   // In one group, the prefix is that of the nodes that reduce for clients, whatever the strategy.
   base.averaging =
     averaging_from(o, o.many_groups ? "parameters" : "gradients", kind,
@@ -69,7 +70,15 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints", o.keep);
   if (evaluate && !o.eval_data.empty())
-    parts.evaluation = {std::move(evaluate), o.eval_every, epoch_id{t.max_epochs}, o.passes};
+    parts.evaluation = evaluation_plan{
+      .make = std::move(evaluate),
+      .every = o.eval_every,
+      .last = epoch_id{t.max_epochs},
+      .ended = [passes = o.passes, how = o.strategy](const learner& model) {
+        auto ledger = model.ledger();
+        auto phase = how.phase(model.strategy_state());
+        return (passes > 0 && ledger && ledger->passes() >= passes) || (phase && phase->ended());
+      }};
   parts.make_learner = with_ledger(with_training_options(std::move(make), o), std::move(draws));
 }
 

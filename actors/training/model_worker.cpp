@@ -268,11 +268,9 @@ void model_worker::apply(const apply_update& update) {
 /// At the end of an epoch. The weights are copied here; another thread measures them.
 void model_worker::evaluate_if_due() {
   auto epoch = model_->epoch();
-  auto ledger = shared_->ledger();
   bool last =
     evaluation_
-    && (epoch == evaluation_->last
-        || (evaluation_->last_pass > 0 && ledger && ledger->passes() >= evaluation_->last_pass));
+    && (epoch == evaluation_->last || (evaluation_->ended && evaluation_->ended(*shared_)));
   bool early = evaluated_at_ != steady_time{} && clock().now() - evaluated_at_ < evaluation_->every;
   if (!evaluates_ || (!last && (evaluating_ || early)))
     return;

@@ -214,6 +214,7 @@ void trainer::react() {
 
 bool trainer::done() const {
   return (config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs)
+         || (report_.status.strategy && report_.status.strategy->ended())
          || (config_.max_passes != 0 && counts_passes() && vector_.waiting() == 0
              && report_.status.passes.back().pass > config_.max_passes);
 }
@@ -389,6 +390,9 @@ void trainer::show_model(const std::optional<plateau_report>& plateau, epoch_id 
     if (auto line = report_.show(*ledger))
       ctx_.log->info("{}", *line);
   log_about about{{.epoch = epoch}};
+  if (auto phase = row_.phase ? config_.strategy.phase(model_->strategy_state()) : std::nullopt)
+    if (auto line = report_.show(row_.name, *phase))
+      ctx_.log->info("{}", *line);
   if (plateau)
     if (auto line = report_.show(*plateau, epoch))
       ctx_.log->info("{}", *line);

@@ -158,7 +158,10 @@ void trainer::ask_for_curves(std::deque<peer_record> whom, std::optional<epoch_i
 void trainer::merge() {
   if (!awaits_merge())
     return;
+  auto age = report_.status.steps - flight_.round()->begun;
   auto ended = flight_.take_result();
+  if (ended.counted)
+    report_.status.mean_age = age;
   settle(ended.counted, ended.why_dropped);
   carry(ended.follows);
 }

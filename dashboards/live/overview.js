@@ -27,7 +27,11 @@ function lossTile(state) {
 }
 
 function progress(state) {
-  const {target_batch_size: target} = state.status;
+  const {target_batch_size: target, 'strategy.phase': phase, 'strategy.epoch': done, 'strategy.epochs': all, 'strategy.skips': skips} = state.status;
+  if (phase) {
+    const rounds = skips > 0 ? `a round every ${skips === 1 ? 'batch' : `${whole(skips)} batches`}` : 'a round after each batch';
+    return tile('Epoch of the strategy', html`${whole(done)}${all > 0 ? html`<small> of ${whole(all)}</small>` : nothing}`, `${phase}, ${rounds}`, 'strategy');
+  }
   if (!target) return nothing;
   const now = epoch(state);
   const sum = trainers(state).filter(p => p.epoch === undefined || p.epoch >= now).reduce((a, p) => a + (p.toward ?? 0), 0);

@@ -13,7 +13,7 @@ namespace waggle {
 
 /// How a vector is averaged, whichever way its group is found.
 struct averaging_config {
-  /// The `kind` label of the rounds' metrics: gradients, params or vector.
+  /// The `kind` label of the rounds' metrics: gradients, params, progress or vector.
   std::string kind = "vector";
   codec_choice codec; // how parts are encoded
   /// A vector without tensor descriptions is treated as one tensor of this role.

@@ -235,7 +235,7 @@ private:
   [[nodiscard]] bool finished() const {
     if (options_.duration > 0ms && clock::now() - began_ >= options_.duration)
       return true;
-    if (options_.epochs == 0 && options_.passes == 0)
+    if (!options_.run_ends())
       return false;
     if (kill_due_ || join_due_)
       return false;
@@ -314,8 +314,11 @@ private:
     std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
     std::fflush(stdout);
     auto last = options_.rounds_of_run();
-    for (const auto& p : summary_.peers) // passes end at an epoch that nobody knows before
-      last = options_.passes > 0 && !p.killed ? std::max(last, p.last.epoch) : last;
+    bool unknown =
+      options_.passes > 0 || options_.strategy.ends(); // nobody knows it before the end
+    for (const auto& p : summary_.peers)
+      if (unknown && !p.killed && p.last.phase == "finished")
+        last = p.last.epoch;
     auto differences =
       last > 0 && !stopped_ ? summary_.differences(last) : std::vector<std::string>{};
     for (const auto& difference : differences)

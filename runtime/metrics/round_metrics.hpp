@@ -21,7 +21,7 @@ public:
   explicit round_metrics(metric_registry& registry) : in_(registry) {}
 
   /// A peer averages vectors of one kind; their series are exported when it shows its rounds.
-  using kind = some_words<0, "kind", "gradients", "params", "vector">;
+  using kind = some_words<0, "kind", "gradients", "params", "progress", "vector">;
   using outcome = label<"outcome", "complete", "shrunk", "failed">;
   using fault = label<"fault", "silent", "wrong", "left", "slow">;
 

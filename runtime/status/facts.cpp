@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +22,12 @@ json known(bool is, const auto& value) {
 
 json share(const std::optional<double>& is) {
   return known(is.has_value(), std::round(1000 * is.value_or(0)) / 1000);
+}
+
+/// Of a strategy with a schedule of its own. Null without, and for what is not known.
+template <auto Member>
+json of_strategy(at p) {
+  return p.t.strategy ? json(std::invoke(Member, *p.t.strategy)) : json(nullptr);
 }
 
 json passes(at p) {
@@ -68,6 +75,22 @@ constexpr fact table[]{
    "The swarm's epoch.", "waggle_training_global_epoch"},
   {"schedule_epoch", [](at p) { return known(p.trains, p.t.schedule_epoch.value()); },
    "That the learning rate follows."},
+  {"strategy.phase", of_strategy<&strategy_phase::name>,
+   "Of --strategy daso: warm-up, cycling or cool-down."},
+  {"strategy.epoch", of_strategy<&strategy_phase::epoch>,
+   "Epochs of daso that have ended, each of many rounds.", "waggle_training_strategy_epoch"},
+  {"strategy.epochs", of_strategy<&strategy_phase::epochs>, "After which the run ends; 0: never."},
+  {"strategy.skips", of_strategy<&strategy_phase::skips>,
+   "Batches from one round to the next; 0: each, and all wait.", "waggle_training_strategy_skips"},
+  {"strategy.wait", of_strategy<&strategy_phase::wait>,
+   "Batches until the mean of a round is merged.", "waggle_training_strategy_wait"},
+  {"strategy.loss", of_strategy<&strategy_phase::loss>,
+   "Mean loss of all peers in the last epoch of daso, which decides on the skips.",
+   "waggle_training_strategy_loss"},
+  {"strategy.best_loss", of_strategy<&strategy_phase::best_loss>},
+  {"mean_age", [](at p) { return known(p.t.mean_age.has_value(), p.t.mean_age.value_or(0)); },
+   "Passes of this peer from the copy that the last round averaged until the mean was merged.",
+   "waggle_training_mean_age_passes"},
   {"samples_toward_epoch", [](at p) { return known(p.trains, p.t.samples_toward_epoch); }},
   {"target_batch_size",
    [](at p) { return known(p.t.target_batch_size > 0, p.t.target_batch_size); }},
@@ -184,7 +207,8 @@ fact_gauges::fact_gauges(metric_registry& where)
   : slow_(
     where, "waggle_peer_slow",
     "1 while a peer makes this one wait, or adds little, by cause; `slow` in the status names "
-    "it.") {
+    "it."),
+    phase_(where, "waggle_training_strategy_phase", "1 for the phase of --strategy daso.") {
   for (const auto& each : table)
     if (each.metric != nullptr)
       gauges_.emplace_back(where, each.metric, each.help);
@@ -195,6 +219,9 @@ void fact_gauges::show(const peer_view& now) {
     slow_(cause{i}, std::ranges::any_of(now.picture.slow.peers, [&](const slow_peer& each) {
             return static_cast<std::size_t>(each.cause) == i;
           }));
+  if (now.t.strategy)
+    for (std::size_t i = 0; i < strategy_phases.size(); ++i)
+      phase_(strategy_phases[i], now.t.strategy->name == strategy_phases[i] ? 1 : 0);
   auto gauge = gauges_.begin();
   for (const auto& each : table) {
     if (each.metric == nullptr)

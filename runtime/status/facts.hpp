@@ -43,6 +43,7 @@ private:
 
   std::deque<late_gauge> gauges_; // of the facts that have a metric, in order
   gauge<cause> slow_;
+  metric<prometheus::Gauge, false, label<"phase", "warm-up", "cycling", "cool-down">> phase_;
 };
 
 } // namespace waggle

@@ -14,6 +14,7 @@
 
 #include "runtime/core/history.hpp"
 #include "runtime/core/notice.hpp"
+#include "runtime/training/strategy_phase.hpp"
 
 namespace waggle {
 
@@ -60,6 +61,9 @@ struct training_status {
   double learning_rate = 0;
   /// How often the schedule plateau has lowered the rate; none: the schedule is another one.
   std::optional<std::uint64_t> rate_reductions;
+  std::optional<strategy_phase> strategy; // none: it has no schedule of its own
+  /// Passes from the copy that a round averaged until its mean was merged, of the last one.
+  std::optional<std::uint64_t> mean_age;
   double gradient_norm = 0;               // of the last applied gradient
   std::uint64_t samples_toward_epoch = 0; // of this peer
   std::uint64_t target_batch_size = 0;

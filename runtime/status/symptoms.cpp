@@ -105,6 +105,13 @@ constexpr symptom table[]{
   {"adds_little", warning, "",
    "use a faster machine, or leave it out: each member makes rounds cost more", "WagglePeerSlow",
    slow<slow_cause::adds_little>},
+  {"no_loss", warning, "this loop gives no loss, which its strategy needs",
+   "pass the mean loss of the samples to each step; until then the losses of the others decide", "",
+   [](doc s) {
+     bool needs = field(field(s, "strategy"), "phase").is_string();
+     bool gives = field(s, "loss").is_number();
+     return needs && !gives && number_in(s, "steps").value_or(0) > 1 ? sights(1) : sights{};
+   }},
   {"disk", warning, "the disk of --data-dir is nearly full",
    "make room there, or keep fewer checkpoints (--keep)", "WaggleDiskFilling", full<disk>},
   {"memory", warning, "the memory of its machine is nearly full",

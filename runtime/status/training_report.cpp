@@ -326,6 +326,29 @@ std::optional<std::string> training_report::show(const plateau_report& plateau, 
                      plateau.rate_before, plateau.rate, epoch.value(), plateau.loss, plateau.best);
 }
 
+std::optional<std::string> training_report::show(std::string_view strategy,
+                                                 const strategy_phase& phase) {
+  auto before = std::exchange(status.strategy, phase);
+  if (before && before->averages_as(phase))
+    return std::nullopt;
+  if (phase.ended())
+    return fmt::format("{}: its {} epochs are over, and the run ends with them", strategy,
+                       phase.epochs);
+  auto batches = [](std::uint64_t n) { return fmt::format("{} batch{}", n, n == 1 ? "" : "es"); };
+  auto of = phase.epochs > 0 ? fmt::format(" of {}", phase.epochs) : std::string{};
+  auto rounds = phase.skips == 0 ? std::string{"a round after each batch, for which all wait"}
+                                 : fmt::format("a round every {}, merged {} later",
+                                               batches(phase.skips), batches(phase.wait));
+  auto loss = std::isnan(phase.loss)
+                ? std::string{}
+                : fmt::format("; the loss was {:.4f}{}", phase.loss,
+                              std::isnan(phase.best_loss)
+                                ? std::string{}
+                                : fmt::format(", the best one {:.4f}", phase.best_loss));
+  return fmt::format("{}: {} from epoch {}{} on, {}{}", strategy, phase.name, phase.epoch + 1, of,
+                     rounds, loss);
+}
+
 void training_report::count_round(bool complete, std::string_view outcome,
                                   steady_time::duration since) {
   ++(complete ? status.rounds_complete : status.rounds_shrunk);

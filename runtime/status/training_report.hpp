@@ -116,6 +116,8 @@ public:
   /// begins.
   std::optional<std::string> show(const sample_ledger& ledger);
   std::optional<std::string> show(const plateau_report& plateau, epoch_id epoch);
+  /// The same of the schedule of a strategy with this name.
+  std::optional<std::string> show(std::string_view strategy, const strategy_phase& phase);
   /// A round had an average. @param since this peer's start.
   void count_round(bool complete, std::string_view outcome, steady_time::duration since);
   /// The update that ends an epoch. The parameters are those of round_meaning.

@@ -37,10 +37,11 @@ using evaluator_factory = std::function<result<std::unique_ptr<evaluator>>()>;
 /// When a peer evaluates.
 struct evaluation_plan {
   evaluator_factory make;
-  milliseconds every{10'000};  // at least from the end of one to the next
-  epoch_id last;               // of the run, which is evaluated in any case; 0: it has no end
-  std::uint64_t last_pass = 0; // over the data, after which it ends, too; 0: no end
-  bool own_thread = true;      // otherwise in one of the actors' threads
+  milliseconds every{10'000}; // at least from the end of one to the next
+  epoch_id last;              // of the run, which is evaluated in any case; 0: it has no end
+  bool own_thread = true;     // otherwise in one of the actors' threads
+  /// Whether the run ends with this state for another reason; null: never.
+  std::function<bool(const learner& model)> ended{};
 };
 
 /// The parameters of a learner, then its buffers: the anchor's, if its peers share one. The

@@ -76,6 +76,12 @@ std::string strategy_choice::text() const {
   return all;
 }
 
+std::optional<strategy_phase> strategy_choice::phase(std::span<const float> state) const {
+  if (row_->phase == nullptr)
+    return std::nullopt;
+  return row_->phase({.numbers = numbers_}, state);
+}
+
 learner_factory strategy_choice::learners(learner_factory make) const {
   return row_->learners == nullptr ? make : row_->learners(std::move(make), {.numbers = numbers_});
 }

@@ -14,6 +14,7 @@
 #include "runtime/training/learner_factory.hpp"
 #include "runtime/training/named_number.hpp"
 #include "runtime/training/schedule_clock.hpp"
+#include "runtime/training/strategy_phase.hpp"
 
 namespace waggle {
 
@@ -173,6 +174,10 @@ struct strategy_row {
   /// The strategy from the next round on; null: it never changes.
   strategy (*on_boundary)(strategy now, const strategy_settings& settings,
                           const training_history& history) = nullptr;
+  /// Where it is in a schedule of its own. @param state learner::strategy_state; empty: at the
+  /// run's beginning. Null: it has none.
+  strategy_phase (*phase)(const strategy_settings& settings,
+                          std::span<const float> state) = nullptr;
   std::optional<codec_id> codec{}; // of its rounds, unless another one is chosen
   double rate = 0;                 // peak learning rate, unless one is chosen; 0: that of all
 
@@ -213,6 +218,10 @@ public:
     settings.numbers = numbers_;
     return row_->make(settings);
   }
+  /// strategy_row::phase; nothing without.
+  [[nodiscard]] std::optional<strategy_phase> phase(std::span<const float> state = {}) const;
+  /// Whether the run ends with its schedule.
+  [[nodiscard]] bool ends() const { return phase().value_or(strategy_phase{}).epochs > 0; }
   /// Its learners from those that step locally.
   [[nodiscard]] learner_factory learners(learner_factory make) const;
 

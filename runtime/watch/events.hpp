@@ -65,7 +65,7 @@ struct round_member {
 struct round_ended {
   static constexpr std::string_view type = "round";
   round_id round;
-  std::string kind; // gradients, params or vector
+  std::string kind; // gradients, params, progress or vector
   std::uint64_t epoch = 0;
   std::string outcome; // complete, shrunk, failed
   std::string reason;

@@ -92,7 +92,7 @@ void count_everything(metric_families& all) {
   }
   for (auto op : {"get", "put"})
     all.observe_dht_lookup(std::string_view{op}, 1, 1);
-  for (std::string_view kind : {"gradients", "params", "vector"}) {
+  for (std::string_view kind : {"gradients", "params", "progress", "vector"}) {
     all.show_rounds(kind);
     all.count_round(kind, "shrunk", 1, 1, 1);
     all.set_excluded_peers(kind, 1);
@@ -168,6 +168,8 @@ void show_all_facts(fact_gauges& gauges) {
   t.loss = t.first_loss = t.eval_loss = t.eval_accuracy = t.learning_rate = t.first_round_seconds =
     1;
   t.rate_reductions = t.effective_batch = 1;
+  t.mean_age = 1;
+  t.strategy = strategy_phase{.name = "cycling", .loss = 1, .best_loss = 1};
   peer_facts own;
   own.bandwidth = 1;
   own.machine.memory = own.machine.disk = 1;

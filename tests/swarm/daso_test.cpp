@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t peers = 3;
 
-/// Trains with all peers from the first pass to round `last`.
+/// Trains with all peers from the first pass to round `last`; 0: until the run ends.
 struct daso_swarm : trainers {
   daso_swarm(void (*set)(training_config&), std::uint64_t last) : trainers(4) {
     for (std::size_t i = 0; i < peers; ++i) {
@@ -60,9 +60,13 @@ TEST(DasoSwarm, MakesTheRoundsAndTheBatchesOfItsSchedule) {
   daso_swarm swarm{[](training_config& c) {
                      local(c, "daso:epochs=18,batches=10,warmup=2,cooldown=2,stability=0.9999");
                    },
-                   rounds};
+                   0}; // it ends by itself
   for (std::size_t i = 0; i < peers; ++i) {
     auto s = swarm.status_of(i);
+    EXPECT_EQ(s.epoch.value(), rounds);
+    ASSERT_TRUE(s.strategy);
+    EXPECT_EQ(s.strategy->epoch, rule.epochs);
+    EXPECT_EQ(s.strategy->name, "cool-down");
     EXPECT_GE(s.steps, 180U);
     EXPECT_LE(s.steps, 182U) << "more than its epochs have";
     EXPECT_EQ(s.parameters, swarm.status_of(0).parameters);

@@ -183,6 +183,8 @@ TEST(TrainCommand, RoundsAreCountedAsWhatTheyAverage) {
        {"local-updates", "decentralized", "decentralized-sgd", "decentralized-adam"})
     EXPECT_EQ(kind({{"strategy", strategy}}), "params") << strategy;
   EXPECT_EQ(kind({{"strategy", "local-updates"}, {"groups", "moshpit"}}), "params");
+  for (const char* strategy : {"diloco", "daso"})
+    EXPECT_EQ(kind({{"strategy", strategy}}), "progress") << strategy;
 }
 
 TEST(TrainCommand, OptionsOfRoundsThatCountStepsArrive) {

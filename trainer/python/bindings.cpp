@@ -152,6 +152,11 @@ py::dict dict_of(const swarm_status& s) {
   out["rounds"] = s.rounds;
   out["waiting_for"] = in_python(s.waiting_for);
   out["loss"] = s.loss;
+  out["strategy"] = py::none();
+  if (const auto& at = s.strategy)
+    out["strategy"] =
+      py::make_tuple(at->name, at->epoch, at->epochs, at->skips, at->wait, at->loss, at->best_loss);
+  out["mean_age"] = s.mean_age;
   out["parameters"] = to_string(s.parameters);
   py::list passes;
   for (const auto& each : s.passes)

@@ -12,7 +12,6 @@
 #include "runtime/core/check.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner_layer.hpp"
-#include "runtime/training/plateau.hpp"
 #include "runtime/training/shared_parameters.hpp"
 #include "runtime/training/strategies/progress_in_flight.hpp"
 #include "runtime/training/strategy.hpp"
@@ -48,7 +47,8 @@ struct outer_rule {
 ///   gradient that is dropped makes θ the anchor.
 ///
 /// A strategy without momentum may derive from it and add tensors of its own: those that all peers
-/// of an epoch hold equally, and a metric at the end, the mean loss of the samples in the progress.
+/// of an epoch hold equally, and at the end a metric with the losses of the samples in the progress
+/// (known_losses::per_sample).
 ///
 /// Vectors have the values of `moved_`: the parameters, and behind them, where they are of no use,
 /// zeros for the buffers.
@@ -88,7 +88,7 @@ public:
     }
     auto samples = below().accumulated_samples();
     below().step_locally(lr);
-    progress_.add(samples, loss_of_pass_ * static_cast<double>(samples), below().position());
+    progress_.add(samples, loss_of_pass_, below().position());
     merges_in_copy_ = merges_;
   }
 
@@ -154,11 +154,9 @@ public:
               out->begin() + static_cast<std::ptrdiff_t>(parameter_count()));
     std::fill(buffers.begin(), buffers.end(), 0.0F);
     const auto& copy = progress_.depart(std::move(theta), out);
-    if (tensors().metric_count() > 0) {
-      auto loss = copy.losses / static_cast<double>(copy.samples);
-      (*out)[gradient_count() - 1] =
-        std::abs(loss) < plateau::known_loss_max ? static_cast<float>(loss) : plateau::unknown_loss;
-    }
+    if (tensors().metric_count() > 0)
+      std::ranges::copy(copy.losses.per_sample(copy.samples),
+                        out->begin() + static_cast<std::ptrdiff_t>(gradient_count() - loss_values));
     return {std::move(out), copy.samples, merges_in_copy_};
   }
   std::uint64_t take_back() override {

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/strategies/anchored_learner.hpp"
@@ -21,6 +24,7 @@ daso_rule rule_of(const strategy_settings& s) {
   rule.max_skips = number("max-skips");
   rule.skip_reduction = number("skip-reduction");
   rule.local_skip_factor = number("local-skip-factor");
+  rule.endless = number("endless") != 0;
   return rule;
 }
 
@@ -41,16 +45,14 @@ public:
            std::lock_guard lock{deciding_};
            schedule_ = loaded;
          }),
-       kept_tensor({"schedule/loss", {}, state_tensor::kind::metric},
-                   [this] {
-                     return std::span{&loss_, 1};
-                   })}),
+       kept_tensor({"schedule/loss", {loss_values}, state_tensor::kind::metric},
+                   [this] { return std::span{losses_}; })}),
       schedule_(rule) {}
 
   void take_metrics(std::span<const float> means, epoch_id /*epoch*/) override {
-    loss_ = means.back();
+    std::ranges::copy(means.last(loss_values), losses_.begin());
     std::lock_guard lock{deciding_};
-    schedule_.end_round(loss_);
+    schedule_.end_round(loss_in(losses_));
   }
   [[nodiscard]] std::vector<float> strategy_state() const override {
     std::lock_guard lock{deciding_};
@@ -58,13 +60,13 @@ public:
     return {values.begin(), values.end()};
   }
   [[nodiscard]] digest schema() const override {
-    return sha256_stream{}.add("waggle daso 1").add(anchored_learner::schema().view()).finish();
+    return sha256_stream{}.add("waggle daso 2").add(anchored_learner::schema().view()).finish();
   }
 
 private:
   mutable std::mutex deciding_; // not the other one, which a step may hold for long
   daso_schedule schedule_;      // changed by the computing thread alone, which holds deciding_
-  float loss_ = 0;              // of the last round; the computing thread's
+  std::array<float, loss_values> losses_{}; // of the last round; the computing thread's
 };
 
 /// The lane of the round after those in `schedule`, of which one may be in flight.
@@ -107,11 +109,19 @@ strategy make(const strategy_settings& s) {
   return {progress};
 }
 
-strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {
-  auto schedule = daso_schedule::decode(rule_of(s), history.state);
+daso_schedule schedule_in(const strategy_settings& s, std::span<const float> state) {
+  auto schedule = daso_schedule::decode(rule_of(s), state);
   WAGGLE_CHECK(schedule.ok(), "the state of a learner of this strategy");
-  set_lane(now.averages, *schedule, history.in_flight);
+  return *schedule;
+}
+
+strategy on_boundary(strategy now, const strategy_settings& s, const training_history& history) {
+  set_lane(now.averages, schedule_in(s, history.state), history.in_flight);
   return now;
+}
+
+strategy_phase phase(const strategy_settings& s, std::span<const float> state) {
+  return (state.empty() ? daso_schedule{rule_of(s)} : schedule_in(s, state)).phase();
 }
 
 learner_factory learners(learner_factory make, const strategy_settings& s) {
@@ -143,7 +153,8 @@ constexpr named_number numbers[] = {{"epochs", form::whole, 1, count_max, 40.0},
                                     {"stability", form::real, 0.0001, 0.9999, 0.05},
                                     {"max-skips", form::whole, 1, 1024, 8.0},
                                     {"skip-reduction", form::whole, 1, 1024, 2.0},
-                                    {"local-skip-factor", form::whole, 1, 1024, 4.0}};
+                                    {"local-skip-factor", form::whole, 1, 1024, 4.0},
+                                    {"endless", form::whole, 0, 1, 0.0}};
 
 } // namespace
 
@@ -151,7 +162,8 @@ const strategy_row strategies::daso{
   .name = "daso",
   .help = "Each peer steps at once, with the mean gradient of its --replicas; peers average after "
           "every batch of the first and last of `epochs`, and otherwise every few of an epoch's "
-          "`batches`, training on meanwhile, more rarely when the loss is stable (HeAT).",
+          "`batches`, training on meanwhile, more rarely when the loss is stable (HeAT). The run "
+          "ends with the last of `epochs`, unless `endless` is 1.",
   .make = make,
   .rounds = "averages the progress of peers that share one anchor, between warm-up and cool-down "
             "while they train on, as the numbers behind its name say: daso:epochs=N,batches=N",
@@ -160,6 +172,7 @@ const strategy_row strategies::daso{
   .learners = learners,
   .check = check,
   .on_boundary = on_boundary,
+  .phase = phase,
   .codec = codec_id::bfloat16};
 
 } // namespace waggle

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "runtime/training/plateau.hpp"
-
 namespace waggle {
 
 namespace {
@@ -54,6 +52,26 @@ daso_schedule::round daso_schedule::next(std::uint64_t later) const {
   return made;
 }
 
+strategy_phase daso_schedule::phase() const {
+  auto shown = [](float loss) {
+    return is_known(loss) ? loss : std::numeric_limits<double>::quiet_NaN();
+  };
+  strategy_phase made;
+  made.name = epoch_ < rule_.warmup                     ? "warm-up"
+              : epoch_ >= rule_.epochs - rule_.cooldown ? "cool-down"
+                                                        : "cycling";
+  made.epoch = epoch_;
+  made.epochs = rule_.endless ? 0 : rule_.epochs;
+  made.batches = rule_.batches;
+  made.batches_done = round_ > 0 ? batch_of(round_ - 1) + 1 : 0;
+  made.next_round = next().after;
+  made.skips = now_.global;
+  made.wait = now_.wait;
+  made.loss = shown(last_loss_);
+  made.best_loss = shown(best_);
+  return made;
+}
+
 void daso_schedule::end_round(float loss) {
   auto ended = next();
   if (is_known(loss)) {
@@ -71,6 +89,7 @@ void daso_schedule::end_round(float loss) {
 }
 
 void daso_schedule::end_epoch(float loss) {
+  last_loss_ = is_known(loss) ? loss : plateau::unknown_loss;
   epoch_ = std::min(epoch_ + 1, count_max);
   if (epoch_ < rule_.warmup || epoch_ >= rule_.epochs - rule_.cooldown) {
     now_ = {};
@@ -111,7 +130,7 @@ std::array<float, daso_schedule::value_count> daso_schedule::encode() const {
   auto number = [](std::uint64_t n) { return static_cast<float>(n); };
   return {number(epoch_),    number(round_), number(now_.global), number(now_.local),
           number(now_.wait), best_,          number(stale_),      sum_,
-          number(weight_)};
+          number(weight_),   last_loss_};
 }
 
 result<daso_schedule> daso_schedule::decode(const daso_rule& rule, std::span<const float> values) {
@@ -139,10 +158,12 @@ result<daso_schedule> daso_schedule::decode(const daso_rule& rule, std::span<con
     return malformed("skips that do not belong together");
   if (out.round_ > 0 && out.batch_of(out.round_ - 1) >= out.last_batch())
     return malformed("more rounds than its epoch has");
-  if (!(is_known(values[5]) || values[5] == no_loss) || !std::isfinite(values[7]))
+  if (!(is_known(values[5]) || values[5] == no_loss) || !std::isfinite(values[7])
+      || !(is_known(values[9]) || values[9] == plateau::unknown_loss))
     return malformed("a loss that cannot be");
   out.best_ = values[5];
   out.sum_ = values[7];
+  out.last_loss_ = values[9];
   return out;
 }
 

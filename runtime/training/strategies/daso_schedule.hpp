@@ -7,6 +7,8 @@
 #include <span>
 
 #include "runtime/core/result.hpp"
+#include "runtime/training/plateau.hpp"
+#include "runtime/training/strategy_phase.hpp"
 
 namespace waggle {
 
@@ -21,6 +23,7 @@ struct daso_rule {
   std::uint64_t max_skips = 8;
   std::uint64_t skip_reduction = 2;
   std::uint64_t local_skip_factor = 4;
+  bool endless = false; // otherwise the run ends with the last epoch
 
   friend bool operator==(const daso_rule&, const daso_rule&) = default;
 };
@@ -54,13 +57,14 @@ public:
 
     friend bool operator==(const round&, const round&) = default;
   };
-  static constexpr std::size_t value_count = 9; // of the encoded state
+  static constexpr std::size_t value_count = 10; // of the encoded state
   static constexpr std::uint64_t count_max = 1U << 20U;
 
   explicit daso_schedule(const daso_rule& rule) : rule_(rule) {}
 
   [[nodiscard]] const skips& now() const { return now_; }
   [[nodiscard]] std::uint64_t epochs_done() const { return epoch_; }
+  [[nodiscard]] strategy_phase phase() const;
   /// The next round, or, `later` rounds after it, one of the same epoch; beyond its end: the last.
   [[nodiscard]] round next(std::uint64_t later = 0) const;
   /// The next round has ended with this mean loss. One that is not known (plateau::known_loss_max)
@@ -71,7 +75,7 @@ public:
 
   /// As a tensor of the run's state: epochs, rounds of the present one, the three skips, the best
   /// loss (the largest float32 value if there is none), epochs without progress, the sum of the
-  /// losses of the present epoch, and its weight.
+  /// losses of the present epoch, its weight, and the mean loss of the last epoch.
   [[nodiscard]] std::array<float, value_count> encode() const;
   /// Reads what `encode` wrote. Fails with ec::malformed for what no losses lead to.
   static result<daso_schedule> decode(const daso_rule& rule, std::span<const float> values);
@@ -90,6 +94,7 @@ private:
   std::uint64_t stale_ = 0; // epochs since the best one
   float sum_ = 0;           // of the losses of the present epoch, by batches
   std::uint64_t weight_ = 0;
+  float last_loss_ = plateau::unknown_loss; // of the last epoch
 };
 
 } // namespace waggle

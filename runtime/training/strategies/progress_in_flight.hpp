@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -15,8 +16,40 @@
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/training/partial_gradient.hpp"
+#include "runtime/training/plateau.hpp"
 
 namespace waggle {
+
+constexpr std::size_t loss_values = 2;
+
+/// The losses of samples, of which some may not be known: a loop does not have to give one.
+struct known_losses {
+  double sum = 0;
+  double samples = 0; // that it is of
+
+  void add(double loss, std::uint64_t of) {
+    if (!(std::abs(loss) < plateau::known_loss_max))
+      return;
+    sum += loss * static_cast<double>(of);
+    samples += static_cast<double>(of);
+  }
+  void add(const known_losses& others) {
+    sum += others.sum;
+    samples += others.samples;
+  }
+  /// As a contribution of `of` samples: its mean over all peers has their mean loss (loss_in),
+  /// whoever of them knows none.
+  [[nodiscard]] std::array<float, loss_values> per_sample(std::uint64_t of) const {
+    auto all = static_cast<double>(of);
+    return {static_cast<float>(sum / all), static_cast<float>(samples / all)};
+  }
+};
+
+/// The mean loss that such means have; plateau::unknown_loss if nobody has given one.
+inline float loss_in(const std::array<float, loss_values>& means) {
+  auto loss = means[0] / means[1];
+  return means[1] > 0 && std::abs(loss) < plateau::known_loss_max ? loss : plateau::unknown_loss;
+}
 
 /// What a peer's parameters θ have learned beyond the run's anchor: its samples and losses, and the
 /// copy of θ that a round averages. None flies, or one:
@@ -38,7 +71,7 @@ public:
     float_vector theta;
     std::shared_ptr<const float_vector> sent; // what the round averages; null: not known any more
     std::uint64_t samples = 0;
-    double losses = 0; // the sum of its samples' losses
+    known_losses losses;
   };
 
   /// Of the steps that no round has; any thread.
@@ -48,17 +81,17 @@ public:
   /// That of the data when samples were last taken or dropped (learner).
   [[nodiscard]] const std::string& taken_position() const { return taken_position_; }
 
-  /// A step with so many samples, the sum of their losses, and the position behind them.
-  void add(std::uint64_t samples, double losses, std::string position) {
+  /// A step with so many samples, their mean loss, and the position behind them.
+  void add(std::uint64_t samples, double loss, std::string position) {
     samples_ += samples;
-    losses_ += losses;
+    losses_.add(loss, samples);
     position_ = std::move(position);
   }
   const copy& depart(float_vector theta, std::shared_ptr<const float_vector> sent) {
     WAGGLE_CHECK(may_depart(), std::to_string(samples_));
     taken_position_ = position_;
     flying_ =
-      copy{std::move(theta), std::move(sent), samples_.exchange(0), std::exchange(losses_, 0)};
+      copy{std::move(theta), std::move(sent), samples_.exchange(0), std::exchange(losses_, {})};
     return *flying_;
   }
   std::optional<copy> land() { return std::exchange(flying_, std::nullopt); }
@@ -70,7 +103,7 @@ public:
     if (dropped_) // only the steps after it are undone
       back_to_ = std::move(back->theta);
     samples_ += back->samples;
-    losses_ += back->losses;
+    losses_.add(back->losses);
     return back->samples;
   }
   /// Returns the number of samples.
@@ -78,7 +111,7 @@ public:
     dropped_ = dropped_ || samples_ > 0;
     back_to_.reset();
     taken_position_ = position_ = std::move(position);
-    losses_ = 0;
+    losses_ = {};
     return samples_.exchange(0);
   }
   /// Nothing if nothing was dropped.
@@ -113,27 +146,29 @@ public:
     theta = theta.first(parameters_);
     if (samples_ == 0 && !flying_ && std::equal(theta.begin(), theta.end(), anchor.begin()))
       return {};
-    auto sum = std::make_shared<float_vector>((flying_ ? 2 : 1) * parameters_ + loss_values());
+    auto sum = std::make_shared<float_vector>((flying_ ? 2 : 1) * parameters_ + values_of_losses());
     auto at = std::copy(theta.begin(), theta.end(), sum->begin());
     if (flying_)
       std::copy_n(flying_->theta.begin(), parameters_, at);
-    const double losses[2] = {losses_, flying_ ? flying_->losses : 0};
+    const known_losses losses[2] = {losses_, flying_ ? flying_->losses : known_losses{}};
     if (with_losses_)
-      std::memcpy(sum->data() + sum->size() - loss_values(), losses, sizeof losses);
+      std::memcpy(sum->data() + sum->size() - values_of_losses(), losses, sizeof losses);
     // No loss is scaled here: the place of its scale holds the samples of the copy.
     return {std::move(sum), samples_, 0, flying_ ? static_cast<double>(flying_->samples) : 1};
   }
   /// Returns θ. Fails with ec::malformed, and changes nothing, if it has another length.
   result<std::span<const float>> load(const partial_gradient& from, std::string position) {
     auto values = from.sum ? std::span<const float>{*from.sum} : std::span<const float>{};
-    double losses[2] = {0, 0};
-    if (with_losses_ && values.size() > loss_values()) {
-      std::memcpy(losses, values.last(loss_values()).data(), sizeof losses);
-      values = values.first(values.size() - loss_values());
+    known_losses losses[2];
+    if (with_losses_ && values.size() > values_of_losses()) {
+      std::memcpy(losses, values.last(values_of_losses()).data(), sizeof losses);
+      values = values.first(values.size() - values_of_losses());
     }
     bool flies = values.size() == 2 * parameters_;
-    if (!std::isfinite(losses[0]) || !std::isfinite(losses[1])
-        || (values.size() != parameters_ && !flies))
+    auto possible = [](const known_losses& x) {
+      return std::isfinite(x.sum) && std::isfinite(x.samples) && x.samples >= 0;
+    };
+    if (!std::ranges::all_of(losses, possible) || (values.size() != parameters_ && !flies))
       return failure{ec::malformed, "another length"};
     samples_ = from.samples;
     losses_ = losses[0];
@@ -150,15 +185,15 @@ public:
   }
 
 private:
-  [[nodiscard]] std::size_t loss_values() const {
-    return with_losses_ ? 2 * sizeof(double) / sizeof(float) : 0;
+  [[nodiscard]] std::size_t values_of_losses() const {
+    return with_losses_ ? 2 * sizeof(known_losses) / sizeof(float) : 0;
   }
 
   const std::size_t parameters_;
   const std::size_t padding_;
   const bool with_losses_;
   std::atomic<std::uint64_t> samples_{0};
-  double losses_ = 0;
+  known_losses losses_;
   std::optional<copy> flying_;
   bool dropped_ = false;
   std::optional<float_vector> back_to_; // with dropped_: the copy that was taken back since

@@ -40,6 +40,9 @@ TEST(Facts, AMetricHasTheValueOfTheStatus) {
   t.eval_accuracy = 0.25;
   t.learning_rate = 0.125;
   t.rate_reductions = 3;
+  t.mean_age = 2;
+  t.strategy =
+    strategy_phase{.name = "cycling", .epoch = 5, .epochs = 12, .skips = 4, .wait = 1, .loss = 1.5};
   t.provisional = true;
   auto text = it.text();
   auto status = nlohmann::json::parse(status_document({it.picture, it.own}));
@@ -52,6 +55,13 @@ TEST(Facts, AMetricHasTheValueOfTheStatus) {
     EXPECT_THAT(text, HasSubstr(shown_facts::line(metric, value)));
     EXPECT_EQ(status[path].dump(), value);
   }
+  EXPECT_EQ(status["strategy"].dump(),
+            R"({"phase":"cycling","epoch":5,"epochs":12,"skips":4,"wait":1,"loss":1.5,)"
+            R"("best_loss":null})");
+  EXPECT_THAT(text, HasSubstr(shown_facts::line("waggle_training_strategy_skips", "4")));
+  EXPECT_THAT(text, HasSubstr(shown_facts::line("waggle_training_mean_age_passes", "2")));
+  EXPECT_THAT(text, HasSubstr("phase=\"cycling\",run=\"r\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("phase=\"warm-up\",run=\"r\"} 0\n"));
   EXPECT_EQ(status["provisional"], true);
   EXPECT_THAT(text, HasSubstr(shown_facts::line("waggle_training_provisional", "1")));
   EXPECT_THAT(text, Not(HasSubstr("waggle_training_eval_loss"))) << "not known";

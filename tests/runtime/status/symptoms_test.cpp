@@ -61,6 +61,15 @@ TEST(Symptoms, AreFoundInAStatusTheWorstFirst) {
                 "rounds and downloads cost more than passes"));
 }
 
+TEST(Symptoms, ALoopThatGivesNoLossIsOneWhereTheStrategyNeedsIt) {
+  EXPECT_THAT(said(R"({"strategy":{"phase":"warm-up"},"steps":2,"loss":null})"),
+              ElementsAre("this loop gives no loss, which its strategy needs"));
+  for (const char* other : {R"({"strategy":{"phase":"warm-up"},"steps":1,"loss":null})",
+                            R"({"strategy":{"phase":"warm-up"},"steps":2,"loss":0.5})",
+                            R"({"strategy":{"phase":null},"steps":2,"loss":null})"})
+    EXPECT_THAT(said(other), IsEmpty()) << other;
+}
+
 TEST(Symptoms, AMachineThatIsNearlyFullIsOne) {
   EXPECT_THAT(said(R"({"machine":{"disk":0.5,"memory":0.949,"load":9}})"), IsEmpty());
   EXPECT_THAT(said(R"({"machine":{"disk":0.97,"memory":0.95}})"),

@@ -197,6 +197,25 @@ TEST(TrainingReport, SaysWhenThePlateauLowersTheRate) {
   EXPECT_DOUBLE_EQ(it.report.status.learning_rate, 0.01);
 }
 
+TEST(TrainingReport, SaysWhenAStrategyAveragesInAnotherWay) {
+  peer it;
+  strategy_phase at{.name = "warm-up", .epochs = 12, .batches = 50};
+  EXPECT_EQ(it.report.show("daso", at),
+            "daso: warm-up from epoch 1 of 12 on, a round after each batch, for which all wait");
+  at.epoch = 3;
+  at.loss = 2.5;
+  EXPECT_FALSE(it.report.show("daso", at));
+  EXPECT_EQ(it.report.status.strategy->epoch, 3U);
+  at = {.name = "cycling", .epoch = 4, .epochs = 12, .skips = 4, .wait = 1, .loss = 2.5};
+  at.best_loss = 2.25;
+  EXPECT_EQ(
+    it.report.show("daso", at),
+    "daso: cycling from epoch 5 of 12 on, a round every 4 batches, merged 1 batch later; the "
+    "loss was 2.5000, the best one 2.2500");
+  at = {.name = "cool-down", .epoch = 12, .epochs = 12};
+  EXPECT_EQ(it.report.show("daso", at), "daso: its 12 epochs are over, and the run ends with them");
+}
+
 TEST(TrainingReport, CountsRoundsAndTheFirstOfThem) {
   peer it;
   it.report.count_round(true, "complete", 3s);

@@ -145,7 +145,8 @@ TEST(DasoSchedule, RefusesWhatNoLossesLeadTo) {
   for (auto [i, value] :
        {std::pair{0, -1.0F}, std::pair{0, 0.5F}, std::pair{1, 50.0F}, std::pair{2, 9.0F},
         std::pair{2, 4.0F}, std::pair{3, 1.0F}, std::pair{4, 1e30F}, std::pair{5, NAN},
-        std::pair{6, 3.0F}, std::pair{7, INFINITY}, std::pair{8, 51.0F}, std::pair{8, NAN}}) {
+        std::pair{6, 3.0F}, std::pair{7, INFINITY}, std::pair{8, 51.0F}, std::pair{8, NAN},
+        std::pair{9, NAN}}) {
     auto bad = good;
     bad[static_cast<std::size_t>(i)] = value;
     EXPECT_FALSE(daso_schedule::decode(rule, bad).ok()) << i << " " << value;
@@ -157,6 +158,36 @@ TEST(DasoSchedule, RefusesWhatNoLossesLeadTo) {
   EXPECT_TRUE(daso_schedule::decode(rule, beyond).ok());
   beyond[1] = 14;
   EXPECT_FALSE(daso_schedule::decode(rule, beyond).ok());
+}
+
+TEST(DasoSchedule, ShowsItsPhaseAndTheLossThatDecides) {
+  daso_schedule schedule{{.epochs = 4, .batches = 2, .warmup = 1, .cooldown = 1}};
+  EXPECT_EQ(schedule.phase().name, "warm-up");
+  EXPECT_TRUE(std::isnan(schedule.phase().loss));
+  schedule.end_round(3);
+  EXPECT_EQ(schedule.phase().batches_done, 1U);
+  schedule.end_round(1);
+  auto cycling = schedule.phase();
+  EXPECT_EQ(cycling.name, "cycling");
+  EXPECT_EQ(cycling.epoch, 1U);
+  EXPECT_EQ(cycling.epochs, 4U);
+  EXPECT_EQ(cycling.skips, 4U);
+  EXPECT_EQ(cycling.wait, 1U);
+  EXPECT_EQ(cycling.loss, 2);
+  EXPECT_EQ(cycling.best_loss, 2);
+  schedule.end_epoch(1.5);
+  schedule.end_epoch(7);
+  EXPECT_EQ(schedule.phase().name, "cool-down");
+  EXPECT_EQ(schedule.phase().loss, 7);
+  EXPECT_EQ(schedule.phase().best_loss, 1.5);
+  EXPECT_FALSE(schedule.phase().ended());
+  schedule.end_epoch(1);
+  EXPECT_TRUE(schedule.phase().ended());
+  daso_schedule endless{{.epochs = 4, .batches = 2, .warmup = 1, .cooldown = 1, .endless = true}};
+  for (int i = 0; i < 9; ++i)
+    endless.end_epoch(1);
+  EXPECT_FALSE(endless.phase().ended());
+  EXPECT_EQ(endless.phase().name, "cool-down");
 }
 
 TEST(DasoSchedule, ALateMeanIsBlended) {
@@ -215,8 +246,9 @@ TEST(DasoLearner, AloneIsThePlainLoopAndItsRoundsAreThoseOfTheSchedule) {
     run_to(lane.due.every);
     rounds.push_back(passes);
     auto taken = model->take_mean_vector(*vectors);
-    EXPECT_EQ(taken.values->size(), count + 1);
-    EXPECT_GT(taken.values->back(), 0) << "the loss";
+    EXPECT_EQ(taken.values->size(), count + 2);
+    EXPECT_GT((*taken.values)[count], 0) << "the loss";
+    EXPECT_EQ(taken.values->back(), 1) << "of all samples";
     since = 0;
     run_to(lane.overlap.steps);
     auto mean = std::span<const float>{*taken.values};
@@ -250,9 +282,9 @@ TEST(DasoLearner, ALateMeanDrawsItAndAMeanInTimeReplacesIt) {
 
 TEST(DasoLearner, ItsStateCarriesTheScheduleAndRefusesAnImpossibleOne) {
   auto a = make();
-  float loss = 2;
+  const float losses[]{2, 1};
   for (int i = 0; i < 3; ++i)
-    a->take_metrics({&loss, 1}, epoch_id{});
+    a->take_metrics(losses, epoch_id{});
   EXPECT_EQ(lane_of(*a).averages.due.counts, lane_clock::unit::first_peer);
   EXPECT_EQ(lane_of(*a).averages.overlap.steps, 1U);
   auto state = testing::save_state(*a);

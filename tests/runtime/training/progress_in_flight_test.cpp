@@ -17,7 +17,7 @@ struct ProgressInFlight : ::testing::Test {
   progress_in_flight progress{2, 1, true};
 
   void step(std::uint64_t samples, double loss = 1) {
-    progress.add(samples, loss * static_cast<double>(samples), "after " + std::to_string(samples));
+    progress.add(samples, loss, "after " + std::to_string(samples));
   }
 };
 
@@ -27,7 +27,7 @@ TEST_F(ProgressInFlight, DepartsWithItsSamplesAndLossesOnceAtATime) {
   auto sent = std::make_shared<float_vector>(3);
   const auto& copy = progress.depart({1, 2, 0}, sent);
   EXPECT_EQ(copy.samples, 4U);
-  EXPECT_EQ(copy.losses, 8);
+  EXPECT_EQ(copy.losses.sum, 8);
   EXPECT_EQ(progress.taken_position(), "after 4");
   step(5);
   EXPECT_EQ(progress.samples(), 5U);
@@ -40,6 +40,21 @@ TEST_F(ProgressInFlight, DepartsWithItsSamplesAndLossesOnceAtATime) {
   EXPECT_FALSE(progress.land());
 }
 
+TEST_F(ProgressInFlight, LossesThatALoopDoesNotGiveAreNotCounted) {
+  step(4, std::numeric_limits<double>::quiet_NaN());
+  auto silent = progress.depart({1, 2, 0}, nullptr).losses;
+  EXPECT_EQ(loss_in(silent.per_sample(4)), plateau::unknown_loss);
+  progress.land();
+  step(1, 2);
+  step(3, std::numeric_limits<double>::quiet_NaN());
+  auto own = progress.depart({1, 2, 0}, nullptr).losses.per_sample(4);
+  EXPECT_EQ(own[1], 0.25F);
+  auto mean = own; // with the silent one, which weighs as much
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    mean[i] = (own[i] + silent.per_sample(4)[i]) / 2;
+  EXPECT_EQ(loss_in(mean), 2);
+}
+
 TEST_F(ProgressInFlight, ThatIsTakenBackCountsWithTheStepsSince) {
   EXPECT_EQ(progress.take_back(), 0U);
   step(4, 2);
@@ -48,7 +63,8 @@ TEST_F(ProgressInFlight, ThatIsTakenBackCountsWithTheStepsSince) {
   EXPECT_EQ(progress.take_back(), 4U);
   const auto& copy = progress.depart({3, 4, 0}, nullptr);
   EXPECT_EQ(copy.samples, 9U);
-  EXPECT_EQ(copy.losses, 13);
+  EXPECT_EQ(copy.losses.sum, 13);
+  EXPECT_EQ(copy.losses.samples, 9);
 }
 
 TEST_F(ProgressInFlight, GoesBackToTheAnchorOrToTheCopyThatFliesAfterADrop) {
@@ -112,7 +128,7 @@ TEST_F(ProgressInFlight, SurvivesARestart) {
     EXPECT_THAT(*theta, ElementsAre(3, 4));
     EXPECT_EQ(next.samples(), progress.samples());
     EXPECT_EQ(next.take_back(), flies ? progress.land()->samples : 0);
-    EXPECT_EQ(next.depart({3, 4, 0}, nullptr).losses, 13);
+    EXPECT_EQ(next.depart({3, 4, 0}, nullptr).losses.sum, 13);
     if (!flies)
       progress.drop("");
     progress.undo(anchor);
@@ -161,9 +177,11 @@ TEST_F(ProgressInFlight, OfAnotherLengthOrWithImpossibleLossesIsRefused) {
   progress_in_flight next{3, 0, true};
   EXPECT_EQ(next.load(saved, "").error().code, ec::malformed);
   EXPECT_EQ(progress.load({}, "").error().code, ec::malformed);
-  step(1, std::numeric_limits<double>::infinity());
+  auto impossible = std::make_shared<float_vector>(*saved.sum);
+  impossible->back() = -1; // the upper half of a number of samples
+  saved.sum = impossible;
   progress_in_flight same{2, 1, true};
-  EXPECT_EQ(same.load(progress.save(float_vector{3, 4}, anchor), "").error().code, ec::malformed);
+  EXPECT_EQ(same.load(saved, "").error().code, ec::malformed);
   EXPECT_EQ(same.samples(), 0U);
 }
 

@@ -45,7 +45,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     strategy: how the peers train together; a name as of `waggle train`. "collaborative": one update
         with the mean of all gradients. Others: the optimizer steps in each step, and the peers average
         parameters.
-    epochs: updates (or averages) of the run; 0: until all leave.
+    epochs: updates (or averages) of the run; 0: until all leave, with daso until its epochs are over.
     model, data: names that peers compare. schedule: a name for the schedule of the rate, which they
         compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
     samples: of each `step` that does not say it.

@@ -37,6 +37,18 @@ class SamplesSeen(NamedTuple):
     never: int
 
 
+class StrategyPhase(NamedTuple):
+    """Where the schedule of the strategy daso stands. Losses are means over the loops that give one; nan: not known."""
+
+    name: str  # "warm-up", "cycling" or "cool-down"
+    epoch: int  # of daso: that have ended
+    epochs: int  # after which the run ends; 0: it does not
+    skips: int  # batches from one round to the next; 0: each one, and all wait
+    wait: int  # batches until the mean of a round is merged
+    loss: float  # of the last epoch, which decides on the skips
+    best_loss: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Status:
     """The state of the run as this peer knows it."""
@@ -52,6 +64,8 @@ class Status:
     rounds: int  # rounds whose mean this peer applied
     waiting_for: str  # empty: this peer does not wait
     loss: float  # smoothed; nan before the first step
+    strategy: StrategyPhase | None  # of daso
+    mean_age: int | None  # steps from the copy that the last round averaged until its mean was merged
     parameters: str  # a digest of the parameters after the last update, in hexadecimal
     passes: list[SamplesSeen]  # with shards; the last one is not complete
 
@@ -172,6 +186,7 @@ class Swarm(Leaves):
         thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
         now = self._peer.status()
         now["passes"] = [SamplesSeen(*each) for each in now["passes"]]
+        now["strategy"] = now["strategy"] and StrategyPhase(*now["strategy"])
         return Status(**now)
 
     def shards(self, samples: int, *, passes: int = 1) -> Shards:
