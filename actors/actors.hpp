@@ -124,6 +124,9 @@ using matchmaker_actor = service_actor::extend<
   caf::reacts_to<set_open_group>,
   caf::replies_to<is_place_wanted>::with<bool>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
+using wired_matchmaker_actor = matchmaker_actor::extend<
+  caf::replies_to<get_group_bits>::with<group_bits>,
+  caf::replies_to<set_group_bits>::with<group_bits>>;
 
 /// Computes what would hold up the thread that asks: sums of parts that are too large for the thread
 /// that reads them from the network, vectors of a two_round_coding.
@@ -146,7 +149,10 @@ using allreduce_round_actor = caf::typed_actor<
   caf::reacts_to<peer_disconnected>>;
 
 /// Averages a vector with the peers that it finds, in the groups of a group_averager.
-using averager_actor = caf::typed_actor<caf::replies_to<average_vector>::with<round_report>>;
+using averager_actor = caf::typed_actor<
+  caf::replies_to<average_vector>::with<round_report>,
+  caf::reacts_to<trigger_step>,
+  caf::reacts_to<cancel_step>>;
 
 /// Is notified of changes to our group between rounds.
 using group_listener_actor = caf::typed_actor<

@@ -14,6 +14,7 @@
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/round_report.hpp"
+#include "runtime/allreduce/step_stage.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/filling.hpp"
 
@@ -45,6 +46,25 @@ struct average_vector {
   /// own rounding error is kept. Peers then differ by these errors; if all vectors are equal,
   /// nothing changes, whatever the codec. For parameters, which are averaged repeatedly.
   bool deltas = false;
+  codec_plan codecs{};                    // how the vector travels; empty: as configured
+  std::optional<std::uint32_t> retries{}; // none: averaging_config::retries_max
+  /// The round begins at this time of the leader's clock: of the others none begins before it calls
+  /// them, unless it is a second late. Peers look for a group until then.
+  std::optional<swarm_time> begin{};
+  /// The round waits for trigger_step. Needs `elements` and `progress`.
+  bool triggered = false;
+  std::shared_ptr<step_progress> progress{}; // null: nobody looks, or ends it early
+};
+
+/// Command: the round of this step may begin, with these values (null for an auxiliary).
+struct trigger_step {
+  std::shared_ptr<step_progress> step;
+  std::shared_ptr<const float_vector> values;
+};
+/// Command: end this step. It fails with ec::cancelled, unless its round is over; its group goes on
+/// without this peer.
+struct cancel_step {
+  std::shared_ptr<step_progress> step;
 };
 
 /// Command to a round, from its listener: look for members that stall, and at the clock. One clock

@@ -186,9 +186,11 @@ struct find_group {
   std::string gather;               // sent to the whole group; at most gather_bytes_max
   milliseconds deadline{30'000};    // give up after this long
   std::uint32_t expected_peers = 0; // a leader begins with so many; 0: when full, or it expires
-  std::vector<peer_id> avoided{};   // neither admitted nor asked; ascending
-  bool open_groups = false;         // the answer may be a group that peers enter between rounds
-  bool one_round = false;           // see kept_group_actor
+  /// It expires no sooner than this, whatever the configuration says.
+  milliseconds gather_for{0};
+  std::vector<peer_id> avoided{}; // neither admitted nor asked; ascending
+  bool open_groups = false;       // the answer may be a group that peers enter between rounds
+  bool one_round = false;         // see kept_group_actor
   /// Bytes per second that this peer measured; finite, positive; none: unknown. Not used if the
   /// configuration declares a bandwidth.
   std::optional<double> bandwidth{};
@@ -214,6 +216,16 @@ struct set_open_group {
 };
 /// Query: whether a peer searches for whom that group has no place.
 struct is_place_wanted {};
+/// The bits of the bucket in which the next search looks for partners.
+struct group_bits {
+  std::string bits;
+};
+/// Query for them.
+struct get_group_bits {};
+/// Query: search in this bucket from the next search on. Fails with ec::bad_config.
+struct set_group_bits {
+  std::string bits;
+};
 
 // -- lifecycle ------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ void group_averager::on_formed(const group_formed& formed, std::uint64_t element
     promise.deliver(formed);
   else
     promise.deliver(to_caf(ec::internal, "matchmaking made a plan that does not fit"));
+  if (fits && called_ == formed.plan.id) // its leader's call was faster
+    on_call(called_);
 }
 
 void group_averager::stop_search() {

@@ -60,6 +60,14 @@ matchmaker::behavior_type matchmaker::make_behavior() {
       return open_leader_ && open_full_
              && !seekers_.wanting(open_schema_, key_->text(), clock().now()).empty();
     },
+    [this](get_group_bits) { return group_bits{key_->bits()}; },
+    [this](const set_group_bits& msg) -> caf::result<group_bits> {
+      auto key = group_key::make(config_.prefix, msg.bits);
+      if (!key)
+        return to_caf(key.error());
+      key_ = std::move(*key);
+      return group_bits{key_->bits()};
+    },
     [this](cancel_search) { cancel(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
@@ -107,7 +115,7 @@ void matchmaker::start(waiting wanted) {
       if (opts.expected_peers > opts.min_group_size && connected_.contains(peer)
           && !auxiliaries_.contains(peer)) // it was not expected
         --opts.expected_peers;
-  opts.min_matchmaking_time = config_.min_matchmaking_time;
+  opts.min_matchmaking_time = std::max(config_.min_matchmaking_time, wanted.what.gather_for);
   opts.request_timeout = config_.request_timeout;
   opts.alone_after = config_.alone_after;
   if (config_.extra)

@@ -24,7 +24,7 @@ struct search_tick {
   std::uint64_t search = 0;
 };
 
-using matchmaker_base = matchmaker_actor::extend<caf::reacts_to<search_tick>>::base;
+using matchmaker_base = wired_matchmaker_actor::extend<caf::reacts_to<search_tick>>::base;
 
 /// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
 /// the group key, asks candidates found there and, as long as all peers share one bucket, peers

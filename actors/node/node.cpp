@@ -374,7 +374,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     auto group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links,
                                               epoch_id{}, out.matchmaker);
     out.group = group;
-    out.averager = system.spawn<averager>(ctx, averaging(parts), out.matchmaker, group);
+    auto steps = system.spawn<vector_averager>(ctx, averaging(parts), out.matchmaker, group);
+    caf::anon_send(group, listen_group{steps});
+    out.averager = steps;
     return out;
   };
   if (config.helping) {

@@ -8,8 +8,8 @@
 
 #include <caf/all.hpp>
 
-#include "actors/averaging/averager.hpp"
 #include "actors/averaging/matchmaker.hpp"
+#include "actors/averaging/vector_averager.hpp"
 #include "actors/discovery/dht_router.hpp"
 #include "actors/discovery/progress_tracker.hpp"
 #include "actors/links/address_book.hpp"
@@ -117,7 +117,7 @@ struct node_dependencies {
 /// The actors that average one vector.
 struct averaging_actors {
   std::string prefix;
-  matchmaker_actor matchmaker;
+  wired_matchmaker_actor matchmaker;
   wired_group_averager_actor group;
   averager_actor averager;
 };

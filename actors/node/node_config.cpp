@@ -1,6 +1,5 @@
 #include <set>
 
-#include "actors/averaging/averager.hpp"
 #include "actors/node/node.hpp"
 
 namespace waggle {

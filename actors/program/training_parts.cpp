@@ -69,6 +69,7 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   t.schedule = std::move(*schedule);
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints", o.keep);
+  parts.donor.shares = o.share_state;
   if (evaluate && !o.eval_data.empty())
     parts.evaluation = evaluation_plan{
       .make = std::move(evaluate),

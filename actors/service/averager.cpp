@@ -1,66 +1,149 @@
 #include "waggle/averager.hpp"
 
-#include <algorithm>
-
-#include "actors/service/running_node.hpp"
+#include "actors/service/running_step.hpp"
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr auto change_timeout = 5s; // the node answers at once
+/// Peers with other tensors read from the DHT what ours are.
+constexpr auto described_for = std::chrono::minutes{10};
 
 } // namespace
 
 std::shared_ptr<averager_table> averagers_of(const node_options& options, const node_parts& parts) {
   auto all = std::make_shared<averager_table>();
   for (std::size_t i = 0; i < options.averagers.size(); ++i)
-    all->add(options.averagers[i].name, parts.further[i]);
+    all->add({parts.further[i], options.averagers[i]});
   return all;
 }
 
-average_vector average_question(std::span<const float> values, const average_options& options,
-                                vector_pool& vectors) {
-  auto copy = vectors.take(values.size());
-  std::copy(values.begin(), values.end(), copy->begin());
+average_vector average_question(const average_options& options) {
   average_vector question;
-  question.values = std::move(copy);
   question.weight = options.weight;
   question.deadline = options.timeout;
   question.expected_peers = options.expected_peers;
   question.reuse_group = options.keep_group;
+  question.gather = options.gather;
+  question.begin = options.scheduled_time;
+  question.triggered = options.require_trigger;
+  if (!options.allow_retries)
+    question.retries = 0;
   return question;
 }
 
-result<average_report> average_report_of(const round_report& report, std::span<float> values) {
+result<average_report> average_report_of(const round_report& report) {
   if (report.outcome == round_outcome::failed)
     return report.why;
-  std::copy(report.values->begin(), report.values->end(), values.begin());
-  return average_report{report.contributors, report.weight_sum,
+  return average_report{report.contributors,
+                        report.weight_sum,
                         report.outcome == round_outcome::complete,
-                        report.matchmaking_seconds + report.allreduce_seconds};
+                        report.matchmaking_seconds + report.allreduce_seconds,
+                        {report.gathered.begin(), report.gathered.end()}};
 }
 
-result<vector_averager> vector_averager::of(const node& peer, const std::string& name) {
+step_control::step_control(std::shared_ptr<running_step> step) : step_(std::move(step)) {}
+step_control::~step_control() = default;
+
+step_stage step_control::stage() const {
+  return step_->stage();
+}
+
+status step_control::allow_allreduce() {
+  return step_->allow_allreduce();
+}
+
+void step_control::cancel() {
+  step_->cancel();
+}
+
+waggle::result<average_report> step_control::result(milliseconds timeout) {
+  return step_->wait(timeout);
+}
+
+struct averager::shared {
+  std::shared_ptr<tensors_in_use> tensors; // null: it has none
+  std::mutex mutex;
+  std::optional<steady_time> described; // in the DHT; guarded by `mutex`
+
+  [[nodiscard]] static std::string key_of(const std::string& name) { return "averager " + name; }
+
+  void describe(const running_node& peer, const std::string& name) {
+    auto now = std::chrono::steady_clock::now();
+    std::lock_guard guard{mutex};
+    if (!tensors || (described && now - *described < described_for / 2))
+      return;
+    described = now;
+    auto text = tensors->tensors.description();
+    auto subkey = to_string(sha256(text)).substr(0, 16);
+    if (text.size() > 32_KiB)
+      text.resize(text.rfind('\n', 32_KiB) + 1);
+    auto entry = application_record(peer.node.ctx, key_of(name), subkey, text, described_for);
+    if (!entry)
+      return; // the name is too long for a key
+    caller_thread here;
+    caf::anon_send(peer.node.parts.dht, store_record{std::move(*entry)});
+  }
+
+  /// What other peers average under this name, if it differs from ours.
+  failure explain(const running_node& peer, const std::string& name, const failure& why) const {
+    if (!tensors || (why.code != ec::schema_mismatch && why.code != ec::non_finite))
+      return why;
+    if (why.code == ec::non_finite) {
+      std::lock_guard reading{tensors->mutex};
+      auto which = tensors->tensors.not_finite();
+      return {why.code, which.empty() ? why.detail : which};
+    }
+    find_records query;
+    query.name = key_of(name);
+    query.timeout = 2s;
+    auto ours = tensors->tensors.description();
+    if (auto found = values_of(
+          peer.ask<found_records>(peer.node.parts.dht, query.timeout + dht_margin, query)))
+      for (const auto& [subkey, theirs] : *found)
+        if (auto where = first_difference(ours, theirs); !where.empty())
+          return {why.code, "another peer averages other tensors under '" + name + "': " + where};
+    return why;
+  }
+};
+
+result<averager> averager::of(const node& peer, const std::string& name) {
   if (auto found = peer.running()->averagers->find(name); !found)
     return found.error();
-  return vector_averager{peer.running(), name};
+  return averager{peer.running(), name, std::make_shared<shared>()};
 }
 
-result<vector_averager> vector_averager::add(const node& peer, const averager_options& options) {
+result<averager> averager::add(const node& peer, const averager_options& options,
+                               std::vector<averaged_tensor> tensors) {
   const auto& running = peer.running();
-  auto parts = averaging_parts_of(options, running->agreement.get());
+  auto state = std::make_shared<shared>();
+  std::string description;
+  if (!tensors.empty()) {
+    auto codec = parse_codec_choice(options.codec);
+    if (!codec)
+      return failure{ec::bad_config, "averager_options::codec: " + codec.error().detail};
+    auto made = averaged_tensors::make(std::move(tensors), *codec, options.auxiliary);
+    if (!made)
+      return made.error();
+    description = made->description();
+    state->tensors = std::make_shared<tensors_in_use>(std::move(*made));
+  }
+  auto parts = averaging_parts_of(options, running->agreement.get(),
+                                  running->node.ctx.record.client_mode, description);
   if (!parts)
     return parts.error();
   auto made = running->ask<averaging_actors>(running->node.node, change_timeout,
                                              add_averager{std::move(*parts)});
   if (!made)
     return made.error();
-  running->averagers->add(options.name, std::move(*made));
-  return vector_averager{running, options.name};
+  running->averagers->add({std::move(*made), options});
+  state->describe(*running, options.name);
+  return averager{running, options.name, std::move(state)};
 }
 
-status vector_averager::end() {
+status averager::end() {
   auto ended = peer_->ask<caf::unit_t>(peer_->node.node, change_timeout, end_averager{name_});
   if (!ended)
     return ended.error();
@@ -68,29 +151,73 @@ status vector_averager::end() {
   return done{};
 }
 
-result<average_report> vector_averager::average(std::span<float> values,
-                                                const average_options& options) {
+result<step_control> averager::begin(const average_options& options) {
+  auto found = peer_->averagers->find(name_);
+  if (!found)
+    return found.error();
+  if (!shared_->tensors)
+    return failure{ec::bad_config, "averager '" + name_
+                                     + "' has no tensors: give them to averager::add, or call "
+                                       "average with the values"};
+  shared_->describe(*peer_, name_);
+  auto step =
+    running_step::begin(peer_, *found, shared_->tensors, options,
+                        [peer = peer_, name = name_, state = shared_](const failure& why) {
+                          return state->explain(*peer, name, why);
+                        });
+  if (!step)
+    return step.error();
+  return step_control{std::move(*step)};
+}
+
+result<average_report> averager::step(const average_options& options) {
+  auto step = begin(options);
+  if (!step)
+    return step.error();
+  return step->result(options.timeout + 2s);
+}
+
+result<average_report> averager::average(std::span<float> values, const average_options& options) {
   if (values.empty())
     return failure{ec::wrong_shape, "there is nothing to average: the vector is empty"};
-  if (auto valid = check_timeout(options.timeout, "average_options::timeout"); !valid)
-    return valid.error();
-  auto& all = *peer_->averagers;
-  auto averager = all.find(name_);
-  if (!averager)
-    return averager.error();
-  auto question = average_question(values, options, *peer_->node.ctx.vectors);
-  if (!all.begin_round())
-    return failure{ec::not_ready, "this peer is paused"};
-  auto answer = peer_->ask<round_report>(*averager, options.timeout + 1s, std::move(question));
-  all.end_round();
-  if (answer) { // for the metrics, and those that watch
-    round_ended event{*answer};
-    event.report.values.reset();
-    caf::anon_send(peer_->node.parts.reports, std::move(event));
-  }
-  if (!answer)
-    return answer.error();
-  return average_report_of(*answer, values);
+  auto found = peer_->averagers->find(name_);
+  if (!found)
+    return found.error();
+  auto codec = parse_codec_choice(found->options.codec);
+  if (!codec)
+    return codec.error();
+  auto all = averaged_tensors::make(
+    {{"values", tensor_type::float32, {values.size()}, values.data()}}, *codec);
+  if (!all)
+    return all.error();
+  auto step = running_step::begin(peer_, *found, std::make_shared<tensors_in_use>(std::move(*all)),
+                                  options, {});
+  if (!step)
+    return step.error();
+  return (*step)->wait(options.timeout + 2s);
+}
+
+std::unique_lock<std::mutex> averager::lock() const {
+  return shared_->tensors ? std::unique_lock{shared_->tensors->mutex}
+                          : std::unique_lock<std::mutex>{};
+}
+
+result<std::string> averager::group_bits() const {
+  auto found = peer_->averagers->find(name_);
+  if (!found)
+    return found.error();
+  auto now =
+    peer_->ask<waggle::group_bits>(found->actors.matchmaker, change_timeout, get_group_bits{});
+  return now ? result<std::string>{now->bits} : now.error();
+}
+
+status averager::set_group_bits(const std::string& bits) {
+  auto found = peer_->averagers->find(name_);
+  if (!found)
+    return found.error();
+  auto now = peer_->ask<waggle::group_bits>(found->actors.matchmaker, change_timeout,
+                                            waggle::set_group_bits{bits});
+  return now ? status{done{}} : now.error();
 }
 
 } // namespace waggle

@@ -2,9 +2,10 @@
 
 namespace waggle {
 
-void averager_table::add(const std::string& name, averaging_actors made) {
+void averager_table::add(entry made) {
   std::lock_guard guard{mutex_};
-  all_.insert_or_assign(name, std::move(made));
+  auto name = made.options.name;
+  all_.insert_or_assign(std::move(name), std::move(made));
 }
 
 void averager_table::remove(const std::string& name) {
@@ -12,10 +13,10 @@ void averager_table::remove(const std::string& name) {
   all_.erase(name);
 }
 
-result<averager_actor> averager_table::find(const std::string& name) const {
+result<averager_table::entry> averager_table::find(const std::string& name) const {
   std::lock_guard guard{mutex_};
   if (auto found = all_.find(name); found != all_.end())
-    return found->second.averager;
+    return found->second;
   return failure{ec::bad_config, "this peer has no averager '" + name + "'"};
 }
 
@@ -50,8 +51,8 @@ bool averager_table::is_paused() const {
 
 /// REQUIRES: mutex_ is held, and no round runs, which this would cancel.
 void averager_table::quit_groups() const {
-  for (const auto& [name, actors] : all_)
-    caf::anon_send(actors.group, quit_group{});
+  for (const auto& [name, each] : all_)
+    caf::anon_send(each.actors.group, quit_group{});
 }
 
 } // namespace waggle

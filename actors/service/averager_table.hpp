@@ -5,16 +5,21 @@
 #include <string>
 
 #include "actors/node/node.hpp"
+#include "waggle/node.hpp"
 
 namespace waggle {
 
 /// The averagers of a peer by name, and whether they are paused. Thread-safe.
 class averager_table {
 public:
-  void add(const std::string& name, averaging_actors made);
+  struct entry {
+    averaging_actors actors;
+    averager_options options;
+  };
+  void add(entry made);
   void remove(const std::string& name);
   /// Fails with ec::bad_config.
-  [[nodiscard]] result<averager_actor> find(const std::string& name) const;
+  [[nodiscard]] result<entry> find(const std::string& name) const;
 
   /// Whether a round may begin; `end_round` follows then.
   [[nodiscard]] bool begin_round();
@@ -29,7 +34,7 @@ private:
   void quit_groups() const;
 
   mutable std::mutex mutex_;
-  std::map<std::string, averaging_actors> all_;
+  std::map<std::string, entry> all_;
   std::size_t rounds_ = 0; // that run
   bool paused_ = false;
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "actors/service/running_node.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "runtime/net/http_hosts.hpp"
 
 namespace waggle {
@@ -44,7 +46,7 @@ status set_addresses(const node_options& from, node_config& to) {
 
 status set_averagers(const node_options& from, node_config& to) {
   for (const auto& given : from.averagers) {
-    auto parts = averaging_parts_of(given, to.agreement.get());
+    auto parts = averaging_parts_of(given, to.agreement.get(), to.client_mode);
     if (!parts)
       return bad("node_options::averagers: " + parts.error().detail);
     auto same = [&given](const auto& other) { return other.name == given.name; };
@@ -76,19 +78,66 @@ status check_timeout(milliseconds timeout, const std::string& name) {
 }
 
 result<node_config::averaging_parts> averaging_parts_of(const averager_options& given,
-                                                        const run_agreement* agreement) {
+                                                        const run_agreement* agreement,
+                                                        bool client_mode,
+                                                        const std::string& tensors) {
   if (given.name.empty() || given.name.find('.') != std::string::npos)
     return bad("averager_options::name: '" + given.name
                + "' must neither be empty nor contain a point");
+  auto wrong = [](const char* option, const std::string& why) {
+    return bad(std::string{"averager_options::"} + option + ": " + why);
+  };
+  auto codec = parse_codec_choice(given.codec);
+  if (!codec)
+    return wrong("codec", codec.error().detail);
+  if (given.part_size_bytes != 0
+      && (given.part_size_bytes < 4_KiB || given.part_size_bytes > 16_MiB))
+    return wrong("part_size_bytes",
+                 std::to_string(given.part_size_bytes) + " is neither 0 nor 4096 to 16777216");
+  if (!std::isfinite(given.alpha))
+    return wrong("alpha", "it must be finite");
+  for (auto [name, time] : {std::pair{"request_timeout", given.request_timeout},
+                            std::pair{"sender_timeout", given.sender_timeout},
+                            std::pair{"reducer_timeout", given.reducer_timeout}})
+    if (time < 0ms || time > timeout_max)
+      return wrong(name, "it must be 0 or more, and at most a year");
   node_config::averaging_parts parts;
-  parts.matchmaking.prefix = given.name;
+  auto& m = parts.matchmaking;
+  m.prefix = given.name;
   if (agreement != nullptr)
-    parts.matchmaking.schema = agreement->hash();
-  parts.matchmaking.target_group_size = given.group_size_max;
-  parts.matchmaking.min_matchmaking_time = given.matchmaking_time;
+    m.schema = agreement->hash();
+  if (!tensors.empty())
+    m.schema = sha256(to_string(m.schema) + tensors);
+  m.target_group_size = given.target_group_size;
+  m.min_group_size = given.min_group_size;
+  m.min_matchmaking_time = given.matchmaking_time;
   // One peer that does not answer must not cost a whole search.
-  parts.matchmaking.request_timeout = std::min(2'000ms, given.matchmaking_time / 2);
-  if (auto valid = check_averaging_parts(parts, false); !valid)
+  m.request_timeout = given.request_timeout > 0ms ? given.request_timeout
+                                                  : std::min(2'000ms, given.matchmaking_time / 2);
+  m.elastic_bits = given.group_bits == "auto";
+  if (!m.elastic_bits)
+    m.initial_group_bits = given.group_bits;
+  if (given.part_size_bytes != 0)
+    m.parts = {static_cast<std::uint32_t>(
+                 std::min<std::uint64_t>(given.part_size_bytes / sizeof(float), part_elements_max)),
+               false};
+  m.bandwidth = given.bandwidth;
+  m.min_vector_size = given.min_vector_size;
+  if (given.auxiliary && client_mode)
+    return wrong("auxiliary", "a peer in client mode cannot reduce for others");
+  m.mode = given.auxiliary ? member_mode::auxiliary
+           : client_mode   ? member_mode::client
+                           : member_mode::node;
+  auto& a = parts.averaging;
+  a.codec = *codec;
+  a.auxiliary = given.auxiliary;
+  a.measures_bandwidth = !given.bandwidth;
+  a.retries_max = given.retries;
+  a.round.deadline = given.allreduce_timeout;
+  if (given.sender_timeout > 0ms)
+    a.round.stall_timeout = given.sender_timeout;
+  a.round.result_timeout = given.reducer_timeout;
+  if (auto valid = check_averaging_parts(parts, client_mode); !valid)
     return bad("averager_options of " + given.name + ": " + valid.error().detail);
   return parts;
 }
@@ -127,11 +176,16 @@ result<node_config> node_config_of(const node_options& o) {
         return bad("node_options::agreed: " + name + ": " + added.error().detail);
     config.agreement = std::make_shared<const run_agreement>(std::move(all));
   }
+  config.client_mode = o.client_mode;
+  if (o.client_mode) // HTTP for this machine only
+    config.listen = {{"127.0.0.1", config.listen.front().port}};
+  if (auto valid = check_timeout(o.shutdown_timeout, "node_options::shutdown_timeout"); !valid)
+    return valid.error();
   if (auto set = set_averagers(o, config); !set)
     return set.error();
   if (!o.data_dir.empty())
     config.addresses.file = o.data_dir / "known_peers";
-  config.takes_averagers = true;  // vector_averager::add
+  config.takes_averagers = true;  // averager::add
   config.dht.open_records = true; // waggle::dht stores those
   // As `waggle train` does: a frozen peer delays the rounds of all until it is given up.
   config.switchboard.link.ping_interval = 400ms;
@@ -189,18 +243,19 @@ result<node> node::start(const node_options& given) {
   made->averagers = averagers_of(options, started->parts);
   made->agreement = config->agreement;
   made->node = std::move(*started);
+  made->shutdown_timeout = options.shutdown_timeout;
   return node{std::move(made)};
 }
 
 node::~node() {
   if (running_)
-    (void)leave();
+    (void)leave(running_->shutdown_timeout);
 }
 
 node& node::operator=(node&& other) noexcept {
   if (this != &other) {
     if (running_)
-      (void)leave();
+      (void)leave(running_->shutdown_timeout);
     running_ = std::move(other.running_);
   }
   return *this;

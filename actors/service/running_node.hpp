@@ -35,6 +35,7 @@ public:
   std::shared_ptr<const run_agreement> agreement; // null: none
   std::mutex lock_mutex;
   std::unique_ptr<folder_lock> lock; // null: it stores nothing, or has left
+  milliseconds shutdown_timeout{5'000};
   started_node node;
   std::mutex states_mutex;
   state_publisher_actor states; // guarded by states_mutex; null: nothing was donated
@@ -58,21 +59,24 @@ public:
   }
 };
 
-// What node, vector_averager and dht ask the actors, and make of the answers. Shared with
+// What node, averager and dht ask the actors, and make of the answers. Shared with
 // simulations, which ask in another way.
 
 /// The configuration of such a peer. Fails with a sentence.
 result<node_config> node_config_of(const node_options& options);
 
 /// The configuration of an averager. Fails with a sentence that names the option.
+/// @param tensors their description; empty: one vector.
 result<node_config::averaging_parts> averaging_parts_of(const averager_options& given,
-                                                        const run_agreement* agreement);
+                                                        const run_agreement* agreement,
+                                                        bool client_mode,
+                                                        const std::string& tensors = {});
 /// The averagers that the node has been started with.
 std::shared_ptr<averager_table> averagers_of(const node_options& options, const node_parts& parts);
-average_vector average_question(std::span<const float> values, const average_options& options,
-                                vector_pool& vectors);
-/// Copies the mean to `values`, unless the round failed.
-result<average_report> average_report_of(const round_report& report, std::span<float> values);
+/// With all but the values.
+average_vector average_question(const average_options& options);
+/// Fails if the round did.
+result<average_report> average_report_of(const round_report& report);
 
 constexpr auto dht_margin = 1s; // the router has the same deadline, and should end first
 /// Fails if the record would be refused. @param owner null: it is open.

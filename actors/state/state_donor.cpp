@@ -91,6 +91,8 @@ void state_donor::make_room(const digest& newest) {
 
 caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
                                                const peer_id& reader, const std::string& host) {
+  if (!config_.shares)
+    return to_caf(ec::no_donor, "this peer gives its state to nobody: --share-state is false");
   auto of_host = std::count_if(opening_.begin(), opening_.end(),
                                [&](const auto& entry) { return entry.second == host; });
   bool host_is_full =

@@ -12,6 +12,7 @@
 namespace waggle {
 
 struct donor_config {
+  bool shares = true; // false: every request is refused
   /// Between two of them, other bodies get their turn on the link: what a round waits for, at most.
   std::uint32_t chunk_bytes = 1U << 18U;
   /// Peers that may download at once; another one is refused with ec::overloaded and asks another

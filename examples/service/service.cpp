@@ -35,7 +35,7 @@ void work(const waggle::node& peer, const std::string& name, float value) {
   waggle::dht table{peer};
   need(table.put("members", name, peer.address(), 1min));
   std::vector<float> values(1000, value);
-  auto rates = need(waggle::vector_averager::add(peer, {.name = "rates"}));
+  auto rates = need(waggle::averager::add(peer, {.name = "rates"}));
   auto round = need(rates.average(values, {.timeout = 20s, .expected_peers = 2}));
   auto members = need(table.get("members"));
   std::printf("%s: mean %.1f of %zu peers, %zu members\n", name.c_str(),

@@ -1,63 +1,62 @@
 #pragma once
 
-// Averages vectors of floats with other peers. Link waggle::actors.
+// Averages tensors with other peers. Link waggle::actors.
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/codec/averaged_tensors.hpp"
 #include "waggle/node.hpp"
+#include "waggle/step.hpp"
 
 namespace waggle {
 
-struct average_options {
-  double weight = 1; // of this peer's values; finite, not negative
-  /// Of everything: finding a group, averaging, and trying again.
-  std::chrono::milliseconds timeout{60'000};
-  /// The group begins with so many peers. 0: when it is full, or after its matchmaking time.
-  std::uint32_t expected_peers = 0;
-  /// Begins at once with the peers of the last round, if there are as many as are expected. With 0
-  /// these are all that are left, and peers that have come since.
-  bool keep_group = false;
-};
-
-/// How a round ended in which the values were averaged. Equal on all its peers, apart from
-/// `seconds`.
-struct average_report {
-  std::vector<peer_id> contributors; // whose values are in the mean
-  double weight_sum = 0;
-  bool all_took_part = true; // false: it is the mean without a peer that was lost
-  double seconds = 0;
-};
-
-/// One averager of a peer. Thread-safe, but one round at a time: a second one fails with
+/// One averager of a peer. Thread-safe, but one step at a time: a second one fails with
 /// ec::overloaded. Keeps the peer's threads alive, but not the peer.
-class vector_averager {
+class averager {
 public:
-  /// One that the peer has (node_options::averagers, or `add`). Fails with ec::bad_config.
-  static result<vector_averager> of(const node& peer, const std::string& name);
-  /// Adds one while the peer runs. Fails with ec::bad_config and the option, or if the peer has one
-  /// of this name.
-  static result<vector_averager> add(const node& peer, const averager_options& options);
+  /// One that the peer has (node_options::averagers, or `add`), without its tensors. Fails with
+  /// ec::bad_config.
+  static result<averager> of(const node& peer, const std::string& name);
+  /// Adds one while the peer runs. Peers average the same tensors, by name, type and shape, in the
+  /// same order. Fails with ec::bad_config and the option or the tensor, or if the peer has one of
+  /// this name.
+  static result<averager> add(const node& peer, const averager_options& options,
+                              std::vector<averaged_tensor> tensors = {});
   /// Ends it: a round that runs fails, other peers go on without this one, and the name is free
   /// again. Fails with ec::bad_config if it has ended.
   status end();
 
-  /// Replaces `values` by the weighted mean over the peers that average now: the same bytes on each
-  /// of them. Waits at most a second longer than `timeout`. If it fails, `values` is unchanged:
-  /// ec::timeout, nobody_declared, too_few, non_finite, bad_weight, wrong_shape, shutting_down, …
+  /// Replaces the tensors by the weighted mean over the peers that average now: the same bytes on
+  /// each of them, with an alpha of 1. Waits at most a second longer than `timeout`. If it fails,
+  /// the tensors are unchanged: ec::timeout, nobody_declared, too_few, schema_mismatch (and in
+  /// which tensor), non_finite, bad_weight, shutting_down, …
+  [[nodiscard]] result<average_report> step(const average_options& options = {});
+  /// The same without waiting. The tensors are read now, or by `allow_allreduce`, and written by
+  /// step_control::result; between, they are the caller's.
+  [[nodiscard]] result<step_control> begin(const average_options& options = {});
+  /// The same for an averager without tensors: peers average vectors of the same name and length.
   [[nodiscard]] result<average_report> average(std::span<float> values,
                                                const average_options& options = {});
+  /// While it is held, no other thread's call reads or writes the tensors.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const;
+
+  /// The bucket in which the next step looks for partners, as digits 0 and 1. It changes with each
+  /// group, so that averages mix through the swarm. Fails with ec::bad_config.
+  [[nodiscard]] result<std::string> group_bits() const;
+  status set_group_bits(const std::string& bits);
 
 private:
-  vector_averager(std::shared_ptr<running_node> peer, std::string name)
-    : peer_(std::move(peer)), name_(std::move(name)) {}
+  struct shared; // by all copies of the object
+  averager(std::shared_ptr<running_node> peer, std::string name, std::shared_ptr<shared> tensors)
+    : peer_(std::move(peer)), name_(std::move(name)), shared_(std::move(tensors)) {}
 
   std::shared_ptr<running_node> peer_;
   std::string name_;
+  std::shared_ptr<shared> shared_;
 };
 
 } // namespace waggle

@@ -36,7 +36,7 @@ struct peer_state {
 struct get_peer_state {};
 /// Command: end the round that runs, then contribute to none and compute nothing, but stay
 /// connected, until resume_peer. Others go on at once without it. A loop's `step` does not return
-/// meanwhile; vector_averager::average fails with ec::not_ready.
+/// meanwhile; averager::average fails with ec::not_ready.
 struct pause_peer {};
 /// Command: go on. A loop's peer downloads the state first if the run has gone on without it.
 struct resume_peer {};

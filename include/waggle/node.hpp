@@ -14,19 +14,11 @@
 #include "actors/service/environment.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "waggle/averager_options.hpp"
 
 namespace waggle {
 
 class running_node;
-
-/// A vector that the peers of a run average (waggle/averager.hpp).
-struct averager_options {
-  /// Peers average vectors of the same name and length. Not empty, without ".".
-  std::string name;
-  std::size_t group_size_max = 64; // peers that average together; 2 to 64
-  /// A group that is not full begins so long after its first member began to look for it.
-  std::chrono::milliseconds matchmaking_time{1'000};
-};
 
 struct node_options {
   std::string run = "waggle"; // its name; with a key, only a label
@@ -38,13 +30,15 @@ struct node_options {
   std::vector<std::string> listen{"[::]:0"};
   /// The addresses that other peers dial, if they differ from those in `listen`.
   std::vector<std::string> announce{};
+  bool client_mode = false; // only dials, and accepts no connections
   /// The folder for the identity and known addresses; for one peer at a time. Empty: a new
   /// identity, and nothing is stored.
   std::filesystem::path data_dir{};
   /// What must be equal on all peers of the run, by name; a peer with another value is refused.
   std::map<std::string, std::string> agreed{};
   std::vector<averager_options> averagers{};
-  std::string log_level = "info"; // debug, info, warn or error
+  std::chrono::milliseconds shutdown_timeout{5'000}; // of ~node
+  std::string log_level = "info";                    // debug, info, warn or error
   environment around{};
 };
 

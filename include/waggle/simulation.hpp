@@ -55,7 +55,7 @@ public:
 
   using averaged =
     std::function<void(const result<average_report>&, const std::vector<float>& mean)>;
-  /// Begins what vector_averager::average does. `then` is called during a later run, with the mean,
+  /// Begins what averager::average does. `then` is called during a later run, with the mean,
   /// or with the failure and `values`.
   void average(index who, const std::string& averager, std::vector<float> values,
                const average_options& how, averaged then);

@@ -16,6 +16,8 @@ status check_round_config(const round_config& config) {
   for (const auto& [name, lasts, why] :
        {wait{"stall_timeout", config.stall_timeout,
              "a member that sends nothing is considered lost after that long"},
+        wait{"result_timeout", config.result_timeout + milliseconds{config.result_timeout == 0ms},
+             "a reducer that sends nothing is considered lost after that long"},
         wait{"takeover_timeout", config.takeover_timeout,
              "a new leader waits that long for the others"},
         wait{"deadline", config.deadline, "the round ends by then"}})

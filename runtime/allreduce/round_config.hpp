@@ -11,10 +11,11 @@ namespace waggle {
 /// Timeouts of a round. Every wait is finite.
 struct round_config {
   /// A member whose contributions are awaited is considered lost if it sends none of them for this
-  /// long; results are awaited twice as long, and both for longer where newcomers would go on
-  /// without a member that holds the state (patience_with_holders). Raise it if peers are slow
+  /// long; results are awaited for `result_timeout`, and both for longer where newcomers would go
+  /// on without a member that holds the state (patience_with_holders). Raise it if peers are slow
   /// rather than dead: the rounds' faults show `stalled`.
   milliseconds stall_timeout{5'000};
+  milliseconds result_timeout{0}; // 0: twice stall_timeout
   /// How long a new leader waits for the others' promises.
   milliseconds takeover_timeout{2'000};
   /// The round ends after this long in any case.

@@ -143,6 +143,7 @@ void round_engine::check() {
 /// it. As long as they depend on it, results may be late for its sake, whoever owes them.
 void round_engine::give_up_stalled(steady_time now) {
   auto timeout = round_.config.stall_timeout;
+  auto of_results = round_.config.result_timeout > 0ms ? round_.config.result_timeout : 2 * timeout;
   auto longer =
     std::max(timeout, std::min(patience_with_holders * timeout, round_.config.deadline / 3));
   auto stayed = round_.view().participant_set();
@@ -154,8 +155,9 @@ void round_engine::give_up_stalled(steady_time now) {
       if (leaves_it_to_newcomers(plan(), stayed, member))
         holders.insert(member);
     });
-  auto given_up = round_.transfers.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
-  auto too_long = round_.transfers.stalled(now, longer, 2 * longer);
+  auto longest = std::max(of_results, 2 * longer);
+  auto given_up = round_.transfers.stalled(now, timeout, holders.empty() ? of_results : longest);
+  auto too_long = round_.transfers.stalled(now, longer, longest);
   auto newcomers = silent_newcomers();
   auto late = round_.transfers.late(newcomers, now, patience_with_newcomers(round_.config));
   // One to whom another member contributes late has given that one up before we give it up.

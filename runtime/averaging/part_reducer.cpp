@@ -128,7 +128,9 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   WAGGLE_CHECK(how != nullptr, "plans name aggregators that exist");
   std::vector<double> squares;
   if (auto result = result_of(codec_); result != codec_result::aggregate)
-    squares = write_numbers(result, views, how->robust() ? capped_weights(views) : weights, out);
+    squares =
+      write_numbers(how->robust() && result == codec_result::mean ? codec_result::median : result,
+                    views, how->robust() ? capped_weights(views) : weights, out);
   else if (how->robust())
     squares = how->write(reduce_by_.faulty_max, views, out);
   else if (write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {

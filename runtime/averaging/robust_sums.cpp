@@ -280,8 +280,18 @@ std::vector<double> write_numbers(codec_result how,
                         : std::numeric_limits<double>::infinity());
   if (!finite(squares))
     return squares;
+  const auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<weighted> found;
   for (std::size_t at = 0; at < out.size(); at += exact_values) {
+    if (how == codec_result::mean) {
+      double sum = 0;
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        sum +=
+          weights[i]
+          * read_exact(std::span{rows[i] + at, exact_values}.first<exact_values>()).value_or(0);
+      write_exact(sum / total, out.subspan(at).first<exact_values>());
+      continue;
+    }
     found.clear();
     double half = 0;
     for (std::size_t i = 0; i < rows.size(); ++i)

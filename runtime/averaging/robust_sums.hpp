@@ -74,9 +74,10 @@ std::uint32_t write_weighted_sum(std::span<const contribution_view> contribution
 /// robust aggregator.
 std::vector<double> capped_weights(std::span<const contribution_view> contributions);
 
-/// For codec_result::median and largest: what the contributions make of each number. One that
-/// nobody has is missing. Weighs the median by `weights`. Returns sums of squares, of which only
-/// those that are not finite mean something; `out` is of no use then. REQUIRES: whole numbers.
+/// For codec_result::median, largest and mean: what the contributions make of each number. One that
+/// nobody has is missing, and 0 in a mean. Weighs median and mean by `weights`. Returns sums of
+/// squares, of which only those that are not finite mean something; `out` is of no use then.
+/// REQUIRES: whole numbers.
 std::vector<double> write_numbers(codec_result how,
                                   std::span<const contribution_view> contributions,
                                   std::span<const double> weights, std::span<float> out);

@@ -45,6 +45,7 @@ constexpr codec_row codecs::median64 =
   as_it_is(codec_id::median64, "median64", {}, codec_result::median);
 constexpr codec_row codecs::largest64 =
   as_it_is(codec_id::largest64, "largest64", {}, codec_result::largest);
+constexpr codec_row codecs::mean64 = as_it_is(codec_id::mean64, "mean64", {}, codec_result::mean);
 
 std::span<const codec_id> all_codecs() {
   static const auto ids = [] {

@@ -23,6 +23,7 @@ enum class codec_id : std::uint8_t {
   largest64 = 8,      // the same, of which the largest counts
   e3m0 = 9,           // a sign and a power of two below a block's largest (e3m0.hpp)
   sparse2 = 10,       // the largest 64 of 4096 values, in two bits each (sparse2.hpp)
+  mean64 = 11,                // the same, of which the weighted mean counts
 };
 
 /// What a reducer makes of the contributions to a part.
@@ -30,6 +31,7 @@ enum class codec_result : std::uint8_t {
   aggregate, // that of the round, as a mean
   median,    // of the numbers, weighted; of two in the middle the lower
   largest,   // of the numbers
+  mean,      // of the numbers, weighted; with a robust aggregator their median
 };
 
 /// What a reducer sends to the members for a part that it has summed.
@@ -78,13 +80,14 @@ extern const codec_row median64;
 extern const codec_row largest64;
 extern const codec_row e3m0;
 extern const codec_row sparse2;
+extern const codec_row mean64;
 } // namespace codecs
 
 /// All codecs, in the order of their numbers.
 inline constexpr std::array codec_table{
   &codecs::none,      &codecs::float16,   &codecs::bfloat16,   &codecs::scaled_float16,
   &codecs::uniform8,  &codecs::quantile8, &codecs::blockwise8, &codecs::median64,
-  &codecs::largest64, &codecs::e3m0,      &codecs::sparse2,
+  &codecs::largest64, &codecs::e3m0,      &codecs::sparse2,    &codecs::mean64,
 };
 /// Those that an option may name: of the others, the vector's tensors say where they are.
 inline constexpr std::array offered_codec_table{

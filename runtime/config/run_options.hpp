@@ -70,6 +70,7 @@ struct run_options : learner_options, training_options {
   double performance_ema_alpha = 0.1;
   milliseconds shutdown_timeout{3'000};
   bool resume = true;
+  bool share_state = true;
   std::string from; // a checkpoint; empty: none
   milliseconds linger{10'000};
   std::uint64_t keep = 2; // checkpoints of the history that is being written

@@ -104,7 +104,7 @@ std::chrono::nanoseconds simulation::now() const {
 
 void simulation::average(index who, const std::string& averager, std::vector<float> values,
                          const average_options& how, averaged then) {
-  const auto& peer = impl_->at(who);
+  impl_->at(who);
   if (values.empty())
     throw std::invalid_argument{"there is nothing to average: the vector is empty"};
   if (auto valid = check_timeout(how.timeout, "average_options::timeout"); !valid)
@@ -112,22 +112,23 @@ void simulation::average(index who, const std::string& averager, std::vector<flo
   auto found = impl_->averagers[who]->find(averager);
   if (!found)
     throw std::invalid_argument{found.error().detail};
-  auto question = average_question(values, how, *peer.node.ctx.vectors);
+  auto question = average_question(how);
+  question.values = std::make_shared<const float_vector>(values.begin(), values.end());
   // What still waits when the simulation ends is dropped: its end answers all requests.
   auto answer = [live = std::weak_ptr{impl_->live},
                  then = std::move(then)](const auto& ended, const std::vector<float>& mean) {
     if (!live.expired())
       then(ended, mean);
   };
-  impl_->swarm.system().spawn([handle = *found, values = std::move(values),
+  impl_->swarm.system().spawn([handle = found->actors.averager, values = std::move(values),
                                then = std::move(answer), question,
                                how](caf::event_based_actor* self) {
     self->request(handle, how.timeout + 1s, question)
       .then(
         [values, then](const round_report& report) {
-          auto mean = values;
-          auto ended = average_report_of(report, mean);
-          then(ended, mean);
+          auto ended = average_report_of(report);
+          then(ended,
+               ended ? std::vector<float>(report.values->begin(), report.values->end()) : values);
         },
         [values, then](const caf::error& why) { then(from_caf(why), values); });
   });

@@ -19,6 +19,7 @@
 #include "trainer/python/log_lines.hpp"
 #include "trainer/python/owned_descriptors.hpp"
 #include "trainer/python/python_loop.hpp"
+#include "trainer/python/python_node.hpp"
 
 namespace {
 
@@ -271,6 +272,8 @@ PYBIND11_MODULE(_waggle, m) {
     .def(py::init())
     .def("take", &log_lines::take)
     .def("end", &log_lines::end);
+
+  python::bind_nodes(m);
 
   py::class_<python_loop>(m, "Peer")
     .def(py::init([](const py::dict& options, std::shared_ptr<log_lines> log) {

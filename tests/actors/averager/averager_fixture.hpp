@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/averaging/averager.hpp"
+#include "actors/averaging/vector_averager.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
 
 namespace waggle {

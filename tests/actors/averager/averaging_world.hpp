@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "actors/averaging/averager.hpp"
 #include "actors/averaging/group_averager.hpp"
+#include "actors/averaging/vector_averager.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/shares.hpp"
 #include "tests/support/actor_test.hpp"
@@ -54,7 +54,9 @@ protected:
     auto group = spawn<group_averager>(p.ctx, config, members, board, epoch_id{}, maker);
     p.service = group;
     p.group = group;
-    p.averager = spawn<averager>(p.ctx, config, maker, group);
+    auto steps = spawn<vector_averager>(p.ctx, config, maker, group);
+    tell(group, listen_group{steps});
+    p.averager = steps;
     return p;
   }
 

@@ -35,7 +35,7 @@ protected:
   static void average(node& peer) {
     std::vector<float> values(10, 1);
     EXPECT_TRUE(
-      vector_averager::of(peer, "rates")->average(values, {.timeout = 20s, .expected_peers = 2}));
+      averager::of(peer, "rates")->average(values, {.timeout = 20s, .expected_peers = 2}));
   }
   template <class Command>
   result<peer_state> ask(const control_actor& peer, Command what) {
@@ -59,7 +59,7 @@ TEST_F(Control, APausedPeerContributesToNoRoundAndStaysConnected) {
   ASSERT_TRUE(control);
   EXPECT_EQ(ask(*control, get_peer_state{})->phase, "serving");
   EXPECT_EQ(ask(*control, get_peer_state{})->waiting_for, "");
-  auto rates = *vector_averager::of(ann, "rates");
+  auto rates = *averager::of(ann, "rates");
   std::vector<float> values(10, 1);
   EXPECT_EQ(ask(*control, pause_peer{})->phase, "paused");
   auto refused = rates.average(values);
@@ -71,7 +71,7 @@ TEST_F(Control, APausedPeerContributesToNoRoundAndStaysConnected) {
   EXPECT_EQ(ask(*control, resume_peer{})->phase, "serving");
   auto other = std::async(std::launch::async, [&bob] {
     std::vector<float> own(10, 3);
-    return vector_averager::of(bob, "rates")->average(own, {.timeout = 20s, .expected_peers = 2});
+    return averager::of(bob, "rates")->average(own, {.timeout = 20s, .expected_peers = 2});
   });
   EXPECT_TRUE(rates.average(values, {.timeout = 20s, .expected_peers = 2}));
   EXPECT_TRUE(other.get());

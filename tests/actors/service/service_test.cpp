@@ -77,7 +77,7 @@ TEST(Service, APeerOfAServiceUsesItsSystemRegistryAndLogUntilItLeaves) {
   EXPECT_GT(mine.system.registry().running(), before);
   EXPECT_TRUE(ann->wait_until_ready(10s));
   EXPECT_GT(mine.series(), 100U);
-  auto rates = vector_averager::of(*ann, "rates");
+  auto rates = averager::of(*ann, "rates");
   ASSERT_TRUE(rates);
   dht table{*ann};
   ASSERT_TRUE(table.put("members", "ann", "here", 1min));
@@ -169,14 +169,14 @@ TEST(Service, MistakesOfTheCallerAreRefusedWithTheNameOfTheOption) {
                 o.averagers = {{.name = "a"}, {.name = "a"}};
               }),
               HasSubstr("two have the name 'a'"));
-  EXPECT_THAT(wrong([](node_options& o) { o.averagers = {{.name = "a", .group_size_max = 1}}; }),
+  EXPECT_THAT(wrong([](node_options& o) { o.averagers = {{.name = "a", .target_group_size = 1}}; }),
               HasSubstr("group"));
   EXPECT_EQ(mine.series(), 0U);
 
   auto ann = node::start(mine.options());
   ASSERT_TRUE(ann);
-  EXPECT_THAT(vector_averager::of(*ann, "weights").error().detail, HasSubstr("'weights'"));
-  auto rates = vector_averager::of(*ann, "rates");
+  EXPECT_THAT(averager::of(*ann, "weights").error().detail, HasSubstr("'weights'"));
+  auto rates = averager::of(*ann, "rates");
   ASSERT_TRUE(rates);
   EXPECT_EQ(rates->average({}).error().code, ec::wrong_shape);
   std::vector<float> values{1, std::numeric_limits<float>::infinity()};
@@ -203,10 +203,10 @@ TEST(Service, AnAveragerIsAddedAndEndedWhileThePeersRun) {
   std::vector<float> low(100, 1);
   std::vector<float> high(100, 3);
   for (int round = 0; round < 2; ++round) {
-    auto first = vector_averager::add(*ann, how);
+    auto first = averager::add(*ann, how);
     ASSERT_TRUE(first) << to_string(first.error());
-    EXPECT_THAT(vector_averager::add(*ann, how).error().detail, HasSubstr("'scores' already"));
-    auto second = vector_averager::add(*bob, how);
+    EXPECT_THAT(averager::add(*ann, how).error().detail, HasSubstr("'scores' already"));
+    auto second = averager::add(*bob, how);
     ASSERT_TRUE(second);
     const average_options both{.timeout = 20s, .expected_peers = 2};
     auto other = std::async(std::launch::async, [&] { return second->average(high, both); });
@@ -236,14 +236,13 @@ TEST(Service, AnAveragerIsAddedAndEndedWhileThePeersRun) {
     low.assign(100, 1);
     high.assign(100, 3);
   }
-  EXPECT_THAT(vector_averager::add(*ann, {.name = "a.b"}).error().detail,
+  EXPECT_THAT(averager::add(*ann, {.name = "a.b"}).error().detail,
               HasSubstr("averager_options::name"));
-  EXPECT_THAT(vector_averager::add(*ann, {.name = "rates"}).error().detail,
-              HasSubstr("'rates' already"));
-  auto first = vector_averager::of(*ann, "rates"); // that it has begun with
+  EXPECT_THAT(averager::add(*ann, {.name = "rates"}).error().detail, HasSubstr("'rates' already"));
+  auto first = averager::of(*ann, "rates"); // that it has begun with
   EXPECT_TRUE(first->end());
   EXPECT_EQ(first->end().error().code, ec::bad_config);
-  EXPECT_TRUE(vector_averager::add(*ann, {.name = "rates", .matchmaking_time = 2s}));
+  EXPECT_TRUE(averager::add(*ann, {.name = "rates", .matchmaking_time = 2s}));
 }
 
 /// It has no averager of its own program's, but those of the service.
@@ -266,8 +265,8 @@ TEST(Service, APeerThatNobodyReachesAveragesAsAClient) {
   std::vector<float> high(8, 3);
   const average_options both{.timeout = 20s, .expected_peers = 2};
   auto other = std::async(std::launch::async,
-                          [&] { return vector_averager::of(*bob, "rates")->average(high, both); });
-  EXPECT_TRUE(vector_averager::of(*ann, "rates")->average(low, both));
+                          [&] { return averager::of(*bob, "rates")->average(high, both); });
+  EXPECT_TRUE(averager::of(*ann, "rates")->average(low, both));
   EXPECT_TRUE(other.get());
   EXPECT_THAT(low, Each(FloatEq(2)));
   EXPECT_EQ(low, high);

@@ -194,6 +194,18 @@ TEST_F(StateDonor, IsOverloadedBeyondItsNumberOfDownloads) {
   EXPECT_TRUE(chunk(3, content, 1)) << "a peer that downloads goes on";
 }
 
+// --share-state false
+TEST_F(StateDonor, ThatSharesNothingSaysSoAndAsksNobodyForASnapshot) {
+  auto mine = config;
+  mine.shares = false;
+  donor = spawn<state_donor>(ctx, mine, snapshot_source_actor{trainer});
+  auto refused = open(2);
+  ASSERT_TRUE(refused.answered() && !refused.get());
+  EXPECT_EQ(refused.get().error().code, ec::no_donor);
+  EXPECT_NE(refused.get().error().detail.find("gives its state to nobody"), std::string::npos);
+  EXPECT_EQ(script->asked, 0);
+}
+
 TEST_F(StateDonor, PreparesABoundedNumberOfOffers) {
   script->takes = 5s;
   std::vector<decltype(open(2))> waiting;

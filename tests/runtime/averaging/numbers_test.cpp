@@ -83,6 +83,15 @@ TEST(SettledNumbers, OfCountersTheLargestCounts) {
     (numbers{-2, 9007199254740991.0}));
 }
 
+TEST(SettledNumbers, AWeightedMeanIsOfDoubles) {
+  EXPECT_EQ(settled(codec_id::mean64, {{1, {0.1, 1e30}}, {3, {0.3, 3}}}),
+            (numbers{(0.1 + 3 * 0.3) / 4, (1e30 + 3 * 3.0) / 4}));
+  EXPECT_EQ(
+    settled(codec_id::mean64, {{1, {0.1}}, {1, {1e30}}, {1, {0.2}}}, {aggregator::median, 1}),
+    numbers{0.2})
+    << "a robust aggregator takes the median";
+}
+
 TEST(SettledNumbers, ARobustAggregatorCapsTheWeightThatALiarClaims) {
   aggregation robust{aggregator::median, 1};
   EXPECT_EQ(settled(codec_id::median64, {{1e6, {1e9}}, {1, {0.1}}, {1, {0.1}}}, robust),

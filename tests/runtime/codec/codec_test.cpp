@@ -162,7 +162,7 @@ TEST(Codec, TheNumberOfACodecIsItsRow) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"none", "float16", "bfloat16", "scaled_float16",
                                              "uniform8", "quantile8", "blockwise8", "median64",
-                                             "largest64", "e3m0", "sparse2"}));
+                                             "largest64", "e3m0", "sparse2", "mean64"}));
 }
 
 TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {

@@ -10,6 +10,8 @@
         if opt.last == "finished":
             break
 
+`waggle.node` is a peer without a model, for `waggle.Averager` and `waggle.DHT`.
+
 Importing this module does not import torch: `Loop`, which `Optimizer` uses, trains any arrays.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
 from ._needs import needs
+from ._node import DHT, Averager, Node, Step, node
 from ._shards import Shards
 from ._swarm import SamplesSeen, Status, Swarm, join
 from ._waggle import Error, __version__
@@ -25,8 +28,8 @@ from ._waggle import Error, __version__
 if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
-__all__ = ["Checkpoint", "Error", "Loop", "LoopModel", "Optimizer", "SamplesSeen", "Shards", "Status", "Swarm",
-           "join", "load_checkpoint", "__version__"]
+__all__ = ["Averager", "Checkpoint", "DHT", "Error", "Loop", "LoopModel", "Node", "Optimizer", "SamplesSeen", "Shards",
+           "Status", "Step", "Swarm", "join", "load_checkpoint", "node", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _L = TypeVar("_L", bound="Leaves")
 
-_alive: weakref.WeakSet[_waggle.Peer] = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()  # peers and nodes that may have to say goodbye when the process ends
 _logs: set[_Log] = set()  # that get lines
 
 Log = Union[logging.Logger, "logging.LoggerAdapter[Any]", Callable[[str, str], object]]
@@ -277,7 +277,7 @@ def _leave_in_a_hurry() -> None:
     _waggle.end_program()  # daemon threads that wait in a peer stay there
     for peer in list(_alive):
         try:
-            peer.leave(True)
+            peer.leave(in_a_hurry=True)
         except _waggle.Error:
             pass  # a forked process, or a thread that does not come back
     for log in list(_logs):

@@ -13,6 +13,14 @@
 
 namespace waggle {
 
+/// To itself: look whether the round of the step with this number is due.
+struct step_due {
+  std::uint64_t step = 0;
+};
+
+using vector_averager_base =
+  averager_actor::extend_with<group_listener_actor>::extend<caf::reacts_to<step_due>>::base;
+
 /// Averages one vector at a time: finds a group (or keeps the last one), averages in it, and tries
 /// again while there is time. Its group_averager finds the group and runs the rounds.
 ///
@@ -21,11 +29,14 @@ namespace waggle {
 /// referred to the group, and enter it, as long as it has places; the last member of a full group
 /// leaves it for them. A step that needs another group leaves it, too; the other members go on
 /// without this peer.
-class averager final : public averager_actor::base {
+///
+/// The round of a step may have to wait, for a time or for its caller, once the group is found; the
+/// group then waits for this peer as for one that is slow (round_config::stall_timeout).
+class vector_averager final : public vector_averager_base {
 public:
   /// @param group used by this averager alone.
-  averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
-           matchmaker_actor matchmaker, kept_group_actor group);
+  vector_averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
+                  matchmaker_actor matchmaker, kept_group_actor group);
 
   const char* name() const override { return "averager"; }
   void on_exit() override;
@@ -45,9 +56,16 @@ private:
     int not_admitted = 0;           // so many open groups that were found did not admit us
     std::optional<round_plan> plan; // of the group that this attempt has found
     bool kept_group = false;        // the group was not found by this attempt
+    bool has_group = false;         // and its round has not begun
+    bool called = false;            // the group's leader has begun it
+    bool cancelled = false;
 
     /// Whether our vector is finite; checks it on the first call.
     [[nodiscard]] bool is_finite();
+    void enter(step_stage stage) const {
+      if (what.progress)
+        what.progress->store(stage);
+    }
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -56,6 +74,12 @@ private:
   void search();
   void on_found(const group_formed& formed);
   void enter(const peer_record& leader);
+  void run_when_due();
+  [[nodiscard]] bool leads() const { return kept_.members.front() == ctx_.record.id; }
+  [[nodiscard]] milliseconds time_to_begin() const;
+  void trigger(const trigger_step& msg);
+  void cancel(const cancel_step& msg);
+  void leave_and_fail(failure why);
   void run();
   void on_round(group_round ended);
   void deliver(round_report report);
@@ -74,7 +98,8 @@ private:
   kept_group_actor group_;
 
   std::optional<step> current_;
-  group_view kept_; // the open group
+  std::uint64_t steps_ = 0; // number of `current_`
+  group_view kept_;         // the open group
   codec_plan kept_codecs_;
   bool may_keep_ = false; // its members are those that the next step wants
   std::pair<std::optional<peer_id>, std::size_t> open_; // see set_open_group

@@ -1,0 +1,130 @@
+// begin ─► asker ─ average_vector ─► averager ─► round_report ─► outcome ─► wait
+//            ▲ trigger_step, cancel_step: behind the question, which they must not overtake
+
+#include "actors/service/running_step.hpp"
+
+#include "runtime/averaging/part_reducer.hpp"
+
+namespace waggle {
+
+result<std::shared_ptr<running_step>> running_step::begin(std::shared_ptr<running_node> peer,
+                                                          const averager_table::entry& of,
+                                                          std::shared_ptr<tensors_in_use> tensors,
+                                                          const average_options& options,
+                                                          step_explanation explain) {
+  if (auto valid = check_timeout(options.timeout, "average_options::timeout"); !valid)
+    return valid.error();
+  if (peer->node.board->has_ended())
+    return failure{ec::shutting_down, "this peer has left the run"};
+  std::shared_ptr<running_step> step{new running_step{std::move(peer), of, std::move(tensors)}};
+  step->explain_ = std::move(explain);
+  auto question = average_question(options);
+  question.codecs = step->tensors_->tensors.codecs();
+  question.elements = step->tensors_->tensors.elements();
+  question.progress = step->outcome_->progress;
+  step->waits_ = question.triggered;
+  if (!question.triggered) {
+    auto values = step->read();
+    if (!values)
+      return values.error();
+    question.values = std::move(*values);
+    if (of.options.alpha != 1)
+      step->sent_ = question.values;
+  }
+  if (!step->peer_->averagers->begin_round())
+    return failure{ec::not_ready, "this peer is paused"};
+  step->ask(std::move(question));
+  return step;
+}
+
+void running_step::ask(average_vector question) {
+  caller_thread here;
+  auto finish = [all = peer_->averagers, reports = peer_->node.parts.reports,
+                 into = outcome_](result<round_report> ended) {
+    all->end_round();
+    if (ended) { // for the metrics, and those that watch
+      round_ended event{*ended};
+      event.report.values.reset();
+      caf::anon_send(reports, std::move(event));
+    }
+    std::lock_guard guard{into->mutex};
+    into->report = std::move(ended);
+    into->progress->store(step_stage::done);
+    into->ended.notify_all();
+  };
+  asker_ = peer_->system->spawn([question = std::move(question), averager = of_.actors.averager,
+                                 finish](caf::event_based_actor* self) -> caf::behavior {
+    auto limit = question.deadline + 1s;
+    self->request(averager, limit, question)
+      .then(
+        [self, finish](const round_report& report) {
+          finish(report);
+          self->quit();
+        },
+        [self, finish](const caf::error& why) {
+          finish(from_caf(why));
+          self->quit();
+        });
+    return {[self, averager](const trigger_step& msg) { self->send(averager, msg); },
+            [self, averager](const cancel_step& msg) { self->send(averager, msg); }};
+  });
+}
+
+result<std::shared_ptr<const float_vector>> running_step::read() const {
+  if (of_.options.auxiliary)
+    return std::shared_ptr<const float_vector>{};
+  const auto& tensors = tensors_->tensors;
+  auto values = peer_->node.ctx.vectors->take(tensors.elements());
+  std::lock_guard guard{tensors_->mutex};
+  if (auto valid = tensors.read(*values); !valid)
+    return valid.error();
+  return std::shared_ptr<const float_vector>{std::move(values)};
+}
+
+status running_step::allow_allreduce() {
+  std::lock_guard guard{mutex_};
+  if (!waits_)
+    return done{};
+  auto values = read();
+  if (!values)
+    return values.error();
+  if (*values && !all_finite(**values))
+    return failure{ec::non_finite, tensors_->tensors.not_finite()};
+  waits_ = false;
+  if (of_.options.alpha != 1)
+    sent_ = *values;
+  caller_thread here;
+  caf::anon_send(asker_, trigger_step{outcome_->progress, std::move(*values)});
+  return done{};
+}
+
+void running_step::cancel() {
+  if (!asker_ || stage() == step_stage::done)
+    return;
+  caller_thread here;
+  caf::anon_send(asker_, cancel_step{outcome_->progress});
+}
+
+result<average_report> running_step::wait(milliseconds timeout) {
+  std::unique_lock waiting{outcome_->mutex};
+  if (!outcome_->ended.wait_for(waiting, std::clamp(timeout, 0ms, timeout_max),
+                                [this] { return outcome_->report.has_value(); }))
+    return failure{ec::not_ready, "the step has not ended yet"};
+  auto& ended = *outcome_->report;
+  auto report = ended ? average_report_of(*ended) : result<average_report>{ended.error()};
+  if (!report) {
+    waiting.unlock(); // it may ask other peers
+    return explain_ ? explain_(report.error()) : report.error();
+  }
+  std::lock_guard guard{mutex_};
+  if (ended->values && !std::exchange(written_, true) && !of_.options.auxiliary) {
+    std::lock_guard writing{tensors_->mutex};
+    auto alpha = ended->weight_sum > 0 ? of_.options.alpha : 1;
+    tensors_->tensors.write(*ended->values, alpha == 1 ? std::span<const float>{} : *sent_, alpha);
+    ended->values.reset(); // for the next round
+    sent_.reset();
+  }
+  return report;
+}
+
+} // namespace waggle

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "actors/service/running_node.hpp"
+#include "waggle/averager.hpp"
+
+namespace waggle {
+
+/// Tensors of the caller's, which one thread at a time reads or writes.
+struct tensors_in_use {
+  explicit tensors_in_use(averaged_tensors all) : tensors(std::move(all)) {}
+
+  std::mutex mutex;
+  const averaged_tensors tensors;
+};
+
+/// Says more of why a step failed.
+using step_explanation = std::function<failure(const failure&)>;
+
+/// A step of an averager, whose actor an asker in the peer's actor system asks. Thread-safe.
+class running_step {
+public:
+  static result<std::shared_ptr<running_step>> begin(std::shared_ptr<running_node> peer,
+                                                     const averager_table::entry& of,
+                                                     std::shared_ptr<tensors_in_use> tensors,
+                                                     const average_options& options,
+                                                     step_explanation explain);
+  ~running_step() { cancel(); }
+  running_step(const running_step&) = delete;
+  running_step& operator=(const running_step&) = delete;
+
+  [[nodiscard]] step_stage stage() const { return outcome_->progress->load(); }
+  status allow_allreduce();
+  void cancel();
+  [[nodiscard]] result<average_report> wait(milliseconds timeout);
+
+private:
+  /// What the asker shares with us. It must not hold the peer, whose actor system it is in.
+  struct outcome {
+    std::shared_ptr<step_progress> progress = std::make_shared<step_progress>();
+    std::mutex mutex;
+    std::condition_variable ended;
+    std::optional<result<round_report>> report; // guarded by `mutex`
+  };
+
+  running_step(std::shared_ptr<running_node> peer, const averager_table::entry& of,
+               std::shared_ptr<tensors_in_use> tensors)
+    : peer_(std::move(peer)), of_(of), tensors_(std::move(tensors)) {}
+
+  void ask(average_vector question);
+  /// What is averaged of this peer; null: of an auxiliary.
+  [[nodiscard]] result<std::shared_ptr<const float_vector>> read() const;
+
+  const std::shared_ptr<running_node> peer_; // ends last
+  const averager_table::entry of_;
+  const std::shared_ptr<tensors_in_use> tensors_;
+  step_explanation explain_; // set before it begins
+  const std::shared_ptr<outcome> outcome_ = std::make_shared<outcome>();
+  caf::actor asker_;
+  std::mutex mutex_;
+  bool waits_ = false;                       // for allow_allreduce; guarded by mutex_
+  bool written_ = false;                     // guarded by mutex_
+  std::shared_ptr<const float_vector> sent_; // guarded by mutex_; kept only if alpha is not 1
+};
+
+} // namespace waggle

@@ -1,0 +1,205 @@
+"""Peers without a model: waggle.node, waggle.Averager and waggle.DHT."""
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import waggle
+
+HERE = pathlib.Path(__file__).parent
+
+
+def node(*peers):
+    made = waggle.node("tests", listen="127.0.0.1:0", initial_peers=[p.address for p in peers], log_level="error")
+    made.wait_until_ready()
+    return made
+
+
+@pytest.fixture
+def pair():
+    with node() as a, node(a) as b:
+        yield a, b
+
+
+def both(calls):
+    """Calls them in threads of their own; returns what they return."""
+    out = [None] * len(calls)
+
+    def run(i):
+        try:
+            out[i] = calls[i]()
+        except Exception as e:
+            out[i] = e
+
+    threads = [threading.Thread(target=run, args=[i], daemon=True) for i in range(len(calls))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(120)
+        assert not each.is_alive()
+    return out
+
+
+def test_the_example_runs_between_two_processes():
+    def start(*arguments):
+        return subprocess.Popen([sys.executable, HERE / "averager_script.py", *arguments], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    a = start("a")
+    b = start("b", a.stdout.readline().strip())
+    b.stdout.readline()
+    try:
+        said = [json.loads(each.stdout.readline()) for each in (a, b)]
+    finally:
+        for each in (a, b):
+            each.stdin.close()
+            each.wait(60)
+    for name, one in zip("ab", said):
+        assert one["values"] == ["a", "b"] and one["me"] == {"name": name} and one["contributors"] == 2
+        assert one["stage"] == "done"
+        assert one["w"] == [[2, 2, 2], [2, 2, 2]] and one["h"] == [0, 1.5, 3, 4.5]
+        assert one["found"] == {"key-a": {"x": 1}, "key-b": {"x": 1}, "key-c": None}
+        assert one["both"] == ["['stored']", "['stored']"]
+
+
+def test_arrays_of_each_type_are_averaged_in_place(pair):
+    def arrays(x):
+        return {"f": np.full(5, x, np.float32), "d": np.full((2, 2), x / 3), "h": torch.full((3,), x, dtype=torch.float16),
+                "b": torch.full((3,), x, dtype=torch.bfloat16), "p": torch.nn.Parameter(torch.full((2,), float(x)))}
+
+    given = [arrays(1), arrays(3)]
+    averagers = [waggle.Averager(n, t, prefix="all", target_group_size=2, matchmaking_time=5) for n, t in zip(pair, given)]
+    addresses = [t["p"].data_ptr() for t in given]
+    for out in both([a.step for a in averagers]):
+        assert set(out) == {n.id for n in pair}
+    for t, address in zip(given, addresses):
+        assert (t["f"] == 2).all() and (t["d"] == (1 / 3 + 1.0) / 2).all()
+        assert (t["h"] == 2).all() and (t["b"] == 2).all() and (t["p"] == 2).all() and t["p"].data_ptr() == address
+    with averagers[0].get_tensors() as tensors:
+        assert tensors["f"] is given[0]["f"]
+        with pytest.raises(RuntimeError, match="this thread holds the tensors"):
+            averagers[0].step()
+    averagers[0].group_bits = "01"
+    assert averagers[0].group_bits == "01"
+    with pytest.raises(ValueError, match="'?2'?"):
+        averagers[0].group_bits = "12"
+    averagers[0].shutdown()
+    with pytest.raises(ValueError, match="no averager 'all'"):
+        averagers[0].step()
+
+
+def test_a_step_is_awaited_cancelled_and_scheduled(pair):
+    given = [np.full(4, x, np.float32) for x in (1, 3)]
+    averagers = [waggle.Averager(n, {"x": x}, prefix="steps", target_group_size=2) for n, x in zip(pair, given)]
+
+    async def step_both():
+        at = time.time() + 1
+        steps = [a.step(wait=False, scheduled_time=at, gather=i) for i, a in enumerate(averagers)]
+        values = await asyncio.gather(*steps)
+        assert time.time() >= at
+        return values
+
+    for values in asyncio.run(step_both()):
+        assert sorted(values.values()) == [0, 1]
+    assert (given[0] == 2).all() and (given[1] == 2).all()
+    step = averagers[0].step(wait=False)
+    with pytest.raises(TimeoutError):
+        step.result(0.05)
+    with pytest.raises(waggle.Error, match="wait for it, or cancel it") as busy:
+        averagers[0].step()
+    assert busy.value.code == "overloaded"
+    step.cancel()
+    with pytest.raises(waggle.Error) as cancelled:
+        step.result()
+    assert cancelled.value.code == "cancelled" and step.stage == "done"
+
+
+def test_what_cannot_be_is_refused_with_a_sentence(pair):
+    x = np.zeros(4, np.float32)
+    averager = waggle.Averager(pair[0], {"x": x}, prefix="refusals")
+
+    def refused(kind, match, call):
+        with pytest.raises(kind, match=match):
+            call()
+
+    refused(ValueError, "scheduled_time is in the past", lambda: averager.step(scheduled_time=time.time() - 5))
+    refused(ValueError, "after the timeout of 5.0 s", lambda: averager.step(scheduled_time=time.time() + 50, timeout=5))
+    refused(ValueError, "gather has 1102 bytes as JSON", lambda: averager.step(gather="x" * 1100))
+    refused(TypeError, "nothing is pickled", lambda: averager.step(gather=object()))
+    refused(TypeError, "the keys of JSON are texts", lambda: averager.step(gather={1: 2}))
+    refused(ValueError, "finite numbers only", lambda: averager.step(gather=float("nan")))
+    refused(ValueError, "needs wait=False", lambda: averager.step(require_trigger=True))
+    x[1] = np.inf
+    refused(waggle.Error, "", averager.step)
+    x[1] = 0
+    for wrong, kind, match in [({"a": [1.0]}, TypeError, "tensor 'a' is a list"), ({}, ValueError, "nothing to average"),
+                               ({"a": np.zeros(3, int)}, TypeError, "is of int64"),
+                               ({"a": np.zeros((3, 3), np.float32).T[:2]}, ValueError, "not contiguous"),
+                               ({"a": np.frombuffer(b"1234", np.float32)}, ValueError, "read-only")]:
+        refused(kind, match, lambda: waggle.Averager(pair[0], wrong, prefix="wrong"))
+    refused(ValueError, "codec", lambda: waggle.Averager(pair[0], {"x": x}, prefix="wrong", codec="gzip"))
+    refused(ValueError, "already", lambda: waggle.Averager(pair[0], {"x": x}, prefix="refusals"))
+    refused(ValueError, "listen", lambda: waggle.node("tests", listen="nowhere"))
+    moved = torch.zeros(3)
+    of_torch = waggle.Averager(pair[0], {"t": moved}, prefix="moved")
+    moved.resize_(1000)
+    refused(waggle.Error, "'t' was moved", of_torch.step)
+    dht = waggle.DHT(pair[0])
+    refused(waggle.Error, "lifetime", lambda: dht.store("k", 1, ttl=-1))
+    refused(TypeError, "bytes", lambda: dht.store("k", b"1", ttl=1))
+    pair[0].leave()
+    refused(waggle.Error, "has left the run", averager.step)
+    refused(waggle.Error, "has left the run", lambda: dht.get("k"))
+
+
+def test_other_tensors_are_named(pair):
+    steps = [waggle.Averager(n, {"x": np.zeros(3, t)}, prefix="differ", matchmaking_time=0.5)
+             for n, t in zip(pair, (np.float32, np.float64))]
+    for out in both([lambda a=a: a.step(timeout=6) for a in steps]):
+        assert isinstance(out, waggle.Error) and out.code == "schema_mismatch"
+        assert "tensor 0 is 'x' float" in str(out) and "here, and 'x' float" in str(out)
+
+
+def test_values_of_the_dht(pair):
+    dhts = [waggle.DHT(n) for n in pair]
+    assert dhts[1].get("nothing") is None
+    dhts[0].store("one", [1, {"a": None}], ttl=60)
+    assert dhts[1].get("one") == [1, {"a": None}]
+    for name, dht in zip("ab", dhts):
+        dht.store("many", name, ttl=60, subkey=name)
+    assert dhts[0].get("many") == {"a": "a", "b": "b"}
+    keys = ["one", "many", "none"]
+    assert dhts[1].get_many(keys) == {"one": [1, {"a": None}], "many": {"a": "a", "b": "b"}, "none": None}
+    assert asyncio.run(asyncio.to_thread(dhts[1].get, "one")) == [1, {"a": None}]
+
+
+def test_other_threads_run_while_a_step_waits(pair):
+    averager = waggle.Averager(pair[0], {"x": np.zeros(3, np.float32)}, prefix="alone")
+    step = averager.step(wait=False, timeout=1000)
+    waiting = threading.Thread(target=lambda: pytest.raises(waggle.Error, step.result), daemon=True)
+    waiting.start()
+    assert step.stage == "looking for group"  # this thread has the GIL meanwhile
+    step.cancel()
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
+def test_a_forked_process_has_no_peer(pair):
+    averager = waggle.Averager(pair[0], {"x": np.zeros(3, np.float32)}, prefix="fork")
+    child = os.fork()
+    if child == 0:
+        try:
+            averager.step()
+        except waggle.Error as e:
+            os._exit(0 if e.code == "not_owner" else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
