@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -220,7 +221,7 @@ void fact_gauges::show(const peer_view& now) {
             return static_cast<std::size_t>(each.cause) == i;
           }));
   if (now.t.strategy)
-    for (std::size_t i = 0; i < strategy_phases.size(); ++i)
+    for (std::size_t i = 0; i < std::size(strategy_phases); ++i)
       phase_(strategy_phases[i], now.t.strategy->name == strategy_phases[i] ? 1 : 0);
   auto gauge = gauges_.begin();
   for (const auto& each : table) {

@@ -161,7 +161,8 @@ public:
     auto values = from.sum ? std::span<const float>{*from.sum} : std::span<const float>{};
     known_losses losses[2];
     if (with_losses_ && values.size() > values_of_losses()) {
-      std::memcpy(losses, values.last(values_of_losses()).data(), sizeof losses);
+      std::memcpy(static_cast<void*>(losses), values.last(values_of_losses()).data(),
+                  sizeof losses);
       values = values.first(values.size() - values_of_losses());
     }
     bool flies = values.size() == 2 * parameters_;
