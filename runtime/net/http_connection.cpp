@@ -25,9 +25,6 @@ namespace {
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-/// RFC 2817: what a peer of another machine has to do first.
-constexpr const char* upgrade_to_tls = "TLS/1.3";
-
 /// Of this thread: on a busy machine, a page takes longer, but costs no more.
 std::chrono::nanoseconds processor_time() {
   timespec spent{};
@@ -42,11 +39,6 @@ bool accepts_gzip(beast::string_view header) {
     if (beast::iequals(coding.first, "gzip"))
       return coding.second.begin() == coding.second.end();
   return false;
-}
-
-std::string remaining_bytes(beast::flat_buffer& buffer) {
-  auto data = buffer.data();
-  return {static_cast<const char*>(data.data()), data.size()};
 }
 
 class http_connection : public std::enable_shared_from_this<http_connection> {
@@ -402,13 +394,14 @@ private:
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
-    http::async_write(
-      stream_, *out, [me = shared_from_this(), out](beast::error_code error, std::size_t) {
-        if (error)
-          return;
-        me->stream_.expires_never();
-        me->upgraded_(me->stream_.release_socket(), remaining_bytes(me->buffer_), nullptr);
-      });
+    http::async_write(stream_, *out,
+                      [me = shared_from_this(), out](beast::error_code error, std::size_t) {
+                        if (error)
+                          return;
+                        me->stream_.expires_never();
+                        me->upgraded_(me->stream_.release_socket(),
+                                      beast::buffers_to_string(me->buffer_.data()), nullptr);
+                      });
   }
 
   beast::tcp_stream stream_;
@@ -426,28 +419,6 @@ private:
   std::optional<http::request_parser<http::string_body>> parser_;
 };
 
-struct upgrade_request : std::enable_shared_from_this<upgrade_request> {
-  explicit upgrade_request(tcp::socket socket) : stream(std::move(socket)) {}
-
-  void finish(failure why) {
-    if (why.code != ec::none)
-      return done(std::move(why), tcp::socket{stream.get_executor()}, {});
-    done({}, stream.release_socket(), remaining_bytes(buffer));
-  }
-
-  beast::tcp_stream stream;
-  beast::flat_buffer buffer{16_KiB};
-  http::request<http::empty_body> request{http::verb::get, "/peer", 11};
-  http::response_parser<http::empty_body> parser;
-  std::function<void(failure, tcp::socket, std::string)> done;
-};
-
-failure upgrade_failure(const beast::error_code& error) {
-  if (error.category() == http::make_error_code(http::error::bad_method).category())
-    return {ec::malformed, "the server there does not speak HTTP"};
-  return failure_of(error);
-}
-
 } // namespace
 
 std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
@@ -461,34 +432,6 @@ std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_
   return [weak = std::weak_ptr<http_connection>{made}] {
     if (auto connection = weak.lock())
       connection->close();
-  };
-}
-
-std::function<void()> request_upgrade(tcp::socket socket, const std::string& host,
-                                      std::function<void(failure, tcp::socket, std::string)> done) {
-  auto x = std::make_shared<upgrade_request>(std::move(socket));
-  x->done = std::move(done);
-  x->request.set(http::field::host, host);
-  x->request.set(http::field::connection, "Upgrade");
-  x->request.set(http::field::upgrade, upgrade_protocol);
-  http::async_write(x->stream, x->request, [x](beast::error_code error, std::size_t) {
-    if (error)
-      return x->finish(upgrade_failure(error));
-    http::async_read_header(x->stream, x->buffer, x->parser, [x](beast::error_code e, std::size_t) {
-      if (e)
-        return x->finish(upgrade_failure(e));
-      if (x->parser.get()[http::field::upgrade] == upgrade_to_tls)
-        return x->finish({ec::wrong_version, std::string{not_encrypted}});
-      if (x->parser.get().result() != http::status::switching_protocols)
-        return x->finish({ec::wrong_version, std::string{not_a_peer} + " (HTTP status "
-                                               + std::to_string(x->parser.get().result_int())
-                                               + ")"});
-      x->finish({});
-    });
-  });
-  return [weak = std::weak_ptr{x}] {
-    if (auto request = weak.lock())
-      request->stream.close();
   };
 }
 

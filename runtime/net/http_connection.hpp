@@ -21,6 +21,9 @@ namespace waggle::net {
 /// The token of the Upgrade header.
 constexpr const char* upgrade_protocol = "waggle/1";
 
+/// RFC 2817: what a peer of another machine has to do first.
+constexpr const char* upgrade_to_tls = "TLS/1.3";
+
 struct http_settings {
   http_handler handler;
   std::shared_ptr<const net_events> events;

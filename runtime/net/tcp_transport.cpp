@@ -1,3 +1,6 @@
+// This file is long: it is the life of the connections of one peer, whose dials, handshakes and
+// ends share its thread.
+
 #include "runtime/net/tcp_transport.hpp"
 
 #include <thread>
