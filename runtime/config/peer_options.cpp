@@ -108,7 +108,7 @@ void add_peer_options(std::vector<option_spec>& table) {
         &o::encrypts,
         [](std::string_view v) -> result<bool> {
           if (v != "auto" && v != "never")
-            return failure{ec::bad_config, "must be auto or never"};
+            return failure{ec::bad_config, "is not one of auto, never"};
           return v == "auto";
         },
         [](bool encrypts) { return std::string{encrypts ? "auto" : "never"}; })},

@@ -44,8 +44,8 @@ TEST(OptionTable, AValueThatIsReadBackStaysTheSame) {
 
 TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
   const std::map<std::string, std::string> files{
-    {"data-dir", "peer"}, {"identity", "key.pem"}, {"data", "text"},   {"eval-data", "other"},
-    {"from", "c.wgl"},    {"json", "e.json"},      {"model", "net.pt"}};
+    {"data-dir", "peer"}, {"identity", "key.pem"}, {"data", "text"},    {"eval-data", "other"},
+    {"from", "c.wgl"},    {"json", "e.json"},      {"model", "net.pt"}, {"swarm-key", "birds.key"}};
   auto here = std::filesystem::current_path();
   for (const auto& [name, file] : files) {
     run_options set;
@@ -76,6 +76,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"announce", "b:2"},
     {"initial-peers", "a:1,b:2"},
     {"identity", "/k.pem"},
+    {"swarm-key", "/b.key"},
+    {"encrypt", "never"},
     {"data", "/text"},
     {"eval-data", "/other"},
     {"from", "/d.wgl"},
@@ -278,6 +280,8 @@ TEST(Resolve, RefusesAValueWithItsBoundsOrTheNearestName) {
                  {"run-id", "a$b", "DHT"},
                  {"data-dir", "", "folder"},
                  {"identity", "", "file"},
+                 {"swarm-key", "", "file"},
+                 {"encrypt", "always", "is not one of auto, never"},
                  {"data", "", "empty"}};
   for (const auto& [option, value, said] : rows)
     EXPECT_THAT(
