@@ -28,7 +28,7 @@ of_optimizer = {name for name, (group, *_) in _table.items() if group in ("train
 of_optimizer -= set(_not_for_loops)
 _in_python = {"frozen", "masters", "sum_on_device"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
-of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "log"}
+of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "encrypt", "log"}
 
 
 def is_known(name: str) -> bool:
@@ -148,6 +148,8 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
                                 "of a level and a text")
         elif name == "client_mode":
             out.setdefault("more", {})["client-mode"] = _text(name, _typed(name, value, (bool,), "True or False"))
+        elif name == "encrypt":
+            out.setdefault("more", {})["encrypt"] = text(name, value)
         elif name in ("start_alone", "resume"):
             out[name] = _typed(name, value, (bool,), "True or False")
         elif name == "join_timeout":
