@@ -206,12 +206,12 @@ private:
       stream_ = std::make_shared<byte_stream>(
         std::move(socket_),
         std::make_unique<tls_channel>(*owner_->tls_, true, numeric(name) ? std::string{} : name));
-      stream_->begin([me = shared_from_this()](const error_code& error) {
+      stream_->begin([me = shared_from_this(), stream = stream_](const error_code& error) {
         if (error)
-          return me->finish(me->stream_->why(error));
-        if (!me->stream_->tls()->peer_key())
+          return me->finish(stream->why(error));
+        if (!stream->tls()->peer_key())
           return me->finish(failure{ec::bad_signature, std::string{relayed}});
-        me->shake_hands(me->stream_, {});
+        me->shake_hands(stream, {});
       });
     }
 

@@ -151,7 +151,7 @@ result<bool> tls_channel::begin() {
     if (outcome != 1 && SSL_get_error(ssl_.get(), outcome) == SSL_ERROR_WANT_READ)
       return false;
     if (outcome != 1)
-      return failed(outcome);
+      return failed();
     const unsigned char* chosen = nullptr;
     unsigned size = 0;
     SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
@@ -165,7 +165,7 @@ result<bool> tls_channel::begin() {
   if (outcome == SSL_READ_EARLY_DATA_ERROR) {
     if (SSL_get_error(ssl_.get(), 0) == SSL_ERROR_WANT_READ)
       return false;
-    return failed(0);
+    return failed();
   }
   const unsigned char* chosen = nullptr;
   unsigned size = 0;
@@ -187,7 +187,7 @@ result<std::size_t> tls_channel::read(std::span<std::byte> room) {
       if (all == 0 && why == SSL_ERROR_ZERO_RETURN)
         return failure{ec::peer_lost, "the connection was closed"};
       if (all == 0 && why != SSL_ERROR_WANT_READ)
-        return failed(outcome);
+        return failed();
       break;
     }
     all += bytes;
@@ -204,17 +204,18 @@ result<std::size_t> tls_channel::read(std::span<std::byte> room) {
 
 status tls_channel::write(byte_span bytes) {
   ERR_clear_error();
+  output_.reserve(output_.size() + bytes.size() + bytes.size() / 512 + 64); // with the records' own
   std::size_t done_bytes = 0;
   bool early = SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA;
   auto outcome = early ? SSL_write_early_data(ssl_.get(), bytes.data(), bytes.size(), &done_bytes)
                        : SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &done_bytes);
   if (outcome != 1)
-    return failed(outcome);
+    return failed();
   written_ += bytes.size();
   if (!early && written_ > bytes_of_a_key) {
     written_ = 0;
     if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
-      return failed(0);
+      return failed();
   }
   return done{};
 }
@@ -243,7 +244,7 @@ std::optional<public_key> tls_channel::peer_key() const {
   return key;
 }
 
-failure tls_channel::failed(int) const {
+failure tls_channel::failed() const {
   auto code = ERR_peek_error();
   if (code != 0 && ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_INSUFFICIENT_SECURITY)
     return {ec::wrong_version, std::string{encrypted_here}};

@@ -81,7 +81,7 @@ public:
 private:
   friend struct channel_bytes; // OpenSSL's way to input_ and output_
 
-  [[nodiscard]] failure failed(int outcome) const;
+  [[nodiscard]] failure failed() const;
 
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
   bool dialled_;
