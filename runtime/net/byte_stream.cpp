@@ -145,20 +145,36 @@ void byte_stream::write(std::vector<asio::const_buffer> all, on_written done) {
   write_more();
 }
 
+/// Of what is to be written, at most `room` bytes.
+byte_span byte_stream::next_piece(std::size_t room) {
+  constexpr std::size_t small = 1_KiB; // a prefix and its header become one record
+  static thread_local std::vector<std::byte> together;
+  together.clear();
+  while (!unwritten_.empty() && unwritten_.back().size() <= small
+         && together.size() + unwritten_.back().size() <= std::min(room, record_bytes)) {
+    const auto* bytes = static_cast<const std::byte*>(unwritten_.back().data());
+    together.insert(together.end(), bytes, bytes + unwritten_.back().size());
+    unwritten_.pop_back();
+  }
+  if (!together.empty() || unwritten_.empty())
+    return together;
+  auto& next = unwritten_.back();
+  byte_span piece{static_cast<const std::byte*>(next.data()), std::min(room, next.size())};
+  next += piece.size();
+  if (next.size() == 0)
+    unwritten_.pop_back();
+  return piece;
+}
+
 void byte_stream::write_more() {
   if (!sending_.empty())
     return;
   error_code error;
   for (auto room = encrypted_bytes_max; !unwritten_.empty() && room > 0 && !error;) {
-    auto& next = unwritten_.back();
-    auto bytes = std::min(room, next.size());
-    if (bytes > 0)
-      if (auto done = tls_->write({static_cast<const std::byte*>(next.data()), bytes}); !done)
-        fail(done.error(), error);
-    next += bytes;
-    room -= bytes;
-    if (next.size() == 0)
-      unwritten_.pop_back();
+    auto piece = next_piece(room);
+    room -= piece.size();
+    if (auto done = piece.empty() ? status{waggle::done{}} : tls_->write(piece); !done)
+      fail(done.error(), error);
   }
   sending_ = tls_->take_output();
   if (error || sending_.empty()) {

@@ -47,6 +47,7 @@ private:
   /// Takes encrypted bytes for about `wanted` bytes, if they have arrived. 0: none, or an error.
   std::size_t receive(std::size_t wanted, error_code& error);
   void read_more(std::span<std::byte> room, on_read done);
+  byte_span next_piece(std::size_t room);
   void write_more();
   void fail(failure why, error_code& error);
 

@@ -204,7 +204,8 @@ result<std::size_t> tls_channel::read(std::span<std::byte> room) {
 
 status tls_channel::write(byte_span bytes) {
   ERR_clear_error();
-  output_.reserve(output_.size() + bytes.size() + bytes.size() / 512 + 64); // with the records' own
+  if (bytes.size() > record_bytes) // not again for each record
+    output_.reserve(output_.size() + bytes.size() + bytes.size() / 512);
   std::size_t done_bytes = 0;
   bool early = SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA;
   auto outcome = early ? SSL_write_early_data(ssl_.get(), bytes.data(), bytes.size(), &done_bytes)

@@ -33,6 +33,8 @@ private:
   std::shared_ptr<ssl_ctx_st> context_;
 };
 
+/// A record holds so many bytes, and has 22 of its own.
+constexpr std::size_t record_bytes = 16_KiB;
 /// The first byte of a connection that begins with TLS.
 constexpr std::byte tls_first_byte{0x16};
 /// The protocol that both ends have to name (ALPN).
