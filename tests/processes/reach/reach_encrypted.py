@@ -1,5 +1,6 @@
 """Links between machines are encrypted. A capture of a whole run holds no byte of what is exchanged, which one of a run with
 `--encrypt never` does; that has to be said at both ends; and a relay that ends TLS on both sides is refused by both."""
+import json
 import re
 import socket
 import ssl
@@ -20,6 +21,9 @@ def run(new_lab):
             check_capture(lab, options, readable)
     with new_lab(2) as lab:
         one_end_only(lab)
+    for options, link in (([], "tls"), (["--encrypt", "never"], "plain tcp")):
+        with new_lab(2) as lab:
+            what_is_shown(lab, options, link)
     with new_lab(3) as lab:
         a_relay(lab)
 
@@ -105,10 +109,17 @@ def one_end_only(lab):
             raise Failed("the first has a link, or counts no refusal")
         node.child.kill()
         node.child.wait()
-    status = lab.node(other, "--listen", "0.0.0.0:21001")
-    lab.node(plain, "--initial-peers", f"{other.address}:21001", "--listen", "0.0.0.0:21001")
-    wait_until("they are linked", status.links, 20)
-    wait_until("the link is shown", lambda: "tls" in {p.get("link") for p in status.peers().get("peers", [])}, 20)
+
+
+def what_is_shown(lab, options, link):
+    first = lab.train(lab.hosts[0], *options)
+    lab.train(lab.hosts[1], "--initial-peers", f"{lab.hosts[0].address}:21000", *options)
+    wait_until(f"the link is shown as {link}",
+               lambda: link in {p.get("link") for p in first.peers().get("peers", [])}, 30)
+    plain = link == "plain tcp"
+    wait_until("the notice is right", lambda: plain == ("not encrypted" in json.dumps(first.status().get("notices"))), 20)
+    if (first.metric("waggle_network_plain_connections") > 0) != plain:
+        raise Failed(f"{link}, and waggle_network_plain_connections disagrees")
 
 
 class Relay:

@@ -69,6 +69,27 @@ TEST(Facts, AMetricHasTheValueOfTheStatus) {
   EXPECT_THAT(it.text(), HasSubstr(shown_facts::line("waggle_training_loss", "2.5")));
 }
 
+TEST(Facts, EachLinkSaysWhatItIs) {
+  shown_facts it;
+  for (auto [who, shared, encrypted, exposed, link] :
+       {std::tuple{1, true, false, false, "shared memory"},
+        {2, false, true, false, "tls"},
+        {3, false, false, false, "tcp"},
+        {4, false, false, true, "plain tcp"}}) {
+    peer_id peer;
+    peer.bytes.fill(static_cast<std::byte>(who));
+    swarm_progress::peer known;
+    known.who.id = peer;
+    it.picture.run.peers = {known};
+    it.picture.links = {
+      {peer, {.shares_memory = shared, .encrypted = encrypted, .exposed = exposed}}};
+    EXPECT_THAT(peers_document(it.picture, {}),
+                HasSubstr("\"link\":\"" + std::string{link} + "\""));
+    EXPECT_THAT(it.text(), HasSubstr(shown_facts::line("waggle_network_plain_connections",
+                                                       exposed ? "1" : "0")));
+  }
+}
+
 TEST(Facts, APeerWithoutAModelExportsNothingOfTraining) {
   shown_facts it;
   it.own.bandwidth = 8;

@@ -70,6 +70,17 @@ TEST(Symptoms, ALoopThatGivesNoLossIsOneWhereTheStrategyNeedsIt) {
     EXPECT_THAT(said(other), IsEmpty()) << other;
 }
 
+TEST(Symptoms, LinksThatOthersCanReadAreOne) {
+  EXPECT_THAT(said(R"({"plain_links":0})"), IsEmpty());
+  EXPECT_THAT(said(R"({"plain_links":1})"),
+              ElementsAre("a link with another machine is not encrypted: whoever reads the network "
+                          "has the model"));
+  EXPECT_THAT(
+    said(R"({"plain_links":3})"),
+    ElementsAre("3 links with other machines are not encrypted: whoever reads the network "
+                "has the model"));
+}
+
 TEST(Symptoms, AMachineThatIsNearlyFullIsOne) {
   EXPECT_THAT(said(R"({"machine":{"disk":0.5,"memory":0.949,"load":9}})"), IsEmpty());
   EXPECT_THAT(said(R"({"machine":{"disk":0.97,"memory":0.95}})"),
