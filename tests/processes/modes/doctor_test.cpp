@@ -1,5 +1,5 @@
 // `waggle doctor` with one planted fault at a time: before a start, and in a swarm. What needs a
-// network, a clock or a disk of its own is planted in tests/processes/reach/reach_doctor.py.
+// network, a clock or a disk of its own is planted in tests/processes/reach.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
