@@ -93,7 +93,7 @@ result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes)
                       + nearest(name, known));
     if (o.learning_rate == rate_owner::optimizer
         && (name == "lr" || name == "schedule" || name == "warmup-epochs"
-            || name == "total-steps-in-epoch"))
+            || name == "total-steps-in-epoch" || name == "schedule-unit"))
       return bad_more(name
                       + " needs learning_rate = rate_owner::run; now the optimizer owns the rate");
     // The optimizer, and so the names of its statistics, is known to `start` only.

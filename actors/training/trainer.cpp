@@ -41,8 +41,8 @@ training_report::options report_of(const training_config& config, const strategy
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(with_settings(std::move(config))),
-    row_(*config_.strategy), strategy_(row_.make(config_.how)), make_worker_(std::move(worker)),
-    peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
+    row_(*config_.strategy), strategy_(config_.strategy.make(config_.how)),
+    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
     vector_(strategy_.averages, config_.averaging_alpha, ctx_.vectors), seen_{ctx_.record.id},
     membership_(seen_, config_),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),

@@ -128,6 +128,8 @@ private:
     return round_runs() && averages().overlap.blocks() && !searches();
   }
   [[nodiscard]] epoch_id epoch_of_pass() const; // that the next pass counts toward
+  /// Of the run, before the next pass, as the fastest peer counts them.
+  [[nodiscard]] std::uint64_t batches_done() const;
   epoch_id schedule_epoch();
   double rate_of_pass();
 

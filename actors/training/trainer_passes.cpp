@@ -16,8 +16,24 @@ epoch_id trainer::epoch_of_pass() const {
   return round_runs() && !is_blocked() ? at_.epoch().next() : at_.epoch();
 }
 
+/// A peer that makes more passes than there are batches until the next round stays at the last one.
+std::uint64_t trainer::batches_done() const {
+  auto every = averages().due.every;
+  auto passes = std::min(flight_.counts().passes, every - 1);
+  const auto& at = report_.status.strategy;
+  if (!at)
+    return epoch_of_pass().value() * every + passes;
+  // It is that of the model, which does not have the round that began last.
+  bool begun = flight_.at() != flight::phase::idle || vector_.waiting() > 0;
+  return at->epoch * at->batches + at->batches_done + (begun ? at->next_round : 0) + passes;
+}
+
 /// The epoch of the schedule for the next local step.
 epoch_id trainer::schedule_epoch() {
+  if (strategy_.schedule.counts == schedule_unit::batches)
+    return epoch_id{batches_done()};
+  if (strategy_.schedule.counts == schedule_unit::epochs)
+    return epoch_id{report_.status.strategy.value_or(strategy_phase{}).epoch};
   return progress_.schedule_epoch(strategy_.schedule, epoch_of_pass(), own_samples(), round_runs(),
                                   now());
 }
@@ -28,8 +44,15 @@ double trainer::rate_of_pass() {
   const auto& schedule = config_.schedule;
   if (averages_parameters())
     return schedule.at(schedule_epoch());
-  auto share =
-    static_cast<double>(flight_.counts().passes) / static_cast<double>(averages().due.every);
+  auto of = [](std::uint64_t part, std::uint64_t all) {
+    return static_cast<double>(part) / static_cast<double>(all);
+  };
+  const auto& at = report_.status.strategy;
+  auto counts = strategy_.schedule.counts;
+  auto share = counts == schedule_unit::batches ? 0
+               : counts == schedule_unit::epochs && at
+                 ? of(batches_done() - at->epoch * at->batches, at->batches)
+                 : of(flight_.counts().passes, averages().due.every);
   return schedule.within(schedule_epoch(), share);
 }
 

@@ -135,9 +135,24 @@ optimizer_identity optimizer_of(const run_options& o) {
   return identity;
 }
 
+std::uint64_t schedule_length(const run_options& o) {
+  if (o.how.steps_in_epoch > 0)
+    return 0;
+  auto phase = o.strategy.phase().value_or(strategy_phase{});
+  switch (o.strategy.unit(o.how.unit)) {
+    case schedule_unit::epochs:
+      return phase.epochs;
+    case schedule_unit::batches:
+      return o.strategy->phase != nullptr ? phase.epochs * phase.batches
+                                          : o.epochs * o.strategy.make(o.how).averages.due.every;
+    default:
+      return o.epochs;
+  }
+}
+
 result<lr_schedule> schedule_of(const run_options& o) {
   if (o.how.steps_in_epoch == 0)
-    return make_schedule(o.schedule, o.lr, o.warmup_epochs, o.epochs);
+    return make_schedule(o.schedule, o.lr, o.warmup_epochs, schedule_length(o));
   if (const auto& last = o.schedule.back(); last.row->ends && !last.epochs)
     return failure{ec::bad_config,
                    "--schedule " + std::string{last.row->name}

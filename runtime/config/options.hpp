@@ -104,6 +104,8 @@ data_request request_of(const learner_options& options, data_role role);
 struct optimizer_identity;
 /// The optimizer, with its defaults where nothing is set.
 optimizer_identity optimizer_of(const run_options& options);
+/// The length of the run in epochs of --schedule; 0: not known.
+std::uint64_t schedule_length(const run_options& options);
 /// The learning rates. Fails with ec::bad_config and a sentence.
 result<lr_schedule> schedule_of(const run_options& options);
 

@@ -19,9 +19,37 @@ constexpr const char* parallel = "use torch's data parallelism in the loop";
 /// Peers compare what the schedule means, not how it is written.
 binding schedule() {
   return bound(&o::schedule, parse_schedule).agreed([](const run_options& x) {
-    // With steps_in_epoch, the length of a schedule is never that of the run.
-    return agreed_text(x.schedule, x.warmup_epochs, x.how.steps_in_epoch > 0 ? 0 : x.epochs);
+    return agreed_text(x.schedule, x.warmup_epochs, schedule_length(x));
   });
+}
+
+/// Peers compare what "auto" stands for.
+binding unit_of_schedule() {
+  return choice(in(&o::how, &strategy_settings::unit), {{"auto", schedule_unit::automatic},
+                                                        {"rounds", schedule_unit::rounds},
+                                                        {"batches", schedule_unit::batches},
+                                                        {"epochs", schedule_unit::epochs}})
+    .agreed([](const run_options& x) -> std::string {
+      auto unit = x.strategy.unit(x.how.unit);
+      return unit == schedule_unit::epochs    ? "epochs"
+             : unit == schedule_unit::batches ? "batches"
+                                              : "rounds";
+    })
+    .only_if(
+      [](const run_options& x) {
+        return x.how.unit != schedule_unit::epochs || x.strategy->phase != nullptr;
+      },
+      "epochs belongs to --strategy daso: other strategies have no epochs beside their rounds; use "
+      "rounds, or leave it out")
+    .only_if(
+      [](const run_options& x) {
+        return x.how.unit != schedule_unit::batches || x.strategy->counts_steps();
+      },
+      "batches belongs to strategies that average after a number of steps: otherwise peers make "
+      "different numbers of them from one average to the next; use rounds, or leave it out")
+    .only_if([](const run_options& x) { return x.how.steps_in_epoch == 0; },
+             "and --total-steps-in-epoch exclude each other: both say what an epoch of --schedule "
+             "is; leave out one of them");
 }
 
 /// "auto" is the default of the optimizer; peers compare the value.
@@ -269,6 +297,11 @@ void add_training_options(std::vector<option_spec>& table) {
       schedule()},
      {"warmup-epochs", "N", "Epochs during which the learning rate rises linearly.",
       whole(&o::warmup_epochs).agreed()},
+     {"schedule-unit", "NAME",
+      "What --schedule and --warmup-epochs count: rounds; batches, the passes of the fastest peer "
+      "(strategies that average after a number of steps); or epochs of daso. auto: epochs with "
+      "daso, otherwise rounds.",
+      unit_of_schedule()},
      {"weight-decay", "X",
       "Weight decay; a part of the gradient, or decoupled from it (see --optimizer).",
       real(&o::weight_decay, {0, 1e6, "a negative one would let the weights grow without end",

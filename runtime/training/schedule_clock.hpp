@@ -6,8 +6,13 @@
 
 namespace waggle {
 
-/// How the epochs of the learning rate's schedule are counted. By default one ends with each round.
-/// At most one of the two is set.
+/// What an epoch of the learning rate's schedule is. `batches`: of the fastest peer. `epochs`:
+/// those of a strategy with a schedule of its own (strategy_phase). `automatic`: what is usual with
+/// the strategy (strategy_choice::unit).
+enum class schedule_unit : std::uint8_t { automatic, rounds, batches, epochs };
+
+/// How the epochs of the learning rate's schedule are counted. At most one of the two numbers is
+/// set, and then `counts` is `rounds`.
 struct schedule_clock {
   /// So many epochs lie between two rounds (hivemind's `how.epochs_per_round`). REQUIRES: the
   /// rounds are due by samples.
@@ -15,6 +20,7 @@ struct schedule_clock {
   /// An epoch has so many optimizer steps of all peers together (`total_steps_in_epoch` of
   /// hivemind's DecentralizedOptimizer), and may contain any number of rounds. 0: not used.
   std::uint64_t steps_in_epoch = 0;
+  schedule_unit counts = schedule_unit::rounds;
 
   friend bool operator==(const schedule_clock&, const schedule_clock&) = default;
 };

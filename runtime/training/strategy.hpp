@@ -134,6 +134,7 @@ struct strategy_settings {
   milliseconds time_period{0};        // decentralized: lane_clock::grid
   std::uint64_t epochs_per_round = 1; // local-updates: schedule_clock
   std::uint64_t steps_in_epoch = 0;   // decentralized: schedule_clock
+  schedule_unit unit = schedule_unit::automatic; // schedule_clock
   std::vector<std::string> statistics{};
   bool average_gradients = false; // the strategies that average parameters: lane::gradients
   /// Of the strategy itself (strategy_row::numbers), in the order of its row; none: the defaults.
@@ -216,7 +217,14 @@ public:
   [[nodiscard]] std::string text() const;
   [[nodiscard]] strategy make(strategy_settings settings) const {
     settings.numbers = numbers_;
-    return row_->make(settings);
+    auto made = row_->make(settings);
+    made.schedule.counts = unit(settings.unit);
+    return made;
+  }
+  /// What the schedule of the learning rate counts.
+  [[nodiscard]] schedule_unit unit(schedule_unit chosen) const {
+    auto usual = row_->phase != nullptr ? schedule_unit::epochs : schedule_unit::rounds;
+    return chosen == schedule_unit::automatic ? usual : chosen;
   }
   /// strategy_row::phase; nothing without.
   [[nodiscard]] std::optional<strategy_phase> phase(std::span<const float> state = {}) const;

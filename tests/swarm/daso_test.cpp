@@ -67,6 +67,7 @@ TEST(DasoSwarm, MakesTheRoundsAndTheBatchesOfItsSchedule) {
     ASSERT_TRUE(s.strategy);
     EXPECT_EQ(s.strategy->epoch, rule.epochs);
     EXPECT_EQ(s.strategy->name, "cool-down");
+    EXPECT_EQ(s.schedule_epoch.value(), rule.epochs) << "its epochs, not the rounds";
     EXPECT_GE(s.steps, 180U);
     EXPECT_LE(s.steps, 182U) << "more than its epochs have";
     EXPECT_EQ(s.parameters, swarm.status_of(0).parameters);

@@ -244,6 +244,18 @@ TEST_F(ScheduleEpochs, ContainTheStepsOfAllPeers) {
   EXPECT_EQ(status_of(b).state_downloads, 1U); // which is how it knows of the steps before it came
 }
 
+TEST_F(ScheduleEpochs, AreTheBatchesOfAPeerIfTheyAreTheUnit) {
+  auto config = stepping("decentralized-sgd");
+  config.how.steps_period = 5;
+  config.how.unit = schedule_unit::batches;
+  auto& m = add_started(config);
+  pass_until([&] { return status_of(m).epoch >= epoch_id{6}; });
+  auto epochs = epochs_of(m, config.schedule);
+  ASSERT_GE(epochs.size(), 30U);
+  for (std::uint64_t i = 0; i < epochs.size(); ++i)
+    EXPECT_EQ(epochs[i], i);
+}
+
 // The parameters keep these steps, so they are counted in the next round.
 TEST_F(ScheduleEpochs, ContainTheStepsOfRoundsThatFailed) {
   auto config = stepping("decentralized-sgd");

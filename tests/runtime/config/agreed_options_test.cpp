@@ -84,6 +84,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "lr=0.003\n"
                                    "schedule=constant\n"
                                    "warmup-epochs=0\n"
+                                   "schedule-unit=rounds\n"
                                    "weight-decay=0\n"
                                    "no-decay=none\n"
                                    "max-gradient-norm=0\n"

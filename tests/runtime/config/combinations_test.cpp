@@ -162,6 +162,13 @@ const std::vector<refused_row> rows{
   {"strategy=daso:max-skips=3", {"less than local-skip-factor"}},
   {"strategy=daso:epochs=0", {"between 1 and"}},
   {"strategy=diloco:steps=5,overlap=5", {"lower overlap"}},
+  // What a schedule counts
+  {"schedule-unit=epochs strategy=diloco", {"--schedule-unit epochs belongs to --strategy daso"}},
+  {"schedule-unit=batches", {"--schedule-unit batches belongs to strategies", "use rounds"}},
+  {"schedule-unit=rounds strategy=decentralized total-steps-in-epoch=50",
+   {"--schedule-unit and --total-steps-in-epoch"}},
+  {"strategy=daso:epochs=12 warmup-epochs=13", {"larger than the 12 epochs of --schedule"}},
+  {"strategy=daso:endless=1 schedule=cosine", {"--schedule cosine needs its length"}},
 };
 
 const std::vector<std::string> accepted{
@@ -193,6 +200,9 @@ const std::vector<std::string> accepted{
   "check-sums=0.125", // the default, as in a join line
   "aggregator=median faulty-max=1 check-sums=1",
   "low-rank=4 min-compression-ratio=0.6 delay-grad-averaging=true codec=float16",
+  "strategy=daso:epochs=12 schedule=cosine warmup-epochs=3", // of 12 epochs of daso
+  "strategy=daso:epochs=12,batches=50 schedule=cosine schedule-unit=batches warmup-epochs=500",
+  "strategy=diloco:steps=50 schedule=cosine schedule-unit=batches epochs=4 warmup-epochs=150",
   "passes=3 codec=uniform8 schedule=plateau", "strategy=daso:warmup=20,cooldown=20",
   "strategy=diloco:steps=50 optimizer=muon error-feedback=true codec=float16",
   "strategy=local-updates groups=moshpit target-group-size=8 min-peers=65", // more than a group has

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _waggle
 
-_rates = ("lr", "warmup_epochs", "total_steps_in_epoch")
+_rates = ("lr", "warmup_epochs", "total_steps_in_epoch", "schedule_unit")
 
 # Group, the name of the value, and what to do instead of an option that loops do not have.
 _table = {name: tuple(row) for name, *row in _waggle.options()}
