@@ -265,12 +265,19 @@ gradient_use swarm_session::use_of_gradients() const {
 }
 
 /// As `waggle train` checks --micro-batch.
-void swarm_session::check_samples(std::uint64_t samples, option_writer who) const {
+void swarm_session::check_samples(std::uint64_t samples, option_writer who,
+                                  std::uint64_t claims) const {
   auto bad = [who](const std::string& why) { throw std::invalid_argument{as_written(why, who)}; };
   if (samples == 0)
     bad("the gradient must be over at least one sample");
-  if (auto ahead = draws_ && !over_ ? draws_->ahead() : samples; samples > ahead)
-    bad("the gradient is over " + std::to_string(samples)
+  bool of_blocks = claims > 0;
+  if (!of_blocks)
+    claims = samples;
+  if (claims > samples)
+    bad("the gradient is over " + std::to_string(claims) + " blocks, and weighs as "
+        + std::to_string(samples) + ": each block counts as one record at least");
+  if (auto ahead = draws_ && !over_ ? draws_->ahead() : claims; claims > ahead)
+    bad("the gradient is over " + std::to_string(claims)
         + " samples, and of those that the shards handed out, " + std::to_string(ahead)
         + " were in no step: pass the number of samples of the batch");
   if (auto each = port_ ? port_->samples_each() : 0; each != 0 && samples != each)
@@ -281,8 +288,9 @@ void swarm_session::check_samples(std::uint64_t samples, option_writer who) cons
   if (samples > given_.target_batch_size && !strategy().counts_steps())
     bad("the gradient is over " + std::to_string(samples)
         + " samples, more than --target-batch-size, " + std::to_string(given_.target_batch_size)
-        + ": one step would end more than one epoch; use a smaller batch or a larger target "
-          "on all peers");
+        + ": one step would end more than one epoch; use "
+        + (of_blocks ? "smaller blocks" : "a smaller batch")
+        + " or a larger target on all peers");
 }
 
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,

@@ -86,8 +86,10 @@ public:
                const std::string& rate_ratios,
                const frozen_tensors& frozen = frozen_tensors{std::in_place},
                const std::string& rounds = {});
-  /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples.
-  void check_samples(std::uint64_t samples, option_writer who = option_writer::cpp_loop) const;
+  /// Throws std::invalid_argument with a sentence if no gradient may be over so many samples, of
+  /// `claims` blocks of a stream (0: there is none).
+  void check_samples(std::uint64_t samples, option_writer who = option_writer::cpp_loop,
+                     std::uint64_t claims = 0) const;
   /// loop_port::offer to the running peer.
   step_outcome offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                      const loop_port::is_over& over, std::uint64_t passes = 1);

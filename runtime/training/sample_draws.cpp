@@ -101,6 +101,33 @@ std::vector<std::uint64_t> sample_draws::draw(std::uint64_t most,
   return out;
 }
 
+/// How many of those ahead the next pass is over, which is offered or put back with this.
+std::uint64_t sample_draws::next_claims(std::uint64_t samples) {
+  auto next = std::exchange(next_pass_, {});
+  return next.claims > 0 && next.samples == samples ? next.claims : samples;
+}
+
+/// A pass that was offered has ended. Returns how many of those drawn it was over.
+std::uint64_t sample_draws::end_pass(std::uint64_t samples) {
+  // The gradient may be taken before. One pass at a time is offered.
+  auto claims = offers_ && samples > 0 ? offered_ : samples;
+  offered_ -= std::min(offered_, claims);
+  return claims;
+}
+
+/// Forgets the first passes in the gradient, over `samples`. Returns how many of those drawn they
+/// are.
+std::uint64_t sample_draws::first_claims(std::uint64_t samples) {
+  if (!offers_)
+    return samples;
+  std::uint64_t claims = 0;
+  for (; samples > 0 && !offered_passes_.empty(); offered_passes_.pop_front()) {
+    samples -= std::min(samples, offered_passes_.front().samples);
+    claims += offered_passes_.front().claims;
+  }
+  return claims;
+}
+
 /// Removes `count` drawn samples, from the one with the number `from` on.
 std::deque<sample_draws::run> sample_draws::remove(std::int64_t from, std::uint64_t count) {
   WAGGLE_CHECK(from >= 0, "a pass that was never drawn");
@@ -147,35 +174,51 @@ std::uint64_t sample_draws::ahead() const {
 
 bool sample_draws::offer(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  WAGGLE_CHECK(samples <= count_ahead(), "a pass over samples that were not drawn");
+  auto claims = next_claims(samples);
+  WAGGLE_CHECK(claims <= count_ahead(), "a pass over samples that were not drawn");
   auto from = in_gradient_ + static_cast<std::int64_t>(offered_);
-  if (hold(drawn_, from, from + static_cast<std::int64_t>(samples))) {
-    offered_ += samples;
+  if (hold(drawn_, from, from + static_cast<std::int64_t>(claims))) {
+    offered_ += claims;
+    offers_ = true;
+    offered_passes_.push_back({samples, claims});
     return true;
   }
-  remove(from, samples);
+  remove(from, claims);
   look_again();
   return false;
 }
 
 void sample_draws::put_back(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  remove(in_gradient_ + static_cast<std::int64_t>(offered_), std::min(samples, count_ahead()));
+  remove(in_gradient_ + static_cast<std::int64_t>(offered_),
+         std::min(next_claims(samples), count_ahead()));
   look_again();
+}
+
+void sample_draws::weigh(std::uint64_t samples, std::uint64_t claims) {
+  WAGGLE_CHECK(samples >= claims && claims > 0, "a pass that weighs less than it claims");
+  std::lock_guard lock{mutex_};
+  next_pass_ = {samples, claims};
 }
 
 bool sample_draws::pass_ended(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  offered_ -= std::min(offered_, samples);
-  in_gradient_ += static_cast<std::int64_t>(samples);
+  in_gradient_ += static_cast<std::int64_t>(end_pass(samples));
   return hold(drawn_, 0, in_gradient_);
 }
 
 void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
   std::lock_guard lock{mutex_};
-  offered_ -= std::min(offered_, samples);
-  in_gradient_ -= static_cast<std::int64_t>(lost);
-  for (const auto& each : remove(in_gradient_, samples + lost)) {
+  auto claims = end_pass(samples);
+  std::uint64_t lost_claims = offers_ ? 0 : lost;
+  if (samples > 0 && !offered_passes_.empty())
+    offered_passes_.pop_back();
+  for (; lost > 0 && !offered_passes_.empty(); offered_passes_.pop_back()) {
+    lost -= std::min(lost, offered_passes_.back().samples);
+    lost_claims += offered_passes_.back().claims;
+  }
+  in_gradient_ -= static_cast<std::int64_t>(lost_claims);
+  for (const auto& each : remove(in_gradient_, claims + lost_claims)) {
     auto at = std::ranges::find(own_, each.range);
     if (at != own_.end())
       std::rotate(at, at + 1, own_.end());
@@ -185,16 +228,18 @@ void sample_draws::refuse(std::uint64_t samples, std::uint64_t lost) {
 
 void sample_draws::drop(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  in_gradient_ -= static_cast<std::int64_t>(samples);
-  remove(0, samples);
+  auto claims = first_claims(samples);
+  in_gradient_ -= static_cast<std::int64_t>(claims);
+  remove(0, claims);
   look_again();
 }
 
 sample_draws::taken sample_draws::take(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  in_gradient_ -= static_cast<std::int64_t>(samples);
+  auto claims = first_claims(samples);
+  in_gradient_ -= static_cast<std::int64_t>(claims);
   taken out;
-  given_ = remove(0, samples);
+  given_ = remove(0, claims);
   for (const auto& each : given_) {
     out.counts[each.range] += each.count;
     out.holds = out.holds && each.holds;

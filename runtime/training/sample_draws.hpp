@@ -57,6 +57,10 @@ public:
   [[nodiscard]] bool offer(std::uint64_t samples);
   /// The next `samples` ahead, or all there are, are drawn again.
   void put_back(std::uint64_t samples);
+  /// What is drawn are blocks of a stream: the next pass is over the next `claims` of them, and its
+  /// gradient over the `samples` records in there, which it weighs. `samples` of the other
+  /// functions are those records. REQUIRES: samples >= claims > 0.
+  void weigh(std::uint64_t samples, std::uint64_t claims);
 
   // The gradient:
 
@@ -101,6 +105,14 @@ private:
   bool look_again();
   [[nodiscard]] bool range_left() const;
   [[nodiscard]] std::uint64_t count_ahead() const;
+  std::uint64_t next_claims(std::uint64_t samples);
+  std::uint64_t end_pass(std::uint64_t samples);
+  std::uint64_t first_claims(std::uint64_t samples);
+
+  struct weighed_pass {
+    std::uint64_t samples = 0;
+    std::uint64_t claims = 0;
+  };
 
   const peer_id self_;
   const std::string run_;
@@ -116,6 +128,9 @@ private:
   std::int64_t in_gradient_ = 0;
   /// Of drawn_, behind those in the gradient: of a pass that was offered, and has not ended here.
   std::uint64_t offered_ = 0;
+  weighed_pass next_pass_;                  // what `weigh` got
+  bool offers_ = false;                     // `offer` was called
+  std::deque<weighed_pass> offered_passes_; // those in the gradient, and the one that was offered
 };
 
 } // namespace waggle

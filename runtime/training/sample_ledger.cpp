@@ -84,7 +84,9 @@ void sample_ledger::see(std::span<const float> claims, double weight) {
   for (std::size_t r = 0; r < ranges; ++r)
     sum += claimed[r] = counted(static_cast<double>(claims[r]) * weight);
   auto in_update = counted(weight);
-  auto repeated = in_update;
+  // Of blocks, an update weighs more than it claims (sample_draws::weigh).
+  auto claims_made = std::min(sum, in_update);
+  auto repeated = claims_made;
   if (sum <= in_update)
     for (std::size_t r = 0; r < ranges; ++r) {
       auto held = claimed[r] <= left_of(r) ? claimed[r] : 0;
@@ -94,7 +96,7 @@ void sample_ledger::see(std::span<const float> claims, double weight) {
   constexpr auto most = static_cast<std::uint64_t>(exact_max);
   twice_ = std::min(twice_ + repeated, most);
   if (in_update > 0) {
-    auto& updates = 2 * repeated > in_update ? doubtful_ : good_;
+    auto& updates = claims_made == 0 || 2 * repeated > claims_made ? doubtful_ : good_;
     updates = std::min(updates + 1, most);
   }
 }

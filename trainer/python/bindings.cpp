@@ -297,12 +297,12 @@ PYBIND11_MODULE(_waggle, m) {
       "offer",
       [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,
          const std::optional<py::list>& addresses, std::uint64_t passes, std::string written,
-         bool finite) {
-        return std::string{
-          to_string(loop.offer(samples, loss, addresses, passes, std::move(written), finite))};
+         bool finite, std::uint64_t claims) {
+        return std::string{to_string(
+          loop.offer(samples, loss, addresses, passes, std::move(written), finite, claims))};
       },
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1,
-      py::arg("written") = "", py::arg("finite") = true)
+      py::arg("written") = "", py::arg("finite") = true, py::arg("claims") = 0)
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)

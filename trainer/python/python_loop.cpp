@@ -330,9 +330,11 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
                                 const std::optional<py::list>& addresses, std::uint64_t passes,
-                                std::string written, bool finite) {
+                                std::string written, bool finite, std::uint64_t claims) {
   require_optimizer();
-  session_->check_samples(samples, option_writer::python_loop);
+  if (claims > 0)
+    require_shards();
+  session_->check_samples(samples, option_writer::python_loop, claims);
   if (session_->was_over())
     return step_outcome::finished;
   point_to(addresses);
@@ -340,6 +342,8 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = finite && std::isfinite(loss.value_or(0));
   pass.written = std::move(written);
+  if (claims > 0)
+    session_->draws()->weigh(samples, claims);
   return session_->offer(
     offered_, pass, [this] { return look(); }, passes);
 }

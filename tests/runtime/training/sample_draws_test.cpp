@@ -33,6 +33,12 @@ std::uint64_t samples_of(const std::deque<batch>& batches) {
                          [](auto n, const auto& each) { return n + each.size(); });
 }
 
+/// As blocks of a stream: how many records are in there.
+std::uint64_t records_of(const batch& blocks) {
+  return std::accumulate(blocks.begin(), blocks.end(), std::uint64_t{0},
+                         [](auto n, auto block) { return n + 1 + block * 37 % 700; });
+}
+
 /// A peer, and the truth about its samples.
 struct drawer {
   drawer(int i, std::uint64_t samples)
@@ -41,9 +47,17 @@ struct drawer {
   peer_id id;
   std::unique_ptr<sample_draws> draws;
   std::deque<batch> gradient;
+  bool blocks = false;
 
+  [[nodiscard]] std::uint64_t weight_of(const batch& each) const {
+    return blocks ? records_of(each) : each.size();
+  }
+  [[nodiscard]] std::uint64_t weight() const {
+    return std::accumulate(gradient.begin(), gradient.end(), std::uint64_t{0},
+                           [this](auto n, const auto& each) { return n + weight_of(each); });
+  }
   void drop() {
-    draws->drop(samples_of(gradient));
+    draws->drop(weight());
     gradient.clear();
   }
 };
@@ -92,14 +106,20 @@ struct loop : drawer {
     round_ended();
     auto next = std::move(ahead.front());
     ahead.pop_front();
+    auto weight = weight_of(next);
+    if (blocks)
+      draws->weigh(weight, next.size());
     if (random.below(20) == 0) { // of outdated parameters
-      draws->put_back(next.size());
-    } else if (draws->offer(next.size())) {
-      if (random.below(20) == 0) { // not finite
-        draws->refuse(next.size(), 0);
+      draws->put_back(weight);
+    } else if (draws->offer(weight)) {
+      if (random.below(20) == 0) { // not finite, and found in the sum
+        auto lost = blocks && !gradient.empty() ? weight_of(gradient.back()) : 0;
+        if (lost > 0)
+          gradient.pop_back();
+        draws->refuse(weight, lost);
         return;
       }
-      of_running = next.size();
+      of_running = weight;
       gradient.push_back(std::move(next));
       if (random.below(2) == 0)
         round_ended(); // otherwise a round may take it before
@@ -109,6 +129,11 @@ struct loop : drawer {
     if (auto samples = std::exchange(of_running, 0); samples > 0 && !draws->pass_ended(samples))
       drop();
   }
+};
+
+/// Its samples are blocks, and weigh as their records do.
+struct block_loop : loop {
+  block_loop(int i, std::uint64_t samples) : loop(i, samples) { blocks = true; }
 };
 
 /// Peers die, join, are left out of rounds, compute what is not finite, and are in the middle of a
@@ -147,7 +172,7 @@ void expect_each_sample_in_one_update_a_pass(std::uint64_t seed) {
     bool fails = random.below(20) == 0; // the mean is not finite
     for (auto& [i, p] : peers) {
       members.push_back(p.id);
-      auto own = samples_of(p.gradient);
+      auto own = p.weight();
       auto given = p.draws->take(own);
       EXPECT_TRUE(given.holds);
       auto all = std::exchange(p.gradient, {});
@@ -194,6 +219,11 @@ TEST(Draws, EachSampleEntersOneUpdateAPassWhoeverDiesOrJoins) {
 TEST(DrawsAhead, EachSampleEntersOneUpdateAPassWhoeverDiesOrJoins) {
   for (std::uint64_t seed = 1; seed <= 150 && !HasFatalFailure(); ++seed)
     expect_each_sample_in_one_update_a_pass<loop>(seed);
+}
+
+TEST(DrawsOfBlocks, EachBlockEntersOneUpdateAPassWhoeverDiesOrJoins) {
+  for (std::uint64_t seed = 1; seed <= 150 && !HasFatalFailure(); ++seed)
+    expect_each_sample_in_one_update_a_pass<block_loop>(seed);
 }
 
 TEST(Draws, APassThatOutlastsARoundIsInTheNextOne) {
