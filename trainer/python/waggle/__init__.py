@@ -17,6 +17,7 @@ Importing this module does not import torch: `Loop`, which `Optimizer` uses, tra
 
 from typing import TYPE_CHECKING, Any
 
+from . import data
 from ._checkpoint import Checkpoint, load_checkpoint
 from ._loop import Loop, LoopModel
 from ._needs import needs
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
 __all__ = ["Averager", "Checkpoint", "DHT", "Error", "Loop", "LoopModel", "Node", "Optimizer", "SamplesSeen", "Shards",
-           "Status", "Step", "Swarm", "join", "load_checkpoint", "node", "__version__"]
+           "Status", "Step", "Swarm", "data", "join", "load_checkpoint", "node", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

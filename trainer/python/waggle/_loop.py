@@ -103,6 +103,8 @@ class Loop(Leaves):
         training = _options.of_training(options)
         merged = {**swarm._given, **training,
                   "more": {**swarm._given.get("more", {}), **training["more"]}}
+        if swarm._stream is not None:
+            merged["data"] = ", ".join(filter(None, [merged.get("data"), swarm._stream._data.description]))
         self.swarm = swarm
         self._peer = swarm._peer
         named = [(name, _sizes(name, shape)) for name, shape in parameters]
@@ -137,9 +139,10 @@ class Loop(Leaves):
         self._rate = float(rate)
         self._peer.wish(self._rate if self._owns_rate else None)
 
-    def offer(self, samples: int, loss: float | None = None) -> str:
+    def offer(self, samples: int, loss: float | None = None, *, claims: int = 0) -> str:
         """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of
-        the same samples, for the status. Returns when the next gradient can be computed:
+        the same samples, for the status. `claims`: how many blocks of a stream they are. Returns when the next
+        gradient can be computed:
 
         "held": it counts toward the next update. "stepped": it counts, and the update was applied (or,
         with a strategy that averages parameters, the optimizer has stepped). "synced": the state of
@@ -150,7 +153,8 @@ class Loop(Leaves):
         wrong number of samples, waggle.Error if all initial peers refuse this one, if none answers (see
         waggle.join), if this peer has ended, or in another thread or process. Other failures of the
         network raise nothing."""
-        return self._peer.offer(_options.whole("samples", samples, 1), loss)
+        more: dict[str, Any] = {"claims": _options.whole("claims", claims, 1)} if claims else {}
+        return self._peer.offer(_options.whole("samples", samples, 1), loss, **more)
 
     def keep(self, what: bytes) -> None:
         """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the

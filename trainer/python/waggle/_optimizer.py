@@ -23,6 +23,7 @@ from ._model import Model, makes_state, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._several import as_one
+from ._stream import Block
 from ._swarm import Leaves, Swarm
 
 
@@ -128,6 +129,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._untrained = [p for group in optimizer.param_groups for p in group["params"]
                            if id(p) not in trained and p.numel() > 0]
         self._remember_structure()
+        if swarm._stream is not None:
+            swarm._stream._optimizer = weakref.ref(self)
         if module is None:
             warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
                           "peer's own: pass the module to waggle.Optimizer on all peers", stacklevel=2)
@@ -157,11 +160,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     # -- the loop
 
-    def step(self, closure: Callable[[], Any] | None = None, *, samples: int | None = None,
-             loss: float | torch.Tensor | None = None) -> Any:
+    def step(self, closure: Callable[[], Any] | Block | None = None, *, samples: int | None = None,
+             loss: float | torch.Tensor | None = None, claims: int = 0) -> Any:
         """Contributes the parameters' .grad: the mean over `samples` samples, whose mean loss is `loss`
         (a number or a tensor of one; for the status, may be left out). `closure`, if given, computes
         the gradient and returns the loss. Returns what the closure returns; `last` is the outcome.
+        With a block of `Swarm.stream` instead, the samples are its records. `claims`: of `Swarm.shards` that deal blocks of
+        your own, how many of those dealt it is over, if that is not the number of samples.
 
         The gradient changes nothing at once: when all peers together have target_batch_size samples,
         each writes the mean into .grad and steps. Waits until the next gradient can be computed; other
@@ -177,6 +182,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 self._inner.step()
                 self._model.count_steps()
             return None
+        claims = whole("claims", claims, 0)
+        if isinstance(closure, Block):
+            if self._swarm._stream is None:
+                raise ValueError("the step is over a block, and the swarm has no stream: make it with swarm.stream")
+            closure, samples, claims = None, self._swarm._stream._stepped(closure), 1
+        elif self._swarm._stream is not None:
+            raise ValueError("the swarm has a stream: call step(block) with each block")
         if closure is not None:
             if not callable(closure):
                 raise TypeError(f"closure is of type {type(closure).__name__}, and must be callable: pass samples and loss "
@@ -205,10 +217,16 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
         addresses = self._addresses()
         finite = not self._looks_at_gradients or self._model.sum is None or self._model.sum.is_finite()
-        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite)
+        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
+                                            **({"claims": claims} if claims else {}))
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
+
+    def _scale_gradients(self, by: float) -> None:
+        for p in self._model.of_module:
+            if p.grad is not None:
+                p.grad.mul_(by)
 
     def keep(self, what: bytes) -> None:
         """As `Loop.keep`."""

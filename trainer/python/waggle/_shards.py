@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from . import _waggle
@@ -27,6 +28,7 @@ class Shards:
         self._peer = peer
         self._samples = samples
         self._iterations = 0
+        self._ahead: deque[int] | None = None  # of a stream: what was dealt, and is in no step
 
     def __len__(self) -> int:
         """The samples of a pass, of which this loop gets a part."""
@@ -46,7 +48,11 @@ class Shards:
 
     def _deal(self, iteration: int) -> Iterator[int]:
         if iteration == self._iterations and self._peer.begin_shards():
+            if self._ahead is not None:
+                self._ahead.clear()
             while numbers := self._peer.next_shards(1):
+                if self._ahead is not None:
+                    self._ahead.append(numbers[0])
                 yield numbers[0]
                 if iteration != self._iterations:
                     raise RuntimeError("another iteration over the shards has begun")

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -18,6 +19,8 @@ from . import _options, _waggle
 
 if TYPE_CHECKING:
     from ._shards import Shards
+    from ._stream import Stream
+    from .data import Blocks
 
 _L = TypeVar("_L", bound="Leaves")
 
@@ -130,6 +133,7 @@ class Swarm(Leaves):
         self._of_file = of_file  # arguments of the optimizer, in the run file
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
         self._log = None if given.get("log") is None else _Log(given["log"])
+        self._stream: Stream | None = None
         self._peer = _waggle.Peer(self._given, None if self._log is None else self._log.lines)
         _alive.add(self._peer)
         if self._log is not None:
@@ -215,6 +219,32 @@ class Swarm(Leaves):
         from ._shards import Shards
 
         return Shards(self._peer, samples)
+
+    def stream(self, data: Blocks, *, passes: int = 1) -> Stream:
+        """The same for data that is read a block at a time (`waggle.data`): blocks are dealt, and their records weigh.
+        `status().passes` counts blocks. Call it before the optimizer is constructed; all peers compare the data.
+
+            stream = swarm.stream(waggle.data.jsonl("data/*.jsonl", block="4MiB"), passes=3)
+            opt = waggle.Optimizer(…, swarm, net, target_batch_size=50_000)  # records
+            loader = DataLoader(stream, batch_size=None, sampler=stream.shards, num_workers=2)
+            while not swarm.finished:
+                for block in loader:
+                    for batch in stream.batches(block, 32):
+                        loss(batch).backward()
+                    opt.step(block)
+
+        The records of a block may be at most target_batch_size. Raises TypeError or ValueError with a sentence."""
+        from ._stream import Stream
+        from .data import Blocks
+
+        if not isinstance(data, Blocks):
+            raise TypeError(f"data is of type {type(data).__name__}, and must be what a function of waggle.data returns, such "
+                            "as waggle.data.jsonl(\"data/*.jsonl\")")
+        if not isinstance(self._peer, _waggle.Peer):
+            raise ValueError("a stream does not go together with group yet: deal the numbers of its blocks with swarm.shards")
+        self._stream = Stream(self.shards(len(data), passes=passes), data)
+        self._stream.shards._ahead = deque()
+        return self._stream
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
