@@ -103,7 +103,7 @@ def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of
         assert digests[0] == digests[1]
 
 
-def test_a_rank_is_told_what_it_becomes_and_a_script_may_go_elsewhere(tmp_path):
+def test_a_script_may_go_elsewhere_and_a_rank_alone_is_told_what_to_do(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "s.py").write_text(f"""
 import os, torch
@@ -115,10 +115,13 @@ o.step()
 """)
     with processes(tmp_path) as start:
         folder = os.path.relpath(tmp_path / "peer")
-        process = start("rank", sys.executable, "-m", "waggle", "--listen", "127.0.0.1:0", "--target-batch-size", "4",
-                        "--data-dir", folder, tmp_path / "s.py", RANK="1", WORLD_SIZE="2")
+        command = [sys.executable, "-m", "waggle", "--listen", "127.0.0.1:0", "--target-batch-size", "4", "--data-dir", folder,
+                   tmp_path / "s.py"]
+        rank = start("rank", *command, RANK="1", WORLD_SIZE="2")
+        assert rank.ended() == 2 and "Traceback" not in rank.log, rank.log
+        assert "waggle: WORLD_SIZE is 2 in the environment, and MASTER_ADDR and MASTER_PORT missing: start all ranks" in rank.log
+        process = start("peer", *command)
         assert process.ended() == 0, process.log
-        assert process.log.count("waggle: rank 1 of 2 becomes a peer of its own") == 1
         assert list((tmp_path / "peer/checkpoints").iterdir())
         assert not list((tmp_path / "elsewhere").iterdir())
 

@@ -57,15 +57,6 @@ def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], l
     return run, of_peer, of_training, words
 
 
-def _of_rank() -> str | None:
-    """What becomes of a process that torchrun has started beside others."""
-    rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "1")
-    if not ranks.isdigit() or int(ranks) < 2:
-        return None
-    return (f"rank {rank} of {ranks} becomes a peer of its own, which exchanges gradients with the peers that "
-            "--initial-peers names: leave DistributedDataParallel out of the script")
-
-
 def main() -> int:
     try:
         run, of_peer, of_training, script = _arguments(sys.argv[1:])
@@ -74,8 +65,6 @@ def main() -> int:
     except (Usage, TypeError, ValueError) as e:
         print(f"waggle: {e}", file=sys.stderr)
         return 2
-    if told := _of_rank():
-        print(f"waggle: {told}", file=sys.stderr, flush=True)
     try:
         with _needs.needs("torch", "python3 -m waggle"):
             from . import _launcher  # imports torch, which takes seconds

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import _waggle
 from ._several import parts_of
 from ._trial import Trial
+
+if TYPE_CHECKING:
+    from ._ranks import Ranks
 
 SWITCHES = ("foreach", "fused", "capturable", "differentiable")  # of the implementation
 _not_compared = {"params", "lr", "initial_lr", *SWITCHES}  # and what changes with the rate
@@ -45,13 +48,14 @@ class Statistic:
         self.exact = value.dtype == torch.float32 or self.half
         self.sent_shape = list(self.shape) if self.exact else [3, *self.shape]
         self.never_negative = self.exact and name in _squares
+        self.like: torch.Tensor | None = None  # the parameter of which each rank has a part, and so of this
 
     def read(self, state: Mapping[str, Any], into: torch.Tensor) -> None:
         value = state.get(self.name)
         if value is None:
             into.zero_()
         elif self.exact:
-            into.copy_(value.detach().reshape(-1))
+            into.copy_(here(value).reshape(-1))
         else:
             rest = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().reshape(-1)
             for part in into.view(3, -1):
@@ -61,13 +65,15 @@ class Statistic:
     def make(self, state: MutableMapping[str, Any]) -> None:
         """Adds the value to a state that does not have it."""
         if state.get(self.name) is None:
-            state[self.name] = (torch.zeros(self.shape, dtype=self.dtype, device=self.device)
-                                if self.number is None else self.number(0))
+            state[self.name] = (self.number(0) if self.number is not None else
+                                torch.zeros(self.shape, dtype=self.dtype, device=self.device) if self.like is None else
+                                torch.zeros_like(self.like, dtype=self.dtype))
 
     def write(self, state: MutableMapping[str, Any], values: torch.Tensor) -> None:
         if self.exact:
             self.make(state)
-            state[self.name].copy_(values.view(self.shape))
+            kept = here(state[self.name])
+            kept.copy_(values.view(kept.shape))
             return
         exact = values.view(3, -1).to(torch.float64).sum(0)
         if self.number is not None:
@@ -253,16 +259,44 @@ def plain_name(name: str) -> str:
     return name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
 
 
-def require_values(what: str, of: torch.Tensor) -> None:
-    """Raises ValueError if this process does not have all values of a tensor."""
+def here(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that this process has; of most, all."""
+    with torch.no_grad():
+        mine: Any = tensor.detach()
+        part: torch.Tensor = mine.to_local() if hasattr(tensor, "device_mesh") else mine
+        return part
+
+
+def cuts_of(what: str, of: torch.Tensor, ranks: Ranks) -> list[int]:
+    """How many values of a tensor each of the ranks has; one number: all have all. Raises ValueError if it is no such."""
+    mesh: Any = getattr(of, "device_mesh", None)
+    if mesh is None:
+        return [of.numel()]
+    placements: Any = of.placements  # type: ignore[attr-defined]
+    if mesh.ndim != 1 or mesh.mesh.flatten().tolist() != ranks.members:
+        raise ValueError(f"{what} is a DTensor of a mesh {list(mesh.shape)} that is not the ranks of the group in their order: "
+                         "fully_shard the module over a mesh of one dimension with all ranks of the group (tensor parallel "
+                         "and hybrid meshes cannot take part)")
+    if not placements[0].is_shard(0) or type(placements[0]).__name__ != "Shard":
+        raise ValueError(f"{what} is a DTensor with the placement {placements[0]}, and can take part only with Shard(0), which "
+                         "fully_shard makes (tensor parallel modules cannot)")
+    rows = of.shape[0]
+    each = -(-rows // ranks.size)
+    return [max(0, min(each, rows - rank * each)) * (of.numel() // rows) for rank in range(ranks.size)]
+
+
+def require_values(what: str, of: torch.Tensor, ranks: Ranks | None = None) -> None:
+    """Raises ValueError if this process does not have all values of a tensor, nor the ranks."""
     if torch.nn.parameter.is_lazy(of):
         raise ValueError(f"{what} has no shape yet: pass a batch through the module before the waggle.Optimizer is "
                          "constructed")
     mesh = getattr(of, "device_mesh", None)
-    if mesh is not None:
-        ranks = mesh.size()
-        raise ValueError(f"{what} is a DTensor of {ranks} rank{'s' * (ranks != 1)}: each has a part of it, and peers exchange "
-                         "whole tensors, so pass a module that is not sharded")
+    if mesh is not None and ranks is not None:
+        cuts_of(what, of, ranks)
+    elif mesh is not None:
+        count = mesh.size()
+        raise ValueError(f"{what} is a DTensor of {count} rank{'s' * (count != 1)}: each has a part of it, and peers exchange "
+                         "whole tensors, so make the ranks one peer by waggle.join(…, group=torch.distributed.group.WORLD)")
     if of.is_meta or hasattr(of, "fake_mode"):
         raise ValueError(f"{what} is on the device meta and has no values: give the module memory by to_empty(device=…), and "
                          "its values by load_state_dict, before the optimizer is constructed")

@@ -31,7 +31,8 @@ def frozen_tensors(module: torch.nn.Module | None) -> list[tuple[str, bytes]]:
     for name, p in unwrapped(module).named_parameters() if module is not None else ():
         if not p.requires_grad and p.numel() > 0 and p.layout == torch.strided:
             hashed = hashlib.sha256()
-            _update(hashed, p)
+            sharded: Any = p if hasattr(p, "device_mesh") else None
+            _update(hashed, p if sharded is None else sharded.full_tensor())
             out.append((plain_name(name), hashed.digest()))
     return out
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
+
+from ._describe import here
 
 
 class HostCopies:
@@ -43,7 +45,7 @@ class DeviceSum:
         largest: dict[torch.device, torch.Tensor] = {}
         for p in self._parameters:
             if p.grad is not None:
-                of = torch.linalg.vector_norm(p.grad.detach(), math.inf)
+                of = torch.linalg.vector_norm(here(p.grad), math.inf) if here(p.grad).numel() > 0 else torch.zeros(())
                 largest[p.device] = torch.maximum(largest.get(p.device, of), of)  # and NaN stays NaN
         return all(math.isfinite(value.item()) for value in largest.values())
 
@@ -54,7 +56,7 @@ class DeviceSum:
             self._sums = [None] * len(self._parameters)
         sums = self._sums
         for i, p in enumerate(self._parameters):
-            before, new = sums[i], p.grad
+            before, new = sums[i], None if p.grad is None else here(p.grad)
             if before is not None and keep not in (0, 1):
                 before.mul_(keep)
             if before is not None and keep == 0:
@@ -65,7 +67,7 @@ class DeviceSum:
             if (total := sums[i]) is not None:
                 total.add_(new, alpha=times)
             else:
-                total = sums[i] = self._memory(i, p).copy_(new)
+                total = sums[i] = self._memory(i, here(p)).copy_(new)
                 if times != 1:
                     total.mul_(times)
 
@@ -73,27 +75,27 @@ class DeviceSum:
         unused = self._unused.pop(i, None)
         return torch.empty(like.shape, dtype=like.dtype, device=like.device) if unused is None else unused
 
-    @torch.no_grad()
     def read(self, into: memoryview) -> None:
-        values = torch.frombuffer(into, dtype=torch.float32)
-        sums = self._sums or [p.grad for p in self._parameters]
+        sizes = [p.numel() for p in self._parameters]
+        self.read_parts(torch.split(torch.frombuffer(into, dtype=torch.float32), sizes))
+
+    @torch.no_grad()
+    def read_parts(self, into: Sequence[torch.Tensor]) -> None:
+        """Those that this process has."""
+        sums = self._sums or [None if p.grad is None else here(p.grad) for p in self._parameters]
         copies = self._host.of({i: s for i, s in enumerate(sums) if s is not None})
-        at = 0
-        for i, p in enumerate(self._parameters):
-            part = values[at:at + p.numel()]
-            at += p.numel()
+        for i, part in enumerate(into):
             if i in copies:
                 part.copy_(copies[i].view(-1))
             else:
                 part.zero_()
 
-    @torch.no_grad()
     def write(self, values: memoryview) -> None:
+        sizes = [p.numel() for p in self._parameters]
+        self.write_parts(torch.split(torch.frombuffer(values, dtype=torch.float32), sizes))
+
+    @torch.no_grad()
+    def write_parts(self, parts: Iterable[torch.Tensor]) -> None:
         """Which had no gradient is not known any more; zeros are the same in a sum."""
-        of_all = torch.frombuffer(values, dtype=torch.float32)
-        at = 0
-        sums: list[torch.Tensor | None] = []
-        for i, p in enumerate(self._parameters):
-            sums.append(self._memory(i, p).copy_(of_all[at:at + p.numel()].view(p.shape)))
-            at += p.numel()
-        self._sums = sums
+        places = [here(p) for p in self._parameters]
+        self._sums = [self._memory(i, p).copy_(part.view(p.shape)) for i, (p, part) in enumerate(zip(places, parts))]

@@ -19,6 +19,7 @@ import waggle
 from ._describe import unwrapped
 from ._model import makes_state
 from ._needs import untested
+from ._ranks import of_environment
 from ._schedulers import KINDS, family, is_of, why_not
 
 _compiler: Any = getattr(torch, "compiler", None)  # of torch 2
@@ -273,7 +274,8 @@ class Launcher:
                 if why is not None and any(is_of(each, inner) for inner in self.inner):
                     raise self.usage(f"the {type(each).__name__} cannot be followed: {why}")
         try:
-            swarm = waggle.join(self.run, **self.of_peer)
+            group = of_environment()
+            swarm = waggle.join(self.run, **self.of_peer, **group)
             self.optimizer = waggle.Optimizer(self.inner if len(self.inner) > 1 else optimizer, swarm, module,
                                               **self.of_training)
         except (TypeError, ValueError) as e:
@@ -284,7 +286,8 @@ class Launcher:
             raise
         print(f"waggle: {' and '.join(type(each).__name__ for each in self.inner)} of {type(module).__name__} "
               f"({sum(p.numel() for p in module.parameters() if p.requires_grad)} values) is a peer of {self.run!r} at "
-              f"{swarm.address}; batches of {_passes.samples} samples", file=sys.stderr, flush=True)
+              f"{swarm.address}; batches of {_passes.samples} samples{' on each rank, which are one peer' if group else ''}",
+              file=sys.stderr, flush=True)
         return self.optimizer
 
     def follow(self, joined: waggle.Optimizer) -> None:

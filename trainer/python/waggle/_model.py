@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ._buffers import Buffer, buffers_of
-from ._describe import HALVES, Description, Statistic, plain_name, require_values, unwrapped
+from ._describe import HALVES, Description, Statistic, cuts_of, here, plain_name, require_values, unwrapped
 from ._gradients import DeviceSum
 from ._loop import LoopModel
 from ._masters import Master
 from ._numbers import Numbers, set_number
 from ._rounding import rounding_of, software_of
 from ._schedulers import Followed
+
+if TYPE_CHECKING:
+    from ._ranks import Ranks
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -27,7 +30,7 @@ class Model(LoopModel):
     _clears_gradients = True
 
     def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: list[Buffer],
-                 masters: list[Master | None]) -> None:
+                 masters: list[Master | None], ranks: Ranks | None = None) -> None:
         self.inner = inner
         self.of_module = [p for _, p in parameters]
         self.masters = masters
@@ -37,10 +40,14 @@ class Model(LoopModel):
         self.description = Description(inner, [p for _, p in parameters])
         # Tensor number `which` of the state: (parameter, None) or (parameter, statistic). Behind them the buffers.
         self.tensors: list[tuple[torch.Tensor, Statistic | None]] = [(p, None) for _, p in parameters]
+        self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
         names = list(dict.fromkeys(s.sent_name for row in self.description.statistics for s in row))
         for name in names:
             for (_, p), row in zip(parameters, self.description.statistics):
                 self.tensors += [(p, s) for s in row if s.sent_name == name]
+        self._cuts = [[p.numel()] if ranks is None else cuts_of(f"parameter {name}", p, ranks) for name, p in parameters]
+        self.is_sharded = any(len(cuts) > 1 for cuts in self._cuts)
+        self._give_parts()
         # By parameter, the updates without a gradient.
         self.left_out = torch.zeros(len(parameters), dtype=torch.float32, device="cpu")
         self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
@@ -60,6 +67,47 @@ class Model(LoopModel):
         self.updates_here = 0
         self._trains = False  # in this mode, and a state of the other one is loaded
         self.count_steps()
+
+    def _give_parts(self) -> None:
+        """What is kept for a parameter is where the parameter is. Raises ValueError if it has no place there."""
+        for (name, p), row, cuts in zip(self.parameters, self.description.statistics, self._cuts):
+            for s in row:
+                if len(cuts) > 1 and s.group is None and s.exact and s.shape == tuple(p.shape):
+                    s.like = p
+                elif len(cuts) > 1 and s.group is None and torch.Size(s.shape).numel() > 1:
+                    raise ValueError(f"the optimizer keeps {s.name} of shape {list(s.shape)} in {s.dtype} for parameter {name} of shape "
+                                     f"{list(p.shape)}, of which each rank has a part: only what has the shape of its parameter can "
+                                     "be in parts, so use an optimizer such as AdamW, or DistributedDataParallel")
+
+    def cuts(self, which: int) -> list[int]:
+        """How many values of tensor number `which` of the state each rank has; one number: all have all."""
+        if which >= len(self.tensors):
+            return [self.buffers[which - len(self.tensors)].last.numel()]
+        tensor, statistic = self.tensors[which]
+        if statistic is not None and statistic.like is None:
+            return [torch.Size(statistic.sent_shape).numel()]
+        return self._cuts[self._number_of[id(tensor)]]
+
+    def spread(self, ranks: Ranks, whole: torch.Tensor | None) -> list[torch.Tensor]:
+        """The parts of this rank of the values of all parameters, which rank 0 has."""
+        sizes = [sum(cuts) for cuts in self._cuts]
+        if not self.is_sharded:
+            return list(torch.split(ranks.spread(whole, [sum(sizes)]), sizes))
+        wholes: Sequence[torch.Tensor | None] = [None] * len(sizes) if whole is None else torch.split(whole, sizes)
+        return [ranks.spread(each, cuts) for each, cuts in zip(wholes, self._cuts)]
+
+    def collect_gradient(self, ranks: Ranks, whole: torch.Tensor | None) -> None:
+        """The reverse, of what has added up."""
+        assert self.sum is not None
+        wholes: Sequence[torch.Tensor | None] = [None] * len(self._cuts)
+        if whole is not None:
+            wholes = torch.split(whole, [sum(cuts) for cuts in self._cuts])
+        parts = [torch.empty(cuts[min(ranks.rank, len(cuts) - 1)], dtype=torch.float32) if each is None else each[:cuts[0]]
+                 for each, cuts in zip(wholes, self._cuts)]
+        self.sum.read_parts(parts)
+        for part, each, cuts in zip(parts, wholes, self._cuts):
+            if len(cuts) > 1:
+                ranks.collect(part, cuts, each)
 
     def count_steps(self) -> None:
         """Of an optimizer that has stepped, or loaded a state, before."""
@@ -158,7 +206,7 @@ class Model(LoopModel):
     def written(self) -> str:
         """The first parameter that the loop has changed since our last change, such as an Embedding with max_norm in
         its passes; empty: none. Peers then hold different parameters."""
-        if self._versions:
+        if self._versions and not self.is_sharded:  # those of parts count what fully_shard does, too
             for (name, _), p, version in zip(self.parameters, self.of_module, self._versions):
                 if p._version != version:
                     return name
@@ -171,19 +219,21 @@ class Model(LoopModel):
                 m.clear()
 
     def apply(self, gradient: memoryview, lr: float) -> None:
-        values = torch.frombuffer(gradient, dtype=torch.float32)
+        sizes = [p.numel() for _, p in self.parameters]
+        self.apply_parts(torch.split(torch.frombuffer(gradient, dtype=torch.float32), sizes), lr)
+
+    def apply_parts(self, parts: Iterable[torch.Tensor], lr: float) -> None:
+        """Of each parameter, the values that this process has."""
         (numbers, present), self.settled = self.settled or (None, [True] * len(self.parameters)), None
-        at = 0
         with torch.no_grad():
-            for (_, p), is_present in zip(self.parameters, present):
-                part = values[at:at + p.numel()].view(p.shape)
-                at += p.numel()
+            for (_, p), part, is_present in zip(self.parameters, parts, present):
                 if not is_present:  # no peer has a gradient: the optimizer leaves it out
                     p.grad = None
                     continue
                 if p.grad is None or p.grad.layout != torch.strided:
                     p.grad = torch.empty_like(p)
-                p.grad.copy_(part)
+                place = here(p.grad)
+                place.copy_(part.view(place.shape))
         self._inner_step(lr, numbers)
 
     def step(self, lr: float) -> None:
@@ -194,7 +244,9 @@ class Model(LoopModel):
         return state if statistic.group is None else self.inner.param_groups[statistic.group]
 
     def read(self, which: int, into: memoryview) -> None:
-        values = torch.frombuffer(into, dtype=torch.float32)
+        self.read_part(which, torch.frombuffer(into, dtype=torch.float32))
+
+    def read_part(self, which: int, values: torch.Tensor) -> None:
         with torch.no_grad():
             if which >= len(self.tensors):
                 return self.buffers[which - len(self.tensors)].read(values)
@@ -204,10 +256,12 @@ class Model(LoopModel):
             else:
                 if (m := self.masters[which]) is not None:
                     m.follow()
-                values.copy_(tensor.detach().reshape(-1))
+                values.copy_(here(tensor).reshape(-1))
 
     def write(self, which: int, values: memoryview) -> None:
-        new = torch.frombuffer(values, dtype=torch.float32)
+        self.write_part(which, torch.frombuffer(values, dtype=torch.float32))
+
+    def write_part(self, which: int, new: torch.Tensor) -> None:
         with torch.no_grad():
             if which >= len(self.tensors):
                 return self.buffers[which - len(self.tensors)].write(new)
@@ -220,7 +274,8 @@ class Model(LoopModel):
                     mode = self.description.modes[statistic.name]
                     self._trains |= before == mode and kept[statistic.name] != mode
             else:
-                tensor.copy_(new.view(tensor.shape))
+                place = here(tensor)
+                place.copy_(new.view(place.shape))
                 if (m := self.masters[which]) is not None:
                     m.give()
                 if self._versions:
@@ -263,7 +318,7 @@ class Model(LoopModel):
 
 
 def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
-               masters: bool) -> tuple[Named, list[Buffer]]:
+               masters: bool, ranks: Ranks | None = None) -> tuple[Named, list[Buffer]]:
     """The trained parameters, by name, and the buffers that peers exchange. masters: those in half precision get one."""
     held = [p for group in optimizer.param_groups for p in group["params"]]
     known = {id(p) for p in held}
@@ -274,7 +329,7 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
         named = [(plain_name(name), p) for name, p in module.named_parameters()]
     parameters = []
     for name, p in named:
-        require_values(f"parameter {name}", p)
+        require_values(f"parameter {name}", p, ranks)
         if not p.requires_grad or p.numel() == 0:
             continue
         if p.layout != torch.strided or p.dtype not in (torch.float32, *(HALVES if masters else ())):
@@ -285,7 +340,7 @@ def tensors_of(module: torch.nn.Module | None, optimizer: torch.optim.Optimizer,
                     "in another format by torch.autocast")
             raise ValueError(f"parameter {name} is of type {p.dtype}, {p.layout}, and only dense float32 parameters can "
                              f"take part: {cure}")
-        if hasattr(p, "__tensor_flatten__"):
+        if hasattr(p, "__tensor_flatten__") and not hasattr(p, "device_mesh"):
             raise ValueError(f"parameter {name} is a {type(p).__name__}, which is made of other tensors, and peers exchange plain "
                              "ones: put a plain tensor in its place, or freeze it")
         if id(p) not in known:

@@ -18,13 +18,14 @@ from ._describe import compared, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
 from ._gradients import HostCopies
 from ._loop import Loop
-from ._masters import masters_of, require_fresh, undo
+from ._masters import Master, masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._several import as_one
 from ._stream import Block
 from ._swarm import Leaves, Swarm
+from ._together import Together
 
 
 def _error(code: str, text: str) -> _waggle.Error:
@@ -108,16 +109,25 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._last: str | None = None
         if masters:
             require_fresh(optimizer)
-        parameters, buffers = tensors_of(module, optimizer, masters)
-        of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
+        self._together = together = Together.of(swarm, module)
+        ranks = None if together is None else together.ranks
+        of_half: list[Master | None] = []
         try:
-            self._model = model = Model(optimizer, parameters, buffers, of_half)
+            if together is not None and masters:
+                raise ValueError("masters=True does not go together with group yet: train in float32 with torch.autocast, or with "
+                                 "MixedPrecisionPolicy of fully_shard")
+            parameters, buffers = tensors_of(module, optimizer, masters, ranks)
+            of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
+            self._model = model = Model(optimizer, parameters, buffers, of_half, ranks)
             self._tensors = [p for _, p in model.parameters]
-            if sum_on_device or (sum_on_device is None and not all(p.is_cpu for p in self._tensors)):  # type: ignore[attr-defined]
+            on_device = not all(p.is_cpu for p in self._tensors) if sum_on_device is None else sum_on_device  # type: ignore[attr-defined]
+            if on_device or model.is_sharded:
                 model.add_on_device()
             self._start(frozen, options)
-        except BaseException:
+        except BaseException as e:
             undo(optimizer, of_half)
+            if together is not None and isinstance(e, Exception):
+                together.fails_to_begin(e)
             raise
         self._offered: list[torch.Tensor | None] = []
         self._copies = HostCopies()  # of gradients that are not there, or not in one piece
@@ -148,7 +158,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             model.own_rates()
         d = model.description
         values = None if frozen == "any" else frozen_tensors(self._module)
-        if swarm._given.get("resume") is not False:
+        if swarm._given.get("resume") is not False and swarm.data_dir:
             compare_with_checkpoint(swarm.data_dir, values)
         self._loop = Loop(swarm, model, [(name, p.shape) for name, p in model.parameters], statistics=d.rows(),
                           buffers=[(b.name, b.sent_shape) for b in model.buffers if not b.counts],
@@ -197,6 +207,31 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 result = closure()
             if loss is None and isinstance(result, (int, float, torch.Tensor)):
                 loss = result
+        if self._together is not None:
+            self._together.reshard()
+        try:
+            samples, loss = self._checked(samples, loss)
+        except Exception as e:
+            if self._together is not None:
+                self._together.fails(e)
+            raise
+        finite = not self._looks_at_gradients or self._model.sum is None or self._model.sum.is_finite()
+        if self._together is not None:
+            samples, loss, finite = self._together.meet(samples, loss, finite, claims, self._tensors)
+        addresses = self._addresses()
+        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
+                                            **({"claims": claims} if claims else {}))
+        if not self._loop._peer.adds_up:
+            self._model.clear_masters()
+        return result
+
+    def weighed(self, loss: torch.Tensor, *, samples: int) -> torch.Tensor:
+        """With a group of ranks whose batches differ, on all ranks before the backward pass of `loss`, the mean over `samples`
+        samples of this rank: DistributedDataParallel and fully_shard then make the mean over all samples. Returns the
+        loss to call backward of; without a group, and of other modules, `loss` itself."""
+        return loss if self._together is None else self._together.weigh(loss, whole("samples", samples, 1))
+
+    def _checked(self, samples: int | None, loss: Any) -> tuple[int, float | None]:
         samples = self._samples if samples is None else samples
         if samples is None:
             raise ValueError("samples is missing: pass the number of samples of the gradient to step, or to the "
@@ -215,13 +250,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
         self._check_structure()
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
-        addresses = self._addresses()
-        finite = not self._looks_at_gradients or self._model.sum is None or self._model.sum.is_finite()
-        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
-                                            **({"claims": claims} if claims else {}))
-        if not self._loop._peer.adds_up:
-            self._model.clear_masters()
-        return result
+        return samples, loss
 
     def _scale_gradients(self, by: float) -> None:
         for p in self._model.of_module:

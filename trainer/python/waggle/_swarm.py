@@ -16,8 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
 from . import _options, _waggle
+from ._needs import needs
 
 if TYPE_CHECKING:
+    from ._ranks import Ranks
     from ._shards import Shards
     from ._stream import Stream
     from .data import Blocks
@@ -26,6 +28,7 @@ _L = TypeVar("_L", bound="Leaves")
 
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()  # peers and nodes that may have to say goodbye when the process ends
 _logs: set[_Log] = set()  # that get lines
+_of_one: Any = object()  # no group; None is what torch has for one before it is initialized
 
 Log = Union[logging.Logger, "logging.LoggerAdapter[Any]", Callable[[str, str], object]]
 _levels = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -127,14 +130,24 @@ class Swarm(Leaves):
 
     Use it from the thread of the loop; `status()`, `epoch` and the addresses from any. In a forked
     process (a worker of a DataLoader) every call raises `waggle.Error`.
+
+    With `group`, the constructor of `Optimizer`, `weighed`, `step`, `kept`, `shards` and an iteration over them, `shared_weights` and
+    `leave` are calls of all ranks in the same order; what one of them raises there, all raise. `epoch` and `finished`
+    are as of the last of these calls, so that all ranks of a loop end with the same pass.
     """
 
-    def __init__(self, run: str, given: dict[str, Any], of_file: Mapping[str, Any]) -> None:
+    def __init__(self, run: str, given: dict[str, Any], of_file: Mapping[str, Any], ranks: Ranks | None = None) -> None:
         self._of_file = of_file  # arguments of the optimizer, in the run file
         self._given: dict[str, Any] = {"run": run, **_options.of_peer(given)}
-        self._log = None if given.get("log") is None else _Log(given["log"])
         self._stream: Stream | None = None
-        self._peer = _waggle.Peer(self._given, None if self._log is None else self._log.lines)
+        self._log = None if given.get("log") is None or (ranks is not None and ranks.rank > 0) else _Log(given["log"])
+        lines = None if self._log is None else self._log.lines
+        if ranks is None:
+            self._peer = _waggle.Peer(self._given, lines)
+        else:
+            from ._group import GroupPeer
+
+            self._peer = GroupPeer(ranks, self._given, lines)  # type: ignore[assignment]  # which has the same methods
         _alive.add(self._peer)
         if self._log is not None:
             self._log.start()
@@ -267,7 +280,7 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
          announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
          client_mode: bool | None = None, log_level: str | None = None, log: Log | None = None,
          join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
-         resume: bool | None = None, **unknown: Any) -> Swarm:
+         resume: bool | None = None, group: Any = _of_one, **unknown: Any) -> Swarm:
     """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
     creates the identity.
 
@@ -288,8 +301,11 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
         nobody answers for forty times as long, `step` raises waggle.Error. Default: 15.
     start_alone: whether it may, although there are initial peers. Default: False.
     resume: read the newest checkpoint and write checkpoints. Default: True.
+    group: a group of torch.distributed, such as torch.distributed.group.WORLD, all ranks of which call this and are one
+        peer together. Rank 0 has it; on the others the swarm has no folder and no socket. See `Swarm`.
 
-    Raises TypeError or ValueError with a sentence. Installs no signal handlers.
+    Raises TypeError or ValueError with a sentence. Installs no signal handlers, but with group on rank 0 one of SIGTERM
+    if there is none, which ends the program by SystemExit.
     """
     of_file, of_training = ({}, {}) if config is None else _options.of_file(config)
     run = of_file.pop("run", None) if run is None else run
@@ -299,7 +315,13 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
                  client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
                  start_alone=start_alone, resume=resume, **unknown)
     given = {**given, **{name: value for name, value in of_file.items() if given.get(name) is None}}
-    return Swarm(_options.text("run", run), given, of_training)
+    ranks = None
+    if group is not _of_one:
+        with needs("torch", "group"):
+            from ._ranks import Ranks
+
+        ranks = Ranks(group)
+    return Swarm(_options.text("run", run), given, of_training, ranks)
 
 
 @atexit.register

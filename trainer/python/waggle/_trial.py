@@ -140,7 +140,8 @@ class Trial:
             for p in group["params"]:
                 key = (i, tuple(p.shape), p.dtype, p.device, p.stride(), id(p) in trained)
                 if key not in alike:
-                    alike[key] = torch.zeros_like(p.detach()).requires_grad_(id(p) in trained)
+                    whole = torch.zeros(p.shape, dtype=p.dtype, device=p.device) if hasattr(p, "device_mesh") else torch.zeros_like(p)
+                    alike[key] = whole.detach().requires_grad_(id(p) in trained)
                 memo[id(p)] = alike[key]
         self._step_of = {id(p): memo[id(p)] for p in parameters}
         self._copy = made = _copied(inner, memo)

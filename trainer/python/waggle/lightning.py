@@ -22,6 +22,7 @@ with needs("torch", "waggle.lightning"):
     import torch
 
     from ._optimizer import Optimizer
+    from ._ranks import of_environment
 with needs("pytorch_lightning", "waggle.lightning"):
     try:
         from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -120,6 +121,9 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         INITIAL_PEERS or PL_INITIAL_PEERS.
     more: other arguments of `waggle.join` and `waggle.Optimizer`.
 
+    Processes that torchrun starts (with devices=1 in each) are one peer together: each trains on its own part of the data,
+    as by a DistributedSampler, in batches of one size. devices=2 is refused, because one process trains on one device.
+
     delay_optimizer_step and offload_optimizer are refused if they are true, as by `waggle.Optimizer`. The peer
     listens from the first batch on. Lightning's WeightAveraging and its EMA average after each update of the run, and
     peers that join receive the averages. When the run has ended, the Trainer stops. Raises TypeError or ValueError with
@@ -155,7 +159,7 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         self._optimizer: Optimizer | None = None
         self._averages: list[_Average] = []
         self._failed = False
-        self._swarm = join(run_id, initial_peers=initial_peers, **peer)
+        self._swarm = join(run_id, initial_peers=initial_peers, **peer, **of_environment())
 
     @property
     def swarm(self) -> Swarm:
@@ -175,6 +179,14 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         if kind == "CPUAccelerator":
             return torch.device("cpu")
         raise ValueError(f"SwarmStrategy trains on a CPU or a CUDA device, not with {kind}")
+
+    def setup(self, trainer: Any) -> None:
+        devices = getattr(getattr(trainer, "_accelerator_connector", None), "_devices_flag", 1)
+        wanted = (len(devices) if isinstance(devices, (list, tuple)) else int(devices) if str(devices).isdigit() else 1)
+        if wanted > 1:
+            raise ValueError(f"devices is {devices}, and a process with SwarmStrategy trains on one device: pass devices=1 and start the "
+                             f"script by torchrun --nproc-per-node {wanted}, whose ranks are one peer")
+        super().setup(trainer)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         samples = next(_lengths(batch), None) if self._batch_size is None else self._batch_size

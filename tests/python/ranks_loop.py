@@ -1,0 +1,97 @@
+"""A rank of a peer for test_ranks.py, started by torchrun, or without it a peer of one process. Prints the address, and at the
+end the status as JSON and the values of parameters and statistics."""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+
+import waggle
+
+torch.set_num_threads(1)
+
+
+def made(kind, width):
+    model = torch.nn.Sequential(torch.nn.Linear(6, width), torch.nn.Tanh(), torch.nn.Linear(width, 1))
+    if kind == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+
+        for part in (model[0], model[2], model):
+            fully_shard(part)
+    return torch.nn.parallel.DistributedDataParallel(model) if kind == "ddp" else model
+
+
+def whole(value):
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path)
+    for name, kind, default in (("kind", str, "plain"), ("peer", str, ""), ("strategy", str, "collaborative"), ("epochs", int, 20),
+                                ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
+                                ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 300),
+                                ("shards", int, 0), ("uneven", int, 0)):
+        parser.add_argument(f"--{name}", type=kind, default=default)
+    args = parser.parse_args()
+    group, rank, ranks = {}, 0, 1
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=args.timeout))
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        group = {"group": dist.group.WORLD}
+    fails = args.how if rank == args.fail_on else ""
+    torch.manual_seed(args.seed)
+    model = made(args.kind, 7 if fails == "module" else 5)
+    inner = torch.optim.AdamW(model.parameters(), 1e-2)
+    swarm = waggle.join("tests", initial_peers=[p for p in args.peer.split(",") if p], listen="127.0.0.1:0", data_dir=args.folder,
+                        **group)
+    shards = swarm.shards(args.shards) if args.shards else None
+    target = {"target_batch_size": args.target} if args.target else {}
+    opt = waggle.Optimizer(inner, swarm, model, strategy=args.strategy, epochs=args.epochs, min_peers=args.min_peers, **target)
+    if rank == 0:
+        print("address", swarm.address, flush=True)
+    random = torch.Generator().manual_seed(1000 + args.seed)
+    data = torch.randn(args.shards, 6, generator=random)
+    dealt = []
+
+    def batches():
+        if shards is not None:
+            for numbers in torch.utils.data.DataLoader(range(args.shards), args.samples, sampler=shards):
+                dealt.extend(numbers.tolist())
+                yield data[numbers]
+        else:
+            begin, end = (each * args.samples + (args.uneven if each == 1 else 0) for each in (rank, rank + 1))
+            yield torch.randn(args.samples * ranks, 6, generator=random)[begin:end]
+
+    step = 0
+    while not swarm.finished:
+        for x in batches():
+            if step == 3 and fails == "kept":
+                opt.kept()
+            if step == 3 and fails == "raise":
+                raise RuntimeError("this rank has failed")
+            opt.zero_grad()
+            loss = (model(x)[:, 0] - x.sum(1)).square().mean()
+            (opt.weighed(loss, samples=len(x)) if args.uneven else loss).backward()
+            opt.step(samples=0 if fails == "samples" else len(x) - (fails == "batch"), loss=loss)
+            step += 1
+            print("stepped", step, opt.last, flush=True)
+            time.sleep(0.1 if args.slow is not None and args.slow.exists() else 0)  # until the test removes the file
+    opt.leave()
+    values = [whole(p.detach()).flatten().tolist() for p in model.parameters()]
+    kept = [whole(inner.state[p][name]).flatten().tolist() for p in model.parameters() for name in sorted(inner.state[p])]
+    print("\nDEALT", json.dumps(dealt))
+    print(f"STATUS {rank}", json.dumps(dataclasses.asdict(swarm.status())), flush=True)
+    print(f"VALUES {rank}", json.dumps([values, kept]), flush=True)
+    if group:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

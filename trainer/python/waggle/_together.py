@@ -1,0 +1,73 @@
+"""The gradients of the ranks of a group, as those of one peer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.parallel
+
+from ._ranks import Ranks, weighed
+from ._swarm import Swarm
+
+
+class Together:
+    """What `Optimizer.step` does on all ranks before rank 0 offers the gradient."""
+
+    def __init__(self, swarm: Swarm, module: torch.nn.Module | None) -> None:
+        self._peer: Any = swarm._peer
+        self.ranks: Ranks = self._peer.ranks
+        # Both have averaged the gradients before a step; in other modules each rank has its own.
+        self._averages = isinstance(module, torch.nn.parallel.DistributedDataParallel)
+        self._weighed = False  # the loss of this rank, so that the mean of the gradients is that over the samples
+        self._sharded = [m for m in module.modules() if hasattr(m, "reshard")] if module is not None else []
+
+    @staticmethod
+    def of(swarm: Swarm, module: torch.nn.Module | None) -> Together | None:
+        return Together(swarm, module) if hasattr(swarm._peer, "ranks") else None
+
+    def reshard(self) -> None:
+        """A forward pass without a backward pass leaves whole parameters in the module, which would not see an update."""
+        for each in self._sharded:
+            each.reshard()  # type: ignore[operator]
+
+    def weigh(self, loss: torch.Tensor, samples: int) -> torch.Tensor:
+        total = sum(row[0] for row in self.ranks.meet("weighed", samples))
+        if not (self._averages or self._sharded):
+            return loss
+        self._weighed = True
+        return loss * (samples * self.ranks.size / total)
+
+    def fails_to_begin(self, error: Exception) -> None:
+        """The optimizer of this rank cannot be constructed: the others raise it, too, unless all have met already."""
+        if not self._peer.began:
+            self.ranks.meet("the constructor of waggle.Optimizer", failed=error)
+
+    def fails(self, error: Exception) -> None:
+        """The step of this rank: the others raise it, too."""
+        self.ranks.meet("step", failed=error)
+
+    def meet(self, samples: int, loss: float | None, finite: bool, claims: int,
+             parameters: Sequence[torch.Tensor]) -> tuple[int, float | None, bool]:
+        """Returns the samples and the loss of all ranks, and whether all gradients are finite. Afterwards .grad is the mean
+        over the samples of all ranks. Raises ValueError if it cannot be."""
+        own = [p.grad for p in parameters if p.grad is not None and not hasattr(p, "device_mesh")]
+        scaled, self._weighed = self._weighed, False
+        rows = self.ranks.meet("step", samples, math.nan if loss is None else loss, finite, len(own), scaled, claims)
+        for rank, (of_rank, _, _, count, is_weighed, of_blocks) in enumerate(rows):
+            if count != rows[0][3]:
+                raise ValueError(f"rank {rank} has gradients of {count:.0f} parameters, and rank 0 of {rows[0][3]:.0f}: use all "
+                                 "parameters in the passes of all ranks, or DistributedDataParallel, which gives each its gradient")
+            if self._peer.deals and (of_blocks != rows[0][5] or (of_rank != rows[0][0] and not of_blocks)):
+                raise ValueError(f"rank {rank} has {of_blocks or of_rank:.0f} samples and rank 0 {rows[0][5] or rows[0][0]:.0f}, and the "
+                                 "shards deal them in turn: give the DataLoaders of all ranks one batch_size")
+            if of_rank != rows[0][0] and not is_weighed and (self._averages or self._sharded):
+                raise ValueError(f"rank {rank} has {of_rank:.0f} samples and rank 0 {rows[0][0]:.0f}, and the mean that "
+                                 "DistributedDataParallel and fully_shard make of their gradients has no weights: call "
+                                 "optimizer.weighed(loss, samples=…).backward() on all ranks, or give them batches of one size")
+        total, mean = weighed(rows)
+        if not self._averages and self.ranks.size > 1:
+            self.ranks.average(own, 1 / self.ranks.size if scaled else samples / total)
+        return total, mean, all(row[2] for row in rows)
