@@ -106,14 +106,14 @@ TEST_F(ControlledSteps, IsCancelledWhileItLooksForAGroup) {
   expect_next_step(0, 1);
 }
 
-TEST_F(ControlledSteps, IsCancelledWhileItAwaitsItsTriggerAndTheGroupGoesOnAtOnce) {
+TEST_F(ControlledSteps, IsCancelledWhileItAwaitsItsTriggerAndTheGroupGoesOn) {
   add_all(3);
   auto step = begin(0, true);
   auto second = begin(1, false);
   auto third = begin(2, false, 60s, 5);
   cancel(0, step);
   EXPECT_EQ(step.code(), ec::cancelled);
-  pass(1s); // no timeout is waited for
+  pass(15s); // these peers have no links over which it would tell them
   ASSERT_TRUE(second.report.get().ok());
   EXPECT_THAT(*second.report.get()->values, ElementsAre(4));
   EXPECT_THAT(*third.report.get()->values, ElementsAre(4));
@@ -127,7 +127,7 @@ TEST_F(ControlledSteps, IsCancelledInItsRoundAndTriesNoOtherGroup) {
   EXPECT_EQ(all[0].stage(), step_stage::running);
   cancel(0, all[0]);
   EXPECT_EQ(all[0].code(), ec::cancelled);
-  pass(1s);
+  pass(15s);
   EXPECT_THAT(*all[1].report.get()->values, ElementsAre(3));
   EXPECT_TRUE(searches.empty());
   cancel(0, all[0]); // nothing is left to cancel
@@ -223,7 +223,7 @@ TEST_F(ScheduledSteps, BeginTogetherByTheClockOfOneOfThemAlthoughTheirClocksDiff
   ASSERT_TRUE(run_until_all_begin(3));
   auto [first, last] = std::ranges::minmax(began | std::views::values);
   EXPECT_LT(last - first, 0.02 + 1e-9);
-  EXPECT_GE(first - asked, 1.6) << "the fastest clock is 0.4 s ahead";
+  EXPECT_GT(first - asked, 1.599) << "the fastest clock is 0.4 s ahead";
   EXPECT_LT(last - asked, 2.1);
   ASSERT_TRUE(sim.run_until([&] { return ended.size() == 3; }, 20s));
   for (const auto& [who, report] : ended)
