@@ -131,11 +131,7 @@ status check_sparse(const run_options& o) {
      {o.how.coding.rank > 0,
       codec
         + " and --low-rank exclude each other: of factors, all values count; leave out "
-          "--low-rank, or use --codec e3m0"},
-     {differs(o, "check-sums") && o.check_sums > 0,
-      codec
-        + " and --check-sums exclude each other: the members get all contributions and sum "
-          "them themselves, so that no reducer can send a wrong sum; leave out --check-sums"}});
+          "--low-rank, or use --codec e3m0"}});
 }
 
 /// What is sent once is not sent again.

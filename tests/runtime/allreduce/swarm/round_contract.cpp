@@ -198,7 +198,8 @@ round_swarm::duration round_swarm::transfer_bound() const {
   std::size_t most = 0;
   std::vector<std::size_t> count(members_.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    bytes[parts[i].default_owner] += 4.0 * parts[i].count;
+    auto result = static_cast<double>(result_bytes(plan(), parts[i].codec, parts[i].count));
+    bytes[parts[i].default_owner] += std::max(4.0 * parts[i].count, result);
     most = std::max(most, ++count[parts[i].default_owner]);
   }
   auto busiest = *std::max_element(bytes.begin(), bytes.end());

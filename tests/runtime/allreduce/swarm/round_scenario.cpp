@@ -147,7 +147,7 @@ fault random_fault(dice& roll, const round_scenario& scene) {
       for (std::size_t i = 0; i < table.size(); ++i) {
         if (table[i].default_owner == f.who || table[i].default_owner == f.other)
           ++parts;
-        largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
+        largest = std::max(largest, result_bytes(scene.plan, table[i].codec, table[i].count));
       }
       if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
         largest = std::max(largest, table.size() * digest::size);
@@ -232,6 +232,8 @@ round_scenario random_scenario(std::uint64_t seed) {
   // From "the parts trickle in" to "everything arrives at once".
   scene.net.bytes_per_second = 1e4 * std::pow(10.0, 3 * roll.unit());
   auto largest = std::size_t{4} * scene.plan.part_elements;
+  for (const auto& run : scene.plan.codecs)
+    largest = std::max(largest, result_bytes(scene.plan, run.codec, scene.plan.part_elements));
   if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
     largest = std::max(largest, part_table{scene.plan}.size() * digest::size);
   scene.net.window_bytes = roll.percent(40) ? largest * roll.between(1, 4) : 32_MiB;

@@ -80,4 +80,10 @@ round_scenario random_scenario(std::uint64_t seed);
 /// How long the survivors may take from this fault on, in addition to the transfer itself.
 round_net::duration recovery_bound(const fault& f, const round_scenario& scene);
 
+/// Of the body of a result: all contributions, with some codecs.
+inline std::size_t result_bytes(const round_plan& plan, codec_id codec, std::size_t elements) {
+  auto times = sends_contributions_back(codec) ? plan.members.size() : 1;
+  return times * encoded_size(codec, elements);
+}
+
 } // namespace waggle::testing
