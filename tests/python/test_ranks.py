@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from support import ROOT, join, net, processes
+from support import ROOT, join, loss_of, net, processes
 
 import waggle
 
@@ -223,12 +223,39 @@ def test_the_ranks_of_lightning_are_one_peer(tmp_path):
         assert "pass devices=1 and start the script by torchrun --nproc-per-node 2, whose ranks are one peer" in alone.log
 
 
+@contextlib.contextmanager
+def group_of_one(folder):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+    try:
+        yield torch.distributed.group.WORLD
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["plain", "fsdp"])
+def test_a_group_of_one_rank_is_the_plain_loop(kind, tmp_path):
+    ours, plain = net(norm=True), net(norm=True)
+    inner = torch.optim.AdamW(plain.parameters(), 1e-2)
+    with group_of_one(tmp_path) as group:
+        if kind == "fsdp":
+            torch.distributed.fsdp.fully_shard(ours)
+        with waggle.Optimizer(torch.optim.AdamW(ours.parameters(), 1e-2), join(tmp_path, group=group), ours, target_batch_size=4,
+                              samples=4) as opt:
+            for i in range(6):
+                for model, optimizer in ((ours, opt), (plain, inner)):
+                    optimizer.zero_grad()
+                    loss_of(model, i).backward()
+                    optimizer.step()
+                assert opt.last == "stepped" and opt.swarm.epoch == i + 1
+        whole = [getattr(p, "full_tensor", lambda p=p: p)() for p in ours.parameters()]
+        assert all(map(torch.equal, whole, plain.parameters())) and all(map(torch.equal, ours.buffers(), plain.buffers()))
+
+
 def test_refusals(tmp_path):
     dist = torch.distributed
     with pytest.raises(ValueError, match="not initialized: call init_process_group before waggle.join"):
         join(tmp_path, group=dist.group.WORLD)
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with group_of_one(tmp_path):
         with pytest.raises(TypeError, match="group is of type str, and must be a group of torch.distributed"):
             join(tmp_path, group="WORLD")
         with pytest.raises(ValueError, match="WORLD|HOST:PORT"):
@@ -255,5 +282,3 @@ def test_refusals(tmp_path):
             waggle.Optimizer(torch.optim.SGD(half.parameters(), 0.1), swarm, half, masters=True)
         with join(tmp_path, **of_all) as swarm, pytest.raises(TypeError, match="waggle.Loop trains whole arrays of one process"):
             waggle.Loop(swarm, waggle.LoopModel(), [("w", [2])], target_batch_size=4)
-    finally:
-        dist.destroy_process_group()

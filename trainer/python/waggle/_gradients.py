@@ -44,8 +44,8 @@ class DeviceSum:
         """Of what is in .grad. Waits for the backward pass."""
         largest: dict[torch.device, torch.Tensor] = {}
         for p in self._parameters:
-            if p.grad is not None:
-                of = torch.linalg.vector_norm(here(p.grad), math.inf) if here(p.grad).numel() > 0 else torch.zeros(())
+            if p.grad is not None and here(p.grad).numel() > 0:
+                of = torch.linalg.vector_norm(here(p.grad), math.inf)
                 largest[p.device] = torch.maximum(largest.get(p.device, of), of)  # and NaN stays NaN
         return all(math.isfinite(value.item()) for value in largest.values())
 

@@ -97,10 +97,20 @@ class Leading(LoopModel):
 
     def share_buffers(self) -> None:
         """Passes of the ranks have changed theirs."""
-        buffers = self._model.buffers
-        if buffers:
+        if self._model.buffers:
             with self._command("buffers"):
-                self._ranks.spread(torch.cat([b.last.view(-1) for b in buffers]), [sum(b.last.numel() for b in buffers)])
+                _share_buffers(self._model, self._ranks)
+
+
+def _share_buffers(model: Any, ranks: Ranks) -> None:
+    """All ranks get those of rank 0, as they were last offered."""
+    sizes = [b.last.numel() for b in model.buffers]
+    if sizes:
+        whole = torch.cat([b.last.view(-1) for b in model.buffers]) if ranks.rank == 0 else None
+        values = torch.split(ranks.spread(whole, [sum(sizes)]), sizes)
+        with torch.no_grad():
+            for b, part in zip(model.buffers if ranks.rank > 0 else (), values):
+                b.write(part)
 
 
 class GroupPeer:
@@ -173,10 +183,7 @@ class GroupPeer:
         elif command == "write_gradient":
             model.sum.write_parts(model.spread(ranks, None))
         elif command == "buffers":
-            sizes = [b.last.numel() for b in model.buffers]
-            with torch.no_grad():
-                for b, values in zip(model.buffers, torch.split(ranks.spread(None, [sum(sizes)]), sizes)):
-                    b.write(values)
+            _share_buffers(model, ranks)
         else:
             raise AssertionError(command)
 
@@ -195,9 +202,8 @@ class GroupPeer:
                 raise ValueError(f"the ranks of the group have different modules: rank 0 has {ours[:200]}, and rank {rank} has "
                                  f"{theirs[:200]}")
         self._model = model
-        with torch.no_grad():
-            self.ranks.equalize([p.detach() for i, (_, p) in enumerate(model.parameters) if len(model.cuts(i)) == 1]
-                                + [b.tensor for b in model.buffers])
+        self.ranks.equalize([p.detach() for _, p in model.parameters if not hasattr(p, "device_mesh")])
+        _share_buffers(model, self.ranks)
         self._leading = Leading(model, self.ranks, self)
         self._all("", lambda: self.own.start(  # type: ignore[union-attr]
             self._leading, options, parameters, statistics, buffers, *more))

@@ -46,7 +46,7 @@ class Model(LoopModel):
             for (_, p), row in zip(parameters, self.description.statistics):
                 self.tensors += [(p, s) for s in row if s.sent_name == name]
         self._cuts = [[p.numel()] if ranks is None else cuts_of(f"parameter {name}", p, ranks) for name, p in parameters]
-        self.is_sharded = any(len(cuts) > 1 for cuts in self._cuts)
+        self.is_sharded = any(hasattr(p, "device_mesh") for _, p in parameters)
         self._give_parts()
         # By parameter, the updates without a gradient.
         self.left_out = torch.zeros(len(parameters), dtype=torch.float32, device="cpu")
@@ -70,11 +70,11 @@ class Model(LoopModel):
 
     def _give_parts(self) -> None:
         """What is kept for a parameter is where the parameter is. Raises ValueError if it has no place there."""
-        for (name, p), row, cuts in zip(self.parameters, self.description.statistics, self._cuts):
-            for s in row:
-                if len(cuts) > 1 and s.group is None and s.exact and s.shape == tuple(p.shape):
+        for (name, p), row in zip(self.parameters, self.description.statistics):
+            for s in row if hasattr(p, "device_mesh") else ():
+                if s.group is None and s.exact and s.shape == tuple(p.shape):
                     s.like = p
-                elif len(cuts) > 1 and s.group is None and torch.Size(s.shape).numel() > 1:
+                elif s.group is None and torch.Size(s.shape).numel() > 1:
                     raise ValueError(f"the optimizer keeps {s.name} of shape {list(s.shape)} in {s.dtype} for parameter {name} of shape "
                                      f"{list(p.shape)}, of which each rank has a part: only what has the shape of its parameter can "
                                      "be in parts, so use an optimizer such as AdamW, or DistributedDataParallel")
