@@ -74,7 +74,7 @@ private:
     auto& p = peers_[i];
     auto gradient = how_.gradient(i, p.theta);
     ++p.toward_boundary;
-    if (table_.abilities().steps_locally)
+    if (table_.steps_locally())
       descend(p, gradient);
     else
       for (std::size_t k = 0; k < p.accumulated.size(); ++k)
