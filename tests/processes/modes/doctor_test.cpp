@@ -176,8 +176,9 @@ TEST_F(Doctor, NamesEachFaultBeforeAStartAndNothingElse) {
       << each.named << "\n"
       << found.text;
     EXPECT_EQ(found.lines_of("bad"), each.how == bad ? 1 : 0) << each.named << "\n" << found.text;
-    if (each.how == warning)
+    if (each.how == warning) {
       EXPECT_EQ(found.lines_of("warning"), healthy.lines_of("warning") + 1) << found.text;
+    }
     EXPECT_THAT(found.text, HasSubstr(each.named));
   }
   auto metrics = net::http_get(where, "/metrics", 5s);
