@@ -75,7 +75,7 @@ TEST(StrategyCosts, ARowThatDoesNotFitIsNotTheBest) {
 
 // The command that is printed starts a run.
 TEST(StrategyCosts, EveryRowIsOneOfTrainingsOptions) {
-  for (const auto& row : strategy_costs({.values = 1'000})) {
+  for (const auto& row : strategy_costs({.link = {}, .values = 1'000})) {
     ASSERT_TRUE(strategy_choice::parse(row.strategy)) << row.strategy;
     auto options = resolve({}, {},
                            {{"strategy", {row.strategy, "--strategy"}},
