@@ -319,7 +319,8 @@ class Averager:
         scheduled_time: when the round begins, as of time.time(); the clock of the group's leader counts. Who is late begins
             late, nobody early.
         weight: of this peer's values. timeout: seconds for everything.
-        require_trigger: the round waits for Step.allow_allreduce, which reads the tensors; otherwise they are read now.
+        require_trigger: the round waits for Step.allow_allreduce, which reads the tensors; otherwise they are read now. Peers
+            that are ready wait for `sender_timeout` (5 s), then they go on without this one.
         expected_peers: the group begins with so many. keep_group: begin at once with the peers of the last round.
 
         Raises waggle.Error with the reason, and then the tensors are unchanged."""
