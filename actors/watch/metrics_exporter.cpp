@@ -25,6 +25,11 @@ constexpr auto refresh_interval = 100ms;
 constexpr auto peers_interval_per_peer = 500us;
 constexpr auto links_interval = 1s;
 
+/// The run's, for people.
+const std::string& name_in(const node_context& ctx) {
+  return ctx.label.empty() ? ctx.run_id : ctx.label;
+}
+
 /// Of the members of the round; others could be strangers.
 std::map<peer_id, double> pass_seconds_of(const watch::round_ended& round,
                                           const swarm_progress& run, const peer_id& self) {
@@ -61,13 +66,13 @@ void metrics_exporter::show_self() {
     return;
   shown_self_ = true;
   nlohmann::ordered_json self{{"peer", to_string(ctx_.record.id)},
-                              {"run", ctx_.label},
+                              {"run", name_in(ctx_)},
                               {"role", picture_.role},
                               {"version", version}};
   board_->show(status_board::document::self,
                self.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   if (ctx_.events && ctx_.events->last() == 0)
-    ctx_.note(watch::started{std::string{version}, ctx_.label, std::string{picture_.role}});
+    ctx_.note(watch::started{std::string{version}, name_in(ctx_), std::string{picture_.role}});
 }
 
 metrics_exporter::behavior_type metrics_exporter::make_behavior() {
@@ -225,7 +230,7 @@ void metrics_exporter::refresh() {
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_unreachable(ctx_.reach->as_client());
   peer_facts facts{
-    ctx_.record.id, ctx_.label,         ctx_.metrics->run(), seconds_of(now - began_),
+    ctx_.record.id, name_in(ctx_),      ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
   facts.clock_skew = board_->clock_skew();
   if (ctx_.machine)

@@ -23,6 +23,8 @@ const auto big_steps = [](const error_code& error, std::size_t) -> std::size_t {
 
 // One system call for so many encrypted bytes: they stay in the cache until they are used.
 constexpr std::size_t encrypted_bytes_max = 256_KiB;
+// These pass where the path drops large packets (narrow_paths.hpp).
+constexpr std::size_t small_packet_bytes = 1'100;
 constexpr std::size_t record_overhead = 22 + 5; // more than TLS adds to a record of 16 KiB
 
 } // namespace
@@ -184,16 +186,28 @@ void byte_stream::write_more() {
       asio::post(socket_.get_executor(), [error, done = std::move(done)] { done(error); });
     return;
   }
-  asio::async_write(socket_, asio::buffer(sending_), big_steps,
-                    [me = shared_from_this()](const error_code& failed, std::size_t) {
-                      me->sending_.clear();
-                      if (!failed && (!me->unwritten_.empty() || me->tls_->has_output()))
-                        return me->write_more();
-                      me->sending_ = {}; // an idle link holds no buffer
-                      me->unwritten_.clear();
-                      if (auto done = std::exchange(me->written_, nullptr))
-                        done(failed);
-                    });
+  send_on(0);
+}
+
+void byte_stream::send_on(std::size_t sent) {
+  asio::const_buffer rest = asio::buffer(sending_) + sent;
+  auto then = [me = shared_from_this(), sent](const error_code& failed, std::size_t bytes) {
+    if (!failed && sent + bytes < me->sending_.size())
+      return me->send_on(sent + bytes);
+    me->sending_.clear();
+    if (!failed && (!me->unwritten_.empty() || me->tls_->has_output()))
+      return me->write_more();
+    me->sending_ = {}; // an idle link holds no buffer
+    me->unwritten_.clear();
+    if (auto done = std::exchange(me->written_, nullptr))
+      done(failed);
+  };
+  if (small_packets_ == 0)
+    return asio::async_write(socket_, rest, big_steps, std::move(then));
+  --small_packets_;
+  // The kernel puts nothing else into the packet of these bytes.
+  socket_.async_send(asio::buffer(rest, small_packet_bytes), tcp::socket::message_end_of_record,
+                     std::move(then));
 }
 
 } // namespace waggle::net

@@ -49,6 +49,8 @@ private:
   void read_more(std::span<std::byte> room, on_read done);
   byte_span next_piece(std::size_t room);
   void write_more();
+  /// `sent`: of sending_.
+  void send_on(std::size_t sent);
   void fail(failure why, error_code& error);
 
   tcp::socket socket_;
@@ -58,6 +60,9 @@ private:
   std::vector<asio::const_buffer> unwritten_;
   on_written written_;
   std::vector<std::byte> sending_; // encrypted; not empty: a write is under way
+  /// The next packets are small: a handshake passes where large ones are lost, so that the link
+  /// opens and is found to be narrow.
+  unsigned small_packets_ = 8;
 };
 
 /// Maps an Asio error to a failure.

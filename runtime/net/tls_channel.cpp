@@ -253,10 +253,10 @@ failure tls_channel::failed() const {
     return {ec::wrong_version, "the server there speaks TLS, but is not a waggle peer"};
   if (code != 0
       && (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER
-          || ERR_GET_REASON(code) == SSL_R_UNSUPPORTED_PROTOCOL
           || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST))
-    return {ec::wrong_version, "the other end does not speak TLS 1.3: it is no waggle peer, or an "
-                               "older one"};
+    return {ec::malformed, "the other end does not speak TLS 1.3"};
+  if (code != 0 && ERR_GET_REASON(code) == SSL_R_UNSUPPORTED_PROTOCOL)
+    return {ec::wrong_version, "the other end speaks an older TLS than 1.3"};
   const char* text = code != 0 ? ERR_reason_error_string(code) : nullptr;
   return {ec::protocol_violation,
           std::string{"TLS failed: "} + (text != nullptr ? text : "the channel is broken")};

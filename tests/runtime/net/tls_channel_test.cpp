@@ -180,7 +180,7 @@ TEST(TlsChannel, AnAnswerThatIsNoTlsEndsTheDial) {
   talk.ann.arrived(bytes_of("HTTP/1.1 400 Bad Request\r\n\r\n"));
   auto outcome = talk.ann.begin();
   ASSERT_FALSE(outcome);
-  EXPECT_EQ(outcome.error().code, ec::wrong_version);
+  EXPECT_EQ(outcome.error().code, ec::malformed);
   EXPECT_THAT(outcome.error().detail, HasSubstr("does not speak TLS 1.3"));
 }
 
