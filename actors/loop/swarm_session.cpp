@@ -273,6 +273,9 @@ void swarm_session::check_samples(std::uint64_t samples, option_writer who,
   bool of_blocks = claims > 0;
   if (!of_blocks)
     claims = samples;
+  if (of_blocks && !draws_)
+    bad("the gradient is over " + std::to_string(claims)
+        + " blocks, and nothing deals them: call swarm.shards before the optimizer is constructed");
   if (claims > samples)
     bad("the gradient is over " + std::to_string(claims) + " blocks, and weighs as "
         + std::to_string(samples) + ": each block counts as one record at least");
@@ -289,8 +292,7 @@ void swarm_session::check_samples(std::uint64_t samples, option_writer who,
     bad("the gradient is over " + std::to_string(samples)
         + " samples, more than --target-batch-size, " + std::to_string(given_.target_batch_size)
         + ": one step would end more than one epoch; use "
-        + (of_blocks ? "smaller blocks" : "a smaller batch")
-        + " or a larger target on all peers");
+        + (of_blocks ? "smaller blocks" : "a smaller batch") + " or a larger target on all peers");
 }
 
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,

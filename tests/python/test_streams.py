@@ -189,6 +189,23 @@ def test_batches_of_any_size_come_to_the_mean_of_the_block(tmp_path):
     swarm.leave()
 
 
+def test_shards_deal_blocks_of_ones_own(tmp_path):
+    swarm = join(tmp_path)
+    shards = swarm.shards(9)
+    model = torch.nn.Linear(1, 1)
+    opt = waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), swarm, model, target_batch_size=100)
+    for i, pair in enumerate(DataLoader(range(9), 2, sampler=shards)):
+        if i == 1:
+            with pytest.raises(ValueError, match="over 2 blocks, and weighs as 1"):
+                opt.step(samples=1, claims=2)
+            opt.step(samples=2)
+        else:
+            opt.step(samples=30, claims=len(pair))
+    assert swarm.finished and swarm.status().passes[0] == waggle.SamplesSeen(1, 9, 0, 0)
+    assert swarm.status().samples_used == 4 * 30 + 2
+    swarm.leave()
+
+
 def test_a_block_that_cannot_be_read_is_named_and_its_claim_returns(tmp_path):
     files = write_records(tmp_path / "data")
     swarm, stream, _, opt = alone(tmp_path, waggle.data.jsonl(files, block=2000))
@@ -268,6 +285,8 @@ def test_refusals(tmp_path):
     opt = waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), other, model)
     with pytest.raises(ValueError, match="has no stream"):
         opt.step(stream[2])
+    with pytest.raises(ValueError, match="over 2 blocks, and nothing deals them"):
+        opt.step(samples=4, claims=2)
     other.leave()
     swarm = join(tmp_path / "3")
     stream = swarm.stream(waggle.data.blocks(3, range))

@@ -319,8 +319,7 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
     return;
   }
   if (addresses->size() != offered_.size())
-    throw std::invalid_argument{
-      "there must be an address for each parameter, each buffer, and what they settle"};
+    throw std::invalid_argument{"there must be an address for each parameter, buffer and term"};
   for (std::size_t i = 0; i < offered_.size(); ++i)
     offered_[i].values = static_cast<const float*>(
       PyLong_AsVoidPtr(PyList_GET_ITEM(addresses->ptr(), static_cast<py::ssize_t>(i))));
@@ -332,8 +331,6 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
                                 const std::optional<py::list>& addresses, std::uint64_t passes,
                                 std::string written, bool finite, std::uint64_t claims) {
   require_optimizer();
-  if (claims > 0)
-    require_shards();
   session_->check_samples(samples, option_writer::python_loop, claims);
   if (session_->was_over())
     return step_outcome::finished;
