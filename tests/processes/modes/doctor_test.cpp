@@ -131,7 +131,7 @@ TEST_F(Doctor, NamesEachFaultBeforeAStartAndNothingElse) {
     {{"--data", file("short.txt", "too short")}, "has no text of at least"},
     {{"--data", file("whole.bin", std::string(1'000, '\1'))}, "--classes N says how many"},
     {{"--data", file("half.bin", std::string(1'001, '\1')), "--classes", "257"}, "has 1001 bytes"},
-    {{"--data", of("images"), "--model", "cnn"}, "ends within its header"},
+    {{"--data", of("images"), "--model", "cnn"}, "a file of labels in IDX format begins with"},
     {{"--eval-data", of("nowhere")}, "--eval-data"},
     {{"--model", "cnn"}, "--model cnn learns images"},
     {{"--model", of("net.pt")}, "net.pt"},
