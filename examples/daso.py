@@ -11,7 +11,7 @@ swarm = waggle.join(ARGS.run, initial_peers=ARGS.peer, listen=ARGS.listen, data_
 optimizer = waggle.Optimizer(torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0), swarm, model,
                              strategy=ARGS.strategy if given else "daso:epochs=12,batches=50,warmup=2,cooldown=2",
                              min_peers=ARGS.min_peers, model="mlp", data="synthetic", layers=1, width=32, context=16)
-shown = None
+shown: object = None
 for batch in windows(ARGS.seed):
     optimizer.zero_grad()
     loss = model.loss(batch)
@@ -25,4 +25,5 @@ for batch in windows(ARGS.seed):
               f"{status.mean_age} steps old", flush=True)
     if optimizer.last == "finished":
         break
-print("parameters", swarm.status().parameters, flush=True)
+print("ended with parameters", swarm.status().parameters, flush=True)
+swarm.leave()  # waits for those that need the last state
