@@ -101,8 +101,8 @@ class Loop(Leaves):
             raise TypeError("waggle.Loop takes no reuse_grad_buffers: add up in arrays of your own, and offer their "
                             "mean")
         training = _options.of_training(options)
-        merged = {**swarm._given, **training,
-                  "more": {**swarm._given.get("more", {}), **training["more"]}}
+        merged: dict[str, Any] = {**swarm._given, **training,
+                                  "more": {**swarm._given.get("more", {}), **training["more"]}}
         if swarm._stream is not None:
             merged["data"] = ", ".join(filter(None, [merged.get("data"), swarm._stream._data.description]))
         self.swarm = swarm

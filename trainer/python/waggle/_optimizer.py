@@ -23,9 +23,9 @@ from ._model import Model, makes_state, tensors_of
 from ._options import of_training, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._several import as_one
-from ._stream import Block
 from ._swarm import Leaves, Swarm
 from ._together import Together
+from .data import Block
 
 
 def _error(code: str, text: str) -> _waggle.Error:
@@ -196,7 +196,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if isinstance(closure, Block):
             if self._swarm._stream is None:
                 raise ValueError("the step is over a block, and the swarm has no stream: make it with swarm.stream")
-            closure, samples, claims = None, self._swarm._stream._stepped(closure), 1
+            samples, claims, closure = self._swarm._stream._stepped(closure), 1, None
         elif self._swarm._stream is not None:
             raise ValueError("the swarm has a stream: call step(block) with each block")
         if closure is not None:
