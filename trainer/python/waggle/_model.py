@@ -93,7 +93,9 @@ class Model(LoopModel):
         sizes = [sum(cuts) for cuts in self._cuts]
         if not self.is_sharded:
             return list(torch.split(ranks.spread(whole, [sum(sizes)]), sizes))
-        wholes: Sequence[torch.Tensor | None] = [None] * len(sizes) if whole is None else torch.split(whole, sizes)
+        wholes: Sequence[torch.Tensor | None] = [None] * len(sizes)
+        if whole is not None:
+            wholes = torch.split(whole, sizes)
         return [ranks.spread(each, cuts) for each, cuts in zip(wholes, self._cuts)]
 
     def collect_gradient(self, ranks: Ranks, whole: torch.Tensor | None) -> None:
