@@ -222,7 +222,8 @@ class LyingRelays : public ::testing::TestWithParam<relay_lie> {};
 TEST_P(LyingRelays, NeverHaveAWrongSumApplied) {
   const auto& lie = GetParam();
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
-    auto scene = checked_round(seed, {});
+    auto scene =
+      checked_round(seed, lie.to_all ? aggregation{} : aggregation{aggregator::mean, 1, 1});
     scene.plan.codecs = {{scene.plan.elements, codec_id::sparse2}};
     auto who = liar_of(seed, scene, false);
     scene.plan.members[who].mode = member_mode::auxiliary; // may contribute what it likes otherwise
