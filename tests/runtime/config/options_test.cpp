@@ -123,6 +123,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"curve", "eval_loss"},
     {"link", "13mbit,7ms"},
     {"only", "problems"},
+    {"schedule-unit", "rounds"},
     {"since", "02:00"},
   };
   for (const auto& spec : option_table()) {

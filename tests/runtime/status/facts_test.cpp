@@ -56,8 +56,8 @@ TEST(Facts, AMetricHasTheValueOfTheStatus) {
     EXPECT_EQ(status[path].dump(), value);
   }
   EXPECT_EQ(status["strategy"].dump(),
-            R"({"phase":"cycling","epoch":5,"epochs":12,"skips":4,"wait":1,"loss":1.5,)"
-            R"("best_loss":null})");
+            R"({"best_loss":null,"epoch":5,"epochs":12,"loss":1.5,"phase":"cycling","skips":4,)"
+            R"("wait":1})");
   EXPECT_THAT(text, HasSubstr(shown_facts::line("waggle_training_strategy_skips", "4")));
   EXPECT_THAT(text, HasSubstr(shown_facts::line("waggle_training_mean_age_passes", "2")));
   EXPECT_THAT(text, HasSubstr("phase=\"cycling\",run=\"r\"} 1\n"));
