@@ -382,7 +382,7 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
                           "duration", "epochs", "from", "initial-peers", "join-timeout", "listen",
                           "log-level", "micro-batch", "model", "no-decay", "optimizer", "passes",
                           "precision", "replicas", "resume", "run-id", "start-alone", "strategy",
-                          "target-batch-size", "threads", "weight-decay"));
+                          "swarm-key", "target-batch-size", "threads", "weight-decay"));
 }
 
 TEST_F(SwarmOfOne, LooksForInitialPeersInTheEnvironmentIfItIsGivenNone) {
