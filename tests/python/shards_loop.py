@@ -24,6 +24,8 @@ class Counts(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         for p in self.param_groups[0]["params"]:
+            if p.grad is None:  # an update over empty blocks of a stream
+                continue
             state = self.state[p]
             if not state:
                 state["seen"] = torch.zeros_like(p)
