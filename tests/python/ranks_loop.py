@@ -86,9 +86,9 @@ def main():
     opt.leave()
     values = [whole(p.detach()).flatten().tolist() for p in model.parameters()]
     kept = [whole(inner.state[p][name]).flatten().tolist() for p in model.parameters() for name in sorted(inner.state[p])]
-    print("\nDEALT", json.dumps(dealt))
-    print(f"STATUS {rank}", json.dumps(dataclasses.asdict(swarm.status())), flush=True)
-    print(f"VALUES {rank}", json.dumps([values, kept]), flush=True)
+    lines = [f"\nDEALT {json.dumps(dealt)}", f"STATUS {rank} {json.dumps(dataclasses.asdict(swarm.status()))}",
+             f"VALUES {rank} {json.dumps([values, kept])}\n"]
+    os.write(1, "\n".join(lines).encode())  # at once: the ranks share the file
     if group:
         dist.destroy_process_group()
 
