@@ -24,6 +24,14 @@ constexpr milliseconds timeout_max = std::chrono::hours{24 * 365};
 /// Fails with ec::bad_config if a caller's `timeout` cannot be one.
 status check_timeout(milliseconds timeout, const std::string& name);
 
+/// Why an actor of a peer did not answer. One that has ended says nothing: then the peer has left.
+inline failure why_unanswered(const caf::error& error) {
+  auto why = from_caf(error);
+  if (why.code == ec::shutting_down && why.detail.empty())
+    why.detail = "this peer has left the run";
+  return why;
+}
+
 /// What the classes of include/waggle/ hold of a peer. Thread-safe.
 class running_node {
 public:
@@ -48,7 +56,7 @@ public:
       return out;
     timeout = std::clamp(timeout, milliseconds{0}, timeout_max); // CAF throws, or overflows
     caller_actor asker{*system};
-    auto failed = [&](const caf::error& why) { out = from_caf(why); };
+    auto failed = [&](const caf::error& why) { out = why_unanswered(why); };
     if constexpr (std::is_same_v<Answer, caf::unit_t>) // CAF sends nothing, but expects a unit
       asker->request(caf::actor_cast<caf::actor>(receiver), timeout, std::move(question))
         .receive([&] { out = caf::unit; }, failed);

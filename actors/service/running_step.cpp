@@ -62,7 +62,7 @@ void running_step::ask(average_vector question) {
           self->quit();
         },
         [self, finish](const caf::error& why) {
-          finish(from_caf(why));
+          finish(why_unanswered(why));
           self->quit();
         });
     return {[self, averager](const trigger_step& msg) { self->send(averager, msg); },
