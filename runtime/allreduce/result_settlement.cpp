@@ -6,15 +6,14 @@
 namespace waggle {
 
 result_settlement::result_settlement(round_state& round) : round_(round), groups_(round.parts()) {
-  if (is_checked(round.plan()) && round.plan().reduce_by.check_share > 0)
+  if (has_pledges(round.plan()))
     audit_.emplace(round_, shares_,
                    sum_audit::events{[this] { prepare(); }, [this] { own_groups_.clear(); }});
 }
 
 bool result_settlement::is_keyed(const round_plan& plan, const round_config& config) {
-  return is_checked(plan)
-         && (plan.reduce_by.check_share > 0
-             || plan.elements * sizeof(float) > config.keyless_bytes_max);
+  return has_pledges(plan)
+         || (is_checked(plan) && plan.elements * sizeof(float) > config.keyless_bytes_max);
 }
 
 result_terms result_settlement::terms() const {
@@ -36,8 +35,7 @@ const std::vector<digest>& result_settlement::own_groups() {
 
 member_set result_settlement::awaited() const {
   const auto& view = round_.view();
-  member_set only_leader;
-  only_leader.insert(round_.protocol.leader());
+  auto only_leader = member_set::only(round_.protocol.leader());
   auto if_leading = [&](member_set all) {
     return round_.protocol.coordinator() == round_.self() ? all : only_leader;
   };
@@ -74,6 +72,8 @@ void result_settlement::leave(const round_view& next) {
 
 void result_settlement::enter(std::uint32_t before, bool same_sum) {
   repair_.reset();
+  if (audit_)
+    audit_->enter();
   // In an adopted view nothing is judged: true once most members are known to hold its result.
   judged_ = round_.view().adopted && same_sum && lists_agree(before);
 }

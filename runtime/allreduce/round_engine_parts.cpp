@@ -210,6 +210,8 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
     auto memory = round_.result.memory_for(head.index);
     sound = round_.read_result(head, body, {memory.get(), head.count});
     values = std::move(memory);
+    if (auto* audit = settlement_.audit(); sound && audit != nullptr)
+      audit->relayed(from, head, body);
   }
   // A reducer reports the weights that it summed with.
   if (sound

@@ -129,25 +129,31 @@ status round_state::read_result(const wire::part& head, const payload& body,
   if (head.weights.size() != over.size())
     return ec::bad_weight;
   part_reducer contributions{part.codec, part.count, plan().reduce_by};
-  auto size = encoded_size(part.codec, part.count);
-  std::size_t place = 0;
-  status sound = done{};
-  over.for_each([&](std::size_t member) {
-    auto bytes = slice(body, place * size, size);
-    auto ours = member == self() ? contributed.find(head.index) : contributed.end();
-    if (sound && member == self()
+  for (auto& each : contributions_in(head, body)) {
+    // Where members pledge, all contributions are compared, once all are known to be pledged.
+    bool ours_alone = each.member == self() && !has_pledges(plan());
+    auto ours = ours_alone ? contributed.find(head.index) : contributed.end();
+    if (ours_alone
         && (ours == contributed.end()
-            || std::memcmp(ours->second.data.get(), bytes.data.get(), size) != 0))
-      sound = ec::wrong_sum;
-    if (sound)
-      sound = contributions.add(member, head.weights[place], std::move(bytes));
-    ++place;
-  });
-  if (!sound)
-    return sound;
+            || !std::ranges::equal(ours->second.view(), each.values.view())))
+      return ec::wrong_sum;
+    if (auto added = contributions.add(each.member, each.weight, std::move(each.values)); !added)
+      return added;
+  }
   // Its owner leaves out whom we would leave out, and sends no sum before.
   auto excluded = contributions.reduce(over, out).excluded;
   return excluded.empty() ? status{done{}} : excluded.front().reason;
+}
+
+std::vector<round_state::sent_back> round_state::contributions_in(const wire::part& head,
+                                                                  const payload& body) const {
+  std::vector<sent_back> out;
+  auto size = encoded_size(parts()[head.index].codec, head.count);
+  member_set{head.contributors}.for_each([&](std::size_t member) {
+    auto place = out.size();
+    out.push_back({member, head.weights[place], slice(body, place * size, size)});
+  });
+  return out;
 }
 
 bool round_state::may_say(std::size_t from, std::size_t of, std::uint32_t view) const {

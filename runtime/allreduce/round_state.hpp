@@ -85,9 +85,19 @@ struct round_state {
                                    member_set over, const std::shared_ptr<float>& out) const;
   /// The inverse: the values of a result that another member sent, which are finite. With codecs
   /// that send the contributions back they are summed here, as their owner did. Fails if it is not
-  /// one of them, or if our contribution is not in it as we sent it. REQUIRES: `fits`.
+  /// one of them, or, where nobody pledges (sum_audit), if our contribution is not in it as we sent
+  /// it. REQUIRES: `fits`.
   [[nodiscard]] status read_result(const wire::part& head, const payload& body,
                                    std::span<float> out) const;
+  /// With codecs that send contributions back: one of those that `body`, a result, consists of.
+  struct sent_back {
+    std::size_t member = 0;
+    double weight = 0;
+    payload values;
+  };
+  /// All of them, in the order of the members. REQUIRES: `fits`, and as many weights.
+  [[nodiscard]] std::vector<sent_back> contributions_in(const wire::part& head,
+                                                        const payload& body) const;
   /// Whether our values of the part are there.
   [[nodiscard]] bool is_filled(std::uint32_t part) const {
     const auto& cut = parts()[part];

@@ -19,6 +19,8 @@ bool sum_audit::sums_are_right() {
     draw();
   if (!drawn_ || round_.over)
     return false; // evidence that was here already was wrong
+  if (!relays_are_right())
+    return false;
   auto self = round_.self();
   auto waits = unchecked();
   bool ours = waits.contains(self);
@@ -50,9 +52,40 @@ bool sum_audit::on_checked(std::size_t from, std::uint32_t view) {
   return true;
 }
 
-bool sum_audit::is_drawn(std::uint32_t part, std::size_t checker) const {
+/// Whose challenge of the part counts, once the key is known: its checker's; that of all who were
+/// sent its contributions back.
+bool sum_audit::may_challenge(std::uint32_t part, std::size_t member) const {
   return drawn_
-         && std::find(drawn_->begin(), drawn_->end(), sum_check{part, checker}) != drawn_->end();
+         && (is_sent_back(part)
+             || std::ranges::find(*drawn_, sum_check{part, member}) != drawn_->end());
+}
+
+void sum_audit::relayed(std::size_t from, const wire::part& head, const payload& body) {
+  if (!is_sent_back(head.index))
+    return;
+  auto& kept = relayed_[head.index];
+  kept = {from, {}};
+  for (const auto& each : round_.contributions_in(head, body))
+    kept.contributions.emplace(each.member, contribution_digest(each.weight, each.values.view()));
+}
+
+void sum_audit::enter() {
+  std::erase_if(relayed_,
+                [this](const auto& relay) { return !round_.transfers.has_result(relay.first); });
+}
+
+/// REQUIRES: all members hold the same pledges, and have revealed their shares: those who sent
+/// contributions back answer for them.
+bool sum_audit::relays_are_right() {
+  std::erase_if(relayed_, [this](const auto& relay) {
+    return std::ranges::all_of(relay.second.contributions, [&](const auto& given) {
+      return pledges_.covers(given.first, relay.first, given.second);
+    });
+  });
+  for (const auto& [part, relay] : std::map{relayed_})
+    if (!round_.over && drawn_ && owner_of(part) != round_.self())
+      challenge(part);
+  return relayed_.empty() && !round_.over && drawn_;
 }
 
 void sum_audit::draw() {
@@ -68,7 +101,7 @@ void sum_audit::draw() {
   for (const auto& [part, checker] : drawn) {
     auto owner = owner_of(part);
     if (owner == round_.self())
-      show(part, checker, round_.own.reducer(part));
+      show(part, member_set::only(checker), round_.own.reducer(part));
     else if (checker == round_.self())
       open_.open(part, owner, false, round_.now());
   }
@@ -87,14 +120,14 @@ void sum_audit::take_early() {
 }
 
 /// Sends what all contributors gave to the part.
-void sum_audit::show(std::uint32_t part, std::size_t to, const part_reducer& contributions) {
+void sum_audit::show(std::uint32_t part, member_set to, const part_reducer& contributions) {
   auto head = round_.header(part, wire::part_kind::evidence);
   head.contributors = round_.view().contributors;
   round_.view().contributor_set().for_each([&](std::size_t member) {
     auto shown = contributions.contribution_of(member);
     head.member = static_cast<std::uint32_t>(member);
     head.weight = shown.weight;
-    round_.tell(to, head, shown.values);
+    round_.send_to(to, head, shown.values);
   });
 }
 
@@ -106,11 +139,12 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
     return round_.refuse(from, ec::wrong_shape);
   }
   // Shown to all because of a challenge that we have not received yet, perhaps.
-  bool unasked = drawn_ && !open_.is_open(head.index) && !challenges_.contains(head.index)
-                 && from == owner_of(head.index)
-                 && std::any_of(drawn_->begin(), drawn_->end(), [&](const sum_check& drawn) {
-                      return drawn.part == head.index && drawn.checker != round_.self();
-                    });
+  bool unasked =
+    drawn_ && !open_.is_open(head.index) && !challenges_.contains(head.index)
+    && from == owner_of(head.index)
+    && (is_sent_back(head.index) || std::ranges::any_of(*drawn_, [&](const sum_check& drawn) {
+          return drawn.part == head.index && drawn.checker != round_.self();
+        }));
   bool early = head.view > view.number || (head.view == view.number && (!drawn_ || unasked));
   if (early) {
     if (!round_.may_park(from, 4 * round_.parts().size() * round_.plan().members.size())) {
@@ -153,26 +187,35 @@ void sum_audit::check(std::uint32_t part) {
   auto over = round_.view().contributor_set();
   auto memory = std::make_shared<float_vector>(count);
   std::shared_ptr<float> out{memory, memory->data()};
-  bool right = evidence.reduce(over, *memory).excluded.empty();
-  if (right) {
+  bool sound = evidence.reduce(over, *memory).excluded.empty();
+  bool right = sound;
+  if (sound) {
     (void)round_.encode_sum(part, evidence, over, out);
     right = std::memcmp(out.get(), round_.result.values(part).get(), count * sizeof(float)) == 0;
   }
   round_.port->count_check(right);
-  if (!right && open_.is_vouched(part)) {
-    round_.result.put(part, out); // the owner sent another sum to us alone
+  // Everybody sums what is sent back, so what was pledged proves the sum.
+  bool proves = sound && is_sent_back(part);
+  auto relay = proves ? relayed_.extract(part) : decltype(relayed_)::node_type{};
+  if (!right && (open_.is_vouched(part) || proves)) {
+    auto by = relay ? relay.mapped().from : owner_of(part);
+    round_.result.put(part, out); // we alone were sent another sum, perhaps
     on_.corrected();
     right = true;
-    round_.refuse(owner_of(part), ec::wrong_sum);
+    round_.port->log(round_.name_of(by) + " sent a sum that is not of what was pledged, in part "
+                     + std::to_string(part));
+    if (round_.view().participant_set().contains(by))
+      round_.refuse(by, ec::wrong_sum);
     if (round_.over || !open_.is_open(part))
       return;
   }
   if (!right)
     return found_wrong(part, "a sum that the contributions do not give");
   // The challenger may be the only one that was shown or sent something else.
-  bool by_other = open_.is_challenged(part) && challenges_.at(part) != round_.self();
-  if (by_other && round_.protocol.leader() == round_.self())
+  if (open_.is_challenged(part) && round_.protocol.leader() == round_.self())
     show(part, challenges_.at(part), evidence);
+  if (proves)
+    proven_.emplace(part, evidence);
   open_.close(part);
   on_.checked();
 }
@@ -182,20 +225,24 @@ void sum_audit::found_wrong(std::uint32_t part, const std::string& how) {
   round_.port->log(round_.name_of(owner) + " sent " + how + ", in part " + std::to_string(part));
   open_.start_over(part, round_.now());
   challenge(part);
-  bool ours = challenges_.contains(part) && challenges_.at(part) == round_.self();
-  if (!ours || round_.protocol.leader() == round_.self())
+  // If we alone challenge it, the others see what we see, and accuse it.
+  bool by_us_alone =
+    challenges_.contains(part) && challenges_.at(part) == member_set::only(round_.self());
+  if (!by_us_alone || round_.protocol.leader() == round_.self())
     round_.refuse(owner, ec::wrong_sum);
 }
 
 /// All others are to see what we saw: nobody needs to believe us, and we need not accuse anybody.
 void sum_audit::challenge(std::uint32_t part) {
-  if (!is_drawn(part, round_.self()) || !challenges_.try_emplace(part, round_.self()).second)
+  if (!may_challenge(part, round_.self()) || challenges_[part].contains(round_.self()))
     return;
+  challenges_[part].insert(round_.self());
   round_.port->log("challenges part " + std::to_string(part));
   round_.watch.fault(round_.now());
   open_.open(part, owner_of(part), true, round_.now());
   round_.send_to(round_.view().participant_set(),
                  wire::round_challenge{round_.plan().id, round_.view().number, part});
+  take_early();
 }
 
 void sum_audit::on_challenge(std::size_t from, const wire::round_challenge& what) {
@@ -203,7 +250,7 @@ void sum_audit::on_challenge(std::size_t from, const wire::round_challenge& what
     challenged(from, what.part);
 }
 
-/// Each part has one checker, and one challenge of it counts.
+/// One challenge of each member counts.
 void sum_audit::challenged(std::size_t from, std::uint32_t part) {
   const auto& view = round_.view();
   if (part >= round_.parts().size() || !view.participant_set().contains(from))
@@ -213,19 +260,22 @@ void sum_audit::challenged(std::size_t from, std::uint32_t part) {
       early.insert(part);
     return;
   }
-  if (!is_drawn(part, from) || !challenges_.try_emplace(part, from).second)
+  if (!may_challenge(part, from) || challenges_[part].contains(from))
     return;
+  bool first = challenges_[part].empty();
+  challenges_[part].insert(from);
   auto owner = owner_of(part);
   round_.watch.fault(round_.now());
   round_.watch.advanced(round_.now());
-  if (owner != round_.self()) {
+  if (owner == round_.self()) {
+    if (first)
+      show(part, view.participant_set(), round_.own.reducer(part));
+  } else if (auto proof = proven_.find(part); proof == proven_.end()) {
     open_.open(part, owner, true, round_.now());
-    return take_early();
+    take_early();
+  } else if (round_.protocol.leader() == round_.self()) {
+    show(part, member_set::only(from), proof->second);
   }
-  view.participant_set().for_each([&](std::size_t member) {
-    if (member != round_.self())
-      show(part, member, round_.own.reducer(part));
-  });
 }
 
 void sum_audit::on_tick() {
@@ -247,6 +297,7 @@ void sum_audit::forget() {
   drawn_.reset();
   open_.clear();
   challenges_.clear();
+  proven_.clear();
   early_challenges_.clear();
   for (const auto& [from, event] : std::exchange(early_evidence_, {}))
     event.release();

@@ -22,6 +22,9 @@ constexpr std::size_t early_challenges_max = 1024;
 
 /// How the members of a round check each other's sums (runtime/averaging/sum_checks.hpp):
 ///
+/// (With codecs that send contributions back, everybody has checked the sum of each part already,
+/// and compares what it summed with what was pledged; whoever finds a difference challenges.)
+///
 ///   shares of all ─ draw ─ a part of ours ─► show its contributions to its checker
 ///                        └ we check ─ evidence ─► sum again ─ equal ─► checked ─► all: prepared
 ///                                   └ none, or another sum ─► challenge: it is shown to everybody
@@ -49,6 +52,11 @@ public:
   /// waited and others prepared, a wrong result would count as one that may have been committed.
   [[nodiscard]] member_set unchecked() const;
 
+  /// A result that is taken as the part's. Keeps the digests of the contributions sent back in it.
+  void relayed(std::size_t from, const wire::part& head, const payload& body);
+  /// Another view has begun; transfer_state::enter says which results it keeps.
+  void enter();
+
   /// `from` reports that all sums that it checks in the view are right. False: it was refused.
   bool on_checked(std::size_t from, std::uint32_t view);
   void on_challenge(std::size_t from, const wire::round_challenge& what);
@@ -61,13 +69,21 @@ public:
 
 private:
   using early_part = std::pair<std::size_t, inbound_event>; // with its sender
+  struct relayed_part {
+    std::size_t from;
+    std::map<std::size_t, digest> contributions; // by member
+  };
 
   [[nodiscard]] std::size_t owner_of(std::uint32_t part) const {
     return round_.parts().owner(part, round_.view());
   }
-  [[nodiscard]] bool is_drawn(std::uint32_t part, std::size_t checker) const;
+  [[nodiscard]] bool is_sent_back(std::uint32_t part) const {
+    return sends_contributions_back(round_.parts()[part].codec);
+  }
+  [[nodiscard]] bool may_challenge(std::uint32_t part, std::size_t member) const;
+  [[nodiscard]] bool relays_are_right();
   void draw();
-  void show(std::uint32_t part, std::size_t to, const part_reducer& contributions);
+  void show(std::uint32_t part, member_set to, const part_reducer& contributions);
   void take_early();
   void check(std::uint32_t part);
   void found_wrong(std::uint32_t part, const std::string& how);
@@ -80,10 +96,13 @@ private:
   pledge_exchange pledges_;
   std::optional<std::vector<sum_check>> drawn_; // in the current view; so is what follows
   open_checks open_;
-  by_view<done> checked_by_;                        // by checker: its sums are right
-  std::vector<early_part> early_evidence_;          // that arrived before the key was known
-  std::map<std::uint32_t, std::size_t> challenges_; // by part: its checker
+  by_view<done> checked_by_;                       // by checker: its sums are right
+  std::vector<early_part> early_evidence_;         // that arrived before the key was known
+  std::map<std::uint32_t, member_set> challenges_; // by part: who challenged it
+  std::map<std::uint32_t, part_reducer> proven_;   // by part sent back: as it was shown to all
   std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts
+  /// By part: what was sent back of it, and is not known to be what was pledged. In all views.
+  std::map<std::uint32_t, relayed_part> relayed_;
 };
 
 } // namespace waggle

@@ -66,9 +66,9 @@ status validate_plan(const round_plan& plan) {
   if (!reducer || plan.members.front().mode == member_mode::client)
     return broken("a client cannot lead");
   parts += plan.codecs.size(); // each border cuts at most one part in two
-  bool checked = plan.reduce_by.check_share > 0;
-  if (parts > (checked ? checked_parts_max : parts_max))
-    return broken(std::to_string(parts) + " parts" + (checked ? ", whose sums are checked" : ""));
+  bool pledged = has_pledges(plan);
+  if (parts > (pledged ? checked_parts_max : parts_max))
+    return broken(std::to_string(parts) + " parts" + (pledged ? ", whose sums are checked" : ""));
   return done{};
 }
 
@@ -79,6 +79,14 @@ std::string_view why_unchecked(const round_plan& plan) {
   if (plan.one_host)
     return "processes of one user on one host, which can read each other's keys";
   return {};
+}
+
+bool has_pledges(const round_plan& plan) {
+  return is_checked(plan)
+         && (plan.reduce_by.check_share > 0
+             || std::ranges::any_of(plan.codecs, [](const codec_run& run) {
+                  return sends_contributions_back(run.codec);
+                }));
 }
 
 std::size_t position_of(const peer_id& peer, const round_plan& plan) {

@@ -63,7 +63,7 @@ constexpr std::size_t gather_bytes_max = 1024;
 /// Bounds the transfer state that every member keeps.
 constexpr std::uint64_t parts_max = 1U << 20U;
 
-/// More are refused where sums are checked: every member keeps a digest of each part of each
+/// More are refused where members pledge: every member keeps a digest of each part of each
 /// member.
 constexpr std::uint64_t checked_parts_max = 1U << 16U;
 
@@ -77,6 +77,10 @@ std::string_view why_unchecked(const round_plan& plan);
 inline bool is_checked(const round_plan& plan) {
   return why_unchecked(plan).empty();
 }
+
+/// Whether members pledge what they contribute (round_pledges.hpp): drawn sums are summed again, or
+/// everybody sums what its codec sends back, and compares it with what was pledged.
+bool has_pledges(const round_plan& plan);
 
 /// The index of `peer` among the members; their number if it is not one of them.
 std::size_t position_of(const peer_id& peer, const round_plan& plan);

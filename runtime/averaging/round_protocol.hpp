@@ -176,9 +176,7 @@ public:
       return {};
     if (lead())
       return view_.participant_set() - reported_members();
-    member_set only_leader;
-    only_leader.insert(leader());
-    return only_leader;
+    return member_set::only(leader());
   }
   [[nodiscard]] const round_rules& rules() const { return rules_; }
   /// Whether the answer of `member` to our takeover `number` is missing, and must be signed.

@@ -19,6 +19,8 @@ public:
     return member_set{n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1};
   }
 
+  static constexpr member_set only(std::size_t i) { return member_set{std::uint64_t{1} << i}; }
+
   [[nodiscard]] constexpr std::uint64_t bits() const { return bits_; }
   [[nodiscard]] constexpr bool contains(std::size_t i) const {
     return i < 64 && ((bits_ >> i) & 1U) != 0;

@@ -37,7 +37,8 @@ std::vector<sum_check> draw_checks(const digest& key, double share, const part_t
     auto able = view.participant_set() & checkers;
     able.erase(parts.owner(part, view));
     auto [drawn, choice] = lot_of(key, part);
-    if (able.empty() || std::ldexp(static_cast<double>(drawn >> 11U), -53) >= share)
+    if (able.empty() || sends_contributions_back(parts[part].codec)
+        || std::ldexp(static_cast<double>(drawn >> 11U), -53) >= share)
       continue;
     for (auto skip = choice % able.size(); skip > 0; --skip)
       able.erase(able.lowest());

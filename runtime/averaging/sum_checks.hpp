@@ -35,8 +35,9 @@ struct sum_check {
   friend bool operator==(const sum_check&, const sum_check&) = default;
 };
 
-/// Draws which parts are checked, each with the probability `share`, and by whom. A pure function:
-/// all members draw the same. Ascending by part.
+/// Draws which parts are checked, each with the probability `share`, and by whom; not those whose
+/// contributions are sent back, which everybody sums. A pure function: all members draw the same.
+/// Ascending by part.
 /// @param key of the view (`result_key`); uniformly random.
 /// @param checkers the members that may check: those that accept connections.
 std::vector<sum_check> draw_checks(const digest& key, double share, const part_table& parts,

@@ -128,6 +128,11 @@ status check_sparse(const run_options& o) {
       codec + " and --aggregator " + std::string{aggregator->name}
         + " exclude each other: most of the values that a peer sends are 0, and so would be almost "
           "every result; use --aggregator median_norm, or --codec e3m0"},
+     {differs(o, "check-sums") && o.check_sums > 0
+        && !uses(o.averaging.codec, [](codec_id one) { return !sends_contributions_back(one); }),
+      codec
+        + " and --check-sums exclude each other: every member checks all sums of what that codec "
+          "sends; leave out --check-sums"},
      {o.how.coding.rank > 0,
       codec
         + " and --low-rank exclude each other: of factors, all values count; leave out "

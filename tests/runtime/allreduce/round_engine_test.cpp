@@ -582,6 +582,7 @@ class RoundEngineOfContributions : public RoundEngine {
 protected:
   RoundEngineOfContributions() {
     plan_.codecs = {{40, codec_id::sparse2}};
+    plan_.one_host = true; // nobody pledges
     table_.emplace(plan_);
     begin_as(us);
   }

@@ -72,6 +72,8 @@ const std::vector<refused_row> rows{
   {"codec=sparse2 aggregator=median faulty-max=1", {"--codec sparse2", "--aggregator median"}},
   {"codec=size:100,none,sparse2 aggregator=trimmed_mean faulty-max=1",
    {"trimmed_mean", "median_norm"}},
+  {"codec=sparse2 aggregator=median_norm faulty-max=1 check-sums=1",
+   {"--codec sparse2", "leave out --check-sums"}},
   {"codec=sparse2 low-rank=4", {"--codec sparse2", "--low-rank"}},
   // Sizes
   {"micro-batch=64 target-batch-size=32", {"--micro-batch 64", "--target-batch-size 32"}},
@@ -198,7 +200,7 @@ const std::vector<std::string> accepted{
   "averaging-timeout=1s matchmaking-time=100ms", "aggregator=krum faulty-max=30",
   "check-sums=0.125", // the default, as in a join line
   "aggregator=median faulty-max=1 check-sums=1",
-  "codec=sparse2 aggregator=median_norm faulty-max=1 check-sums=1",
+  "codec=sparse2 aggregator=median_norm faulty-max=1 check-sums=0.125",
   "low-rank=4 min-compression-ratio=0.6 delay-grad-averaging=true codec=float16",
   "strategy=daso:epochs=12 schedule=cosine warmup-epochs=3", // of 12 epochs of daso
   "strategy=daso:epochs=12,batches=50 schedule=cosine schedule-unit=batches warmup-epochs=500",

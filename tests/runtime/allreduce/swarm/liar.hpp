@@ -51,6 +51,14 @@ private:
   const speech say_;
 };
 
+/// Nobody pledges: where members do, whoever lies may make the round fail (LyingRelays,
+/// LyingReducers).
+inline void send_nothing_back(round_scenario& scene) {
+  for (auto& run : scene.plan.codecs)
+    if (sends_contributions_back(run.codec))
+      run.codec = codec_id::none;
+}
+
 /// The first violation of a round in which `who` lies, with a description; empty: none. Nothing is
 /// promised to whoever lies.
 /// @param forgiven whether this violation is none.

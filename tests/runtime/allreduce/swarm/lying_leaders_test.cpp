@@ -217,6 +217,7 @@ outcome run_round(std::uint64_t seed, std::uint32_t faulty_max, const way_to_spl
                   std::size_t members_min = 4) {
   auto scene = random_scenario(seed);
   scene.faults.clear();
+  send_nothing_back(scene);
   scene.plan.reduce_by = {scene.plan.reduce_by.how, faulty_max};
   if (faulty_max == 0)
     scene.plan.reduce_by.how = aggregator::mean;
