@@ -169,7 +169,9 @@ struct report_progress {
   history_claim claim;
   double samples_per_second = 0; // while computing; 0: measured from the reports
   peer_vitals vitals{};
-  parameter_sketch sketch{}; // of `parameters`
+  parameter_sketch sketch{};  // of `parameters`
+  double epoch_seconds = 0;   // how long an epoch lasts; 0: not known
+  bool may_end_epoch = false; // with these samples the epoch has all that it needs
 };
 /// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
 struct announce_departure {};

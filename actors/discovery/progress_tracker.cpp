@@ -145,6 +145,11 @@ void progress_tracker::report(const report_progress& msg) {
   if (msg.samples > before && !new_epoch)
     speed_.update(static_cast<double>(msg.samples - before), seconds_of(now() - measured_));
   measured_ = now();
+  pace_.expect(msg.epoch_seconds);
+  if (new_epoch)
+    pace_.begin(now());
+  at_target_ = msg.may_end_epoch;
+  news_due_ = news_due_ || new_epoch || own_->parameters != msg.parameters;
   auto& own = own_ ? *own_ : own_.emplace();
   own.who = ctx_.own_record();
   own.epoch = msg.epoch;
@@ -167,7 +172,7 @@ void progress_tracker::report(const report_progress& msg) {
     active_ = ledger_.global_epoch(own_, ctx_.wall->now());
   push_due_ = true;
   store_due_ = store_due_ || new_epoch || moved;
-  if (moved || now() - pushed_ >= config_.push_interval)
+  if (moved || now() - pushed_ >= push_interval())
     push();
   else if (now() - noted_ >= note_interval())
     note();
@@ -208,10 +213,16 @@ void progress_tracker::tell(const peer_record& peer, const record& entry) {
     send(switchboard_, notify_peer{peer, wire::progress_push{entry}, {}});
 }
 
+std::chrono::nanoseconds progress_tracker::push_interval() const {
+  std::chrono::nanoseconds least = config_.push_interval;
+  return news_due_ ? least : std::max(least, pace_.between_reports());
+}
+
 /// Grows with the number of connected peers, so that we send a bounded number of notes per second.
-milliseconds progress_tracker::note_interval() const {
+std::chrono::nanoseconds progress_tracker::note_interval() const {
   auto peers = static_cast<std::int64_t>(connected_.size());
-  return peers <= 8 ? 0ms : milliseconds{2 * peers};
+  std::chrono::nanoseconds least = peers <= 8 ? 0ms : milliseconds{2 * peers};
+  return at_target_ || news_due_ ? least : std::max(least, pace_.between_notes(now()));
 }
 
 void progress_tracker::note() {
@@ -227,7 +238,7 @@ void progress_tracker::note() {
 }
 
 void progress_tracker::push() {
-  push_due_ = note_due_ = false;
+  push_due_ = note_due_ = news_due_ = false;
   noted_ = now();
   pushed_ = now();
   if (!own_ || left_)
@@ -323,7 +334,7 @@ void progress_tracker::on_event(const inbound_event& msg) {
 }
 
 void progress_tracker::on_tick() {
-  if (push_due_ && now() - pushed_ >= config_.push_interval)
+  if (push_due_ && now() - pushed_ >= push_interval())
     push();
   else if (note_due_ && now() - noted_ >= note_interval())
     note();
@@ -343,7 +354,9 @@ void progress_tracker::on_tick() {
   auto current = view();
   if (expired) // the view changes without a report
     on_change();
-  if (!reading_ && seconds_of(now() - read_) >= current.refresh_seconds)
+  auto since_read = now() - read_;
+  if (!reading_ && seconds_of(since_read) >= current.refresh_seconds
+      && since_read >= pace_.between_reports())
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
                           static_cast<double>(current.num_clients),

@@ -10,6 +10,7 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/progress/report_pace.hpp"
 #include "runtime/progress/throughput.hpp"
 
 namespace waggle {
@@ -22,8 +23,9 @@ struct progress_config {
   std::string settings; // see peer_vitals
   /// How long a report counts after it was made, if there is no other sign of its peer.
   milliseconds report_ttl{60'000};
-  /// Signed reports are pushed to connected peers at most this often (for a new epoch, at once).
-  /// Between them samples are sent unsigned, over links that authenticate the sender.
+  /// Signed reports are pushed to connected peers at most this often, and more rarely in long
+  /// epochs (report_pace), unless they say something new; in a new group, at once. Between them
+  /// samples are sent unsigned, over links that authenticate the sender.
   milliseconds push_interval{100};
   /// The report in the DHT, which unconnected peers read, is updated at most this often.
   milliseconds store_interval{5'000};
@@ -77,7 +79,8 @@ private:
   [[nodiscard]] bool publishes() const;
   record sign(bool tombstone);
   void tell(const peer_record& peer, const record& entry);
-  [[nodiscard]] milliseconds note_interval() const;
+  [[nodiscard]] std::chrono::nanoseconds push_interval() const;
+  [[nodiscard]] std::chrono::nanoseconds note_interval() const;
   void note();
   void push();
   void store(const record& entry);
@@ -101,6 +104,7 @@ private:
 
   progress_ledger ledger_;
   throughput speed_;
+  report_pace pace_;
   std::optional<progress_report> own_;
   std::optional<epoch_id> active_; // global epoch when we last had samples
   steady_time measured_;           // until when `speed_` includes our samples
@@ -111,6 +115,8 @@ private:
   steady_time read_;
   steady_time noted_;
   bool push_due_ = false;
+  bool news_due_ = false; // the push that is due says more than samples
+  bool at_target_ = false;
   bool store_due_ = false;
   bool note_due_ = false;
   bool reading_ = false;

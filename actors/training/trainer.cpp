@@ -423,11 +423,15 @@ void trainer::report_own_progress() {
   claim.provisional = membership_.provisional();
   claim.reduces_only = config_.auxiliary;
   // An auxiliary begins rounds by this number.
-  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  auto counts = averages().due.counts;
+  bool by_samples = counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
+  bool reached = reported_.own_samples + samples_of_others() >= config_.target_batch_size;
+  bool may_end = counts == lane_clock::unit::each_member || (by_samples && reached);
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
-                                       pass_.rate, report_.vitals(pass_.seconds), vote_.sketch()});
+                                       pass_.rate, report_.vitals(pass_.seconds), vote_.sketch(),
+                                       progress_.seconds(), may_end});
 }
 
 } // namespace waggle

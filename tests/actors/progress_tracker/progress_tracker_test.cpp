@@ -83,6 +83,27 @@ TEST_F(ProgressTracker, TheLastSamplesGoOutEvenIfNothingFollows) {
   EXPECT_EQ(read(told<wire::progress_push>().back().entry).samples, 7U);
 }
 
+TEST_F(ProgressTracker, ReportsRarelyInLongEpochsAndNewsAtOnce) {
+  connect(2);
+  world->told.clear();
+  auto say = [&](std::uint64_t epoch, std::uint64_t samples, bool may_end = false) {
+    tell(tracker,
+         report_progress{epoch_id{epoch}, samples, sha256("p"), {}, 0, {}, {}, 64, may_end});
+    pass(100ms);
+  };
+  for (std::uint64_t i = 0; i < 600; ++i)
+    say(3, i);
+  EXPECT_LE(told<wire::progress_push>().size(), 8U) << "each tenth second";
+  EXPECT_LE(told<wire::progress_note>().size(), 90U);
+  EXPECT_GE(told<wire::progress_note>().size(), 30U);
+  say(4, 0);
+  EXPECT_EQ(read(told<wire::progress_push>().back().entry).epoch, epoch_id{4});
+  say(4, 1);
+  auto notes = told<wire::progress_note>().size();
+  say(4, 2, true);
+  EXPECT_EQ(told<wire::progress_note>().size(), notes + 1) << "somebody may wait for it";
+}
+
 TEST_F(ProgressTracker, EveryReportIsNewsToWhoeverReadsIt) {
   connect(2);
   // Without time passing: readers compare times.

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// How often a peer reports in an epoch. Whoever waits for reports waits for the epoch to end, so
+/// the longer that is away, the rarer they are; epochs of a few seconds are reported as they are. A
+/// report that says something else than more samples does not wait. Not thread-safe.
+class report_pace {
+public:
+  using duration = std::chrono::nanoseconds;
+
+  /// An epoch has begun.
+  void begin(steady_time now) { began_ = now; }
+  /// How long epochs last. @param seconds 0: not known.
+  void expect(double seconds) { epoch_ = seconds >= shortest ? seconds : 0; }
+
+  /// At least from one signed report, or reading of others', to the next.
+  [[nodiscard]] duration between_reports() const { return limited(epoch_ / 4, 10); }
+  /// The same for notes of more samples, which say when the epoch may end.
+  [[nodiscard]] duration between_notes(steady_time now) const {
+    return limited((epoch_ - seconds_of(now - began_)) / 16, 5);
+  }
+
+private:
+  static constexpr double shortest = 5; // seconds
+
+  static duration limited(double seconds, double longest) {
+    return std::chrono::duration_cast<duration>(
+      std::chrono::duration<double>{std::clamp(seconds, 0.0, longest)});
+  }
+
+  steady_time began_;
+  double epoch_ = 0; // seconds
+};
+
+} // namespace waggle
