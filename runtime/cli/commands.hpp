@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "runtime/cli/command_line.hpp"
 #include "runtime/core/result.hpp"
@@ -34,5 +37,14 @@ command swarm_command();
 result<endpoint> asked_peer(const run_options& options);
 /// Writes why there is none to standard error, and returns the exit code: 2 for a wrong address.
 int report_no_peer(const failure& why);
+
+/// What a peer says of itself, and of all peers that it knows.
+struct peer_documents {
+  nlohmann::ordered_json status;
+  nlohmann::ordered_json peers; // an object; its "peers" are an array
+};
+/// Asks the peer there. Nothing: standard error has the reason, and `code` is the exit code.
+std::optional<peer_documents> documents_of(const endpoint& where, const run_options& options,
+                                           int& code);
 
 } // namespace waggle

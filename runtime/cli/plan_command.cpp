@@ -45,6 +45,27 @@ int report_too_large(const std::vector<strategy_cost>& rows, const run_options& 
   return exit_failed;
 }
 
+/// Takes from a running peer what the user did not say.
+int ask(planned_run& run, const run_options& options) {
+  auto where = asked_peer(options);
+  if (!where)
+    return report_no_peer(where.error());
+  int code = exit_clean;
+  auto said = documents_of(*where, options, code);
+  if (!said)
+    return code;
+  auto seen = seen_in(said->status, said->peers, run);
+  auto is_given = [&](const char* name) { return options.given.contains(name); };
+  run.peers = is_given("peers") ? run.peers : seen.peers;
+  run.step_seconds = is_given("step-time") ? run.step_seconds : seen.step_seconds;
+  run.link = is_given("link") ? run.link : seen.link;
+  std::cout << to_string(*where) << ": " << run.peers << " peers, passes of "
+            << decimals(1000 * run.step_seconds) << " ms, "
+            << decimals(run.link.bits_per_second / 1e6) << " Mbit/s and "
+            << decimals(1000 * run.link.delay_seconds) << " ms to another peer\n\n";
+  return exit_clean;
+}
+
 int run_plan(const run_options& options) {
   if (!options.trained_values)
     return bad_usage("waggle plan needs --values N, the parameters that are trained, such as 1e9; "
@@ -55,6 +76,11 @@ int run_plan(const run_options& options) {
                   options.frozen_values,
                   std::chrono::duration<double>(options.step_time).count(),
                   options.memory};
+  if (!options.arguments.empty()) {
+    auto code = ask(run, options);
+    if (code != exit_clean)
+      return code;
+  }
   auto rows = strategy_costs(run);
   print_table(rows);
   std::cout << "\nLoss: beside data-parallel after 64,000 samples of a char-gpt of 0.8 M values "
@@ -78,11 +104,16 @@ command plan_command() {
           .details =
             "  waggle plan --peers 8 --link 50mbit,20ms --values 1e9 --step-time 400ms\n"
             "  waggle plan --values 20e6 --frozen 7e9      adapters: only they are sent\n"
+            "  waggle plan 127.0.0.1:7700 --values 1e9     for the run that this peer is in\n"
             "Its last line is the command of the row that follows most closely what one process "
             "would learn, of those that fit and compute for at least 90 % of the time.\n",
           .groups = {"plan"},
+          .arguments = {{"HOST:PORT",
+                         "A peer of a running swarm: its peers, passes and link, where no option "
+                         "says otherwise.",
+                         false}},
           .run = run_plan,
-          .single_options = {"peers"}};
+          .single_options = {"peers", "swarm-key"}};
 }
 
 } // namespace waggle

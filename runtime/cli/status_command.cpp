@@ -61,21 +61,17 @@ int run_status(const run_options& options) {
     return report_no_peer(where.error());
   if (!options.curve.empty())
     return show_curve(*where, options.curve, options);
-  auto status = net::http_get(*where, "/api/v1/status", 5s, options.key);
-  auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s, options.key) : status;
-  if (!peers)
-    return no_answer(*where, peers.error());
-  if (status->status == 403)
-    return refused(*where, *status);
-  auto document = parse_document(status->body).value_or(nullptr);
-  auto seen = parse_document(peers->body).value_or(nullptr);
+  int code = exit_clean;
+  auto said = documents_of(*where, options, code);
+  if (!said)
+    return code;
+  auto& document = said->status;
+  const auto& seen = said->peers;
   auto others = field(seen, "peers");
-  if (status->status != 200 || peers->status != 200 || !document.is_object() || !others.is_array())
-    return no_peer(*where);
   bool bad = std::ranges::any_of(symptoms_in(document), [](const finding_of_peer& each) {
     return each.row->how == severity::bad;
   });
-  auto code = bad ? exit_failed : exit_clean;
+  code = bad ? exit_failed : exit_clean;
   if (options.json) {
     document["peer_list"] = others;
     document["left"] = field(seen, "left");
@@ -89,6 +85,24 @@ int run_status(const run_options& options) {
 }
 
 } // namespace
+
+std::optional<peer_documents> documents_of(const endpoint& where, const run_options& options,
+                                           int& code) {
+  auto status = net::http_get(where, "/api/v1/status", 5s, options.key);
+  auto peers = status ? net::http_get(where, "/api/v1/peers", 5s, options.key) : status;
+  if (!peers)
+    code = no_answer(where, peers.error());
+  else if (status->status == 403)
+    code = refused(where, *status);
+  else if (peer_documents said{parse_document(status->body).value_or(nullptr),
+                               parse_document(peers->body).value_or(nullptr)};
+           status->status != 200 || peers->status != 200 || !said.status.is_object()
+           || !field(said.peers, "peers").is_array())
+    code = no_peer(where);
+  else
+    return said;
+  return std::nullopt;
+}
 
 command status_command() {
   return {.name = "status",

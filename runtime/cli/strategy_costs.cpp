@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include <nlohmann/json.hpp>
+
+#include "runtime/watch/json_fields.hpp"
+
 namespace waggle {
 
 namespace {
@@ -104,6 +108,24 @@ std::vector<strategy_cost> strategy_costs(const planned_run& run) {
     return std::tuple{row.steps, -bits_per_value(row.codec)};
   });
   return rows;
+}
+
+planned_run seen_in(const nlohmann::ordered_json& status, const nlohmann::ordered_json& peers,
+                    planned_run otherwise) {
+  auto run = otherwise;
+  if (auto many = number_in(status, "peers"); many && *many >= 1 && *many <= 64)
+    run.peers = static_cast<std::uint64_t>(*many);
+  if (auto rate = number_in(status, "bandwidth"); rate && *rate > 0)
+    run.link.bits_per_second = 8 * *rate;
+  double pass = 0;
+  double way = 0;
+  for (const auto& peer : field(peers, "peers")) {
+    pass = std::max(pass, number_in(peer, "pass_seconds").value_or(0));
+    way = std::max(way, number_in(peer, "rtt_ms").value_or(0) / 2000);
+  }
+  run.step_seconds = pass > 0 ? pass : run.step_seconds;
+  run.link.delay_seconds = way > 0 ? way : run.link.delay_seconds;
+  return run;
 }
 
 const strategy_cost* best_of(const std::vector<strategy_cost>& rows, const planned_run& run) {

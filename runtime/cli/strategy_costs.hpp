@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "runtime/codec/codec.hpp"
 #include "runtime/config/run_options.hpp"
 
@@ -19,6 +21,12 @@ struct planned_run {
   double step_seconds = 0.4; // of a pass
   std::uint64_t memory = 0;  // bytes of a peer; 0: not known
 };
+
+/// The same of a run that a peer is in, as it says on its pages: how many train, the time of a pass
+/// of the slowest, its bandwidth and the longest way to another peer, if it has measured them. What
+/// it does not say stays.
+planned_run seen_in(const nlohmann::ordered_json& status, const nlohmann::ordered_json& peers,
+                    planned_run otherwise);
 
 /// A strategy with its numbers and a codec, and what these cost in a planned run.
 struct strategy_cost {

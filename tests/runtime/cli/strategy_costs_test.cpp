@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "runtime/config/options.hpp"
 #include "runtime/training/strategy.hpp"
@@ -71,6 +72,27 @@ TEST(StrategyCosts, ARowThatDoesNotFitIsNotTheBest) {
   auto without = row_of(run, "--strategy data-parallel").memory;
   run.frozen = 7'000'000'000;
   EXPECT_EQ(row_of(run, "--strategy data-parallel").memory - without, 28e9);
+}
+
+TEST(StrategyCosts, TakeFromAPeerWhatItSaysAndLeaveTheRest) {
+  auto read = [](const char* text) { return nlohmann::ordered_json::parse(text); };
+  planned_run before{.peers = 8, .link = {50e6, 0.02}, .values = 5, .step_seconds = 0.4};
+  auto seen = seen_in(
+    read(R"({"peers": 3, "bandwidth": 2.5e6})"),
+    read(
+      R"({"peers": [{"pass_seconds": 0.1}, {"pass_seconds": 0.3, "rtt_ms": 60}, {"rtt_ms": 8}]})"),
+    before);
+  EXPECT_EQ(seen.peers, 3U);
+  EXPECT_EQ(seen.link, (link_speed{20e6, 0.03}));
+  EXPECT_EQ(seen.step_seconds, 0.3);
+  EXPECT_EQ(seen.values, 5U);
+  for (const auto* nothing : {"null", "[]", R"({"peers": null, "bandwidth": null})",
+                              R"({"peers": [null, 7, {"pass_seconds": "1"}], "bandwidth": -1})"}) {
+    auto same = seen_in(read(nothing), read(nothing), before);
+    EXPECT_EQ(same.peers, 8U) << nothing;
+    EXPECT_EQ(same.link, before.link) << nothing;
+    EXPECT_EQ(same.step_seconds, 0.4) << nothing;
+  }
 }
 
 // The command that is printed starts a run.
