@@ -149,10 +149,10 @@ fault random_fault(dice& roll, const round_scenario& scene) {
           ++parts;
         largest = std::max(largest, result_bytes(scene.plan, table[i].codec, table[i].count));
       }
-      if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
+      if (has_pledges(scene.plan)) // a list of digests is a body, too
         largest = std::max(largest, table.size() * digest::size);
       // A part that is checked is also shown: as many bodies as there are contributors.
-      auto bodies = scene.plan.reduce_by.check_share > 0 ? 2 + n : std::size_t{2};
+      auto bodies = has_pledges(scene.plan) ? 2 + n : std::size_t{2};
       // All parts within two stall timeouts; or none within one.
       auto takes =
         f.kind == fault_kind::slow
@@ -234,7 +234,7 @@ round_scenario random_scenario(std::uint64_t seed) {
   auto largest = std::size_t{4} * scene.plan.part_elements;
   for (const auto& run : scene.plan.codecs)
     largest = std::max(largest, result_bytes(scene.plan, run.codec, scene.plan.part_elements));
-  if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
+  if (has_pledges(scene.plan)) // a list of digests is a body, too
     largest = std::max(largest, part_table{scene.plan}.size() * digest::size);
   scene.net.window_bytes = roll.percent(40) ? largest * roll.between(1, 4) : 32_MiB;
   if (roll.percent(8))
