@@ -1,7 +1,6 @@
 #include "trainer/rounding.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <span>
 
 #include "runtime/crypto/digest.hpp"

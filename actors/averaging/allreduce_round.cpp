@@ -7,7 +7,6 @@
 #include "actors/averaging/allreduce_round.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 #include "actors/guard.hpp"
 #include "runtime/core/log_about.hpp"

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <iostream>
 
 #include <spdlog/fmt/fmt.h>
 #include <sys/resource.h>

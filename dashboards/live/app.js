@@ -54,7 +54,6 @@ const pauses = {overview: 1000, peers: 200, rounds: frameMs, links: 500, loss: 5
 const due = new Map(); // part → when it may be drawn
 const drawnAt = {};
 let planned;
-export const stats = {frames: 0, seconds: 0};
 
 /** Has parts drawn: at once what has rested for long enough, the others when they have. */
 function draw(changed, urgent = false) {
@@ -81,8 +80,6 @@ function drawNow() {
     drawnAt[part] = began;
     if (state.ready) parts[part]();
   }
-  if (now.length > 0) ++stats.frames;
-  stats.seconds += (performance.now() - began) / 1000;
   plan();
 }
 

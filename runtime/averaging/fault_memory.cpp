@@ -1,7 +1,6 @@
 #include "runtime/averaging/fault_memory.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace waggle {
 

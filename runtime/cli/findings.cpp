@@ -1,7 +1,6 @@
 #include "runtime/cli/findings.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include <spdlog/fmt/fmt.h>

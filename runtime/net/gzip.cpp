@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
+#include <new>
 
 #include <zlib.h>
 
@@ -59,19 +59,10 @@ std::string gzip_begin() {
 // The blocks of a piece refer to no bytes before it and end at a byte (RFC 1951), so a stream may
 // consist of pieces of several deflates.
 std::string gzip_piece(std::string_view bytes) {
-  constexpr std::size_t stored_max = 65'535;
-  if (bytes.size() >= piece_bytes_min)
-    if (auto out = packed(bytes, Z_DEFAULT_COMPRESSION, raw_window, Z_SYNC_FLUSH); !out.empty())
-      return out;
-  std::string out;
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), stored_max))) {
-    auto block = bytes.substr(0, stored_max);
-    auto size = static_cast<std::uint16_t>(block.size());
-    out += '\0'; // a stored block, not the last
-    for (auto number : {size, static_cast<std::uint16_t>(~size)})
-      out.append({static_cast<char>(number & 0xffU), static_cast<char>(number >> 8U)});
-    out += block;
-  }
+  auto level = bytes.size() >= piece_bytes_min ? Z_DEFAULT_COMPRESSION : Z_NO_COMPRESSION;
+  auto out = packed(bytes, level, raw_window, Z_SYNC_FLUSH);
+  if (out.empty() && !bytes.empty())
+    throw std::bad_alloc{};
   return out;
 }
 

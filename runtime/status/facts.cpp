@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <iterator>
 
@@ -117,8 +116,8 @@ constexpr fact table[]{
   {"rounds.failed", [](at p) { return json(p.picture.rounds_failed); }},
   {"plain_links",
    [](at p) {
-     return json(
-       std::ranges::count_if(p.picture.links, [](const auto& each) { return each.second.exposed; }));
+     return json(std::ranges::count_if(p.picture.links,
+                                       [](const auto& each) { return each.second.exposed; }));
    },
    "With other machines, and not encrypted.", "waggle_network_plain_connections"},
   {"local_fallbacks", [](at p) { return known(p.trains, p.t.local_fallbacks); },

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/named.hpp"

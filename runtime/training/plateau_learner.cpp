@@ -2,8 +2,6 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "runtime/core/check.hpp"
 #include "runtime/training/layers.hpp"

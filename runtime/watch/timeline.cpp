@@ -5,7 +5,6 @@
 #include <ctime>
 #include <deque>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 

@@ -2,8 +2,6 @@
 """Opens the page of a peer in Debian's Chromium: with live peers that are killed and frozen, and with a made-up stream.
 
   page_test.py --waggle build/bin/waggle [--no-trainer] [--kills N] [--screenshots DIR]
-  page_test.py --minutes 10
-  page_test.py --waggle build/bin/waggle --split [--screenshots DIR]    # root, iproute2
 """
 import argparse
 import http.server
@@ -554,66 +552,6 @@ def keeps_what_it_remembers_small(page, stub):
     assert result["sentence"] == "4 peers train together.", result
 
 
-def stays_quick(page, stub, minutes):
-    """100 peers, ten rounds a second: prints what the page costs. The id of a round says when it was sent."""
-    ids = [f"{n:02x}" * 32 for n in range(100)]
-
-    def of_100():
-        each = picture(1)
-        each["self"]["peer"] = ids[0]
-        first = each["peers"]["peers"][0]
-        each["peers"]["peers"] = [{**first, "id": p, "self": p == ids[0], "connected": p != ids[0], "loss": 2 + n / 100} for n, p in enumerate(ids)]
-        each["rounds"], each["events"] = [], []
-        return each
-
-    def send():
-        began, n = time.monotonic(), 0
-        while not over.is_set():
-            members = [{**a_round(0)["members"][0], "peer": p, "self": p == ids[0], "last_ms": 4 + i / 10} for i, p in enumerate(ids)]
-            stub.send("event", {**a_round(now()), "seq": next(seq), "members": members})
-            stub.event("epoch", epoch=n, loss=2.5, duration_s=0.1, epochs=1, samples=256)
-            if n % 10 == 0:
-                stub.snapshot = of_100()
-                stub.send("vitals", stub.vitals())
-            n += 1
-            over.wait(max(0.0, began + n / 10 - time.monotonic()))
-
-    def measured():
-        page.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
-        all_ = {m["name"]: m["value"] for m in page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
-        frames, ages = page.driver.execute_async_script("""const done = arguments[0];
-          import('/live/app.js').then(m => done([m.stats.frames, window.ages.splice(0)]));""")
-        return time.monotonic(), all_["TaskDuration"], all_["JSHeapUsedSize"] / 2 ** 20, frames, sorted(ages)
-
-    stub.snapshot = of_100()
-    over = threading.Event()
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        page.driver.execute_cdp_cmd("Performance.enable", {})
-        began = time.monotonic()
-        page.open(stub.url)
-        page.says("100 peers")
-        print(f"  first frame after {time.monotonic() - began:.2f} s", flush=True)
-        page.js("""window.ages = [];
-          new MutationObserver(() => window.ages.push(Date.now() - parseInt(document.querySelector('[data-round]').dataset.round, 16)))
-            .observe(document.querySelector('#rounds'), {subtree: true, attributes: true, attributeFilter: ['data-round']});""")
-        before, first = measured(), None
-        for minute in range(1, minutes + 1):
-            time.sleep(60)
-            after = measured()
-            passed, ages = after[0] - before[0], after[4]
-            first = first or after[2]
-            print(f"  minute {minute}: heap {after[2]:.1f} MiB ({after[2] / first - 1:+.0%}), main thread {(after[1] - before[1]) / passed:.0%}, "
-                  f"{(after[3] - before[3]) / passed:.1f} frames a second, age p95 {ages[int(0.95 * len(ages))] if ages else -1} ms, load {os.getloadavg()[0]:.0f}", flush=True)
-            page.driver.get_log("performance")
-            before = after
-        page.quiet()
-    finally:
-        over.set()
-        sender.join()
-
-
 # -- a recording --------------------------------------------------------------------------------------
 
 
@@ -756,55 +694,6 @@ def live(page, options, folder):
             process.kill()
 
 
-def splits(options):
-    """Of five peers in namespaces two are cut off from the others: what the pages of both sides say, and later again."""
-    sys.path.insert(0, str(ROOT / "tests" / "processes" / "in_step"))
-    import in_step
-    import watch
-    from lab import Lab
-    from peers import Run
-
-    def looks(lab, run, at):
-        watch.enter_namespace(run.peers[at].namespace)
-        page = Page()
-        try:
-            page.open(f"http://{run.peers[at].host}:{run.peers[at].port}/")
-            page.says("5 peers train together")
-            few = [run.peers[i].status["peer"][:8] for i in (3, 4)]
-            lab.cut([0, 1, 2], [3, 4])
-            if at < 3:
-                page.says("3 peers train together", "left", *few)
-            else:
-                page.says("2 peers train together", "This peer is cut off from most of its group and goes on without it", "3 peers left")
-            assert "path MTU" not in page.text("#sentence"), "a cut path is taken for one that drops large packets"
-            time.sleep(5)
-            for name, width, dark in ((f"split_{at}", 1320, False), (f"split_{at}_narrow_dark", 360, True)):
-                if options.screenshots:
-                    page.size(width, 1600)
-                    page.dark(dark)
-                    page.driver.save_screenshot(str(options.screenshots / f"{name}.png"))
-            lab.heal()
-            page.says("5 peers train together")
-            page.wait("they are one run again", lambda: page.count("#sentence.bad") == 0)
-            page.quiet()
-        except BaseException as error:
-            failures.append(error)
-        finally:
-            page.close()
-
-    settings, failures = in_step.parse(["cut", "--binary", options.waggle]), []
-    for at in (0, 3):
-        with Lab(settings, 5) as lab, Run(settings, {"step-interval": "40ms"}, lab) as run:
-            run.begin(5)
-            run.await_step(run.peers, 60)
-            thread = threading.Thread(target=looks, args=(lab, run, at))
-            thread.start()
-            thread.join()
-        if failures:
-            raise failures[0]
-        print(f"split, seen by peer {at}: ok", flush=True)
-
-
 def same_rounds(page, addresses):
     """Two peers of one run: a round that both show has the same members on both pages."""
     collect = """
@@ -838,18 +727,12 @@ def main():
     parser.add_argument("--waggle")
     parser.add_argument("--no-trainer", action="store_true")
     parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--minutes", type=int, help="only measures what the page of 100 busy peers costs, for so long")
-    parser.add_argument("--split", action="store_true", help="only cuts two of five live peers off")
     parser.add_argument("--screenshots", type=pathlib.Path, help="also write what the tests see")
     options = parser.parse_args()
-    if options.split:
-        return splits(options)
     page = Page()
     try:
         stub = Stub()
         stub.snapshot = picture()
-        if options.minutes:
-            return stays_quick(page, stub, options.minutes)
         page.open(stub.url)
         for check in (says_how_the_run_is, shows_events_as_they_come, shows_where_time_goes_and_what_differs,
                       tabs_share_a_stream, shows_text_of_peers_as_text, every_key_does_what_the_list_says,

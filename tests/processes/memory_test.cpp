@@ -1,6 +1,5 @@
 // The resident memory that a round needs; and failed rounds do not leak memory.
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 

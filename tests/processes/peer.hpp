@@ -22,6 +22,7 @@
 
 #include "runtime/cli/child_process.hpp"
 #include "runtime/net/http_client.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle::testing {
 
@@ -58,25 +59,6 @@ inline std::uint64_t from_environment(const std::string& name, std::uint64_t oth
   }
   return found->second;
 }
-
-/// A temporary folder that is deleted at the end of the test.
-class scratch_folder {
-public:
-  scratch_folder() {
-    auto pattern = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~scratch_folder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-private:
-  std::filesystem::path path_;
-};
 
 /// The words of a command line, none of which has a space, and `more`.
 inline std::vector<std::string> words(const std::string& line,

@@ -1,5 +1,5 @@
-"""A peer for test_shards.py, whose optimizer counts how often each sample has entered an update. Prints the address,
-then each step, and at the end the status and the counts as JSON."""
+"""A peer for test_shards.py and test_streams.py, whose optimizer counts how often each sample, or record of jsonl files, has
+entered an update. Prints the address, then each step, and at the end the status and the counts as JSON."""
 
 import dataclasses
 import json
@@ -51,22 +51,31 @@ class Places(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.zeros(count))
 
 
-def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", steps="1000000"):
-    data = Numbers(int(samples))
-    model = Places(len(data))
+def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", steps="1000000", files="", block="0"):
+    model = Places(int(samples))
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",
                         data_dir=folder)
-    shards = swarm.shards(len(data), passes=int(passes))
-    opt = waggle.Optimizer(Counts(model.parameters()), swarm, model, target_batch_size=24, min_peers=int(min_peers))
+    if files:
+        stream = swarm.stream(waggle.data.jsonl(files, block=int(block)), passes=int(passes))
+        loader = DataLoader(stream, batch_size=None, sampler=stream.shards, num_workers=int(workers))
+    else:
+        shards = swarm.shards(int(samples), passes=int(passes))
+        loader = DataLoader(Numbers(int(samples)), 5, sampler=shards, num_workers=int(workers))
+    opt = waggle.Optimizer(Counts(model.parameters()), swarm, model, target_batch_size=40 if files else 24,
+                           min_peers=int(min_peers))
     print("address", swarm.address, flush=True)
-    loader = DataLoader(data, 5, sampler=shards, num_workers=int(workers))
     left = int(steps)
     while left > 0 and not swarm.finished:
-        for i in loader:
+        for each in loader:
             opt.zero_grad()
-            model.weight[i].mean().backward()
-            opt.step(samples=len(i))
-            print("stepped", len(i), opt.last, flush=True)
+            if files:
+                for batch in stream.batches(each, 5):
+                    model.weight[[record["n"] for record in batch]].mean().backward()
+                opt.step(each)
+            else:
+                model.weight[each].mean().backward()
+                opt.step(samples=len(each))
+            print("stepped", len(each), opt.last, flush=True)
             time.sleep(1 if slow and os.path.exists(slow) else 0)  # until the test removes the file
             left -= 1
             if left == 0:

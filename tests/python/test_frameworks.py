@@ -87,36 +87,6 @@ def test_reading_the_state_trains_nothing(kind, tmp_path):
         assert "changed" not in opt._model.written()
 
 
-def test_accelerate(tmp_path):
-    """Accelerate 0.19: AcceleratedOptimizer moves the state to the device by loading it, then calls step(None)."""
-    model = net()
-    with waggle.Optimizer(torch.optim.AdamW(model.parameters(), 1e-2), join(tmp_path), model, target_batch_size=4,
-                          samples=4) as opt:
-        opt.load_state_dict(opt.state_dict())
-        loss_of(model, 0).backward()
-        assert opt.step(None) is None and opt.last == "stepped"
-        assert opt.param_groups is opt._inner.param_groups and opt.defaults["lr"] == 1e-2
-        assert isinstance(opt, torch.optim.Optimizer) and opt.state[model[0].weight]["exp_avg"].shape == (5, 6)
-
-
-def test_the_trainer_of_transformers(tmp_path):
-    """transformers 4.26: Trainer(optimizers=(optimizer, scheduler)) calls optimizer.step() and lr_scheduler.step()
-    after each batch, then model.zero_grad(). Samples are those of the constructor."""
-    ours, plain = net(), net()
-    own = torch.optim.AdamW(plain.parameters(), 1e-2)
-    own_rates = torch.optim.lr_scheduler.LambdaLR(own, lambda step: 1 / (1 + step))
-    inner = torch.optim.AdamW(ours.parameters(), 1e-2)
-    with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
-        rates = opt.follow(torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1 / (1 + step)))
-        for i in range(5):
-            for model, optimizer, scheduler in ((plain, own, own_rates), (ours, opt, rates)):
-                loss_of(model, i).backward()
-                optimizer.step()
-                scheduler.step()
-                model.zero_grad()
-            assert equal(ours, plain), i
-
-
 def test_grad_scaler(tmp_path):
     """GradScaler, which is switched off without CUDA, hands the arguments on."""
     model = net()

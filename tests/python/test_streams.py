@@ -51,8 +51,9 @@ def test_lines_of_text_at_the_edges(size, tmp_path):
         assert all_records(waggle.data.text(tmp_path / "t", size)) == wanted, text
 
 
-def start_loop(start, folder, i, where, files, *more):
-    return start.python(f"loop{i}", HERE / "stream_loop.py", folder / f"peer{i}", where, files, BLOCK, RECORDS, PASSES, *more)
+def start_loop(start, folder, i, where, files, workers=0, min_peers=1, slow="", steps=1_000_000):
+    return start.python(f"loop{i}", HERE / "shards_loop.py", folder / f"peer{i}", where, RECORDS, PASSES, workers, min_peers, slow,
+                        steps, files, BLOCK)
 
 
 def check_ending(process, blocks):

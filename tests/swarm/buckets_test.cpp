@@ -1,7 +1,5 @@
 // Rounds that begin while the passes still compute what they average.
 
-#include <cmath>
-
 #include "tests/swarm/modes.hpp"
 
 namespace waggle::testing {

@@ -1,8 +1,6 @@
 // Complete peers that lose each other, or come back after all of them went down: which peers find
 // each other, and how soon. Times are virtual.
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,20 +73,6 @@ struct ComingBack : ::testing::Test {
   std::shared_ptr<memory_disk> third = std::make_shared<memory_disk>();
 };
 
-TEST_F(ComingBack, TwoThatKnewEachOtherMeetWithoutTheirInitialPeer) {
-  live_and_die();
-  simulation sim{7};
-  come_back(sim);
-  EXPECT_TRUE(meet(sim, {1, 2}, 1s));
-  for (index who : {1U, 2U}) {
-    auto status = joining(sim, who);
-    ASSERT_TRUE(status);
-    EXPECT_TRUE(status->bootstrapped);
-    EXPECT_TRUE(status->addresses_known);
-    EXPECT_THAT(status->bootstrap_failures, ::testing::SizeIs(1));
-  }
-}
-
 TEST_F(ComingBack, APeerThatForgotAllOthersKeepsTryingAndReportsIt) {
   simulation sim{7};
   come_back(sim);
@@ -110,17 +94,6 @@ TEST_F(ComingBack, OneOfThemIsEnoughToRemember) {
   simulation sim{7};
   come_back(sim);
   EXPECT_TRUE(meet(sim, {1, 2}, 1s));
-}
-
-TEST_F(ComingBack, ADamagedFileIsNoObstacle) {
-  live_and_die();
-  second->corrupt(address_file, "waggle known peers 1\nrun of chance");
-  third->corrupt(address_file, std::string(1'000'000, 'x'));
-  simulation sim{7};
-  sim.start(plain_node(), {});
-  sim.start(plain_node(), {0}, second);
-  sim.start(plain_node(), {0}, third);
-  EXPECT_TRUE(meet(sim, {0, 1, 2}, 5s));
 }
 
 TEST(LostLinks, ALinkThatBreaksIsMadeAgainWithinASecond) {

@@ -48,17 +48,5 @@ TEST_F(Curves, ARestartedPeerHasThemFromItsCheckpoint) {
   EXPECT_EQ(first(again), 0U) << of(again).dump();
 }
 
-TEST_F(Curves, ADamagedFileBeginsThemAnew) {
-  auto a = swarm.add(trainers::with_checkpoints(1, files), {});
-  train_to(a, 30);
-  swarm.sim.shut_down(a); // writes a checkpoint
-  files->corrupt("/data/run.curves", std::string(1'000'000, 'x'));
-  swarm.sim.keep_log_lines();
-  auto again = swarm.add(trainers::with_checkpoints(1, files), {});
-  train_to(again, 35);
-  EXPECT_GE(of(again)["epoch"].at(1).get<std::uint64_t>(), 25U) << "after where it started";
-  EXPECT_EQ(swarm.lines_with(again, "the curves of the run begin anew: "), 1U);
-}
-
 } // namespace
 } // namespace waggle::testing

@@ -9,16 +9,15 @@ namespace waggle::testing {
 namespace {
 
 /// Parameters, squares and buffers, each with a codec of its own.
-const mode codecs_by_role{.name = "CodecsByRole",
-                          .set =
-                            [](training_config& c) {
-                              local(c, "decentralized-adam");
-                              c.how.steps_period = 4;
-                              c.how.statistics = {"exp_avg_sq"};
-                            },
-                          .toy = {.parameters = 64, .micro_batch = 4, .buffer = true, .adam = true},
-                          .mixed = *parse_codec_choice(
-                            "role:parameter=float16,optimizer=blockwise8,buffer=scaled_float16")};
+const mode codecs_by_role{
+  "CodecsByRole",
+  [](auto& c) {
+    local(c, "decentralized-adam");
+    c.how.steps_period = 4;
+    c.how.statistics = {"exp_avg_sq"};
+  },
+  false, *parse_codec_choice("role:parameter=float16,optimizer=blockwise8,buffer=scaled_float16"),
+  toy_options{.parameters = 64, .micro_batch = 4, .buffer = true, .adam = true}};
 
 std::vector<mode> mixed_modes() {
   std::vector<mode> some{codecs_by_role};

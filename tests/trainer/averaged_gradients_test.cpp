@@ -8,7 +8,7 @@
 #include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
 #include "tests/trainer/byte_model.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -17,16 +17,7 @@ constexpr double rate = 0.05;
 constexpr double momentum = 0.9;
 
 learner_config small(std::uint64_t data_seed) {
-  learner_config c;
-  c.model = "char-gpt";
-  c.optimizer = identity_with("sgd", {{"momentum", momentum}});
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
-  c.micro_batch = 4;
-  c.device = "cpu";
-  c.init_seed = 11;
+  auto c = testing::small_learner(identity_with("sgd", {{"momentum", momentum}}));
   c.data_seed = data_seed;
   return c;
 }

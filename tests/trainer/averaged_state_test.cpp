@@ -1,14 +1,11 @@
 // Two models of LibTorch that step by themselves, and whose parameters and statistics are averaged
 // once (as hivemind's test of its state averager), with and without an offloaded optimizer.
 
-#include <cmath>
-
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
-#include "runtime/training/optimizer_table.hpp"
 #include "tests/actors/averager/averaging_world.hpp"
 #include "tests/support/strategies.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -29,21 +26,11 @@ void PrintTo(const setting& s, std::ostream* out) {
 }
 
 std::unique_ptr<learner> make(bool offload, bool amsgrad, std::uint64_t data_seed) {
-  learner_config c;
-  c.model = "char-gpt";
-  c.optimizer = identity_with("adam", {{"amsgrad", amsgrad ? 1 : 0}});
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
+  auto c = small_learner(identity_with("adam", {{"amsgrad", amsgrad ? 1 : 0}}));
   c.micro_batch = 8;
-  c.device = "cpu";
-  c.init_seed = 11;
   c.data_seed = data_seed;
   c.offload_optimizer = offload;
-  auto made = make_torch_learner(c);
-  EXPECT_TRUE(made) << made.error().detail;
-  return made ? std::move(*made) : nullptr;
+  return made(c);
 }
 
 std::vector<float> values_of(const learner& model, std::span<const std::size_t> tensors) {

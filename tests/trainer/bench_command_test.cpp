@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 class BenchTrain : public ::testing::Test {
 protected:
   BenchTrain() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
     options.arguments = {"train"};
     options.layers = 1;
     options.width = 16;
@@ -30,9 +28,9 @@ protected:
     options.steps = 4;
     options.json_file = folder / "train.json";
   }
-  ~BenchTrain() override { fs::remove_all(folder); }
 
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
   run_options options;
 };
 

@@ -5,10 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/training/optimizer_table.hpp"
+#include "tests/trainer/small_learner.hpp"
 #include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
-#include "trainer/torch_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -18,22 +17,13 @@ bool same_bytes(const float_vector& a, const float_vector& b) {
 }
 
 std::unique_ptr<learner> make(std::optional<loss_scale_rule> scale = std::nullopt) {
-  learner_config c;
-  c.model = "char-gpt";
-  c.optimizer = identity_with("adamw", {});
+  auto c = testing::small_learner();
   c.layers = 3;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
   c.micro_batch = 3; // b·g/b is not always g
-  c.device = "cpu";
-  c.init_seed = 11;
-  c.data_seed = 5;
   c.loss_scale = scale;
-  auto made = make_torch_learner(c);
-  EXPECT_TRUE(made) << made.error().detail;
-  (*made)->use_vectors(vector_pool::make(4));
-  return std::move(*made);
+  auto model = testing::made(c);
+  model->use_vectors(vector_pool::make(4));
+  return model;
 }
 
 struct early_pass {

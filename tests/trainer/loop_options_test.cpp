@@ -1,8 +1,6 @@
 // What a loop that is alone computes with the options that change where and with what its optimizer
 // steps.
 
-#include <cmath>
-
 #include "tests/trainer/swarm_of_one.hpp"
 
 namespace waggle {

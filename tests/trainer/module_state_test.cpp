@@ -1,7 +1,6 @@
 #include "trainer/module_state.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <future>
 
 #include <gmock/gmock.h>

@@ -10,8 +10,8 @@
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
 #include "tests/trainer/lazy_device.hpp"
+#include "tests/trainer/small_learner.hpp"
 #include "trainer/parameter_copies.hpp"
-#include "trainer/torch_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -20,18 +20,9 @@ using testing::lazy_device;
 using testing::mean_gradient_of;
 
 std::unique_ptr<learner> make(bool offload, const std::string& optimizer = "adamw") {
-  learner_config c;
-  c.optimizer = identity_with(optimizer, {});
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
-  c.micro_batch = 4;
-  c.device = "cpu";
+  auto c = testing::small_learner(identity_with(optimizer, {}));
   c.offload_optimizer = offload;
-  auto made = make_torch_learner(c);
-  EXPECT_TRUE(made) << made.error().detail;
-  return made ? std::move(*made) : nullptr;
+  return testing::made(c);
 }
 
 void train(learner& model, int updates) {

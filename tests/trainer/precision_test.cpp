@@ -11,7 +11,7 @@
 #include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -21,25 +21,15 @@ using ::testing::HasSubstr;
 using testing::mean_gradient_of;
 
 learner_config small(const std::string& model = "char-gpt") {
-  learner_config c;
+  auto c = testing::small_learner();
   c.model = model;
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
-  c.micro_batch = 4;
-  c.optimizer = identity_with("adamw", {});
-  c.device = "cpu";
   return c;
 }
 
 std::unique_ptr<learner> make(const learner_config& config) {
-  auto made = make_torch_learner(config);
-  EXPECT_TRUE(made) << made.error().detail;
-  if (!made)
-    return nullptr;
-  (*made)->use_vectors(vector_pool::make(4));
-  return std::move(*made);
+  auto model = testing::made(config);
+  model->use_vectors(vector_pool::make(4));
+  return model;
 }
 
 /// Epochs of three passes, as in a run of one peer.
@@ -105,16 +95,6 @@ TEST(LossScale, NorInStrategiesThatStepWithEachPass) {
   auto plain = train_locally(config);
   config.loss_scale = loss_scale_rule{.initial = 4, .growth_interval = 2};
   EXPECT_EQ(train_locally(config), plain);
-}
-
-TEST(LossScale, GrowsWithUpdatesNotWithPasses) {
-  auto config = small("mlp");
-  config.loss_scale = loss_scale_rule{.initial = 4, .growth_interval = 2};
-  auto model = make(config);
-  EXPECT_EQ(model->accumulate().scale, 4);
-  model->drop_gradient();
-  train(*model, 2);
-  EXPECT_EQ(model->accumulate().scale, 8);
 }
 
 /// An mlp whose gradient is finite, but not if it is multiplied by the largest scale.
@@ -204,25 +184,6 @@ TEST(LossScale, InOneBufferAnOverflowDropsTheSumAndTheCountersMatch) {
   step = model->accumulate();
   EXPECT_EQ(step.scale, loss_scaler::scale_max / 2);
   EXPECT_EQ(step.lost, 0U);
-}
-
-TEST(LossScale, ARestartedPeerContinuesWithItsScale) {
-  auto config = small("mlp");
-  config.loss_scale = loss_scale_rule{.initial = 4, .growth_interval = 3};
-  auto first = make(config);
-  train(*first, 5);
-  auto second = make(config);
-  ASSERT_TRUE(second->load_own_state(first->own_state()).ok());
-  EXPECT_EQ(second->accumulate().scale, 8);
-  second->drop_gradient();
-  train(*second, 1); // the third since the scale grew
-  EXPECT_EQ(second->accumulate().scale, 16);
-  EXPECT_FALSE(second->load_own_state("no scale").ok());
-  config.loss_scale.reset();
-  auto plain = make(config);
-  EXPECT_EQ(plain->own_state(), "");
-  EXPECT_TRUE(plain->load_own_state(first->own_state()).ok()) << "a scaler is not used any more";
-  EXPECT_EQ(plain->accumulate().scale, 0);
 }
 
 // -- one buffer -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 #include "runtime/training/learner.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -17,22 +17,12 @@ using testing::mean_gradient_of;
 constexpr std::int64_t count = 3;
 
 std::unique_ptr<learner> make(std::int64_t replicas, bool reuse = false, bool offload = false) {
-  learner_config c;
-  c.optimizer = identity_with("adamw", {});
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
+  auto c = testing::small_learner();
   c.micro_batch = 6; // no power of two: dividing by it rounds
-  c.device = "cpu";
-  c.init_seed = 11;
-  c.data_seed = 5;
   c.replicas = replicas;
   c.reuse_gradient_buffers = reuse;
   c.offload_optimizer = offload;
-  auto made = make_torch_learner(c);
-  EXPECT_TRUE(made) << made.error().detail;
-  return made ? std::move(*made) : nullptr;
+  return testing::made(c);
 }
 
 /// As many samples as one pass of all replicas. Returns their mean loss.

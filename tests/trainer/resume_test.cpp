@@ -8,7 +8,7 @@
 
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
-#include "trainer/torch_learner.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle {
 namespace {
@@ -30,20 +30,11 @@ void PrintTo(const variant& v, std::ostream* out) {
 class ResumedTorchLearner : public ::testing::TestWithParam<variant> {
 protected:
   static std::unique_ptr<learner> make(std::uint64_t init_seed) {
-    learner_config c;
-    c.optimizer = identity_with("adamw", {});
-    c.layers = 1;
-    c.width = 16;
-    c.heads = 2;
-    c.context = 12;
+    auto c = testing::small_learner();
     c.micro_batch = 8;
-    c.device = "cpu";
     c.init_seed = init_seed;
-    c.data_seed = 5;
     GetParam().set(c);
-    auto made = make_torch_learner(c);
-    EXPECT_TRUE(made) << made.error().detail;
-    return made ? std::move(*made) : nullptr;
+    return testing::made(c);
   }
 
   /// Passes number `from` to `to`, and the updates after them.

@@ -8,8 +8,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
 #include "trainer/optimizer.hpp"
 
 namespace waggle::testing {
@@ -17,15 +17,6 @@ namespace waggle::testing {
 /// A loop that is a run of its own, with a real socket: y = w·x + b.
 class swarm_of_one : public ::testing::Test {
 protected:
-  swarm_of_one() {
-    auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~swarm_of_one() override {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
-
   [[nodiscard]] swarm_options options(std::uint64_t max_epochs = 0) const {
     swarm_options o;
     o.run = "one";
@@ -70,7 +61,8 @@ protected:
     return joined ? "" : joined.error().detail;
   }
 
-  std::filesystem::path folder_;
+  scratch_folder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 } // namespace waggle::testing

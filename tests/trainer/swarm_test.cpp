@@ -57,30 +57,6 @@ TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   }
 }
 
-TEST_F(SwarmOfOne, TakesItsRatesFromASchedulerOfTorch) {
-  constexpr std::uint64_t steps = 12;
-  auto plain = line();
-  auto own = adam(plain);
-  torch::optim::StepLR own_rates{*own, 3, 0.5};
-  auto ours = line();
-  auto o = options(steps);
-  o.schedule = "halves every 3 updates";
-  auto swarm = join(o);
-  ASSERT_TRUE(swarm) << swarm.error().detail;
-  optimizer with{swarm, *ours, adam(ours)};
-  torch::optim::StepLR rates{with.inner(), 3, 0.5};
-  for (std::uint64_t i = 0; i < steps; ++i) {
-    own->zero_grad();
-    loss_of(plain, i).backward();
-    own->step();
-    own_rates.step();
-    if (auto outcome = train(ours, with, i); outcome == step_outcome::stepped)
-      rates.step();
-    ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
-  }
-  EXPECT_EQ(with.inner().param_groups()[0].options().get_lr(), 1e-2 / 8);
-}
-
 // The averages of a peer that is alone change nothing.
 TEST_F(SwarmOfOne, StepsAtOnceWithAStrategyThatAveragesParameters) {
   constexpr std::uint64_t steps = 50;
@@ -166,24 +142,6 @@ TEST_F(SwarmOfOne, AStrategyThatDoesNotSuitTheOptimizerIsRefused) {
   EXPECT_THAT(refusal(o), HasSubstr("at most 1 in training"));
 }
 
-TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
-  torch::Tensor left;
-  {
-    auto m = line();
-    auto swarm = join(options());
-    optimizer with{swarm, *m, adam(m)};
-    for (std::uint64_t i = 0; i < 5; ++i)
-      EXPECT_EQ(train(m, with, i), step_outcome::stepped);
-    left = m->weight.detach().clone();
-  }
-  auto m = line();
-  auto swarm = join(options());
-  optimizer with{swarm, *m, adam(m)};
-  EXPECT_EQ(train(m, with, 0), step_outcome::synced);
-  EXPECT_TRUE(torch::equal(m->weight, left));
-  EXPECT_EQ(swarm->epoch(), 5U);
-}
-
 /// Stopped after any step, a loop alone ends as without the stop.
 TEST_F(SwarmOfOne, GoesOnAfterAnyStepBitByBit) {
   constexpr std::uint64_t steps = 12;
@@ -207,7 +165,7 @@ TEST_F(SwarmOfOne, GoesOnAfterAnyStepBitByBit) {
     };
     o.data_dir = folder_ / strategy / "whole";
     auto expected = run(0, steps);
-    for (std::uint64_t stop : {0, 1, 3, 5, 7}) {
+    for (std::uint64_t stop : {1, 5}) { // loop_test.cpp has more
       o.data_dir = folder_ / strategy / std::to_string(stop);
       (void)run(0, stop);
       EXPECT_TRUE(torch::equal(run(1, steps), expected)) << strategy << " stopped after " << stop;
@@ -264,20 +222,6 @@ TEST_F(SwarmOfOne, LeavesWithinASecondOrSoOfAnException) {
   // The notification follows the checkpoint and has twice 0.3 s to arrive; the rest is for a busy
   // machine.
   EXPECT_LT(steady::now() - thrown, 5s);
-}
-
-TEST_F(SwarmOfOne, AParameterThatIsAddedEndsTheLoopWithItsName) {
-  auto m = line();
-  auto swarm = join(options());
-  optimizer with{swarm, *m, adam(m)};
-  train(m, with, 0);
-  m->register_parameter("extra", torch::zeros({1}));
-  try {
-    train(m, with, 1);
-    FAIL();
-  } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("extra was added"));
-  }
 }
 
 TEST_F(SwarmOfOne, NonFiniteGradientsAreDroppedAndCounted) {

@@ -7,49 +7,35 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "runtime/training/layers.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/trained_model.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "tests/support/states.hpp"
 #include "tests/trainer/image_folder.hpp"
+#include "tests/trainer/small_learner.hpp"
 
 namespace waggle {
 
 namespace {
 
 using testing::mean_gradient_of;
+constexpr auto& make = testing::made;
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A configuration small enough for a test, with all features of a large one.
 learner_config small(const std::string& model = "char-gpt",
                      const std::string& optimizer = "adamw") {
-  learner_config c;
+  auto c = testing::small_learner(identity_with(optimizer, {}));
   c.model = model;
-  c.optimizer = identity_with(optimizer, {});
-  c.layers = 1;
-  c.width = 16;
-  c.heads = 2;
-  c.context = 12;
-  c.micro_batch = 4;
   if (optimizer == "sgd")
     c.optimizer.momentum = 0.9;
-  c.device = "cpu";
-  c.init_seed = 11;
-  c.data_seed = 5;
   return c;
-}
-
-std::unique_ptr<learner> make(const learner_config& config) {
-  auto made = make_torch_learner(config);
-  EXPECT_TRUE(made) << made.error().detail;
-  return made ? std::move(*made) : nullptr;
 }
 
 std::unique_ptr<learner> make_with_batch(learner_config config, std::int64_t micro_batch) {
@@ -88,18 +74,11 @@ void overwrite(std::vector<std::byte>& state, std::size_t at, const auto& value)
   std::memcpy(state.data() + at, &value, sizeof value);
 }
 
-class scratch_folder {
-public:
-  scratch_folder() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~scratch_folder() { fs::remove_all(path); }
+struct text_folder : testing::scratch_folder {
   fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream{path / name} << text;
-    return path / name;
+    std::ofstream{path() / name} << text;
+    return path() / name;
   }
-  fs::path path;
 };
 
 // A row of the tables without what computes it ends the process.
@@ -156,14 +135,6 @@ TEST(TorchLearner, UnequalShareOfSamplesIsWeightedRightly) {
   expect_close(mean, mean_gradient_of(*whole));
 }
 
-TEST(TorchLearner, MeanGradientOfNothingIsZero) {
-  auto model = make(small());
-  model->accumulate();
-  model->drop_gradient();
-  EXPECT_EQ(model->accumulated_samples(), 0u);
-  EXPECT_EQ(mean_gradient_of(*model), std::vector<float>(model->parameter_count(), 0.0F));
-}
-
 TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) {
   auto model = make(small());
   auto before = model->parameters_digest();
@@ -171,20 +142,6 @@ TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) {
   model->accumulate();
   EXPECT_EQ(model->parameters_digest(), before);
   EXPECT_EQ(copy_of(testing::save_state(*model)), state);
-}
-
-TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
-  auto model = make(small("char-gpt", "sgd"));
-  model->accumulate();
-  // Parameters this large overflow in the first product.
-  std::vector<float> push(model->parameter_count(), -1e30F);
-  model->apply(push, 1e5);
-  auto step = model->accumulate();
-  EXPECT_FALSE(step.finite);
-  EXPECT_EQ(step.samples, 4u);
-  EXPECT_EQ(model->accumulated_samples(), 4u);
-  for (float value : mean_gradient_of(*model)) // of the first step only
-    ASSERT_TRUE(std::isfinite(value));
 }
 
 // -- stepping ------------------------------------------------------------------------------------
@@ -236,45 +193,6 @@ TEST(TorchLearner, PlainSgdMovesAgainstTheGradient) {
   auto after = parameters_of(*model);
   for (std::size_t i = 0; i < before.size(); ++i)
     ASSERT_FLOAT_EQ(after[i], before[i] - 0.5F);
-}
-
-// Peers that share every batch have the same trajectory as one process with the whole batch.
-TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
-  for (const auto* optimizer : {"sgd", "adam", "adamw", "lamb"}) {
-    auto config = small("char-gpt", optimizer);
-    // Adam divides by the root of a small second moment: with its 1e-8, the rounding error of a
-    // gradient that is almost zero could become a visible part of a step.
-    config.optimizer.epsilon = 1e-6;
-    auto single = make_with_batch(config, 8);
-    // Peer p uses windows 2p and 2p + 1 of every eight: all peers draw the same windows and skip
-    // those of the others.
-    std::vector<std::unique_ptr<learner>> peers;
-    for (int p = 0; p < 4; ++p)
-      peers.push_back(make_with_batch(config, 2));
-    for (int step = 0; step < 5; ++step) {
-      train(*single, 1, 1e-3);
-      std::vector<float> mean(single->parameter_count(), 0.0F);
-      for (std::size_t p = 0; p < peers.size(); ++p) {
-        for (std::size_t share = 0; share < peers.size(); ++share) {
-          peers[p]->accumulate();
-          if (share == p) {
-            auto own = mean_gradient_of(*peers[p]);
-            for (std::size_t i = 0; i < mean.size(); ++i)
-              mean[i] += own[i] / 4;
-          }
-          peers[p]->drop_gradient();
-        }
-      }
-      for (auto& peer : peers)
-        peer->apply(mean, 1e-3);
-    }
-    for (auto& peer : peers)
-      EXPECT_EQ(peer->parameters_digest(), peers.front()->parameters_digest());
-    auto expected = parameters_of(*single);
-    auto actual = parameters_of(*peers.front());
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(actual[i], expected[i], 1e-6) << optimizer;
-  }
 }
 
 TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
@@ -342,22 +260,6 @@ TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) {
   }
 }
 
-TEST(TorchLearner, AStoreHoldsTheSameStateAsMemory) {
-  auto model = make(small("char-gpt", "adamw"));
-  train(*model, 2);
-  auto store = make_memory_store();
-  ASSERT_TRUE(model->save_state_to(*store, 200).ok());
-  auto whole = read_all(*store);
-  ASSERT_TRUE(whole.ok());
-  auto image = testing::save_state(*model);
-  EXPECT_EQ(as_string_view(whole->view().subspan(200)), as_string_view(image));
-  auto config = small("char-gpt", "adamw");
-  config.init_seed = 99;
-  auto other = make(config);
-  ASSERT_TRUE(other->load_state_from(*store, 200).ok());
-  EXPECT_EQ(testing::save_state(*other), image);
-}
-
 TEST(TorchLearner, SavedStateDoesNotFollowTheModel) {
   auto model = make(small());
   auto state = testing::save_state(*model);
@@ -385,31 +287,6 @@ protected:
   std::vector<std::byte> image;
 };
 
-TEST_F(BadState, TruncatedAnywhereIsRefused) {
-  for (auto size : {std::size_t{0}, std::size_t{7}, std::size_t{39}, header() - 1, header(),
-                    header() + block(), image.size() - 1})
-    EXPECT_EQ(refusal({image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size)}),
-              ec::malformed)
-      << size;
-}
-
-TEST_F(BadState, TooLongIsRefused) {
-  auto state = image;
-  state.push_back(std::byte{0});
-  EXPECT_EQ(refusal(state), ec::malformed);
-}
-
-TEST_F(BadState, ForgedHeaderIsRefused) {
-  for (auto [at, why] : {std::pair{std::size_t{0}, ec::malformed},
-                         {std::size_t{8}, ec::schema_mismatch},
-                         {std::size_t{48}, ec::malformed},
-                         {std::size_t{60}, ec::malformed}}) {
-    auto state = image;
-    state[at] ^= std::byte{0x55};
-    EXPECT_EQ(refusal(state), why) << at;
-  }
-}
-
 TEST_F(BadState, CountThatWouldOverflowIsRefused) {
   auto state = image;
   overwrite(state, 48, ~std::uint64_t{0} / 4 + 1); // the number of bytes of the table
@@ -426,12 +303,6 @@ TEST_F(BadState, NonFiniteValueInAnyBlockIsRefused) {
       overwrite(state, header() + b * block() + 4 * (17 + b), value);
       EXPECT_EQ(refusal(state), ec::non_finite) << "block " << b;
     }
-}
-
-TEST_F(BadState, NegativeSecondMomentIsRefusedBecauseItsRootIsNotANumber) {
-  auto state = image;
-  overwrite(state, header() + 2 * block() + 4 * 5, -1e-3F);
-  EXPECT_EQ(refusal(state), ec::malformed);
 }
 
 TEST_F(BadState, StateOfAnotherOptimizerIsRefused) {
@@ -573,7 +444,7 @@ TEST(LearnerConfig, ErrorsNameTheOptionAndHowToCorrectIt) {
 }
 
 TEST(LearnerConfig, TextMustHoldOneWholeWindow) {
-  scratch_folder folder;
+  text_folder folder;
   auto config = small();
   config.data = folder.write("short.txt", std::string(12, 'x')).string();
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("13 bytes"), HasSubstr("--context")));
@@ -584,9 +455,9 @@ TEST(LearnerConfig, TextMustHoldOneWholeWindow) {
 }
 
 TEST(LearnerConfig, FolderMustHoldSomeTextThatIsLongEnough) {
-  scratch_folder folder;
+  text_folder folder;
   auto config = small();
-  config.data = folder.path.string();
+  config.data = folder.path().string();
   EXPECT_THAT(complaint(config), HasSubstr("13 bytes"));
   folder.write("a.txt", "short");
   EXPECT_THAT(complaint(config), HasSubstr("13 bytes"));

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
 #include "trainer/optimizer.hpp"
 
 namespace waggle {
@@ -31,15 +32,6 @@ struct loop_case {
 
 class TwoLoops : public ::testing::TestWithParam<loop_case> {
 protected:
-  TwoLoops() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~TwoLoops() override {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
-
   /// A loop after its last step.
   struct ending {
     step_outcome last = step_outcome::held;
@@ -111,7 +103,8 @@ private:
            + "." + std::to_string(1 + pid % 250) + ":7700";
   }
   const std::string first_ = own_address();
-  fs::path folder_;
+  testing::scratch_folder scratch_;
+  const fs::path& folder_ = scratch_.path();
 };
 
 /// How far two tensors are from each other, as a share of how far the other two are.

@@ -42,18 +42,6 @@ TEST_F(DhtRouter, ForgetsTheFailureOfAnAddressThatAnswersAtLast) {
   EXPECT_TRUE(status().bootstrapped);
 }
 
-TEST_F(DhtRouter, ItsOwnAddressIsNobodyToWaitFor) {
-  world->connect = [](const endpoint&) -> result<peer_record> { return ec::duplicate_identity; };
-  tell(router, bootstrap_from{{first_address}});
-  pass(500ms);
-  EXPECT_TRUE(status().bootstrapped);
-  EXPECT_FALSE(status().addresses_known);
-  EXPECT_THAT(status().bootstrap_failures, IsEmpty());
-  EXPECT_THAT(text_of(status().notices), HasSubstr("first:7700 is this peer itself"));
-  pass(std::chrono::minutes{5});
-  EXPECT_LE(world->dials.size(), 20U);
-}
-
 TEST_F(DhtRouter, ASecondProcessWithItsIdentityIsNotItself) {
   world->connect = [](const endpoint&) -> result<peer_record> {
     return failure{ec::duplicate_identity, std::string{net::identity_in_use}};
@@ -111,22 +99,6 @@ TEST_F(DhtRouter, TellsListenersWhetherItHasJoinedWhenThatChanges) {
   connect(3);
   disconnect(3, ec::peer_lost);
   EXPECT_THAT(*heard, SizeIs(2));
-}
-
-// Pauses grow as they did before the first peer was found, and do not add up.
-TEST_F(DhtRouter, LeftAloneAgainItDoesNotDialMoreAndMore) {
-  world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
-  tell(router, bootstrap_from{{first_address}});
-  connect(2);
-  pass(std::chrono::minutes{1});
-  EXPECT_EQ(world->dials.size(), 1U) << "it is connected";
-  world->connect = [](const endpoint&) -> result<peer_record> { return ec::unreachable; };
-  disconnect(2, ec::shutting_down);
-  pass(std::chrono::minutes{40});
-  world->dials.clear();
-  pass(std::chrono::minutes{20});
-  EXPECT_GE(world->dials.size(), 15U);
-  EXPECT_LE(world->dials.size(), 27U) << "once a minute";
 }
 
 // -- peers that leave ----------------------------------------------------------------------------

@@ -6,7 +6,6 @@ namespace waggle::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -142,18 +141,6 @@ TEST_F(DhtRouter, RefusesAStrangersRecordForWhichManyOthersAreNearer) {
   EXPECT_EQ(store(), ec::not_found);
 }
 
-TEST_F(DhtRouter, ForgetsRecordsWhenTheyExpire) {
-  asked_by_peer<wire::dht_stored>(wire::dht_store{{open_record("hello", 1, 15s)}});
-  pass(14s);
-  auto key = record_key("test", record_kind::open, "greeting");
-  auto find = [&] { return asked_by_peer<wire::dht_found>(wire::dht_find{{key}, false}); };
-  EXPECT_THAT(find().answers.at(0).records, SizeIs(1));
-  pass(1s);
-  EXPECT_THAT(find().answers.at(0).records, IsEmpty());
-  pass(10s);
-  EXPECT_EQ(records(), 0);
-}
-
 TEST_F(DhtRouter, AnAnswerStaysWithinTheLimitsOfAMessage) {
   for (int i = 0; i < 8; ++i) {
     auto entry = open_record(std::string(60'000, 'x'));
@@ -247,16 +234,6 @@ TEST_F(DhtRouter, ToleratesAnyTimeThatAPeerClaims) {
 
 // -- storing and finding -------------------------------------------------------------------------
 
-TEST_F(DhtRouter, AloneItIsTheReplica) {
-  auto report = ask<store_report>(router, store_record{open_record("hello")});
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->accepted, 1U);
-  auto found = ask<found_records>(router, query());
-  ASSERT_TRUE(found);
-  ASSERT_THAT(found->records, SizeIs(1));
-  EXPECT_EQ(found->records[0].value, "hello");
-}
-
 TEST_F(DhtRouter, DoesNotSendOutWhatOthersWouldRefuse) {
   connect(2);
   auto forged = owned_record(1);
@@ -266,16 +243,6 @@ TEST_F(DhtRouter, DoesNotSendOutWhatOthersWouldRefuse) {
             ec::bad_expiry);
   for (const auto& call : world->calls)
     EXPECT_FALSE(std::holds_alternative<wire::dht_store>(call.what));
-}
-
-TEST_F(DhtRouter, ATombstoneHidesWhatWasThere) {
-  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("hello", 1)}));
-  auto gone = open_record("", 2);
-  gone.tombstone = true;
-  ASSERT_TRUE(ask<store_report>(router, store_record{gone}));
-  auto found = ask<found_records>(router, query());
-  ASSERT_TRUE(found);
-  EXPECT_THAT(found->records, IsEmpty());
 }
 
 TEST_F(DhtRouter, AStoreTellsWhoRefusedAndWhoDidNotAnswer) {

@@ -34,34 +34,6 @@ protected:
   peer& c = add();
 };
 
-TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
-  begin();
-  ASSERT_TRUE(enter(c, {&a}).get().ok());
-  stalled_round(a, b, 3);
-  ASSERT_TRUE(enter(c, {&a}).get().ok()) << "the first time costs it nothing";
-  EXPECT_EQ(exclusions(a, "silent"), 0.0);
-  stalled_round(a, b, 4); // excluded for 5 s, of which at most one has passed
-  EXPECT_EQ(exclusions(a, "silent"), 1.0);
-  EXPECT_EQ(excluded(a), 1.0);
-  auto refused = enter(c, {&a});
-  ASSERT_TRUE(refused.answered());
-  EXPECT_EQ(refused.get().error().code, ec::excluded);
-  EXPECT_EQ(exported(*a.ctx.metrics, "waggle_matchmaking_joins_refused_total{reason=\"excluded\""),
-            1.0);
-  auto through_b = enter(c, {&b}); // refers it to the leader
-  ASSERT_TRUE(through_b.answered());
-  EXPECT_EQ(through_b.get().error().code, ec::excluded);
-  pass(5s);
-  EXPECT_EQ(excluded(a), 0.0);
-  ASSERT_TRUE(enter(c, {&a}).get().ok());
-  auto all = {average(a, 1, 5), average(b, 2, 5, false), average(c, 3, 5, false)};
-  pass(1s);
-  for (const auto& one : all) {
-    ASSERT_TRUE(one.answered());
-    EXPECT_EQ(one.get()->report.outcome, round_outcome::complete);
-  }
-}
-
 TEST_F(FaultsInGroups, AHostWhoseNewcomerIsSilentAdmitsNoOtherForAWhile) {
   begin();
   auto one = average(a, 1, 3);

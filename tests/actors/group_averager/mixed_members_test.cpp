@@ -1,8 +1,6 @@
 // Groups of nodes, clients, auxiliaries and members without samples:
 // only the weights of those that have some count.
 
-#include <numeric>
-
 #include "runtime/core/random.hpp"
 #include "tests/actors/group_averager/group_averager_fixture.hpp"
 

@@ -17,19 +17,6 @@ TEST_F(GroupHelper, SaysThatItIsThereAndFoundsNothing) {
   EXPECT_TRUE(entered.empty());
 }
 
-TEST_F(GroupHelper, GoesToAClientThatIsAloneOnceItIsConnected) {
-  see({client(2, "a", 4, 1)});
-  EXPECT_TRUE(entered.empty()) << "it cannot be dialled";
-  group = group_of(4, {2});
-  connect(2);
-  ASSERT_EQ(entered.size(), 1U);
-  EXPECT_EQ(entered.front().through.front().id, test_peer(2).id);
-  EXPECT_EQ(reports.back().claim.group_size, 2U);
-  EXPECT_EQ(reports.back().claim.past.branch, sha256("a"));
-  EXPECT_EQ(reports.back().epoch, epoch_id{4});
-  EXPECT_EQ(told.clients, 1U);
-}
-
 TEST_F(GroupHelper, CallsTheRoundWhenItsClientsHaveEnoughSamples) {
   help_two();
   see({client(2, "a", 4, 3, 60), client(3, "a", 4, 3, 39)});
@@ -75,19 +62,6 @@ TEST_F(GroupHelper, AfterARoundThatFailedItIsOutsideAndTriesAgain) {
   see({client(2, "b", 4, 1), client(3, "c", 4, 1)});
   pass(1s);
   EXPECT_EQ(entered.size(), 2U);
-}
-
-TEST_F(GroupHelper, LeavesAGroupWithoutClientsButNotAtOnce) {
-  help_two();
-  for (std::uint64_t n : {2U, 3U})
-    tell(helper, peer_disconnected{test_peer(n).id, {ec::peer_lost, ""}});
-  see({});
-  pass(500ms);
-  EXPECT_EQ(quits, 0);
-  pass(1s);
-  EXPECT_EQ(quits, 1);
-  EXPECT_EQ(told.clients, 0U);
-  EXPECT_EQ(told.group_size, 0U);
 }
 
 // -- the state ------------------------------------------------------------------------------------

@@ -7,24 +7,6 @@
 namespace waggle::testing {
 namespace {
 
-TEST_F(GroupHelper, PassesOnTheStateThatMostMembersOffer) {
-  help_three();
-  hold_state("a", 4);
-  images[test_peer(2).id] = image_of("a", 4, 66); // it is asked first
-  auto got = get_state();
-  ASSERT_TRUE(got.ok());
-  EXPECT_EQ(donors.size(), 3U);
-  EXPECT_EQ(got->content, sha256(image.view()));
-  EXPECT_EQ(exported(*ctx.metrics, "waggle_training_disbelieved_peers"), 1);
-  donors.clear();
-  tell(helper, round_called{epoch_id{4}});
-  end_round();
-  see({client(2, "a", 5, 4), client(3, "a", 5, 4), client(4, "a", 5, 4)});
-  hold_state("a", 5);
-  EXPECT_TRUE(get_state(5).ok());
-  EXPECT_EQ(donors, std::vector<peer_id>{test_peer(3).id}) << "the other one is not asked";
-}
-
 // Peers that average parameters are only approximately equal. The node is not told what they do.
 TEST_F(GroupHelper, StatesOfWhichNoTwoAreEqualAreNotComparedForAWhile) {
   help_three();
@@ -83,16 +65,6 @@ TEST_F(GroupHelper, AStateThatIsNotAsOfferedIsNotPassedOn) {
   EXPECT_EQ(get_state().error().code, ec::malformed);
   image_parameters = {};
   EXPECT_TRUE(get_state().ok());
-}
-
-TEST_F(GroupHelper, AStateOfAFarEpochIsNotPassedOn) {
-  help_two();
-  hold_state("a", 1'000);
-  EXPECT_EQ(get_state().error().code, ec::epoch_mismatch);
-  donors.clear();
-  hold_state("a", 4);
-  EXPECT_TRUE(get_state().ok());
-  EXPECT_EQ(donors, std::vector<peer_id>{test_peer(3).id}) << "its donor is not asked again";
 }
 
 } // namespace

@@ -17,9 +17,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
-#include <unistd.h>
 
 #include "actors/loop/swarm_session.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "waggle/control.hpp"
 
 namespace waggle {
@@ -64,14 +64,6 @@ struct line {
 
 class LoopInAService : public ::testing::Test {
 protected:
-  LoopInAService() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~LoopInAService() override {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
   swarm_options options(const std::string& name, std::vector<std::string> peers = {}) {
     swarm_options o;
     o.run = "lines";
@@ -105,7 +97,8 @@ protected:
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   caf::actor_system_config config;
   caf::actor_system system{config};
-  fs::path folder_;
+  testing::scratch_folder scratch_;
+  const fs::path& folder_ = scratch_.path();
 };
 
 TEST_F(LoopInAService, AloneIsThePlainLoopAndLeavesNothingBehind) {
@@ -156,7 +149,7 @@ TEST_F(LoopInAService, GoesOnAfterAnyStepBitByBit) {
       return own.w;
     };
     auto expected = run("whole", 1, 0, steps);
-    for (int stop : {1, 4, 5, 6, 8}) {
+    for (int stop : {1, 5, 8}) {
       (void)run(std::to_string(stop), 1, 0, stop);
       EXPECT_EQ(run(std::to_string(stop), 2, stop, steps), expected) << strategy << ", " << stop;
     }

@@ -13,8 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
-#include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
 #include "waggle/loop.hpp"
 
 namespace waggle {
@@ -55,14 +55,6 @@ struct counted {
 
 class Shards : public ::testing::Test {
 protected:
-  Shards() {
-    auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~Shards() override {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
   result<swarm> peer(const std::string& name, std::vector<std::string> others = {},
                      std::string begin_with = "1") {
     swarm_options o;
@@ -112,7 +104,8 @@ protected:
   caf::actor_system_config config_;
   caf::actor_system system_{config_};
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  std::filesystem::path folder_;
+  testing::scratch_folder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 TEST_F(Shards, EachSampleEntersOneUpdateAPassThoughALoopLeaves) {

@@ -122,16 +122,6 @@ TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
   EXPECT_TRUE(groups[1].get()->left_out);
 }
 
-TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {
-  auto a = wire_up(1);
-  auto b = wire_up(2);
-  auto first = find(a, search(10s));
-  auto second = find(b, search(10s));
-  pass(9s);
-  ASSERT_TRUE(first.get() && second.get());
-  EXPECT_FALSE(first.get()->left_out || second.get()->left_out);
-}
-
 TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {
   auto a = wire_up(1);
   auto b = wire_up(2);
@@ -141,39 +131,6 @@ TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {
   ASSERT_TRUE(first.get());
   ASSERT_TRUE(second.get());
   EXPECT_EQ(first.get()->plan, second.get()->plan);
-}
-
-TEST_F(Matchmaker, AClientFollowsAndReducesNothing) {
-  matchmaking_config client;
-  client.mode = member_mode::client;
-  auto a = wire_up(1);
-  auto b = wire_up(2, client);
-  connect(a, b);
-  auto first = find(a, search(10s, 2));
-  auto second = find(b, search(10s, 2));
-  pass(1s);
-  ASSERT_TRUE(first.get());
-  ASSERT_TRUE(second.get());
-  auto plan = first.get()->plan;
-  EXPECT_EQ(plan.members[0].peer.id, a.ctx.record.id);
-  EXPECT_EQ(plan.shares, (std::vector<std::uint64_t>{100, 0}));
-  EXPECT_TRUE(b.around->stored.empty()) << "a client declares nothing";
-}
-
-TEST_F(Matchmaker, ASecondSearchFindsAnotherRound) {
-  auto a = wire_up(1);
-  auto b = wire_up(2);
-  connect(a, b);
-  std::set<round_id> rounds;
-  for (int i = 0; i < 3; ++i) {
-    auto first = find(a, search(10s, 2));
-    auto second = find(b, search(10s, 2));
-    pass(1s);
-    ASSERT_TRUE(first.get());
-    ASSERT_TRUE(second.get());
-    rounds.insert(first.get()->plan.id);
-  }
-  EXPECT_EQ(rounds.size(), 3u);
 }
 
 /// Peers that start with the same seed, as with `waggle train --seed 7` on every machine.
@@ -205,22 +162,6 @@ TEST_F(SameSeed, RoundsHaveNewNamesAfterARestart) {
 }
 
 // -- the declaration ----------------------------------------------------------------------------
-
-TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
-  auto a = start(1);
-  find(a, search(10s));
-  ASSERT_EQ(a.around->stored.size(), 1u);
-  const auto entry = a.around->stored[0]; // the vector grows
-  EXPECT_EQ(entry.name, "vector.0b");
-  EXPECT_TRUE(validate_record("test", entry, wall->now(), *a.ctx.verifier));
-  tell(a.maker, cancel_search{});
-  ASSERT_EQ(a.around->stored.size(), 2u);
-  const auto& gone = a.around->stored[1];
-  EXPECT_TRUE(gone.tombstone);
-  EXPECT_GT(gone.sequence, entry.sequence);
-  EXPECT_EQ(gone.expiration, entry.expiration);
-  EXPECT_TRUE(validate_record("test", gone, wall->now(), *a.ctx.verifier));
-}
 
 // -- failed searches ----------------------------------------------------------------------------
 
@@ -325,24 +266,6 @@ TEST_F(Matchmaker, AFollowerThatIsLostIsNotInTheGroup) {
   EXPECT_EQ(told<wire::begin_group>(a).size(), 1u);
 }
 
-TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
-  auto a = start(1);
-  auto good = question(a);
-  auto nothing = search(10s, 2);
-  nothing.codecs.clear();
-  auto group = find(a, nothing);
-  // The schema covers the number of elements: ask as a peer without a vector, too.
-  auto probe = start(901);
-  tell(probe.maker, peer_connected{a.ctx.record});
-  ask_later<group_formed>(probe.maker, nothing);
-  pass(30ms);
-  ASSERT_FALSE(probe.around->calls.empty());
-  good.schema = std::get<wire::join_group>(probe.around->calls[0].what).schema;
-  EXPECT_EQ(join(a, good, 5)->code, ec::none);
-  EXPECT_EQ(group.get().error().code, ec::protocol_violation);
-  EXPECT_EQ(told<wire::disband_group>(a).size(), 1u);
-}
-
 // -- messages of a leader -----------------------------------------------------------------------
 
 class Follower : public Matchmaker {
@@ -406,21 +329,6 @@ TEST_F(Follower, TakesNoPlanFromAnybodyElse) {
 TEST_F(Follower, RefusesAPlanThatClaimsOneHostWhichItCannotSee) {
   plan.one_host = true;
   expect_refused(plan, ec::protocol_violation);
-}
-
-TEST_F(Follower, RefusesAPlanThatChangesWhatItGave) {
-  plan.gathered[1] = "somebody else's words";
-  expect_refused(plan, ec::protocol_violation);
-}
-
-TEST_F(Follower, WithBandwidthZeroRefusesToReduce) {
-  matchmaking_config never;
-  never.bandwidth = 0;
-  follow_with(never);
-  expect_refused(plan, ec::protocol_violation);
-  plan.shares = {100, 0};
-  begin(plan, leader);
-  EXPECT_TRUE(group.get());
 }
 
 TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {

@@ -50,13 +50,6 @@ TEST_F(MatchmakerConfig, AFailedSearchIsLoggedWithKeyAndReason) {
                                                     "0 candidates")));
 }
 
-TEST_F(MatchmakerConfig, ALonePeerGivesUpEarlyIfItShould) {
-  auto a = start(1, with([](auto& c) { c.alone_after = 1s; }));
-  auto group = find(a, search(20s));
-  pass(1100ms);
-  EXPECT_EQ(group.get().error().code, ec::nobody_declared);
-}
-
 TEST_F(MatchmakerConfig, AnAuxiliaryMayLeadAndReduce) {
   auto a = wire_up(1, with([](auto& c) { c.mode = member_mode::auxiliary; }));
   auto b = wire_up(2);

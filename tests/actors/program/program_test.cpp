@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "runtime/cli/join_line.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 using namespace waggle;
 using ::testing::ContainsRegex;
@@ -57,13 +58,6 @@ private:
 
 class Program : public ::testing::Test {
 protected:
-  void SetUp() override {
-    auto pattern = (std::filesystem::temp_directory_path() / "waggle-program-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   /// Runs `waggle ARGUMENTS` in the test's folder, with `environment` ("NAME=value …") set.
   outcome run(const std::string& arguments, const std::string& environment = {}) {
     auto command = "cd " + shell_word(folder_.string()) + " && env " + environment + " timeout 60 "
@@ -93,7 +87,8 @@ protected:
     std::ofstream{folder_ / name} << text;
   }
 
-  std::filesystem::path folder_;
+  waggle::testing::scratch_folder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 TEST_F(Program, RefusesATakenPort) {

@@ -248,19 +248,6 @@ TEST_F(CrowdedTracker, KeepsPeersWithWhichItHasAveraged) {
   EXPECT_EQ(refused(ec::overloaded), 21);
 }
 
-TEST_F(CrowdedTracker, StrangersThatComeAndGoPushOutNobody) {
-  push(2, record_of(2, 3, 1));
-  for (std::uint64_t seed = 10; seed < 30; ++seed) {
-    connect(seed);
-    push(seed, record_of(seed, 3, 1));
-    disconnect(seed);
-  }
-  EXPECT_TRUE(knows(2));
-  connect(3);
-  push(3, record_of(3, 3, 1));
-  EXPECT_TRUE(knows(3));
-}
-
 TEST_F(CrowdedTracker, ALinkInTheTableCountsBeforeTheSwitchboardSaysSo) {
   ctx.links->set(test_peer(2).id, std::make_shared<link_from>(2, "192.0.2.1"));
   push(2, record_of(2, 3, 1));

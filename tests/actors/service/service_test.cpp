@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "runtime/crypto/swarm_key.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "waggle/averager.hpp"
 #include "waggle/control.hpp"
 #include "waggle/dht.hpp"
@@ -99,8 +100,8 @@ TEST(Service, APeerOfAServiceUsesItsSystemRegistryAndLogUntilItLeaves) {
 // It has an actor system of its own.
 TEST(Service, APeerIsMadeAskedAndDestroyedByDifferentThreads) {
   auto here = std::filesystem::current_path();
-  auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
-  std::filesystem::path folder = ::mkdtemp(name.data());
+  testing::scratch_folder scratch;
+  const auto& folder = scratch.path();
   std::filesystem::current_path(folder);
   node_options o;
   o.listen = {"127.0.0.1:0"};
@@ -125,7 +126,6 @@ TEST(Service, APeerIsMadeAskedAndDestroyedByDifferentThreads) {
     std::_Exit(1);
   }
   thread.join();
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Service, WithoutALogOfItsOwnItsLinesAreThoseOfTheProgram) {
@@ -274,10 +274,9 @@ TEST(Service, APeerThatNobodyReachesAveragesAsAClient) {
 
 TEST(Service, TwoPeersDoNotShareAFolder) {
   service mine;
-  auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
-  std::filesystem::path folder{::mkdtemp(name.data())};
+  testing::scratch_folder scratch;
   auto o = mine.options();
-  o.data_dir = folder;
+  o.data_dir = scratch.path();
   auto ann = node::start(o);
   ASSERT_TRUE(ann);
   auto id = ann->id();
@@ -286,8 +285,6 @@ TEST(Service, TwoPeersDoNotShareAFolder) {
   auto again = node::start(o);
   ASSERT_TRUE(again) << to_string(again.error());
   EXPECT_EQ(again->id(), id);
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
 }
 
 TEST(Service, OnlyItsOwnerReplacesAValueThatIsOwned) {

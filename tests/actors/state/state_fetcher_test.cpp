@@ -304,24 +304,6 @@ TEST_F(StateFetcher, ACorruptStateIsNeverHandedOut) {
   EXPECT_FALSE(alive(fetcher));
 }
 
-TEST_F(StateFetcher, AnOversizeOfferIsRefusedAndTheNextDonorAsked) {
-  donor(2).claim_bytes = std::uint64_t{1} << 60U;
-  donor(3);
-  auto got = fetch({2, 3}).get();
-  ASSERT_TRUE(got);
-  EXPECT_TRUE(donor(2).asked.empty());
-  auto alone = fetch({2}).get();
-  ASSERT_FALSE(alone);
-  EXPECT_EQ(alone.error().code, ec::oversize);
-}
-
-TEST_F(StateFetcher, AnOfferOfZeroBytesIsRefused) {
-  donor(2).content = content_of(0, 1);
-  auto got = fetch({2}).get();
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().code, ec::protocol_violation);
-}
-
 TEST_F(StateFetcher, AStateOlderThanTheRunIsNotTaken) {
   donor(2).epoch = epoch_id{4};
   donor(3);

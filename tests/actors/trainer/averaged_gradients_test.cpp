@@ -84,21 +84,6 @@ TEST_F(AveragedGradients, EachChangeIsAddedToTheGradientOfOneStep) {
   }
 }
 
-TEST_F(AveragedGradients, APeerContributesTheGradientOfItsLastStep) {
-  auto& a = add_started(averaging());
-  add_started(averaging(true));
-  pass_until([&] { return all_at(6); });
-  auto given = given_by(1, a.probe->micro_steps);
-  std::size_t compared = 0;
-  for (std::size_t k = 0; k < a.questions.size(); ++k)
-    if (auto steps = a.steps_before[k]; steps > 0) {
-      EXPECT_THAT(gradient_in(a.questions[k]),
-                  ::testing::Pointwise(::testing::FloatEq(), given[steps - 1]));
-      ++compared;
-    }
-  EXPECT_GE(compared, 4U);
-}
-
 TEST_F(AveragedGradients, APassThatIsNotFiniteLeavesTheCorrectionForTheNextStep) {
   auto& a = add_started(averaging());
   auto& b = add_started(averaging(true));
@@ -118,14 +103,6 @@ TEST_F(AveragedGradients, APassThatIsNotFiniteLeavesTheCorrectionForTheNextStep)
   for (std::size_t i = 0; i < parameters; ++i)
     EXPECT_NEAR(a.probe->applied.back()[i], given.back()[i] + (own[i] + other[i]) / 2 - own[i],
                 1e-5);
-}
-
-TEST_F(AveragedGradients, APeerAloneStepsWithWhatItsPassesGave) {
-  auto config = averaging();
-  config.max_epochs = 4;
-  auto& m = add_started(config);
-  pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
-  EXPECT_EQ(m.probe->applied, given_by(1, m.probe->micro_steps));
 }
 
 TEST_F(AveragedGradients, TheDriftIsTheDistanceOfTheOwnParametersFromTheirMean) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/trainer/training_world.hpp"
-#include "tests/support/mean_gradient.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -20,29 +19,6 @@ struct DelayedGradients : training_world {
     return config;
   }
 };
-
-// F4: θ_{k+1} = θ_k − opt(g(θ_{k−1})), with g(θ_{−1}) = g(θ_0).
-TEST_F(DelayedGradients, OnePeerFollowsTheDelayedRecursion) {
-  auto config = delayed();
-  config.target_batch_size = 4; // one micro-step an epoch
-  config.max_epochs = 12;
-  auto& m = add_started(config);
-  pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
-
-  auto plain = make_toy_learner({.data_seed = 1});
-  std::vector<float> older;
-  for (std::size_t k = 0; k < 12; ++k) {
-    plain->accumulate();
-    auto newer = mean_gradient_of(*plain);
-    if (k > 0)
-      plain->apply(older, 0.1);
-    older = newer;
-    ASSERT_LT(k, m.probe->applied.size());
-    EXPECT_EQ(m.probe->applied[k], older) << "update " << k;
-  }
-  EXPECT_EQ(m.probe->applied.size(), 12U) << "every gradient is used, the last one at the end";
-  EXPECT_EQ(status_of(m).samples_used, 48U);
-}
 
 TEST_F(DelayedGradients, PeersComputeWhileTheirRoundRunsAndHoldEqualParameters) {
   auto& a = add_started(delayed());

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/trainer/training_world.hpp"
-#include "tests/support/mean_gradient.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -46,37 +45,6 @@ TEST_F(DelayedStep, AGradientIsAtMostOneUpdateLate) {
   EXPECT_EQ(a.gate->held.size(), 2U);
   a.gate->open();
   pass_until([&] { return all_at(8); });
-}
-
-// θ_{k+1} = θ_k − opt(g(θ_{k−1})): every update is held for one whole epoch.
-TEST_F(DelayedStep, UpdatesThatTakeAnEpochGiveTheDelayedRecursion) {
-  auto config = delayed();
-  config.target_batch_size = 4; // one micro-step an epoch
-  auto& m = add(config);
-  m.gate->updates = true;
-  tell(m.actor, start_training{});
-  auto let_one_pass = [&] {
-    auto next = std::move(m.gate->held.front());
-    m.gate->held.pop_front();
-    next();
-    settle();
-  };
-  while (m.probe->applied.size() < 10) {
-    pass_until([&] { return m.gate->held.size() == 2; });
-    let_one_pass();
-  }
-  auto plain = make_toy_learner({.data_seed = 1});
-  std::vector<float> older;
-  for (std::size_t k = 0; k < 10; ++k) {
-    plain->accumulate();
-    auto newer = mean_gradient_of(*plain);
-    if (k > 0)
-      plain->apply(older, 0.1);
-    older = newer;
-    EXPECT_EQ(m.probe->applied[k], older) << "update " << k;
-  }
-  m.gate->open();
-  settle();
 }
 
 // A pass beside the worker may end after the state that it reads was replaced.

@@ -80,28 +80,6 @@ TEST_F(LocalUpdates, APeerThatLearnsNothingIsAlwaysAtTheMeanOfTheLastRound) {
   EXPECT_GE(compared, 4U);
 }
 
-TEST_F(LocalUpdates, AlphaSaysHowFarTowardsTheMeanThisPeerGoes) {
-  auto still = local();
-  still.schedule.peak = 0;
-  still.averaging_alpha = 0.25;
-  auto& a = add_started(still);
-  auto& b = add_started(joining());
-  pass_until([&] { return all_at(8); });
-  std::size_t compared = 0;
-  for (std::size_t k = 0; k + 1 < a.questions.size(); ++k)
-    for (const auto& other : b.questions)
-      if (other.epoch == a.questions[k].epoch && other.weight > 0) {
-        const auto& x = *a.questions[k].values;
-        const auto& y = *other.values;
-        for (std::size_t i = 0; i < x.size(); ++i)
-          EXPECT_NEAR((*a.questions[k + 1].values)[i], x[i] + 0.25 * ((x[i] + y[i]) / 2 - x[i]),
-                      1e-5);
-        EXPECT_NE(x, y);
-        ++compared;
-      }
-  EXPECT_GE(compared, 4U);
-}
-
 TEST_F(LocalUpdates, WhatIsLearnedDuringARoundRemains) { // INV-5
   auto& a = add_started(local());
   auto& b = add_started(joining());
@@ -198,14 +176,6 @@ TEST_F(LocalUpdates, APeerFurtherBehindDownloadsTheState) {
   auto downloads = status_of(b).state_downloads;
   pass_until([&] { return all_at(lost.value() + 5); });
   EXPECT_EQ(status_of(b).state_downloads, downloads + 1);
-}
-
-TEST_F(LocalUpdates, AveragesTheStatisticsThatAreNamed) {
-  auto config = local();
-  config.how.statistics = {"momentum_buffer"};
-  auto& a = add_started(config);
-  pass_until([&] { return !a.questions.empty(); });
-  EXPECT_EQ(a.questions.front().values->size(), 16U);
 }
 
 // The round blocks, so nothing is learned between its snapshot and its mean.

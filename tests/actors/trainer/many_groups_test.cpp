@@ -195,17 +195,6 @@ TEST_F(BlockingManyGroups, AnAnswerToASearchOfAGroupThatItLeftIsIgnored) {
   expect_balance(m);
 }
 
-TEST_F(ManyGroups, APeerNearTheRunGoesOnAtItsEpochWithoutADownload) {
-  auto& m = add_started(many());
-  pass_until([&] { return status_of(m).epoch.value() >= 1; });
-  auto epoch = status_of(m).epoch.value();
-  run_reaches(m, epoch + 1);
-  EXPECT_EQ(status_of(m).epoch.value(), epoch + 1);
-  groups[m.group] = epoch_id{epoch + 1};
-  pass_until([&] { return status_of(m).epoch.value() >= epoch + 3; });
-  EXPECT_EQ(status_of(m).state_downloads, 0U);
-}
-
 TEST_F(ManyGroups, APeerFurtherBehindDownloadsAState) {
   auto& a = add_started(many());
   auto joining = many();
@@ -340,62 +329,12 @@ TEST_F(OthersAverage, IfTheyLeaveItGoesOnWithWhatItHas) {
   EXPECT_EQ(status_of(m).state_downloads, 0U);
 }
 
-TEST_F(OthersAverage, IfNobodyAveragesNoStateIsBetter) {
-  auto& m = begin();
-  for (int i = 0; i < 6; ++i) {
-    others_have(m, 1'000, 1'001);
-    find_nobody(m, 1);
-  }
-  EXPECT_FALSE(downloads(m));
-  EXPECT_EQ(status_of(m).group_size, 1U);
-}
-
-TEST_F(OthersAverage, ALinkThatBreaksAndReturnsIsNoProgress) {
-  auto& m = begin();
-  find_nobody(m, 3);
-  others_have(m, 1'000, 1'001);
-  for (const auto& who : others)
-    tell(m.actor, peer_disconnected{who.id, {ec::peer_lost, ""}});
-  for (const auto& who : others)
-    tell(m.actor, peer_connected{who});
-  others_have(m, 1'000, 1'001);
-  EXPECT_FALSE(downloads(m));
-}
-
-TEST_F(OthersAverage, AMeanIsAsGoodAsADownload) {
-  auto& m = begin();
-  find_nobody(m, 2);
-  others_have(m, 1'000, 1'001);
-  average_with(m, {others[0].id});
-  others_have(m, 2'000, 2'001);
-  find_nobody(m, 1);
-  others_have(m, 3'000, 3'001);
-  EXPECT_FALSE(downloads(m));
-}
-
 TEST_F(OthersAverage, AMeanOfItsOwnIsNone) {
   auto& m = begin();
   find_nobody(m, 2);
   others_have(m, 1'000, 1'001);
   average_with(m, {});
   others_have(m, 2'000, 2'001);
-  EXPECT_TRUE(downloads(m));
-}
-
-TEST_F(OthersAverage, StrangersAloneDoNotMoveAPeerThatKnowsOthers) {
-  auto& m = begin();
-  auto known = test_context(7, wall).record;
-  average_with(m, {known.id});
-  find_nobody(m, 3);
-  tell(m.actor, peer_connected{known});
-  auto claim = [&](std::uint64_t work, std::uint64_t of_known) {
-    others_claim(m, {claim_of(m, others[0], work), claim_of(m, others[1], work),
-                     claim_of(m, known, of_known)});
-  };
-  claim(1'000, 1'000);
-  claim(2'000, 1'000);
-  EXPECT_FALSE(downloads(m));
-  claim(2'000, 2'000);
   EXPECT_TRUE(downloads(m));
 }
 

@@ -143,65 +143,6 @@ struct ScheduleEpochs : training_world {
   }
 };
 
-// Rounds of 32 samples, with four epochs of 8 each; passes have 4.
-TEST_F(ScheduleEpochs, SeveralLieBetweenTwoRounds) {
-  auto config = stepping("local-updates");
-  config.how.epochs_per_round = 4;
-  auto& m = add_started(config);
-  pass_until([&] { return status_of(m).epoch >= epoch_id{6}; });
-  auto epochs = epochs_of(m, config.schedule);
-  ASSERT_GE(epochs.size(), 48U);
-  for (std::size_t i = 0; i < epochs.size(); ++i)
-    EXPECT_EQ(epochs[i], i / 2) << "step " << i;
-  auto s = status_of(m);
-  EXPECT_EQ(s.schedule_epoch.value() / 4, s.epoch.value());
-}
-
-// The samples of the other peer count, too: an epoch has fewer steps of each.
-TEST_F(ScheduleEpochs, BetweenTwoRoundsHaveTheSamplesOfAllPeers) {
-  auto config = stepping("local-updates");
-  config.how.epochs_per_round = 4;
-  config.target_batch_size = 64;
-  auto& a = add_started(config);
-  pass(3ms);
-  config.join_timeout = 5s;
-  auto& b = add_started(config);
-  spread();
-  pass_until([&] { return all_at(8); });
-  for (const auto* m : {&a, &b}) {
-    auto epochs = epochs_of(*m, config.schedule);
-    // In a round of two peers each makes half of the 16 steps, so about two steps have one epoch.
-    auto first = std::find(epochs.begin(), epochs.end(), 12U);
-    auto last = std::find(epochs.begin(), epochs.end(), 28U);
-    ASSERT_NE(last, epochs.end());
-    auto steps = static_cast<double>(last - first);
-    EXPECT_NEAR(steps / 16, 2, 0.3);
-  }
-  EXPECT_NEAR(static_cast<double>(status_of(a).schedule_epoch.value()),
-              static_cast<double>(status_of(b).schedule_epoch.value()), 1);
-}
-
-// A member that was counted is lost in the middle of a round's epochs: nobody's rate rises again.
-TEST_F(ScheduleEpochs, DoNotGoBackWhenAMembersSamplesAreGone) {
-  auto config = stepping("local-updates");
-  config.how.epochs_per_round = 8;
-  config.how.delay_state = false;
-  config.target_batch_size = 256;
-  auto& a = add_started(config);
-  pass(3ms);
-  config.join_timeout = 5s;
-  auto& b = add_started(config);
-  spread();
-  pass_until([&] { return all_at(2); });
-  pass(100ms); // some passes of both: more than half of these samples are not a's own
-  auto before = status_of(a).schedule_epoch;
-  EXPECT_GT(before.value() % 8, 1U);
-  end(b);
-  pass_until([&] { return status_of(a).epoch >= epoch_id{5}; });
-  auto epochs = epochs_of(a, config.schedule); // fails if a rate is higher than the one before
-  EXPECT_GE(epochs.back(), 32U);
-}
-
 // While a round blocks, no sample counts toward the next one yet.
 TEST_F(ScheduleEpochs, AreTheLastOfTheRoundWhileItBlocks) {
   auto config = stepping("local-updates");
@@ -217,31 +158,6 @@ TEST_F(ScheduleEpochs, AreTheLastOfTheRoundWhileItBlocks) {
   release_rounds();
   pass(20ms);
   EXPECT_EQ(status_of(m).schedule_epoch.value() / 4, s.epoch.value() + 1);
-}
-
-TEST_F(ScheduleEpochs, ContainTheStepsOfAllPeers) {
-  auto config = stepping("decentralized-sgd");
-  config.how.steps_period = 5;
-  config.how.steps_in_epoch = 40;
-  auto& a = add_started(config);
-  pass(3ms);
-  config.join_timeout = 5s;
-  auto& b = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
-  spread();
-  pass_until([&] { return all_at(30); });
-  auto total = a.probe->rates.size() + b.probe->rates.size();
-  for (const auto* m : {&a, &b}) {
-    auto s = status_of(*m);
-    EXPECT_EQ(s.schedule_epoch.value(), s.past.steps / 40);
-    // Steps since the last round are not counted yet.
-    EXPECT_LE(s.past.steps, total);
-    EXPECT_GE(s.past.steps + 20, total);
-    (void)epochs_of(*m, config.schedule); // never rises
-    EXPECT_EQ(m->described->elements, 8 + step_values);
-  }
-  EXPECT_EQ(status_of(a).past.steps, status_of(b).past.steps);
-  EXPECT_GT(status_of(a).past.steps, 200U);
-  EXPECT_EQ(status_of(b).state_downloads, 1U); // which is how it knows of the steps before it came
 }
 
 TEST_F(ScheduleEpochs, AreTheBatchesOfAPeerIfTheyAreTheUnit) {

@@ -389,19 +389,5 @@ TEST_F(ResumedInASwarm, TheErrorsOfCodecsAreKeptIfTheyAreOfTheSameHistory) {
   }
 }
 
-TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
-  auto& b = add_started(keeping(files));
-  pass_until([&] { return all_at(2); });
-  auto before = leave_with_samples(b);
-  auto names = *files->list("/data");
-  for (const auto& name : names)
-    if (name.ends_with(".own"))
-      files->corrupt("/data/" + name, "WGGLOW06 and no more");
-  auto& again = restart(keeping(files), {}, 0);
-  pass(5ms);
-  EXPECT_EQ(again.reports.front().epoch, before.epoch);
-  EXPECT_EQ(status_of(again).samples_dropped, 0U);
-}
-
 } // namespace
 } // namespace waggle::testing

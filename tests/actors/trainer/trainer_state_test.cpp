@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include <gmock/gmock.h>
 
@@ -356,19 +355,6 @@ TEST_F(TrainerCheckpoints, HoldWhatBelongsToThisPeerOnly) {
   EXPECT_EQ(again.probe->own_loaded, "scale 16");
 }
 
-TEST_F(TrainerCheckpoints, AnOwnStateThatIsRefusedCostsNoCheckpoint) {
-  auto& m = add_started(with_checkpoints());
-  m.probe->own_state = "spoilt";
-  pass_until([&] { return all_at(2); });
-  auto before = status_of(m);
-  auto kept = stop(m).samples_toward_epoch;
-  end(m);
-  auto& again = add_started(with_checkpoints());
-  again.resumed = kept;
-  EXPECT_EQ(again.probe->own_loaded, "spoilt");
-  EXPECT_GE(again.reports.front().epoch, before.epoch);
-}
-
 TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   auto& m = add_started(with_checkpoints());
   pass_until([&] { return all_at(4); });
@@ -381,19 +367,6 @@ TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   EXPECT_EQ(after.samples_used + after.samples_toward_epoch, m.probe->micro_steps * 4);
 }
 
-TEST_F(TrainerCheckpoints, ATornNewestFallsBackToTheOneBefore) {
-  auto& m = add_started(with_checkpoints());
-  pass_until([&] { return all_at(4); });
-  stop(m);
-  end(m);
-  checkpoint_store store{files, "/data"};
-  auto schema = make_toy_learner({})->schema();
-  files->corrupt(store.load_newest(schema)->newest->file, "WGGLST03 and no more");
-  auto& again = add_started(with_checkpoints());
-  EXPECT_EQ(again.reports.front().epoch, store.load_newest(schema)->newest->epoch);
-  EXPECT_GE(again.reports.front().epoch, epoch_id{4});
-}
-
 TEST_F(TrainerCheckpoints, AFullDiskIsCountedAndTrainingGoesOn) {
   auto& m = add_started(with_checkpoints());
   pass_until([&] { return all_at(2); });
@@ -403,20 +376,6 @@ TEST_F(TrainerCheckpoints, AFullDiskIsCountedAndTrainingGoesOn) {
   EXPECT_EQ(*files->list("/data"), names);
   EXPECT_GE(exported(*m.ctx.metrics, R"(waggle_checkpoint_saves_total{outcome="failed")"), 3);
   EXPECT_EQ(status_of(m).phase, trainer_phase::training);
-}
-
-TEST_F(TrainerCheckpoints, OneOfAnotherModelIsLeftAlone) {
-  auto& m = add_started(with_checkpoints(), toy_options{.parameters = 5});
-  pass_until([&] { return all_at(6); });
-  stop(m);
-  end(m);
-  checkpoint_store store{files, "/data"};
-  auto theirs = store.load_newest(make_toy_learner({.parameters = 5})->schema())->newest->file;
-  auto& other = add_started(with_checkpoints());
-  EXPECT_EQ(other.reports.front().epoch, epoch_id{0});
-  pass_until([&] { return status_of(other).epoch >= epoch_id{2}; });
-  auto names = *files->list("/data");
-  EXPECT_NE(std::find(names.begin(), names.end(), theirs.filename().string()), names.end());
 }
 
 TEST_F(TrainerCheckpoints, EveryZeroEpochsMeansOnlyAtTheEnd) {

@@ -38,15 +38,6 @@ TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // bit for bit
   EXPECT_EQ(status_of(m).samples_used, 160U);
 }
 
-TEST_F(Trainer, UsesTheRateOfItsEpoch) {
-  auto config = defaults();
-  config.schedule = *make_schedule(*parse_schedule("cosine:floor=0.01"), 0.2, 3, 10);
-  auto& m = add_started(config);
-  pass_until([&] { return all_at(8); });
-  for (std::size_t k = 0; k < 8; ++k)
-    EXPECT_EQ(m.probe->rates[k], config.schedule.at(epoch_id{k})) << "epoch " << k;
-}
-
 // As hivemind's test of its optimizer.
 TEST_F(Trainer, ThreeEpochsTakeAsManySamplesAndAsMuchTimeAsTheirPasses) {
   auto config = defaults();
@@ -147,19 +138,6 @@ TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
   };
   EXPECT_EQ(count("trainer is training"), 1U) << text;
   EXPECT_EQ(count("last round: alone"), 3U) << text;
-}
-
-TEST_F(Trainer, ATargetBatchBelowTwoPassesOfEachPeerIsANotice) {
-  auto config = defaults();
-  config.target_batch_size = 15; // two peers with passes of four samples
-  add_started(config);
-  config.join_timeout = 5s;
-  auto& m = add_started(config);
-  spread();
-  pass_until([&] { return all_at(12); });
-  EXPECT_THAT(text_of(status_of(m).notices),
-              ::testing::HasSubstr("raise --target-batch-size to 16"));
-  EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_run_health{rule="small_batches")"), 1);
 }
 
 TEST_F(Trainer, BeginsOnceThereAreEnoughPeers) {

@@ -4,7 +4,6 @@
 // a line of JSON. Without arguments: lists the attacks.
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "runtime/core/random.hpp"
 #include "tests/processes/attacks/attacks.hpp"

@@ -1,6 +1,5 @@
 // Lies about the run: well-formed, signed, and false.
 
-#include <algorithm>
 #include <thread>
 
 #include "runtime/crypto/digest.hpp"

@@ -20,9 +20,7 @@ import slow
 import strategies
 
 SCENARIOS = {
-    "joins": (joining.joins, []),
     "returns": (joining.returns, ["faults", "freeze", "strategy"]),
-    "cut": (joining.cut, ["seconds"]),
     "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
@@ -35,7 +33,6 @@ SCENARIOS = {
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
     "freeze": dict(type=float, default=6, help="seconds that a peer is frozen"),
-    "seconds": dict(default="1,5,20,60", help="durations of the cuts"),
     "delay": dict(type=float, default=20, help="delay of each link in milliseconds, each way"),
     "epochs": dict(type=int, default=60, help="epochs of the run"),
     "duration": dict(type=float, help="seconds of the measurement"),

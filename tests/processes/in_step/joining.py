@@ -1,11 +1,10 @@
-"""Scenarios of joining and returning: joins, returns, cut."""
+"""The scenario returns, and what chaos judges by, too."""
 import random
 import signal
 import time
 
 import watch
-from lab import Lab
-from peers import Run, begun
+from peers import begun
 
 
 def judge(settings, report, run, kind, since):
@@ -26,20 +25,6 @@ def judge(settings, report, run, kind, since):
         detail = "" if seconds is not None and found.stays else "; ".join(p.where() for p in run.living())
         report.trial(kind, seconds, found.stays, detail, log=[] if seconds is not None else peer.last_lines())
     return all(v.settled is not None for v in verdicts.values())
-
-
-def joins(settings, report):
-    """Lets three trainers join a run of one, two seconds after its start."""
-    for _ in range(settings.times):
-        with Run(settings) as run:
-            first = run.add().start()
-            run.await_step([first])
-            time.sleep(2)
-            newcomers = [run.add(via=first).start() for _ in range(3)]
-            judge(settings, report, run, "join", {p: p.began for p in newcomers})
-
-
-FAULTS = ("kill", "freeze", "stop")
 
 
 def inject(settings, victim, fault):
@@ -95,24 +80,3 @@ def await_one_history(settings, report, run, kind, peers, since, patience):
     settled = [v.settled for v in verdicts]
     report.trial(f"{kind}: all in step", None if None in settled else max(settled) - since,
                  all(v.stays for v in verdicts), detail)
-
-
-def cut(settings, report):
-    """Disconnects one of three peers, and two of four, during training: time from the reconnection to one history."""
-    for _ in range(settings.times):
-        for seconds in (float(s) for s in settings.seconds.split(",")):
-            for count, away in ((3, 1), (4, 2)):
-                with Lab(settings, count) as lab, begun(settings, report, count, lab=lab) as run:
-                    peers = run.peers
-                    time.sleep(2 + random.random())
-                    side = random.sample(range(count), away)
-                    rest = [i for i in range(count) if i not in side]
-                    lab.cut(side, rest)
-                    time.sleep(seconds)
-                    report.note("at the end of the cut: " + "; ".join(p.where() for p in peers))
-                    healed = lab.heal()
-                    await_one_history(settings, report, run, f"cut of {seconds:g} s, {away} of {count}", peers,
-                                      healed, settings.patience)
-                    pause = max(p.history.longest_pause(healed, time.monotonic()) for p in peers)
-                    report.fact("since the cut", longest_pause=pause, histories=watch.histories_at_most(
-                        [p.history for p in peers], healed - seconds))

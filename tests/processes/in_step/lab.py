@@ -5,7 +5,6 @@ not every kernel has netem). A cut drops packets silently, like a broken link.
 """
 import pathlib
 import subprocess
-import time
 
 from peers import ROOT, eventually  # first: it adds the folder of namespaces to the path
 from namespaces import Namespaces, command  # noqa: E402
@@ -18,7 +17,7 @@ class Lab(Namespaces):
         """`rate`: of each link, in the notation of tc. `delay_ms`: each way between any two peers."""
         super().__init__()
         self.router = f"{self.prefix}r"
-        self.delayer, self.cuts = None, []
+        self.delayer = None
         self.make_namespace(self.router)
         self.inside(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         for i in range(count):
@@ -75,18 +74,10 @@ class Lab(Namespaces):
     # -- cuts ----------------------------------------------------------------------------------------
 
     def cut(self, here, there):
-        """Drops all packets between the peers in `here` and those in `there`. Returns the time of the cut."""
+        """Drops all packets between the peers in `here` and those in `there`."""
         for a, b in [(a, b) for a in here for b in there] + [(b, a) for a in here for b in there]:
             rule = ("from", self.host(a), "to", self.host(b), "blackhole", "pref", "10")
             self.inside(self.router, "ip", "rule", "add", *rule)
-            self.cuts.append(rule)
-        return time.monotonic()
-
-    def heal(self):
-        for rule in self.cuts:
-            self.inside(self.router, "ip", "rule", "del", *rule)
-        self.cuts = []
-        return time.monotonic()
 
     def end_processes(self):
         if self.delayer:

@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from watch import History, Sample, histories_at_most, one_history, share_in_step, spells_of, verdict
+from watch import History, Sample, one_history, share_in_step, spells_of, verdict
 
 PERIOD = 0.05
 HOLD = 4
@@ -118,8 +118,6 @@ class Histories(unittest.TestCase):
         for sample in STEADY.samples:
             late.add(sample._replace(parameters="other" if sample.at < 7 else sample.parameters))
         self.assertAlmostEqual(one_history([STEADY, late], 1), 7, delta=0.2)
-        self.assertEqual(histories_at_most([STEADY, late], 1), 2)
-        self.assertEqual(histories_at_most([STEADY, late], 8), 1)
 
     def test_one_history_is_also_the_same_branch_where_no_epoch_shows_all(self):
         def branched(until, parity):
@@ -138,7 +136,6 @@ class Histories(unittest.TestCase):
             stale.add(sample._replace(phase="joining" if old else "training", epoch=100 if old else sample.epoch,
                                       parameters="old" if old else sample.parameters))
         self.assertAlmostEqual(one_history([STEADY, stale], 0), 3, delta=0.2)
-        self.assertEqual(histories_at_most([STEADY, stale], 0), 1)
 
     def test_an_agreement_before_a_split_is_none(self):
         split = History()

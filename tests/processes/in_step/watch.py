@@ -224,15 +224,6 @@ def one_history(histories, since, until=float("inf")):
     return next((at for at in agreements(histories, since, until) if at >= last), None)
 
 
-def histories_at_most(histories, since, until=float("inf")):
-    """The largest number of different parameters seen at one epoch."""
-    seen = {}
-    for history in histories:
-        for epoch, digests in digests_of(history, since, until).items():
-            seen.setdefault(epoch, set()).update(digests)
-    return max((len(digests) for digests in seen.values()), default=0)
-
-
 # -- requests ------------------------------------------------------------------------------------------
 
 

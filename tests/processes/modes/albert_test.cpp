@@ -1,6 +1,6 @@
-// The recipe with which hivemind trains ALBERT
-// (tests/trainer/albert_recipe_test.cpp has it in full), with a small model and a small batch: four
-// trainers with one run file.
+// The recipe with which hivemind's example trains ALBERT, with a small model and a small batch:
+// four trainers with one run file. The example accumulates two passes of four samples; here that is
+// one of eight. Its groups have up to 256 peers, here up to 64. Its line of 100 Mb/s is 12.5 MB/s.
 
 #include <algorithm>
 #include <memory>

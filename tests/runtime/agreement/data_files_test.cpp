@@ -1,11 +1,12 @@
 #include "runtime/agreement/data_files.hpp"
 
-#include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 namespace {
@@ -16,14 +17,6 @@ using ::testing::HasSubstr;
 
 class DataFiles : public ::testing::Test {
 protected:
-  DataFiles() {
-    auto pattern = (fs::temp_directory_path() / "waggle-data-XXXXXX").string();
-    folder = ::mkdtemp(pattern.data());
-  }
-  ~DataFiles() override {
-    std::error_code error;
-    fs::remove_all(folder, error);
-  }
   void write(const std::string& name, std::size_t bytes) const {
     fs::create_directories((folder / name).parent_path());
     std::ofstream{folder / name} << std::string(bytes, 'x');
@@ -46,7 +39,8 @@ protected:
     return found ? "" : found.error().detail;
   }
 
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
 };
 
 TEST_F(DataFiles, LinksOfAModelHubAreFollowed) {

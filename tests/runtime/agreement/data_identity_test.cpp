@@ -1,10 +1,10 @@
-#include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/agreement/data_files.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 namespace {
@@ -20,15 +20,6 @@ std::string data_identity(const fs::path& path, std::size_t shortest) {
 
 class DataIdentity : public ::testing::Test {
 protected:
-  DataIdentity() {
-    auto pattern = (fs::temp_directory_path() / "waggle-data-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~DataIdentity() override {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
-
   /// A data set of these files: name, size.
   fs::path make(const std::string& name,
                 const std::vector<std::pair<std::string, std::size_t>>& files) const {
@@ -39,7 +30,8 @@ protected:
     return path;
   }
 
-  fs::path folder_;
+  testing::scratch_folder scratch_;
+  const fs::path& folder_ = scratch_.path();
 };
 
 TEST_F(DataIdentity, DoesNotDependOnWhereTheFilesLie) {

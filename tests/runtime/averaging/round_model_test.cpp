@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <map>
-#include <set>
 
 #include <gtest/gtest.h>
 

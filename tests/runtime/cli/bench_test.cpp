@@ -1,7 +1,6 @@
 #include "runtime/cli/bench.hpp"
 
 #include <filesystem>
-#include <fstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -11,19 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
+
 using namespace waggle;
 
 namespace {
 
 class ChildProcess : public ::testing::Test {
 protected:
-  void SetUp() override {
-    auto pattern = (std::filesystem::temp_directory_path() / "waggle-child-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::filesystem::path log() const { return folder_ / "log"; }
   static int wait_for(child_process& child) {
     std::optional<int> status;
@@ -32,7 +27,8 @@ protected:
     return *status;
   }
 
-  std::filesystem::path folder_;
+  waggle::testing::scratch_folder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 } // namespace

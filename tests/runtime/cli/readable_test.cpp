@@ -1,6 +1,5 @@
 #include "runtime/cli/readable.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>

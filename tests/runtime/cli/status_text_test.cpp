@@ -1,7 +1,5 @@
 #include "runtime/cli/status_text.hpp"
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

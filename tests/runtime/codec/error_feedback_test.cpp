@@ -1,6 +1,5 @@
 #include "runtime/codec/error_feedback.hpp"
 
-#include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 // Several codecs in one vector, for two peers whose parts are averaged here.
 
-#include <cstring>
-
 #include <gtest/gtest.h>
 
 #include "runtime/codec/codec_choice.hpp"

@@ -1,10 +1,11 @@
 #include "runtime/config/agreed_options.hpp"
 
-#include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 namespace {
@@ -231,8 +232,8 @@ TEST(AgreedOptions, AValueHasOneSpelling) {
 }
 
 TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
-  auto pattern = (std::filesystem::temp_directory_path() / "waggle-agreed-XXXXXX").string();
-  std::filesystem::path folder = ::mkdtemp(pattern.data());
+  testing::scratch_folder scratch;
+  const auto& folder = scratch.path();
   for (const char* name : {"a", "b", "c"}) {
     std::filesystem::create_directory(folder / name);
     std::ofstream{folder / name / "text"} << std::string(*name == 'c' ? 300 : 200, 'x');
@@ -247,7 +248,6 @@ TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
   EXPECT_EQ(difference(at("none"), at("a")), "");
   EXPECT_THAT(options_of(training(at("none"))),
               ElementsAre(Pair("data", (folder / "none").string())));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(AgreedOptions, LeadBackToTheCommandLineWithoutDefaultsAndWithoutAPeersOwn) {

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "runtime/config/options.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 using namespace waggle;
 using ::testing::EndsWith;
@@ -15,13 +15,6 @@ namespace {
 
 class RunFile : public ::testing::Test {
 protected:
-  void SetUp() override {
-    auto pattern = (std::filesystem::temp_directory_path() / "waggle-run-file-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   result<settings> read(const std::string& text) {
     auto file = folder_ / "run.toml";
     std::ofstream{file} << text;
@@ -36,7 +29,8 @@ protected:
     return found.error().detail;
   }
 
-  std::filesystem::path folder_;
+  waggle::testing::scratch_folder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 } // namespace

@@ -9,7 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/scratch_folder.hpp"
+
 namespace {
+
 int flock_error = 0; // of a file system
 } // namespace
 
@@ -26,13 +29,7 @@ using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-struct FolderLock : testing::Test {
-  FolderLock() {
-    auto pattern = (fs::temp_directory_path() / "waggle-lock-XXXXXX").string();
-    folder = ::mkdtemp(pattern.data());
-  }
-  ~FolderLock() override { fs::remove_all(folder); }
-
+struct FolderLock : ::testing::Test {
   static unsigned mode_of(const fs::path& what) {
     struct stat found {};
     EXPECT_EQ(::stat(what.c_str(), &found), 0) << what;
@@ -46,7 +43,8 @@ struct FolderLock : testing::Test {
     EXPECT_THAT(taken.error().detail, HasSubstr((folder / "lock").string()));
   }
 
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
 };
 
 TEST_F(FolderLock, IsHeldByOneProcess) {

@@ -4,23 +4,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
 
-class identity_files : public testing::Test {
+class identity_files : public ::testing::Test {
 protected:
-  identity_files() {
-    auto pattern = (fs::temp_directory_path() / "waggle-identity-XXXXXX").string();
-    folder = ::mkdtemp(pattern.data());
-  }
-  ~identity_files() override { fs::remove_all(folder); }
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
 };
 
 TEST(Digest, IsSha256) {

@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/crypto/run_secret.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 namespace {
@@ -18,12 +18,7 @@ using ::testing::HasSubstr;
 
 class SwarmKey : public ::testing::Test {
 protected:
-  SwarmKey() {
-    auto pattern = (std::filesystem::temp_directory_path() / "waggle-key-XXXXXX").string();
-    folder = ::mkdtemp(pattern.data());
-    file = folder / "birds.key";
-  }
-  ~SwarmKey() override { std::filesystem::remove_all(folder); }
+  SwarmKey() { file = folder / "birds.key"; }
 
   void write(const std::string& content, mode_t mode = 0600) const {
     std::ofstream{file, std::ios::binary} << content;
@@ -35,7 +30,8 @@ protected:
     return read ? std::string{} : read.error().detail;
   }
 
-  std::filesystem::path folder;
+  testing::scratch_folder scratch_;
+  const std::filesystem::path& folder = scratch_.path();
   std::filesystem::path file;
 };
 

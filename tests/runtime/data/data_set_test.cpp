@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "runtime/data/idx.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 
@@ -40,12 +40,6 @@ std::string labels_of(std::uint32_t n) {
 
 class DataSet : public ::testing::Test {
 protected:
-  DataSet() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
-  }
-  ~DataSet() override { fs::remove_all(folder); }
-
   void write(const std::string& name, const std::string& content) const {
     std::ofstream{folder / name, std::ios::binary} << content;
   }
@@ -75,7 +69,8 @@ protected:
     return opened.error().detail;
   }
   [[nodiscard]] std::string refusal() const { return refusal(request()); }
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
 };
 
 std::vector<int> item_of(const sample_data& data, std::size_t piece, std::uint64_t at) {

@@ -1,6 +1,5 @@
 #include "runtime/data/sample_data.hpp"
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,7 +7,8 @@
 #include <string>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle {
 
@@ -18,15 +18,11 @@ namespace fs = std::filesystem;
 
 class SampleData : public ::testing::Test {
 protected:
-  SampleData() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
-  }
-  ~SampleData() override { fs::remove_all(folder); }
   void write(const std::string& name, const std::string& text) {
     std::ofstream{folder / name} << text;
   }
-  fs::path folder;
+  testing::scratch_folder scratch_;
+  const fs::path& folder = scratch_.path();
 };
 
 std::string piece_of(const sample_data& data, std::size_t which) {

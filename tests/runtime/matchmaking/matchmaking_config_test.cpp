@@ -1,6 +1,5 @@
 #include "runtime/matchmaking/matchmaking_config.hpp"
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>

@@ -1,7 +1,5 @@
 // What two peers compare when they connect: options, clocks, claims. Real sockets on loopback.
 
-#include <future>
-
 #include <gtest/gtest.h>
 
 #include "runtime/net/handshake.hpp"

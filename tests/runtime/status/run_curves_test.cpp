@@ -1,7 +1,5 @@
 #include "runtime/status/run_curves.hpp"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -5,6 +5,7 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/memory_disk.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "tests/support/states.hpp"
 
 namespace waggle {
@@ -114,8 +115,8 @@ TEST_F(CheckpointStore, TheLastOneIsReadWhateverItIsOfAndOfADamagedOneTheOneBefo
 
 TEST(CheckpointsBelow, AreThoseOfThePeerInTheFolderUnlessThereAreSeveral) {
   namespace fs = std::filesystem;
-  auto pattern = (fs::temp_directory_path() / "waggle-below-XXXXXX").string();
-  fs::path home = ::mkdtemp(pattern.data());
+  testing::scratch_folder scratch;
+  const auto& home = scratch.path();
   EXPECT_EQ(*checkpoints_below(home), home);
   fs::create_directories(home / "run-1" / "checkpoints");
   EXPECT_EQ(*checkpoints_below(home), home / "run-1" / "checkpoints");
@@ -127,7 +128,6 @@ TEST(CheckpointsBelow, AreThoseOfThePeerInTheFolderUnlessThereAreSeveral) {
   EXPECT_NE(several.error().detail.find((home / "run-1").string()), std::string::npos);
   fs::create_directories(home / "checkpoints");
   EXPECT_EQ(*checkpoints_below(home), home / "checkpoints") << "its own";
-  fs::remove_all(home);
 }
 
 TEST_F(CheckpointStore, ATornCheckpointFallsBackToTheOneBefore) {

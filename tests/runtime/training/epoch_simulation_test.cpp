@@ -4,7 +4,6 @@
 #include "tests/runtime/training/epoch_simulation.hpp"
 
 #include <cmath>
-#include <string>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 #include "runtime/training/low_rank.hpp"
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>

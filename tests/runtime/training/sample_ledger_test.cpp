@@ -1,10 +1,8 @@
 #include "runtime/training/sample_ledger.hpp"
 
-#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include <gtest/gtest.h>
