@@ -268,6 +268,11 @@ gradient_use swarm_session::use_of_gradients() const {
 void swarm_session::check_samples(std::uint64_t samples, option_writer who,
                                   std::uint64_t claims) const {
   auto bad = [who](const std::string& why) { throw std::invalid_argument{as_written(why, who)}; };
+  if (options_.auxiliary && samples > 0)
+    bad("with --auxiliary a loop has no samples, and its step helps the others until the run is "
+        "over: step over 0 samples, or leave out --auxiliary");
+  if (options_.auxiliary)
+    return;
   if (samples == 0)
     bad("the gradient must be over at least one sample");
   bool of_blocks = claims > 0;
@@ -298,6 +303,10 @@ void swarm_session::check_samples(std::uint64_t samples, option_writer who,
 step_outcome swarm_session::offer(std::span<const offered_tensor> gradient, const micro_step& pass,
                                   const loop_port::is_over& over, std::uint64_t passes) {
   *stepper_ = std::this_thread::get_id();
+  if (options_.auxiliary) { // no pass is ever wanted
+    port_->await_pass(*model_, over);
+    return step_outcome::finished;
+  }
   if (pass.finite && std::isnan(pass.loss) && options_.strategy.phase() && ++silent_steps_ == 2)
     warn(
       "this loop gives no loss, and the strategy " + std::string{strategy().name}

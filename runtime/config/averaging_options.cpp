@@ -127,10 +127,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
         .only_if(
           [](const o& x) { return !x.client_mode; },
           "and --client-mode exclude each other: an auxiliary reduces for other peers, which "
-          "have to reach it; leave out --auxiliary, or --client-mode if they can")
-        .not_in_loops("start `waggle train --auxiliary true`, which is for models of waggle train, "
-                      "or `waggle node`, which is for all models, but enters only groups in which "
-                      "no trainer accepts connections")}});
+          "have to reach it; leave out --auxiliary, or --client-mode if they can")}});
   add_group(
     table, "helping",
     {{"reduce-for-clients", "BOOL",

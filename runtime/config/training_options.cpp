@@ -179,11 +179,10 @@ void add_training_options(std::vector<option_spec>& table) {
         .only_if(
           [](const o& x) { return x.offload_optimizer || !x.given.contains("offload-optimizer"); },
           "needs the second copy of the parameters that --offload-optimizer makes: leave out "
-          "--offload-optimizer false")
-        .not_in_python("its updates would need a thread of their own that calls Python")},
+          "--offload-optimizer false")},
      {"offload-optimizer", "BOOL",
       "Keep the optimizer and its statistics in host memory; passes read a copy of the parameters.",
-      yes_no(&o::offload_optimizer).not_in_python("the optimizer steps where its parameters are")},
+      yes_no(&o::offload_optimizer)},
      {"low-rank", "N",
       "collaborative, diloco: average gradients, or progress, of matrices at this rank (PowerSGD), "
       "which sends fewer values; 0: as they are.",

@@ -273,30 +273,38 @@ std::string content(const fs::path& file) {
   return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-/// All names Suite.Name that `pattern` finds.
+/// All that the first group of `pattern` finds; with a second one, Suite.Name.
 std::set<std::string> names_in(const std::string& text, const std::regex& pattern) {
   std::set<std::string> all;
   for (std::sregex_iterator found{text.begin(), text.end(), pattern}, end; found != end; ++found)
-    all.insert((*found)[1].str() + "." + (*found)[2].str());
+    all.insert((*found)[1].str() + (found->size() > 2 ? "." + (*found)[2].str() : ""));
   return all;
 }
 
 TEST(Architecture, TestsThatAReadmeNamesExist) {
   std::set<std::string> tests;
   const std::regex definition{R"(\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\))"};
+  const std::regex in_python{R"(\bdef (test_\w+))"};
   for (const auto& entry : fs::recursive_directory_iterator{root / "tests"})
     if (entry.path().extension() == ".cpp")
       tests.merge(names_in(content(entry.path()), definition));
-  const std::regex name{R"(`([A-Z]\w+)\.([A-Z]\w+)`)"};
+    else if (entry.path().extension() == ".py")
+      tests.merge(names_in(content(entry.path()), in_python));
+  for (auto all = tests; const auto& test : all)
+    tests.insert(test.substr(0, test.find('.')) + ".*");
+  const std::regex name{R"(`([A-Z]\w+)\.([A-Z]\w+|\*)`)"};
+  const std::regex name_in_python{R"(`(test_\w+)`)"};
   std::size_t named = 0;
-  for (const char* top : {"runtime", "actors", "trainer", "examples", "tests", "dashboards"})
+  for (const char* top :
+       {"runtime", "actors", "trainer", "examples", "tests", "dashboards", "docs"})
     for (const auto& entry : fs::recursive_directory_iterator{root / top})
       if (entry.path().extension() == ".md")
-        for (const auto& test : names_in(content(entry.path()), name)) {
-          ++named;
-          EXPECT_TRUE(tests.contains(test)) << test << " in " << entry.path();
-        }
-  EXPECT_GT(named, 20U);
+        for (const auto& pattern : {name, name_in_python})
+          for (const auto& test : names_in(content(entry.path()), pattern)) {
+            ++named;
+            EXPECT_TRUE(tests.contains(test)) << test << " in " << entry.path();
+          }
+  EXPECT_GT(named, 200U);
 }
 
 TEST(Architecture, TheVersionIsThatOfTheBuild) {

@@ -35,6 +35,8 @@ def main(folder, peers, seed, epochs, optimizer="adamw", min_peers="1", slow="",
     if optimizer == "masters":
         model.bfloat16()
         more["masters"] = True
+    if optimizer in ("offload", "delay"):
+        more["offload_optimizer" if optimizer == "offload" else "delay_optimizer_step"] = True
     inner = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
     if optimizer.startswith("sgd"):
         inner = torch.optim.SGD(model.parameters(), torch.tensor(0.05) if "tensor" in optimizer else 0.05, momentum=0.9,

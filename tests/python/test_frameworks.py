@@ -177,14 +177,25 @@ def test_lightning_stops_with_the_run(tmp_path):
     assert trainer.should_stop and made.swarm.status().epoch == 3
 
 
+def test_lightning_warns_of_a_zero_grad_of_the_modules_own(tmp_path):
+    from lightning.pytorch.strategies import Trainer
+
+    class Clears(Module):
+        def optimizer_zero_grad(self, *_):
+            raise AssertionError("by the stand-in nobody calls it")
+
+    made = strategy(tmp_path, 8, epochs=1, reuse_grad_buffers=True, averaging_timeout=30.0)
+    with pytest.warns(UserWarning, match="optimizer_zero_grad of the module is its own, and with reuse_grad_buffers"):
+        Trainer(made).fit(Clears(), batches(4))
+    assert made.swarm.status().epoch == 1
+
+
 def test_lightning_refuses(tmp_path):
     from lightning.pytorch.strategies import Trainer
     from waggle.lightning import SwarmStrategy
 
     with pytest.raises(ValueError, match="host_maddrs: /ip4/0.0.0.0/udp/0/quic is no address of TCP"):
         SwarmStrategy(4, host_maddrs=["/ip4/0.0.0.0/udp/0/quic"])
-    with pytest.raises(TypeError, match="takes no offload_optimizer: the optimizer steps where its parameters are"):
-        strategy(tmp_path, 4, offload_optimizer=True)
     with pytest.raises(TypeError, match="the nearest is target_batch_size"):
         strategy(tmp_path, 4, target_bach_size=3)
     with pytest.raises(ValueError, match="pass it as SwarmStrategy"):

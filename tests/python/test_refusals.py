@@ -74,7 +74,13 @@ def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
     (dict(warmup_epochs=2), ValueError, "warmup_epochs needs lr"),
     (dict(codec="float17"), ValueError, "codec: 'float17'"),
     (dict(alpha=0.5), ValueError, "alpha belongs to strategies that average parameters"),
-    (dict(delay_optimizer_step=True), TypeError, "takes no delay_optimizer_step"),
+    (dict(strategy="decentralized", averaging_steps_period=0), ValueError, "averaging_steps_period"),
+    (dict(strategy="decentralized", averaging_time_period=-1), ValueError, "averaging_time_period"),
+    (dict(auxiliary="yes"), TypeError, "auxiliary is of type str, and must be True or False"),
+    (dict(extra_tensors=torch.zeros(2)), TypeError, "extra_tensors is of type Tensor, and must be a list of tensors, or tensors by name"),
+    (dict(extra_tensors=[3]), TypeError, "extra_tensors: extra.0 is of type int, and must be a dense tensor"),
+    (dict(extra_tensors={"x": torch.full((2,), float("inf"))}), ValueError, "extra_tensors: x has values that are not finite"),
+    (dict(extra_tensors={"0.weight": torch.zeros(2)}), ValueError, "two tensors have the name 0.weight"),
     (dict(reuse_grad_buffers=True, delay_grad_averaging=True), ValueError,
      "reuse_grad_buffers and delay_grad_averaging exclude each other"),
 ])
@@ -379,3 +385,11 @@ def test_a_switch_with_which_updates_round_otherwise(kind, switch, tmp_path):
     assert refused.value.code == "agreement_mismatch"
     first.leave(in_a_hurry=True)
     second.leave(in_a_hurry=True)
+
+
+def test_an_auxiliary_has_no_samples(tmp_path):
+    model = net()
+    with waggle.Optimizer(sgd(model), join(tmp_path), model, auxiliary=True) as opt:
+        for given in (dict(samples=4), dict(loss=1.0), dict(closure=lambda: 1.0)):
+            with pytest.raises(ValueError, match=r"an auxiliary computes nothing, and helps the others until the run is over: call step\(\)"):
+                opt.step(**given)

@@ -322,11 +322,11 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
   for (const auto& hyper : hyper_parameters())
     EXPECT_EQ(refused.erase(std::string{hyper.name}), 1U) << hyper.name;
   EXPECT_THAT(refused,
-              ElementsAre("announce", "auxiliary", "data", "data-dir", "device", "devices",
-                          "duration", "epochs", "from", "initial-peers", "join-timeout", "listen",
-                          "log-level", "micro-batch", "model", "no-decay", "optimizer", "passes",
-                          "precision", "replicas", "resume", "run-id", "start-alone", "strategy",
-                          "swarm-key", "target-batch-size", "threads", "weight-decay"));
+              ElementsAre("announce", "data", "data-dir", "device", "devices", "duration", "epochs",
+                          "from", "initial-peers", "join-timeout", "listen", "log-level",
+                          "micro-batch", "model", "no-decay", "optimizer", "passes", "precision",
+                          "replicas", "resume", "run-id", "start-alone", "strategy", "swarm-key",
+                          "target-batch-size", "threads", "weight-decay"));
 }
 
 TEST_F(SwarmOfOne, LooksForInitialPeersInTheEnvironmentIfItIsGivenNone) {

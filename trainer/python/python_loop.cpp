@@ -41,20 +41,15 @@ public:
   python_model(const python_model&) = delete;
   python_model& operator=(const python_model&) = delete;
 
-  void settle(const update_terms& terms) override {
-    py::gil_scoped_acquire gil;
-    model_.attr("settle")(py::cast(terms.numbers), py::cast(terms.present));
-  }
+  void settle(const update_terms& terms) override { call("settle", terms.numbers, terms.present); }
   void apply(std::span<const float> gradient, double lr) override {
     py::gil_scoped_acquire gil;
     lent values{writable(gradient)};
     model_.attr("apply")(values.view(), lr);
     values.end();
   }
-  void step(double lr) override {
-    py::gil_scoped_acquire gil;
-    model_.attr("step")(lr);
-  }
+  void step(double lr) override { call("step", lr); }
+  void refresh() override { call("refresh"); }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     if (which == left_out_)
       return lend("read_left_out", out);
@@ -69,14 +64,8 @@ public:
     py::gil_scoped_acquire gil;
     return model_.attr("steps")().cast<std::uint64_t>();
   }
-  void set_optimizer_steps(std::uint64_t steps) override {
-    py::gil_scoped_acquire gil;
-    model_.attr("set_steps")(steps);
-  }
-  void add_gradient(float keep, float times) override {
-    py::gil_scoped_acquire gil;
-    model_.attr("add_gradient")(keep, times);
-  }
+  void set_optimizer_steps(std::uint64_t steps) override { call("set_steps", steps); }
+  void add_gradient(float keep, float times) override { call("add_gradient", keep, times); }
   void read_gradient(std::span<float> out) const override { lend("read_gradient", out); }
   void write_gradient(std::span<const float> sum) override {
     lend("write_gradient", writable(sum));
@@ -87,6 +76,11 @@ public:
   }
 
 private:
+  template <class... Arguments>
+  void call(const char* method, const Arguments&... arguments) const {
+    py::gil_scoped_acquire gil;
+    model_.attr(method)(arguments...);
+  }
   template <class... Before>
   void lend(const char* method, std::span<float> values, Before... before) const {
     py::gil_scoped_acquire gil;
@@ -229,8 +223,11 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
     offered.push_back({nullptr, terms});
   const auto& all = table.tensors();
   auto left_out = std::ranges::find(all, left_out_name, &state_tensor::name) - all.begin();
+  std::shared_ptr<loop_model> master;
+  if (session_->place() == update_place::beside_passes)
+    master = std::make_shared<python_model>(model, static_cast<std::size_t>(left_out));
   auto made = std::make_unique<python_model>(std::move(model), static_cast<std::size_t>(left_out));
-  auto port = std::make_shared<loop_port>(std::move(table), schema, nullptr,
+  auto port = std::make_shared<loop_port>(std::move(table), schema, std::move(master),
                                           session_->use_of_gradients(), on_device);
   auto started = [&] {
     away here{*this};

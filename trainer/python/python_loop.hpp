@@ -25,8 +25,10 @@ namespace py = pybind11;
 /// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
 /// present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
 /// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, and
-/// those of device_gradient if that is what it has, on that thread only. A mistake of the caller
-/// throws std::invalid_argument or swarm_error.
+/// those of device_gradient if that is what it has, on that thread only. With
+/// --delay-optimizer-step the model has a master copy, which these are about, and they are called
+/// on a worker's thread; only `refresh()`, which takes its values over, on the loop's. A
+/// mistake of the caller throws std::invalid_argument or swarm_error.
 class python_loop {
 public:
   explicit python_loop(const swarm_options& options);
@@ -42,6 +44,7 @@ public:
 
   /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
   /// empty: all have one rate. `rounds`: see swarm_session::start. `on_device`: see loop_port.
+  /// REQUIRES: with --delay-optimizer-step, no buffers in `table`, and not on_device.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,
              const std::string& rate_ratios, const frozen_tensors& frozen,

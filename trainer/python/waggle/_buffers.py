@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from . import _waggle
@@ -106,6 +109,22 @@ def buffers_of(module: torch.nn.Module | None) -> list[Buffer]:
             if b.numel() > 0 and b.layout == torch.strided and not b.is_complex() and not b.is_quantized and torch.isfinite(b).all():
                 buffers.append(Buffer(name, m._buffers, key))
     return sorted(buffers, key=lambda b: b.counts)
+
+
+def extra_buffers(extra: Any) -> list[Buffer]:
+    """Of `extra_tensors`. Raises TypeError or ValueError with a sentence."""
+    if isinstance(extra, torch.Tensor) or not isinstance(extra, (Mapping, list, tuple)):
+        raise TypeError(f"extra_tensors is of type {type(extra).__name__}, and must be a list of tensors, or tensors by name")
+    named = extra.items() if isinstance(extra, Mapping) else ((f"extra.{i}", t) for i, t in enumerate(extra))
+    table: dict[str, torch.Tensor | None] = {}
+    for name, t in named:
+        if not isinstance(t, torch.Tensor) or t.layout != torch.strided or t.is_complex() or t.is_quantized or t.numel() == 0:
+            raise TypeError(f"extra_tensors: {name} is of type {type(t).__name__}, and must be a dense tensor with real values")
+        require_values(f"extra tensor {name}", t)
+        if not torch.isfinite(t).all():
+            raise ValueError(f"extra_tensors: {name} has values that are not finite, which the others would get")
+        table[str(name)] = t
+    return [Buffer(name, table, name) for name in table]
 
 
 def offer_buffers(buffers: list[Buffer]) -> list[int]:

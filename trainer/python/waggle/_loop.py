@@ -16,6 +16,7 @@ class LoopModel:
     thread that calls `Loop.offer`, inside that call, or in `leave`."""
 
     _clears_gradients = False  # and so counts the passes that add up
+    _has_copies = False  # it changes copies of the parameters, which `refresh` takes over
     _on_device = False  # it keeps gradients where they are, and has add_gradient, read_gradient, write_gradient
     _rounds = ""  # what of the software decides about `rounding`, which peers compare in words
 
@@ -100,6 +101,8 @@ class Loop(Leaves):
         if options.get("reuse_grad_buffers") and not model._clears_gradients:
             raise TypeError("waggle.Loop takes no reuse_grad_buffers: add up in arrays of your own, and offer their "
                             "mean")
+        if name := next((name for name in _options.in_two_copies if options.get(name) and not model._has_copies), None):
+            raise TypeError(f"waggle.Loop takes no {name}: keep what `apply` changes wherever you like")
         training = _options.of_training(options)
         merged: dict[str, Any] = {**swarm._given, **training,
                                   "more": {**swarm._given.get("more", {}), **training["more"]}}
@@ -141,7 +144,7 @@ class Loop(Leaves):
 
     def offer(self, samples: int, loss: float | None = None, *, claims: int = 0) -> str:
         """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of
-        the same samples, for the status. `claims`: how many blocks of a stream they are. Returns when the next
+        the same samples, for the status. With auxiliary=True, 0: it returns when the run is over. `claims`: how many blocks of a stream they are. Returns when the next
         gradient can be computed:
 
         "held": it counts toward the next update. "stepped": it counts, and the update was applied (or,
@@ -154,7 +157,7 @@ class Loop(Leaves):
         waggle.join), if this peer has ended, or in another thread or process. Other failures of the
         network raise nothing."""
         more: dict[str, Any] = {"claims": _options.whole("claims", claims, 1)} if claims else {}
-        return self._peer.offer(_options.whole("samples", samples, 1), loss, **more)
+        return self._peer.offer(_options.whole("samples", samples, 0), loss, **more)
 
     def keep(self, what: bytes) -> None:
         """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the

@@ -78,7 +78,8 @@ class Master:
         parameter, master = self.parameter, self.master
         if parameter._version != self._given:
             with torch.no_grad():
-                master.copy_(torch.where(parameter == master.to(parameter.dtype), master, parameter.to(torch.float32)))
+                new = parameter.to(master.device)
+                master.copy_(torch.where(new == master.to(new.dtype), master, new.to(torch.float32)))
             self._given = parameter._version
 
     def give(self) -> None:

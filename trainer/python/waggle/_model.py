@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ._loop import LoopModel
 from ._masters import Master
 from ._numbers import Numbers, set_number
 from ._rounding import rounding_of, software_of
-from ._schedulers import Followed
+from ._schedulers import Followed, set_option
 
 if TYPE_CHECKING:
     from ._ranks import Ranks
@@ -25,13 +26,22 @@ Named = list[tuple[str, torch.Tensor]]
 
 class Model(LoopModel):
     """The parameters, statistics and buffers of a torch module and optimizer. Refers to no peer, which
-    refers to it."""
+    refers to it.
 
-    _clears_gradients = True
+    shown: the loop's optimizer, if `inner` is that one made again over the masters. beside: then `apply` and all that is
+    about the state are called on another thread while the loop computes, and `refresh` on the loop's."""
+
+    _clears_gradients = _has_copies = True
 
     def __init__(self, inner: torch.optim.Optimizer, parameters: Named, buffers: list[Buffer],
-                 masters: list[Master | None], ranks: Ranks | None = None) -> None:
+                 masters: list[Master | None], ranks: Ranks | None = None, *,
+                 shown: torch.optim.Optimizer | None = None, beside: bool = False) -> None:
         self.inner = inner
+        self.shown = inner if shown is None else shown
+        self.beside = beside
+        self.lock = threading.RLock()  # of the numbers in `shown`, and of schedulers
+        self.changing = threading.RLock()  # of the optimizer's state
+        self.failed: Exception | None = None  # of an update that the loop did not wait for
         self.of_module = [p for _, p in parameters]
         self.masters = masters
         # [(name, tensor)], which the optimizer has
@@ -50,14 +60,17 @@ class Model(LoopModel):
         self._give_parts()
         # By parameter, the updates without a gradient.
         self.left_out = torch.zeros(len(parameters), dtype=torch.float32, device="cpu")
-        self.numbers = Numbers(inner, [p for _, p in parameters], self.description)
+        self.numbers = self.wishes = Numbers(inner, [p for _, p in parameters], self.description)
+        if shown is not None:
+            self.wishes = Numbers(shown, self.of_module, self.description)
         self.settled: tuple[list[float | None], list[bool]] | None = None  # of the next apply
         # With the numbers that all peers begin with.
         self._rounding = rounding_of(inner, [p for _, p in parameters], bool(self.description.numbers))
         self._rounds = software_of(inner)
         self.sum: DeviceSum | None = None  # None: gradients add up in host memory
         self.passes = 0  # since the gradients were cleared
-        self._versions: list[int] = []  # of the parameters after our last change
+        # Of the parameters after our last change.
+        self._versions: list[int] = [p._version for p in self.of_module] if beside else []
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
         self.epoch: Callable[[], int] | None = None  # where they stand; None: at the number of steps
@@ -65,6 +78,7 @@ class Model(LoopModel):
             or self.description.counter is not None
         self.own_updates: int | None = None  # before the run's, of this loop; None: the run has not begun
         self.updates_here = 0
+        self.unknown = ""  # see unknown_state, after the first of them
         self._trains = False  # in this mode, and a state of the other one is loaded
         self.count_steps()
 
@@ -144,43 +158,69 @@ class Model(LoopModel):
         """What this loop wishes for the next update. Nothing if it follows a schedule: that knows the update's own
         number, while a pass may count toward a later one than the next."""
         follows = self.followed is not None and self.followed.moves()
-        return self.numbers.offer(not follows, self.ratios is None, present)
+        with self.lock:
+            return self.wishes.offer(not follows, self.ratios is None, present)
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
         self.settled = numbers, present
 
     def _inner_step(self, lr: float, numbers: list[float | None] | None = None) -> None:
-        self.begin()
-        with contextlib.ExitStack() as at_end:
+        with self.lock, contextlib.ExitStack() as at_end:
+            self.begin()
             if self.followed is not None:
                 self.followed.move()
                 if self.ratios is None and self.numbers.all_follow(numbers):
                     at_end.enter_context(self.followed.moved())
-            self._step_with(lr, numbers)
+            if self.ratios is not None:
+                for optimizer in {id(each): each for each in (self.shown, self.inner)}.values():
+                    for group, ratio in zip(optimizer.param_groups, self.ratios):
+                        set_number(group, "lr", None, lr * ratio)
+            if self.shown is self.inner:
+                return self._step_with(numbers)
+            self.copy_numbers(self.shown, self.inner)
+        try:
+            self._step_with(numbers)
+        except Exception as e:
+            self.failed = e
+            raise
 
-    def _step_with(self, lr: float, numbers: list[float | None] | None) -> None:
-        if self.ratios is not None:
-            for group, ratio in zip(self.inner.param_groups, self.ratios):
-                set_number(group, "lr", None, lr * ratio)
+    def copy_numbers(self, source: torch.optim.Optimizer, to: torch.optim.Optimizer) -> None:
+        """The options of the groups that a loop may change."""
+        for theirs, ours in zip(source.param_groups, to.param_groups) if source is not to else ():
+            for name in theirs.keys() - self.description.changed - {"params"}:
+                set_option(ours, name, theirs[name])
+
+    def _step_with(self, numbers: list[float | None] | None) -> None:
         absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
-        for m in self.masters:
+        for m in self.masters if not self.beside else ():
             if m is not None:
                 m.follow()
         sets_rate = self.ratios is None and not (self.followed is not None and self.followed.moves())
-        with self.numbers.taken(numbers, sets_rate):
+        with self.numbers.taken(numbers, sets_rate), self.changing:
             self.inner.step()
+        self.steps_made += 1
+        self.updates_here += 1
+        if absent:
+            self.left_out[absent] += 1
+        if self.updates_here == 1:
+            self.unknown = self.unknown_state()
+        if not self.beside:
+            self.refresh()
+
+    def refresh(self) -> None:
         for m in self.masters:
             if m is not None:
                 m.give()
-        self.steps_made += 1
-        self.updates_here += 1
         self._versions = [p._version for p in self.of_module]
-        if absent:
-            self.left_out[absent] += 1
+
+    @property
+    def passed(self) -> list[torch.Tensor]:
+        """Those whose .grad the passes fill."""
+        return [p for _, p in self.parameters] if self.shown is self.inner else self.of_module
 
     def add_on_device(self) -> None:
         """Before the loop begins."""
-        self.sum, self._on_device = DeviceSum([p for _, p in self.parameters]), True
+        self.sum, self._on_device = DeviceSum(self.passed), True
 
     def add_gradient(self, keep: float, times: float) -> None:
         assert self.sum is not None
@@ -239,7 +279,20 @@ class Model(LoopModel):
         self._inner_step(lr, numbers)
 
     def step(self, lr: float) -> None:
+        self._take_gradients()
         self._inner_step(lr)
+
+    def _take_gradients(self) -> None:
+        for m in self.masters if self.shown is not self.inner else ():
+            assert m is not None
+            m.take()
+
+    def make_state(self) -> None:
+        """By a step that trains nothing."""
+        self._take_gradients()
+        self.copy_numbers(self.shown, self.inner)
+        self.inner.step()
+        self.count_steps()
 
     def _kept(self, statistic: Statistic, state: dict[str, Any]) -> dict[str, Any]:
         """Where it is: in the state of its parameter, or in a group."""
@@ -256,7 +309,7 @@ class Model(LoopModel):
             if statistic is not None:
                 statistic.read(self._kept(statistic, self.inner.state.get(tensor, {})), values)
             else:
-                if (m := self.masters[which]) is not None:
+                if (m := self.masters[which]) is not None and not self.beside:
                     m.follow()
                 values.copy_(here(tensor).reshape(-1))
 
@@ -278,6 +331,8 @@ class Model(LoopModel):
             else:
                 place = here(tensor)
                 place.copy_(new.view(place.shape))
+                if self.beside:
+                    return
                 if (m := self.masters[which]) is not None:
                     m.give()
                 if self._versions:
@@ -303,7 +358,8 @@ class Model(LoopModel):
             self._trains = False
             self.inner.train()  # type: ignore[attr-defined]
         self.steps_made = steps
-        self._versions = [p._version for p in self.of_module]
+        if not self.beside:
+            self._versions = [p._version for p in self.of_module]
         for (_, p), row, left_out in zip(self.parameters, self.description.statistics, self.left_out.tolist()):
             made = max(steps - int(left_out), 0)
             if made == 0:

@@ -6,23 +6,24 @@ import copy
 import operator
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 import torch
 
 from . import _waggle
-from ._buffers import offer_buffers
+from ._buffers import Buffer, extra_buffers, offer_buffers
 from ._describe import compared, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
 from ._gradients import HostCopies
 from ._loop import Loop
 from ._masters import Master, masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
-from ._options import of_training, whole
+from ._offload import host_copies_of, made_again
+from ._options import in_two_copies, of_training, whole
 from ._schedulers import KINDS, Followed, is_of
-from ._several import as_one
+from ._several import as_one, parts_of
 from ._swarm import Leaves, Swarm
 from ._together import Together
 from .data import Block
@@ -58,6 +59,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         exchange the copies, so others of the run may be without. Before the optimizer's first step.
     sum_on_device: whether gradients add up where the parameters are, in one more copy of the gradient, instead of in host
         memory, to which each pass is copied then. They are averaged between two passes. None: where that is no CPU.
+    offload_optimizer: the optimizer, made again, steps on float32 copies of the parameters in host memory. `param_groups` stay
+        those of the module, and `state` is that of the copies. On a CPU the bytes are the same.
+    delay_optimizer_step: the same, on another thread while passes go on: each misses up to one update more. Where gradients are
+        averaged; not with buffers, and what the loop writes to parameters is lost.
+    auxiliary: computes nothing, and reduces for the others: `step()`, without samples, returns when the run is over. The module
+        and the optimizer say what peers exchange.
+    extra_tensors: a list, or by name: averaged as the module's buffers are, and given to peers that join.
     reuse_grad_buffers: backward passes add up in .grad until the update, which saves a vector and a pass over
         it. `zero_grad` then does nothing between two updates: clear or change .grad in no other way (GradScaler
         and clipping in the loop do), and pass equally many samples to each step. A gradient that is not finite is
@@ -76,7 +84,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], swarm: Swarm,
                  module: torch.nn.Module | None = None, *,
                  target_batch_size: int | None = None, strategy: str = "collaborative", samples: int | None = None,
-                 frozen: str = "equal", masters: bool = False, sum_on_device: bool | None = None, **options: Any) -> None:
+                 frozen: str = "equal", masters: bool = False, sum_on_device: bool | None = None,
+                 extra_tensors: Mapping[str, torch.Tensor] | Sequence[torch.Tensor] = (), **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
         if not isinstance(masters, bool):
@@ -107,20 +116,40 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._samples = samples
         self._needs_loss = str(options.get("schedule", "")).startswith("plateau") and "lr" in options
         self._last: str | None = None
-        if masters:
+        for name in (*in_two_copies, "auxiliary"):
+            if not isinstance(options.get(name), (bool, type(None))):
+                raise TypeError(f"{name} is of type {type(options[name]).__name__}, and must be True or False")
+        beside, offloads = bool(options.get("delay_optimizer_step")), any(options.get(name) for name in in_two_copies)
+        if beside and sum_on_device:
+            raise ValueError("delay_optimizer_step and sum_on_device exclude each other: the sum is on the way to host memory "
+                             "while the optimizer steps there, so leave sum_on_device out")
+        if masters and not offloads:
             require_fresh(optimizer)
+        extra = extra_buffers(extra_tensors)
+        self._helps = bool(options.get("auxiliary"))
         self._together = together = Together.of(swarm, module)
         ranks = None if together is None else together.ranks
         of_half: list[Master | None] = []
         try:
+            if together is not None and self._helps:
+                raise ValueError("auxiliary does not go together with group: start one process that helps")
             if together is not None and masters:
                 raise ValueError("masters=True does not go together with group yet: train in float32 with torch.autocast, or with "
                                  "MixedPrecisionPolicy of fully_shard")
             parameters, buffers = tensors_of(module, optimizer, masters, ranks)
-            of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
-            self._model = model = Model(optimizer, parameters, buffers, of_half, ranks)
-            self._tensors = [p for _, p in model.parameters]
-            on_device = not all(p.is_cpu for p in self._tensors) if sum_on_device is None else sum_on_device  # type: ignore[attr-defined]
+            buffers = sorted(buffers + extra, key=lambda b: b.counts)
+            if offloads:
+                self._refuse_buffers(beside, buffers)
+                of_half = host_copies_of(parameters, ranks)
+                model = Model(made_again(optimizer, of_half), parameters, buffers, of_half, shown=optimizer, beside=beside)
+            else:
+                of_half = masters_of(optimizer, parameters) if masters else [None] * len(parameters)
+                model = Model(optimizer, parameters, buffers, of_half, ranks)
+            self._model = model
+            self._tensors = model.passed
+            on_device = sum_on_device
+            if sum_on_device is None:
+                on_device = not beside and not all(p.is_cpu for p in self._tensors)  # type: ignore[attr-defined]
             if on_device or model.is_sharded:
                 model.add_on_device()
             self._start(frozen, options)
@@ -129,13 +158,15 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             if together is not None and isinstance(e, Exception):
                 together.fails_to_begin(e)
             raise
+        if offloads:
+            for each in parts_of(optimizer):
+                each.state.clear()
         self._offered: list[torch.Tensor | None] = []
         self._copies = HostCopies()  # of gradients that are not there, or not in one piece
         self._looks_at_gradients = model.sum is not None and not options.get("reuse_grad_buffers")
         self._kinds = [(p.dtype, p.device) for p in model.of_module]
-        self._knows_state = False  # that all of it is exchanged
         self._settles = not _waggle.steps_each_pass(strategy)
-        trained = set(map(id, self._tensors))
+        trained = {*map(id, self._tensors), *map(id, model.of_module)}
         self._untrained = [p for group in optimizer.param_groups for p in group["params"]
                            if id(p) not in trained and p.numel() > 0]
         self._remember_structure()
@@ -144,6 +175,12 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if module is None:
             warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
                           "peer's own: pass the module to waggle.Optimizer on all peers", stacklevel=2)
+
+    @staticmethod
+    def _refuse_buffers(beside: bool, buffers: Sequence[Buffer]) -> None:
+        if beside and buffers:
+            raise ValueError(f"delay_optimizer_step is not for running statistics and other buffers, such as {buffers[0].name}, which "
+                             "passes would change while updates do: leave it out, and offload_optimizer may stay")
 
     def _start(self, frozen: str, options: dict[str, Any]) -> None:
         model, swarm, optimizer = self._model, self._swarm, self._inner
@@ -165,7 +202,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                           counters=[(b.name, b.sent_shape) for b in model.buffers if b.counts],
                           optimizer=d.kind, numbers=d.numbers, settled=len(model.numbers.places),
                           learning_rate=initial_rate(optimizer.param_groups[0]),
-                          rate_ratios=rate_ratios(optimizer, [p for _, p in model.parameters]),
+                          rate_ratios=rate_ratios(optimizer, model.passed),
                           frozen=values, **options)
 
     # -- the loop
@@ -186,11 +223,18 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         added, moved or cast, in another thread or a forked process, after the peer has left, if all
         initial peers refuse this one, if none answers (see waggle.join), and if it waits as long
         while this thread has other loops. Other failures of the network raise nothing."""
+        if self._helps:
+            if closure is not None or samples is not None or loss is not None:
+                raise ValueError("an auxiliary computes nothing, and helps the others until the run is over: call step()")
+            self._check_structure()
+            addresses = [0] * len(self._tensors) + offer_buffers(self._model.buffers)
+            addresses += [self._model.terms([False] * len(self._tensors)).data_ptr()] if self._settles else []
+            self._last = self._loop._peer.offer(0, None, addresses)
+            return None
         result = None
-        if closure is None and samples is None and loss is None and makes_state(self._inner):
+        if closure is None and samples is None and loss is None and makes_state(self):
             if self._model.own_updates is None:  # as of the plain loop; later the state is the run's
-                self._inner.step()
-                self._model.count_steps()
+                self._model.make_state()
             return None
         claims = whole("claims", claims, 0)
         if isinstance(closure, Block):
@@ -219,8 +263,13 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if self._together is not None:
             samples, loss, finite = self._together.meet(samples, loss, finite, claims, self._tensors)
         addresses = self._addresses()
-        self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
-                                            **({"claims": claims} if claims else {}))
+        try:
+            self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
+                                                **({"claims": claims} if claims else {}))
+        except _waggle.Error as e:
+            if self._model.failed is not None:
+                raise self._model.failed from e
+            raise
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
@@ -335,11 +384,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     @property
     def state(self) -> Any:
-        return self._inner.state
+        return self._model.inner.state
 
     @state.setter
     def state(self, state: Any) -> None:
-        self._inner.state = state
+        self._model.inner.state = state
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -355,22 +404,25 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         return getattr(self._inner, name)
 
     def state_dict(self) -> dict[str, Any]:
-        return self._inner.state_dict()
+        with self._model.changing:
+            return self._model.inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Before the first step: what a run starts from. Later the state is the run's."""
         if self._last is not None:
             raise _error("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
                                       "the first step")
-        before = copy.deepcopy(self._inner.state_dict())
-        self._inner.load_state_dict(state_dict)
-        for group, known in zip(self._inner.param_groups, self._groups):
+        inner = self._model.inner
+        before = copy.deepcopy(inner.state_dict())
+        inner.load_state_dict(state_dict)
+        for group, known in zip(inner.param_groups, self._groups):
             for name, value in compared(group).items():
                 if name in known and known[name] != value:
-                    self._inner.load_state_dict(before)
+                    inner.load_state_dict(before)
                     raise ValueError(f"the state has {name} = {value}, and the optimizer was constructed with "
                                      f"{known[name]}, which the peers compare: construct it with the former")
         self._model.count_steps()
+        self._model.copy_numbers(inner, self._inner)
         self._remember_structure()
 
     def add_param_group(self, param_group: object) -> NoReturn:
@@ -421,12 +473,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                          if name not in known and p.requires_grad and id(p) not in map(id, self._model.of_module)]
                 if added:
                     changed(added[0], "was added")
-        if not self._knows_state and self._model.updates_here > 0:
-            if unknown := self._model.unknown_state():
-                raise _error("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
-                                                "peer that joins would not receive it: register hooks of the optimizer before "
-                                                "the waggle.Optimizer is constructed, on all peers")
-            self._knows_state = True
+        if unknown := self._model.unknown:
+            raise _error("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
+                                            "peer that joins would not receive it: register hooks of the optimizer before "
+                                            "the waggle.Optimizer is constructed, on all peers")
         groups = self._inner.param_groups
         if len(groups) != len(self._groups):
             raise _error("schema_mismatch", f"the number of the optimizer's parameter groups changed from "
@@ -448,7 +498,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                                                     "its numbers may change")
 
     def _check_tensor(self, i: int) -> None:
-        (name, p), of_module, (dtype, device) = self._model.parameters[i], self._model.of_module[i], self._kinds[i]
+        name, p = self._model.parameters[i][0], self._tensors[i]
+        of_module, (dtype, device) = self._model.of_module[i], self._kinds[i]
         how = (f"became {of_module.dtype}" if of_module.dtype is not dtype else
                f"was moved to {of_module.device}" if of_module.device != device else
                "was frozen" if not of_module.requires_grad else None)
@@ -466,7 +517,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 raise _error("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
                                                 "when the waggle.Optimizer was constructed: the state of the run cannot "
                                                 "change, so unfreeze it before, on all peers")
-        for i, m in enumerate(self._model.masters):
+        for i, m in enumerate(self._model.masters if self._model.shown is self._model.inner else ()):
             if m is not None:
                 self._check_tensor(i)
                 m.take()

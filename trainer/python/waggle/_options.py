@@ -26,6 +26,7 @@ _not_for_loops["run_id"] = _not_for_loops["run"]
 # The arguments of waggle.Optimizer, and of waggle.join.
 of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}
 of_optimizer -= set(_not_for_loops)
+in_two_copies = ("offload_optimizer", "delay_optimizer_step")  # of the parameters; the latter implies the former
 _in_python = {"frozen", "masters", "sum_on_device"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
 of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "encrypt", "log"}
@@ -101,7 +102,7 @@ def of_text(name: str, text: str) -> Any:
             return int(text)
         except ValueError:
             raise ValueError(f"--{name.replace('_', '-')} {text}: is no whole number") from None
-    if name in ("start_alone", "resume", "client_mode", "masters", "sum_on_device"):
+    if name in ("start_alone", "resume", "client_mode", "masters", "sum_on_device", "auxiliary", *in_two_copies):
         if text not in ("true", "false"):
             raise ValueError(f"--{name.replace('_', '-')} {text}: is neither true nor false")
         return text == "true"

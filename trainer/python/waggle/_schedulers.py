@@ -174,11 +174,13 @@ class Followed:
         def step(_: Any, *arguments: Any, **named: Any) -> None:
             added.calls += 1
             followed = me()
-            if not added.moves:
-                added.own_class.step(added.scheduler, *arguments, **named)
-                added.at += 1
-            elif followed is not None and added.offset is not None:
-                followed.move([added])
+            lock: Any = contextlib.nullcontext() if followed is None else followed._model.lock
+            with lock:
+                if not added.moves:
+                    added.own_class.step(added.scheduler, *arguments, **named)
+                    added.at += 1
+                elif followed is not None and added.offset is not None:
+                    followed.move([added])
         # Not an attribute of the scheduler, which its state_dict would contain.
         scheduler.__class__ = type(added.own_class.__name__, (added.own_class,), {"step": step})
 
@@ -270,7 +272,7 @@ class Followed:
     def _numbers(self) -> list[dict[str, Any]]:
         no_options = self._model.description.changed | {"params"}
         return [{name: _copied(value) for name, value in group.items() if name not in no_options}
-                for group in self._model.inner.param_groups]
+                for group in self._model.shown.param_groups]
 
     def _restore(self) -> None:
         self._set_numbers(self._groups)
@@ -278,20 +280,20 @@ class Followed:
             each.restore()
 
     def _set_numbers(self, groups: list[dict[str, Any]]) -> None:
-        for group, kept in zip(self._model.inner.param_groups, groups):
+        for group, kept in zip(self._model.shown.param_groups, groups):
             for name, value in kept.items():
-                _set(group, name, value)
+                set_option(group, name, value)
 
     def _anew(self) -> None:
-        for group in self._model.inner.param_groups:
-            _set(group, "lr", group.get("initial_lr", group["lr"]))
+        for group in self._model.shown.param_groups:
+            set_option(group, "lr", group.get("initial_lr", group["lr"]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for each in self.all:
                 each.anew()
 
 
-def _set(group: dict[str, Any], name: str, value: Any) -> None:
+def set_option(group: dict[str, Any], name: str, value: Any) -> None:
     if isinstance(value, torch.Tensor) and isinstance(group.get(name), torch.Tensor):
         group[name].copy_(value)  # which a compiled optimizer refers to
     else:

@@ -79,7 +79,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
+def copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
     """With all of its attributes, which __getstate__ of torch leaves out."""
     made = memo[id(optimizer)] = object.__new__(type(optimizer))
     for name, value in vars(optimizer).items():
@@ -89,9 +89,9 @@ def _copied(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> Any:
             hooks, value = value, type(value)()
             value.update({key: _apart(hook, memo) for key, hook in hooks.items() if "step" in name})
         elif id(value) not in memo and isinstance(value, torch.optim.Optimizer):
-            value = _copied(value, memo)
+            value = copied(value, memo)
         elif isinstance(value, tuple) and any(isinstance(each, torch.optim.Optimizer) for each in value):
-            value = tuple(_copied(each, memo) for each in value)
+            value = tuple(copied(each, memo) for each in value)
         else:
             value = _copy_of(value, memo)
         vars(made)[name] = value
@@ -144,7 +144,7 @@ class Trial:
                     alike[key] = whole.detach().requires_grad_(id(p) in trained)
                 memo[id(p)] = alike[key]
         self._step_of = {id(p): memo[id(p)] for p in parameters}
-        self._copy = made = _copied(inner, memo)
+        self._copy = made = copied(inner, memo)
         for group in made.param_groups:
             group["params"] = list({id(p): p for p in group["params"]}.values())
         self.of_groups: list[dict[str, Any]] = [{} for _ in made.param_groups]

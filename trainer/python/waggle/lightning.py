@@ -11,10 +11,11 @@ import dataclasses
 import logging
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _options
+from . import _options, _waggle
 from ._needs import needs
 from ._swarm import Swarm, join
 
@@ -23,6 +24,7 @@ with needs("torch", "waggle.lightning"):
 
     from ._optimizer import Optimizer
     from ._ranks import of_environment
+    from ._schedulers import KINDS
 with needs("pytorch_lightning", "waggle.lightning"):
     try:
         from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -48,6 +50,10 @@ def _lengths(batch: Any) -> Iterator[int]:
 def _listen(host_maddrs: Sequence[str]) -> str:
     """Addresses as of libp2p, or HOST:PORT, as waggle.join takes them."""
     addresses = []
+    of_quic = [each for each in host_maddrs if each.endswith("/quic")]
+    if 0 < len(of_quic) < len(host_maddrs):
+        _log.info("host_maddrs: %s left out, as peers talk by TCP", ", ".join(of_quic))
+        host_maddrs = [each for each in host_maddrs if each not in of_quic]
     for each in host_maddrs:
         known = re.fullmatch(r"/(ip[46]|dns[46]?)/([^/]+)/tcp/(\d+)", each)
         if known is None and each.startswith("/"):
@@ -55,6 +61,23 @@ def _listen(host_maddrs: Sequence[str]) -> str:
         addresses.append(each if known is None else
                          f"[{known[2]}]:{known[3]}" if known[1] == "ip6" else f"{known[2]}:{known[3]}")
     return ",".join(addresses)
+
+
+_of_search = ("matchmaking_time", "min_group_size", "group_bits")
+
+
+def _meant(training: dict[str, Any]) -> dict[str, Any]:
+    """Without what HivemindStrategy has for all runs, and which means nothing in this one."""
+    out = dict(training)
+    left_out = []
+    if training.get("groups") in (None, "one"):
+        left_out += [f"{name}={out.pop(name)} (all peers are one group, and nobody searches: groups='moshpit' makes many)"
+                     for name in _of_search if out.get(name) is not None]
+    if not _waggle.steps_each_pass(training.get("strategy") or "collaborative") and out.pop("delay_state_averaging", None):
+        left_out.append("delay_state_averaging=True (peers average gradients, and so have equal states)")
+    if left_out:
+        _log.info("left out: %s", "; ".join(left_out))
+    return out
 
 
 class _Average:
@@ -111,12 +134,13 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
     run_id: the name of the run.
     batch_size: samples of each batch of this peer; None: the first dimension of the first tensor in the
         batch, at each batch. With accumulate_grad_batches, batches add up.
-    scheduler_fn: makes the scheduler of an optimizer. The schedulers that `configure_optimizers` returns
+    scheduler_fn: makes the scheduler of an optimizer, or is one. The schedulers that `configure_optimizers` returns
         need no such function. Either is moved to the number of updates of the run, whatever its interval is.
-    averaging_timeout, matchmaking_time: seconds; None: the defaults of waggle.
+    averaging_timeout, matchmaking_time: seconds; None: the defaults of waggle. The latter means something with
+        groups="moshpit"; otherwise it is left out, as is delay_state_averaging where gradients are averaged.
     verbose: log at level debug.
     averager_opts: more options of the group "averaging" of `waggle train`.
-    host_maddrs: the addresses to listen on, as "/ip4/0.0.0.0/tcp/7700" or "HOST:PORT".
+    host_maddrs: the addresses to listen on, as "/ip4/0.0.0.0/tcp/7700" or "HOST:PORT". Those of QUIC beside them are left out.
     initial_peers: "HOST:PORT" of peers, in a list or separated by commas. None: the environment's
         INITIAL_PEERS or PL_INITIAL_PEERS.
     more: other arguments of `waggle.join` and `waggle.Optimizer`.
@@ -124,8 +148,7 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
     Processes that torchrun starts (with devices=1 in each) are one peer together: each trains on its own part of the data,
     as by a DistributedSampler, in batches of one size. devices=2 is refused, because one process trains on one device.
 
-    delay_optimizer_step and offload_optimizer are refused if they are true, as by `waggle.Optimizer`. The peer
-    listens from the first batch on. Lightning's WeightAveraging and its EMA average after each update of the run, and
+    The peer listens from the first batch on. Lightning's WeightAveraging and its EMA average after each update of the run, and
     peers that join receive the averages. When the run has ended, the Trainer stops. Raises TypeError or ValueError with
     a sentence.
     """
@@ -149,12 +172,12 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         delayed = {"delay_state_averaging": delay_state_averaging, "delay_optimizer_step": delay_optimizer_step,
                    "delay_grad_averaging": delay_grad_averaging, "offload_optimizer": offload_optimizer,
                    "reuse_grad_buffers": reuse_grad_buffers}
-        self._training: dict[str, Any] = {"target_batch_size": target_batch_size, "matchmaking_time": matchmaking_time,
-                          "averaging_timeout": averaging_timeout, **{name: True for name in delayed if delayed[name]},
-                          **(averager_opts or {}), **more}
+        self._training = _meant({"target_batch_size": target_batch_size, "matchmaking_time": matchmaking_time,
+                                 "averaging_timeout": averaging_timeout, **{name: True for name in delayed if delayed[name]},
+                                 **(averager_opts or {}), **more})
         _options.of_training({name: value for name, value in self._training.items() if name != "samples"})
         self._batch_size = batch_size
-        self._scheduler_fn = scheduler_fn
+        self._scheduler_fn = (lambda _: scheduler_fn) if isinstance(scheduler_fn, KINDS) else scheduler_fn
         self._samples = 0  # of the batches since the last step
         self._optimizer: Optimizer | None = None
         self._averages: list[_Average] = []
@@ -209,9 +232,17 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
                 raise ValueError("SwarmStrategy cannot have StochasticWeightAveraging, which averages after each pass of this "
                                  "peer over its data: use WeightAveraging, which averages after each update of the run")
             if hasattr(callback, "_average_model") and hasattr(callback, "should_update"):
+                if any(self._training.get(name) for name in _options.in_two_copies):
+                    raise ValueError(f"SwarmStrategy cannot have {type(callback).__name__} and offload_optimizer: the averages are of the "
+                                     "parameters where the optimizer steps, so leave offload_optimizer and delay_optimizer_step out")
                 self._averages.append(_Average(callback, module, self._updates,
                                                self._swarm.leave))
                 self.optimizers[0].register_step_post_hook(self._averages[-1])
+        clears = getattr(type(module), "optimizer_zero_grad", None)
+        of_lightning = clears is None or clears.__module__.startswith(("lightning.", "pytorch_lightning."))
+        if self._training.get("reuse_grad_buffers") and not of_lightning:
+            warnings.warn("optimizer_zero_grad of the module is its own, and with reuse_grad_buffers gradients add up in .grad until "
+                          "the update: it must clear them by optimizer.zero_grad() only, which does nothing meanwhile", stacklevel=2)
         optimizer = Optimizer(self.optimizers[0], self._swarm, module, **self._training)
         schedulers = [config.scheduler for config in self.lr_scheduler_configs]
         if self._scheduler_fn is not None:

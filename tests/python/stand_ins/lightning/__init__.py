@@ -1,0 +1,3 @@
+from torch.nn import Module as LightningModule
+
+from .pytorch.strategies import Trainer

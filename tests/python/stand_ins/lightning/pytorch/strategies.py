@@ -55,7 +55,7 @@ class SchedulerConfig:
 class Trainer:
     """Automatic optimization, with `accumulate` batches for each step."""
 
-    def __init__(self, strategy, accumulate=1):
+    def __init__(self, strategy, accumulate=1, **_):
         self.strategy, self.accumulate = strategy, accumulate
         self.should_stop = False
 
