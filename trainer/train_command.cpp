@@ -75,6 +75,7 @@ int run_train(const run_options& given) {
     return p.refuse(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   add_training(config, options, p.self().id(), p.data_dir());
+  config.training->training.leave = p.notice();
   auto peer = p.start(config);
   if (!peer)
     return p.refuse(peer.error().detail);
@@ -94,9 +95,12 @@ int run_train(const run_options& given) {
   };
   training_status stopped;
   auto finished = [&] {
-    if (clock::now() - asked < 500ms)
+    bool leaves = p.notice()->within().has_value();
+    if (clock::now() - asked < (leaves ? 50ms : 500ms))
       return false;
     ask();
+    if (leaves)
+      return last.phase == trainer_phase::finished;
     if (!options.run_ends() || last.phase != trainer_phase::finished)
       return false;
     finished_at = finished_at.value_or(clock::now());
@@ -112,7 +116,8 @@ int run_train(const run_options& given) {
   };
   auto code = p.run_until_done(*peer, finished, &stopped);
   if (stopped.phase == trainer_phase::stopped) {
-    stopped.phase = last.phase; // what it was doing when it stopped
+    if (!p.notice()->within())
+      stopped.phase = last.phase; // what it was doing when it stopped
     stopped.peers_behind = last.peers_behind;
     last = stopped;
   }

@@ -19,6 +19,10 @@ waggle::status swarm::wait_until_ready(std::chrono::milliseconds timeout) const 
   return session_->wait_until_ready(timeout);
 }
 
+waggle::status swarm::notice(std::chrono::milliseconds within) const {
+  return session_->notice(within);
+}
+
 result<control_actor> control_of(const swarm& peer) {
   auto& session = peer.session();
   const auto* running = session.node();

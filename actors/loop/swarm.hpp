@@ -100,8 +100,8 @@ struct swarm_options {
 
 /// The state of the run as this peer knows it.
 struct swarm_status {
-  std::uint64_t epoch = 0;      // updates, or averages; `step` may apply the last one later
-  bool finished = false;        // the last update of the run is applied
+  std::uint64_t epoch = 0; // updates, or averages; `step` may apply the last one later
+  bool finished = false;   // the last update of the run is applied, or this peer leaves by a notice
   std::uint32_t group_size = 0; // peers that average with this one, itself included
   // offered = used + dropped + pending
   std::uint64_t samples_offered = 0; // passed to `step`, or kept by the process before this one
@@ -138,7 +138,8 @@ class swarm_session;
 
 /// A handle to this process's peer of a run; copies refer to the same peer. The peer neither
 /// listens nor dials before a waggle::optimizer is constructed with it, because peers compare
-/// optimizers, too. Use it from one thread, apart from wait_until_ready; any may destroy it.
+/// optimizers, too. Use it from one thread, apart from wait_until_ready and notice; any may destroy
+/// it.
 class swarm {
 public:
   explicit swarm(std::shared_ptr<swarm_session> session) : session_(std::move(session)) {}
@@ -158,6 +159,12 @@ public:
   /// For other threads of a service. Fails with ec::timeout and the reason, with ec::not_ready if
   /// no optimizer was constructed with it yet, or with ec::shutting_down.
   [[nodiscard]] waggle::status wait_until_ready(std::chrono::milliseconds timeout) const;
+
+  /// The machine of this peer will be taken away so soon, 1 s to 1 h: from now on the peer computes
+  /// nothing new, and `finished` becomes true when its samples are in an update, at the latest when
+  /// the time is over. Of several notices, the shortest counts. From any thread. Fails with a
+  /// sentence.
+  waggle::status notice(std::chrono::milliseconds within) const;
 
   /// For waggle::optimizer.
   [[nodiscard]] swarm_session& session() const { return *session_; }

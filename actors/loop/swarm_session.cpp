@@ -239,6 +239,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   };
   port->use_draws(draws_);
   add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir(), {}, draws_);
+  config.training->training.leave = process_->notice();
   auto started = process_->start(config);
   if (!started)
     return started.error();
@@ -405,7 +406,8 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
         return true;
       auto now = ask();
       bool needs_round = now && now->phase == trainer_phase::averaging;
-      bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
+      bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0
+                         && !process_->notice()->within();
       return node_->board->has_ended() || !(needs_round || needs_state);
     });
   {
@@ -443,9 +445,9 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
   auto s = status_now();
   process_->log().info("this peer's loop ended at epoch {}{}: {} samples offered, {} used, {} "
                        "dropped, {} kept for the next start; {} rounds; parameters {}",
-                       s.epoch, s.finished ? " (the last)" : "", s.samples_offered, s.samples_used,
-                       s.samples_dropped, s.samples_pending, s.rounds,
-                       to_string(last_->parameters));
+                       s.epoch, s.finished && !process_->notice()->within() ? " (the last)" : "",
+                       s.samples_offered, s.samples_used, s.samples_dropped, s.samples_pending,
+                       s.rounds, to_string(last_->parameters));
 }
 
 swarm_status swarm_session::summary(const training_status& s) const {
@@ -491,6 +493,10 @@ status swarm_session::deal(std::uint64_t samples, std::uint64_t passes) {
   }
   draws_ = std::make_shared<sample_draws>(id(), samples, given_.run);
   return done{};
+}
+
+status swarm_session::notice(milliseconds within) const {
+  return process_->notice()->give(within);
 }
 
 bool swarm_session::await_samples(const loop_port::is_over& over) {

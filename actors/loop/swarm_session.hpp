@@ -119,6 +119,8 @@ public:
   void stop(loop_model& model, bool in_a_hurry,
             const std::function<bool()>& interrupted = {}) noexcept;
 
+  /// See swarm::notice. Any thread.
+  [[nodiscard]] waggle::status notice(milliseconds within) const;
   /// Into the log.
   void warn(const std::string& sentence) const;
   /// See swarm::wait_until_ready. Any thread.

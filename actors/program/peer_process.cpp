@@ -1,6 +1,7 @@
 #include "actors/program/peer_process.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <sstream>
 
@@ -14,6 +15,7 @@
 #include "runtime/cli/command_line.hpp"
 #include "runtime/cli/join_line.hpp"
 #include "runtime/cli/logging.hpp"
+#include "runtime/cli/notice_watch.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
 #include "runtime/core/log_about.hpp"
@@ -230,6 +232,11 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   });
   auto began = std::chrono::steady_clock::now();
   std::string why;
+  std::optional<notice_watch> page;
+  if (peer.parts.trainer && !options_.notice_url.empty())
+    page.emplace(
+      options_.notice_url, [this] { (void)notice_->give(options_.leave_within); },
+      [this](const std::string& sentence) { log_->warn("{}", sentence); });
   std::optional<failure> refused;
   wait_log waits;
   net::clock_jumps jumps;
@@ -248,14 +255,20 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
                  seconds_of(*by));
     if (auto signal = wait_for_signal(100ms)) {
       auto asked = request_of(*signal);
-      if (asked == signal_request::leave) {
+      bool notices = peer.parts.trainer && options_.leave_within > 0ms && !notice_->within()
+                     && (*signal == SIGTERM || *signal == SIGUSR1);
+      if (notices) {
+        log_->info("received {}: a notice, and a second one ends this peer at once",
+                   name_of_signal(*signal));
+        (void)notice_->give(options_.leave_within); // the option was checked
+      } else if (asked == signal_request::leave) {
         why = std::string{"received "} + name_of_signal(*signal);
         break;
-      }
-      if (asked == signal_request::show_state)
+      } else if (asked == signal_request::show_state) {
         log_state(*peer.board);
-      else
+      } else {
         switch_debug(name_of_signal(*signal));
+      }
     }
     if (!peer.parts.trainer) // which says itself what it waits for
       log_late(waits, peer.board->why_not_ready());
@@ -268,7 +281,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
     if (auto news = watch_->take_news(); news && !agreement_)
       log_join_line(peer, *news);
     if (finished && finished()) {
-      why = "its work is done";
+      why = notice_->within() ? "its machine will be taken away" : "its work is done";
       break;
     }
     if (options_.duration > 0ms && std::chrono::steady_clock::now() - began >= options_.duration) {

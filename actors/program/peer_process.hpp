@@ -11,6 +11,7 @@
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/folder_lock.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/training/notice_period.hpp"
 
 namespace waggle {
 
@@ -32,6 +33,8 @@ public:
   /// Whether no other peer uses the actor system.
   [[nodiscard]] bool owns_system() const { return own_system_ != nullptr; }
   [[nodiscard]] spdlog::logger& log() { return *log_; }
+  /// For a peer that trains: see training_config::leave.
+  [[nodiscard]] const std::shared_ptr<leave_notice>& notice() const { return notice_; }
 
   /// Takes other options for the peer that is started next; its identity, data folder and log stay.
   void set_options(const run_options& options) { options_ = options; }
@@ -59,7 +62,7 @@ public:
 
   /// Waits for a signal, --duration, `finished` to return true, the peer to end by itself, or all
   /// its initial peers to refuse its options. Then ends the peer in order. Returns the process's
-  /// exit code.
+  /// exit code. With --leave-within, the first TERM or USR1 is a notice instead.
   int run_until_done(const started_node& peer, const std::function<bool()>& finished,
                      training_status* last = nullptr);
 
@@ -86,6 +89,7 @@ private:
   own_system_config config_;
   std::unique_ptr<caf::actor_system> own_system_; // null: the caller's is used
   std::shared_ptr<join_watch> watch_;
+  std::shared_ptr<leave_notice> notice_ = std::make_shared<leave_notice>();
   std::unique_ptr<peer_address> address_;          // null: not started, or it could not be written
   milliseconds shutdown_limit_{0};                 // of the peer that was started
   std::shared_ptr<const run_agreement> agreement_; // the peer's own; null: none

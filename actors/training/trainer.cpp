@@ -196,6 +196,7 @@ void trainer::on_model(const model_ready& ready) {
 void trainer::react() {
   if (!model_ || stop_.begun)
     return report_.count_time(work().present(), now());
+  follow_notice();
   if (follow_membership()) {
     if (differs_from_most()) {
       distrust_own_state("our parameters differ from those of most peers");
@@ -330,6 +331,8 @@ void trainer::publish(bool at_once) {
 }
 
 trainer_work trainer::work() const {
+  if (notice_.ended()) // whatever it did: there is nothing left to compute
+    return {.started = true, .stopped = stop_.begun, .finished = true, .in_step = true};
   return {.started = model_ != nullptr,
           .stopped = stop_.begun,
           .finished = done() && vector_.waiting() == 0 && !awaits_merge(),
@@ -430,8 +433,9 @@ void trainer::report_own_progress() {
   bool may_end = counts == lane_clock::unit::each_member || (by_samples && reached);
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
-                                       pass_.rate, report_.vitals(pass_.seconds), vote_.sketch(),
-                                       progress_.seconds(), may_end});
+                                       notice_.begun() ? notice_period::speed : pass_.rate,
+                                       report_.vitals(pass_.seconds), vote_.sketch(),
+                                       progress_.seconds(), may_end || notice_.begun()});
 }
 
 } // namespace waggle

@@ -20,6 +20,7 @@
 #include "runtime/training/epoch_progress.hpp"
 #include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/notice_period.hpp"
 #include "runtime/training/pass_account.hpp"
 #include "runtime/training/round_vector.hpp"
 #include "runtime/training/run_position.hpp"
@@ -165,6 +166,9 @@ private:
   void on_group(const group_view& seen);
   void follow_run(bool outdated);
   void leave(const std::string& why);
+  void follow_notice();
+  [[nodiscard]] bool is_alone() const;
+  [[nodiscard]] bool hurries() const;
   void change_mode();
   void show_doubts();
   void disbelieve(const std::string& what);
@@ -239,6 +243,7 @@ private:
   flight flight_;
   pass_account pass_;
   epoch_progress progress_;
+  notice_period notice_;
 
   state_sync sync_;
   state_request request_;

@@ -5,6 +5,8 @@
 //      ▲                                                                 │
 //      └─────────────────────────────────────────────────────────────────┘
 
+#include <algorithm>
+
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
 #include "actors/training/trainer.hpp"
@@ -245,6 +247,58 @@ void trainer::leave(const std::string& why) {
   membership_.left(now());
   flight_.interrupt();
   give_awaited(); // newcomers ask another donor
+}
+
+/// After a notice, this peer stays until its samples are in an update, or its time is over.
+void trainer::follow_notice() {
+  if (auto within = config_.leave ? config_.leave->within() : std::nullopt;
+      within && notice_.begin(*within, now())) {
+    ctx_.log->info(
+      "this peer's machine will be taken away within {:.0f} s: it computes nothing new, "
+      "and leaves when its samples are in an update",
+      seconds_of(*within));
+    report_own_progress(); // the others expect nothing of it any more
+  }
+  if (!notice_.begun() || notice_.ended())
+    return;
+  unfinished_work left;
+  left.samples = own_samples() + flight_.in_flight();
+  left.pass_runs = pass_.runs;
+  left.round_runs = round_runs() || awaits_merge() || vector_.waiting() > 0;
+  left.alone = is_alone();
+  left.only_donor = membership_.is_member() && at_.in_step() && report_.status.peers_behind > 0
+                    && membership_.donors(at_.past().branch).empty();
+  if (!notice_.ends(left, now()))
+    return wait_for(left.pass_runs || left.round_runs || left.samples > 0
+                      ? "an update with its last samples, before it leaves"
+                      : "a newcomer that needs the state, before it leaves");
+  wait_for({});
+  if (left.samples > 0) {
+    ctx_.log->warn("{} of this peer's samples are in no update when it leaves", left.samples);
+  } else {
+    ctx_.log->info("all samples of this peer are in updates, and it leaves");
+    membership_.pause(); // at once, so that no round waits for it
+  }
+}
+
+/// Whether no other member computes: others that leave claim that they do not.
+bool trainer::is_alone() const {
+  return membership_.is_member()
+         && std::ranges::none_of(seen_.progress.peers, [this](const auto& peer) {
+              return peer.who.id != seen_.self && membership_.has(peer.who.id)
+                     && peer.samples_per_second > notice_period::speed;
+            });
+}
+
+/// Whether our next round is due now, because we leave before its time. Of gradients it is not: the
+/// samples of an update are agreed.
+bool trainer::hurries() const {
+  bool possible = notice_.begun() && !notice_.ended() && steps_locally() && !config_.many_groups
+                  && at_.in_step() && !pass_.runs && own_samples() > 0;
+  return possible
+         && (is_alone()
+             || (progress_.may_end_early(now())
+                 && notice_.hurries(progress_.until_end(now()), now())));
 }
 
 /// The group has us with a mode that is outdated.

@@ -168,15 +168,17 @@ situation trainer::present() {
   now.members = static_cast<std::uint32_t>(membership_.members().size());
   now.pass_running = pass_.runs;
   now.searching = searches();
+  now.leaving = notice_.begun();
+  now.hurried = hurries();
   bool in_use = steps_locally() ? copy_waits() && !pass_.is_late(this->now())
                                 : pass_.runs && model_->waits_for_pass();
   now.gradient_in_use = at_.in_step() && (in_use || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
-  now.exhausted = ledger && vector_.waiting() == 0 && !awaits_merge() && !config_.auxiliary
-                  && enough_peers()
-                  && progress_.exhausted(*ledger, own_samples(),
-                                         model_->has_samples() || pass_.runs, this->now());
+  now.exhausted =
+    ledger && vector_.waiting() == 0 && !awaits_merge() && !config_.auxiliary && enough_peers()
+    && progress_.exhausted(*ledger, own_samples(),
+                           (model_->has_samples() && !notice_.begun()) || pass_.runs, this->now());
   now.round = flight_.round();
   now.last_epoch = flight_.last_epoch();
   return now;

@@ -268,6 +268,8 @@ caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) 
   if (!model_ || !at_.in_step() || stop_.begun
       || (!membership_.is_member() && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
+  if (notice_.begun() && !membership_.donors(at_.past().branch).empty())
+    return to_caf(ec::not_ready, "this peer is about to leave the run: others have its state");
   if (exact() && membership_.is_member() && wanted.branch == at_.past().branch
       && awaited_.awaits(wanted.epoch_min, at_.epoch(), progress_.seconds())) {
     auto promise = make_response_promise<state_snapshot>();

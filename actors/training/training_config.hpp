@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "actors/state/state_fetcher.hpp"
 #include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/notice_period.hpp"
 #include "runtime/training/schedule.hpp"
 #include "runtime/training/training_options.hpp"
 
@@ -21,6 +23,8 @@ struct training_config : training_options {
   /// What the operator should know about these settings, for the log and the status; empty:
   /// nothing.
   std::string notice{};
+  /// When this peer's machine will be taken away; null: nobody says so.
+  std::shared_ptr<const leave_notice> leave{};
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped

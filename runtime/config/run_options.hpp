@@ -73,7 +73,9 @@ struct run_options : learner_options, training_options {
   bool share_state = true;
   std::string from; // a checkpoint; empty: none
   milliseconds linger{10'000};
-  std::uint64_t keep = 2; // checkpoints of the history that is being written
+  milliseconds leave_within{0}; // of a notice; 0: signals are none
+  std::string notice_url;       // empty: no page is asked for one
+  std::uint64_t keep = 2;       // checkpoints of the history that is being written
 
   // -- averaging
   /// Of every vector, without what is its own or follows from other options (averaging_from).

@@ -1,6 +1,9 @@
+// This file is long: it is one part of one table, the options of training.
+
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
+#include "runtime/training/notice_period.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/precision.hpp"
 #include "runtime/training/schedule_text.hpp"
@@ -99,6 +102,23 @@ std::vector<option_row> hyper_rows() {
                     std::string{hyper.help} + "; of " + users_of(hyper) + ".",
                     hyper_option(hyper)});
   return rows;
+}
+
+/// 0, or a notice that a peer can use.
+result<milliseconds> notice_time(std::string_view v) {
+  auto value = parse_duration(v);
+  if (value && value->count() != 0 && !leave_notice::check(*value))
+    return failure{
+      ec::bad_config,
+      "must be 0, or from 1s, which a goodbye takes, to 1h, in which the peer computes "
+      "nothing"};
+  return value;
+}
+
+result<std::string> page_address(std::string_view v) {
+  if (auto page = parse_url(v); !page && !v.empty())
+    return page.error();
+  return std::string{v};
 }
 
 using loss_scale_choice = decltype(run_options::loss_scale);
@@ -420,7 +440,21 @@ void add_training_options(std::vector<option_spec>& table) {
      {"keep", "N", "Checkpoints to keep of the run's history.",
       whole(&o::keep, 1, 1U << 16U, "without one nothing can be resumed")},
      {"linger", "TIME", "After --epochs: keep serving the state to other peers this long.",
-      duration(&o::linger).not_in_python("keep the loop running, or call leave")}});
+      duration(&o::linger).not_in_python("keep the loop running, or call leave")},
+     {"leave-within", "TIME",
+      "TERM and USR1 are a notice: the peer computes nothing new and leaves when its samples are "
+      "in "
+      "an update, at the latest after this time; 0: they end it at once.",
+      bound(&o::leave_within, notice_time)
+        .not_in_loops("call swarm.notice, or waggle.leave_on_notice")},
+     {"notice-url", "URL",
+      "A page of the cloud, asked every two seconds, whose answer 200 is the same notice; 404: "
+      "there is none.",
+      bound(&o::notice_url, page_address)
+        .not_in_loops("call swarm.notice, or waggle.leave_on_notice")
+        .only_if(
+          [](const o& x) { return x.leave_within > 0ms; },
+          "needs --leave-within, the time from the notice until the machine is taken away")}});
 }
 
 } // namespace waggle::option_bindings

@@ -1,5 +1,6 @@
 #include "runtime/config/values.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -89,6 +90,23 @@ result<endpoint> parse_address(std::string_view text) {
     return no(why.size() > quoted ? why.substr(quoted) : why);
   }
   return *where;
+}
+
+result<web_page> parse_url(std::string_view text) {
+  constexpr std::string_view scheme = "http://";
+  constexpr std::size_t longest = 2048;
+  auto is_visible = [](char c) { return c > ' ' && c < '\x7f'; };
+  if (!text.starts_with(scheme) || text.size() > longest || !std::ranges::all_of(text, is_visible))
+    return no("is no address of a page: write http://HOST/PATH or http://HOST:PORT/PATH");
+  text.remove_prefix(scheme.size());
+  auto slash = std::min(text.find('/'), text.size());
+  std::string host{text.substr(0, slash)};
+  if (host.find(':', host.rfind(']') + 1) == std::string::npos)
+    host += ":80";
+  auto where = parse_address(host);
+  if (!where)
+    return where.error();
+  return web_page{*where, slash < text.size() ? std::string{text.substr(slash)} : "/"};
 }
 
 result<std::vector<endpoint>> parse_endpoints(std::string_view text) {

@@ -25,6 +25,13 @@ result<milliseconds> parse_duration(std::string_view text);
 result<std::uint64_t> parse_bytes(std::string_view text);
 /// "HOST:PORT".
 result<endpoint> parse_address(std::string_view text);
+/// Of a page without encryption.
+struct web_page {
+  endpoint where;
+  std::string target; // "/latest/meta-data/spot/instance-action"
+};
+/// "http://HOST/PATH", "http://HOST:PORT/PATH".
+result<web_page> parse_url(std::string_view text);
 /// "HOST:PORT,HOST:PORT"; empty is none.
 result<std::vector<endpoint>> parse_endpoints(std::string_view text);
 

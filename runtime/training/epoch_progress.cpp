@@ -30,8 +30,15 @@ void epoch_progress::begin_counting(swarm_time wall, steady_time now) {
 }
 
 void epoch_progress::end(steady_time now) {
-  smooth(seconds_, seconds_of(now - began_));
+  auto took = seconds_of(now - began_);
+  if (took < early_share * seconds_)
+    ended_early_ = now;
+  smooth(seconds_, took);
   began_ = now;
+}
+
+std::optional<double> epoch_progress::until_end(steady_time now) const {
+  return seconds_ > 0 ? std::optional{seconds_ - seconds_of(now - began_)} : std::nullopt;
 }
 
 bool epoch_progress::is_comparable() const {

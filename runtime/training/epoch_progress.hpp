@@ -25,6 +25,10 @@ public:
   static constexpr auto reports_due = 1s;
   /// So long the others wait for a member that may draw samples and reports none. Seconds.
   static constexpr double tail_patience = 10;
+  /// All members see the same epochs, so this limits those that end early because a member leaves.
+  static constexpr auto early_every = 1min;
+  /// An epoch that is shorter than this share of the others ended early.
+  static constexpr double early_share = 0.75;
 
   /// @param seen, group, at, averages outlive this object; `averages` may change.
   /// @param target samples of all peers. @param patience see pass_barrier.
@@ -43,6 +47,12 @@ public:
   void begin_passes(steady_time now) { barrier_.begin(now); }
   /// The epoch has ended.
   void end(steady_time now);
+  /// Seconds until the next one ends, if this epoch takes as long as others; nothing: not known.
+  [[nodiscard]] std::optional<double> until_end(steady_time now) const;
+  /// Whether a member that leaves may end an epoch before its time: none was so short for a while.
+  [[nodiscard]] bool may_end_early(steady_time now) const {
+    return !ended_early_ || now - *ended_early_ >= early_every;
+  }
   /// How long one typically takes; 0: not known.
   [[nodiscard]] double seconds() const { return seconds_; }
 
@@ -102,7 +112,8 @@ private:
   sample_claims claims_;
   pass_barrier barrier_;
   steady_time began_;
-  double seconds_ = 0;              // of an epoch, smoothed
+  double seconds_ = 0; // of an epoch, smoothed
+  std::optional<steady_time> ended_early_;
   steady_time boundary_;            // since when samples and passes count toward the next one
   std::uint64_t boundary_time_ = 0; // the same by the swarm's clock, on the grid of the rounds
   std::uint64_t samples_ = 0;       // of all peers, and since when there are not more

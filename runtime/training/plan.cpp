@@ -5,7 +5,7 @@ namespace waggle {
 namespace {
 
 bool at_boundary(const lane_clock& due, const situation& now) {
-  if (now.round_called || now.exhausted)
+  if (now.round_called || now.exhausted || now.hurried)
     return true;
   if (due.counts == lane_clock::unit::each_member && now.members_missing > 0)
     return false;
@@ -52,11 +52,11 @@ next_actions plan_next(const lane& averages, const situation& now) {
   bool ripe = now.round && is_ripe(averages, now);
   bool blocks = averages.overlap.blocks();
   next_actions next;
-  next.merge = now.round && now.round->over && (ripe || finishing);
+  next.merge = now.round && now.round->over && (ripe || finishing || now.leaving);
   bool flies = now.round && !next.merge;
   next.begin = !flies && !finishing && may_begin(averages, now);
   bool waits = next.begin ? blocks || finished(now.epochs_done + 1) : flies && ripe;
-  next.pass = !waits && !finishing && !now.pass_running;
+  next.pass = !waits && !finishing && !now.pass_running && !now.leaving;
   return next;
 }
 

@@ -29,6 +29,8 @@ struct situation {
   std::uint32_t members = 1;        // of the group, including ourselves
   bool pass_running = false;        // on the computing thread: the plan does not wait for it
   bool searching = false;           // for the members of the round that is under way
+  bool leaving = false;             // on a notice: no pass begins
+  bool hurried = false;             // it leaves before the next round: that is due now
   bool gradient_in_use = false;     // the pass uses what a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
@@ -53,6 +55,7 @@ struct next_actions {
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
 /// - Outside of a group, no round begins.
+/// - A peer that leaves begins no pass, and merges each mean as soon as it arrives.
 /// - A round of gradients begins when the swarm has enough samples, or when another member has
 ///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
 ///   without samples begins at most one per epoch, and joins every round that another member

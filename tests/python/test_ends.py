@@ -3,8 +3,10 @@
 import gc
 import logging
 import pathlib
+import signal
 import subprocess
 import threading
+from datetime import timedelta
 
 import pytest
 import torch
@@ -227,3 +229,57 @@ def test_a_function_gets_them_also_if_it_fails_or_leaves(tmp_path, capfd):
 def test_a_log_that_is_none_is_refused(tmp_path):
     with pytest.raises(TypeError, match="log is of type str, and must be a logging.Logger, or a function"):
         join(tmp_path, log="peer.log")
+
+
+def test_a_notice_ends_the_loop_when_its_samples_are_in_an_update(tmp_path):
+    model = net()
+    swarm = join(tmp_path)
+    opt = optimizer(swarm, model, target_batch_size=8)
+    for i in range(6):
+        train(model, opt, i)
+    in_thread(lambda: swarm.notice(5))
+    for i in range(1000):  # it ends long before
+        train(model, opt, i)
+        if opt.last == "finished":
+            break
+    assert opt.last == "finished" and swarm.finished
+    opt.leave()
+    status = swarm.status()
+    assert status.samples_dropped == 0 and status.samples_pending < 8, status
+    assert status.samples_offered == status.samples_used + status.samples_pending, status
+    swarm.notice(5)  # does nothing any more
+
+
+def test_a_signal_is_a_notice_once(tmp_path):
+    before = signal.getsignal(signal.SIGUSR1)
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    try:
+        waggle.leave_on_notice(signal.SIGUSR1, within=timedelta(seconds=5))
+        model = net()
+        opt = optimizer(join(tmp_path), model, target_batch_size=4)
+        train(model, opt, 0)
+        signal.raise_signal(signal.SIGUSR1)
+        for i in range(1000):
+            train(model, opt, i)
+            if opt.last == "finished":
+                break
+        assert opt.last == "finished" and not seen
+        signal.raise_signal(signal.SIGUSR1)
+        assert seen
+        opt.leave()
+        waggle.leave_on_notice(signal.SIGUSR1, within=5)
+        signal.raise_signal(signal.SIGUSR1)  # no peer is left that could wait for anything
+        assert len(seen) == 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("within, error", [(0, ValueError), (-1, ValueError), (86400, ValueError), (float("nan"), ValueError),
+                                           (float("inf"), ValueError), ("25s", TypeError), (True, TypeError)])
+def test_a_notice_of_no_time_or_of_a_day_is_refused(within, error, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    for give in (join(tmp_path).notice, lambda within: waggle.leave_on_notice(within=within)):
+        with pytest.raises(error, match="1 s, which a goodbye takes, to 3600 s" if error is ValueError else "within"):
+            give(within)
+    assert signal.getsignal(signal.SIGTERM) is before

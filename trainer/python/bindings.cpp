@@ -247,6 +247,7 @@ PYBIND11_MODULE(_waggle, m) {
   close_descriptors_after_fork();
 
   m.def("end_program", python::end_program);
+  m.def("check_notice", python::check_notice, py::arg("within"));
   m.def("options", options);
   m.def("run_file", run_file, py::arg("path"));
   m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
@@ -309,6 +310,7 @@ PYBIND11_MODULE(_waggle, m) {
     .def("show_shared", &python_loop::show_shared)
     .def("show_own", &python_loop::show_own)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })
+    .def("notice", &python_loop::notice, py::arg("within"))
     .def("leave", &python_loop::leave, py::arg("in_a_hurry"))
     .def_property_readonly("left", &python_loop::left)
     .def_property_readonly("adds_up", &python_loop::adds_up)

@@ -1,3 +1,6 @@
+// This file is long: it is all that a loop in Python asks of its peer, and the model that the peer
+// sees, which share the GIL.
+
 #include "trainer/python/python_loop.hpp"
 
 #include <algorithm>
@@ -113,6 +116,12 @@ T of(result<T> made) {
   throw swarm_error{made.error()};
 }
 
+/// Of a number that is out of all bounds, one that is out of a notice's.
+milliseconds notice_of(double seconds) {
+  constexpr double longest = 1e9;
+  return milliseconds{seconds > 0 ? std::llround(std::min(seconds, longest) * 1000) : 0};
+}
+
 failure has_left() {
   return {ec::shutting_down, "this peer has left the run"};
 }
@@ -122,6 +131,11 @@ failure in_use() {
 }
 
 } // namespace
+
+void check_notice(double within) {
+  if (auto fits = leave_notice::check(notice_of(within)); !fits)
+    throw std::invalid_argument{fits.error().detail};
+}
 
 /// While a thread is in the peer without the GIL. Another one that is there already: swarm_error.
 class python_loop::away {
@@ -392,6 +406,15 @@ swarm_status python_loop::status() {
     now = session->status_now();
   }
   return status_ = std::move(now);
+}
+
+void python_loop::notice(double within) const {
+  require_process();
+  auto session = session_; // another thread may leave meanwhile
+  if (!session)
+    return;
+  if (auto given = session->notice(notice_of(within)); !given)
+    throw std::invalid_argument{given.error().detail};
 }
 
 /// Of another thread in the peer: it ends, or has left.

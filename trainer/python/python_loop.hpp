@@ -21,8 +21,11 @@ namespace waggle::python {
 
 namespace py = pybind11;
 
-/// The peer of a loop in Python. All calls but `leave` come from the thread that called `start`,
-/// with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
+/// Throws std::invalid_argument with a sentence, unless it is the seconds of a notice.
+void check_notice(double within);
+
+/// The peer of a loop in Python. All calls but `leave` and `notice` come from the thread that
+/// called `start`, with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
 /// present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
 /// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, and
 /// those of device_gradient if that is what it has, on that thread only. With
@@ -75,6 +78,8 @@ public:
   /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`
   /// it looks every 100 ms.
   [[nodiscard]] swarm_status status();
+  /// See swarm::notice. From any thread; after `leave` it does nothing.
+  void notice(double within) const;
   /// Leaves the run, and frees the port and the data folder. From any thread: a wait of another one
   /// in the peer ends by swarm_error with ec::shutting_down; ec::not_owner if it does not end.
   void leave(bool in_a_hurry);

@@ -125,6 +125,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"only", "problems"},
     {"schedule-unit", "rounds"},
     {"since", "02:00"},
+    {"notice-url", "http://cloud/notice"},
   };
   for (const auto& spec : option_table()) {
     auto value = values.contains(spec.name)     ? values[spec.name]

@@ -88,6 +88,23 @@ TEST(Values, AWrongAddressInAListIsNamed) {
   EXPECT_FALSE(parse_address("::1:1"));
 }
 
+TEST(Values, APageHasAHostAndMayHavePortAndPath) {
+  for (auto [text, where, target] : {
+         std::array{"http://169.254.169.254/latest/meta-data/spot/instance-action",
+                    "169.254.169.254:80", "/latest/meta-data/spot/instance-action"},
+         std::array{"http://metadata:8080", "metadata:8080", "/"},
+         std::array{"http://[fd00::1]/a?b=c", "[fd00::1]:80", "/a?b=c"},
+       }) {
+    auto page = parse_url(text);
+    ASSERT_TRUE(page) << text << ": " << page.error().detail;
+    EXPECT_EQ(to_string(page->where), where);
+    EXPECT_EQ(page->target, target);
+  }
+  for (const auto* text : {"https://host/", "host/path", "http://", "http:///path",
+                           "http://host:x/", "http://host/a b", "http://host/\n"})
+    EXPECT_FALSE(parse_url(text)) << text;
+}
+
 TEST(Nearest, CountsWhatHasToChange) {
   EXPECT_EQ(edit_distance("", ""), 0U);
   EXPECT_EQ(edit_distance("lr", "lr"), 0U);

@@ -94,6 +94,23 @@ TEST(EpochProgress, WaitsForThePassOfEachMemberThatMayDrawSamples) {
   EXPECT_TRUE(g.progress->next_pass(0, {}, false, g.wall, g.now).begin);
 }
 
+TEST(EpochProgress, OneEpochAMinuteMayEndEarly) {
+  group g{2, by_samples};
+  EXPECT_FALSE(g.progress->until_end(g.now));
+  EXPECT_TRUE(g.progress->may_end_early(g.now)) << "nobody knows how long they take";
+  g.after(100s);
+  g.progress->end(g.now);
+  EXPECT_EQ(g.progress->until_end(g.now + 30s), 70.0);
+  EXPECT_EQ(g.progress->until_end(g.now + 130s), -30.0);
+  g.after(80s);
+  g.progress->end(g.now);
+  EXPECT_TRUE(g.progress->may_end_early(g.now)) << "a faster one is not early";
+  g.after(30s);
+  g.progress->end(g.now);
+  EXPECT_FALSE(g.progress->may_end_early(g.now + 59s));
+  EXPECT_TRUE(g.progress->may_end_early(g.now + 60s));
+}
+
 TEST(EpochProgress, BoundariesStandOnTheNearestPointOfTheGrid) {
   auto how = by_samples;
   how.due.grid = 1'000;

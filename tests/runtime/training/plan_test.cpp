@@ -228,6 +228,23 @@ TEST_F(OverlappedDiloco, TrainsOnDuringARoundAndMergesAfterTheOverlap) {
   EXPECT_EQ(at(18, 8), wait) << "the result is late";
 }
 
+TEST_F(OverlappedDiloco, OfAPeerThatLeavesBeginsNoPassAndMergesAtOnce) {
+  now.leaving = true;
+  EXPECT_EQ(at(9, 9), wait);
+  EXPECT_EQ(at(10, 10), begin);
+  put_under_way(now);
+  EXPECT_EQ(at(11, 1), wait);
+  put_under_way(now, true);
+  EXPECT_EQ(at(11, 1), merge);
+}
+
+TEST_F(OverlappedDiloco, OfAPeerThatLeavesBeforeTheNextRoundIsDueNow) {
+  now.leaving = now.hurried = true;
+  EXPECT_EQ(at(3, 3), begin);
+  now.in_group = false;
+  EXPECT_EQ(at(3, 3), wait);
+}
+
 TEST_F(OverlappedDiloco, MergesEarlierForTheNextRoundOfAFasterPeer) {
   put_under_way(now, true);
   now.round_called = true;

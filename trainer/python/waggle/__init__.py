@@ -23,14 +23,14 @@ from ._loop import Loop, LoopModel
 from ._needs import needs
 from ._node import DHT, Averager, Node, Step, node
 from ._shards import Shards
-from ._swarm import SamplesSeen, Status, Swarm, join
+from ._swarm import SamplesSeen, Status, Swarm, join, leave_on_notice
 from ._waggle import Error, __version__
 
 if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
 __all__ = ["Averager", "Checkpoint", "DHT", "Error", "Loop", "LoopModel", "Node", "Optimizer", "SamplesSeen", "Shards",
-           "Status", "Step", "Swarm", "data", "join", "load_checkpoint", "node", "__version__"]
+           "Status", "Step", "Swarm", "data", "join", "leave_on_notice", "load_checkpoint", "node", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

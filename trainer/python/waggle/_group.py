@@ -287,6 +287,11 @@ class GroupPeer:
 
     # -- of this rank
 
+    def notice(self, within: float) -> None:
+        """On rank 0, with which the others end."""
+        if self.own is not None:
+            self.own.notice(within)
+
     def keep(self, what: bytes) -> None:
         if self.own is not None:
             self.own.keep(what)

@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import logging
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -60,7 +61,7 @@ class Status:
     """The state of the run as this peer knows it."""
 
     epoch: int  # updates, or averages, of the run so far
-    finished: bool  # the last update of the run is applied
+    finished: bool  # the last update of the run is applied, or this peer leaves by a notice
     group_size: int  # peers that average with this one, itself included
     samples_offered: int  # passed to step, or kept by the process before this one
     samples_used: int  # of these, samples that entered an update
@@ -128,7 +129,7 @@ class Swarm(Leaves):
     `waggle.Optimizer` or a `waggle.Loop` is constructed with it, because peers compare optimizers,
     too. A context manager: leaves the run at the end, in a hurry after an exception.
 
-    Use it from the thread of the loop; `status()`, `epoch` and the addresses from any. In a forked
+    Use it from the thread of the loop; `status()`, `notice()`, `epoch` and the addresses from any. In a forked
     process (a worker of a DataLoader) every call raises `waggle.Error`.
 
     With `group`, the constructor of `Optimizer`, `weighed`, `step`, `kept`, `shards` and an iteration over them, `shared_weights` and
@@ -195,7 +196,7 @@ class Swarm(Leaves):
 
     @property
     def finished(self) -> bool:
-        """Whether the last update of the run is applied, so that nothing is left to compute."""
+        """Whether the last update of the run is applied, or this peer leaves by a notice, so that nothing is left to compute."""
         return self.status().finished
 
     def status(self) -> Status:
@@ -258,6 +259,13 @@ class Swarm(Leaves):
         self._stream = Stream(self.shards(len(data), passes=passes), data)
         self._stream.shards._ahead = deque()
         return self._stream
+
+    def notice(self, within: float | timedelta) -> None:
+        """The machine of this peer will be taken away in so many seconds, 1 to 3600: from now on the peer computes
+        nothing new, and gives no new downloads if others can. `finished` becomes True, and `step` returns "finished",
+        when its samples are in an update, at the latest when the time is over; then let the loop end, and leave. Of
+        several notices, the shortest counts. From any thread. Raises TypeError or ValueError with a sentence."""
+        self._peer.notice(_notice(within))
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
@@ -322,6 +330,32 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
 
         ranks = Ranks(group)
     return Swarm(_options.text("run", run), given, of_training, ranks)
+
+
+def _notice(within: float | timedelta) -> float:
+    seconds = within.total_seconds() if isinstance(within, timedelta) else within
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"within is of type {type(within).__name__}, and must be a number of seconds, or a datetime.timedelta")
+    _waggle.check_notice(seconds)
+    return seconds
+
+
+def leave_on_notice(number: int = signal.SIGTERM, *, within: float | timedelta = 25) -> None:
+    """Makes a signal a notice (`Swarm.notice`) for all peers of this process: SIGTERM, which clouds, Kubernetes and
+    Slurm send some time before they end a process, or SIGUSR1. A second one does what it did before. Call it on the
+    main thread. Raises TypeError or ValueError with a sentence."""
+    seconds = _notice(within)
+    before = signal.getsignal(number)
+
+    def on_notice(*_: object) -> None:
+        signal.signal(number, signal.SIG_DFL if before is None else before)
+        peers = [peer for peer in list(_alive) if hasattr(peer, "notice") and not peer.left]
+        if not peers:  # nothing to wait for
+            signal.raise_signal(number)
+        for peer in peers:
+            peer.notice(seconds)
+
+    signal.signal(number, on_notice)
 
 
 @atexit.register
