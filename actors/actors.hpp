@@ -79,7 +79,10 @@ using switchboard_actor = caf::typed_actor<
   // Fails with the reason of the dial.
   caf::replies_to<connect_address>::with<peer_connected>>;
 
-using wired_switchboard_actor = switchboard_actor::extend<
+/// Is notified when another list says who belongs to the run.
+using members_listener_actor = caf::typed_actor<caf::reacts_to<members_changed>>;
+
+using wired_switchboard_actor = switchboard_actor::extend_with<members_listener_actor>::extend<
   caf::reacts_to<serve>,
   caf::reacts_to<listen_links>,
   caf::reacts_to<link_arrived>,

@@ -72,6 +72,8 @@ struct peer_connected {
 struct record_changed {
   peer_record now;
 };
+/// Event: the list of members is another one (run_members::on_change).
+struct members_changed {};
 /// Event for the dht_router: we have no link with this member of a round.
 struct member_unlinked {
   peer_record peer;

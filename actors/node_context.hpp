@@ -17,6 +17,7 @@
 #include "runtime/core/vector_pool.hpp"
 #include "runtime/core/wait_log.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/link_budget.hpp"
 #include "runtime/net/own_reach.hpp"
@@ -41,9 +42,11 @@ class run_curves;          // runtime/status/run_curves.hpp
 /// strangers any more need not wait for the strangers' memory.
 inline std::shared_ptr<round_registry>
 make_round_registry(std::shared_ptr<link_table> links,
-                    std::shared_ptr<net::stranger_budget> strangers) {
+                    std::shared_ptr<net::stranger_budget> strangers, bool all_known = false) {
+  round_registry::limits limits;
+  limits.all_known = all_known;
   return std::make_shared<round_registry>(
-    round_registry::limits{},
+    limits,
     [links = std::move(links)](const peer_record& to, wire::event what) {
       links->tell(to.id, what, {});
     },
@@ -70,6 +73,7 @@ struct node_context {
   std::string label; // of the run, for people
   std::shared_ptr<const identity> self;
   peer_record record; // how others reached us at the start; no addresses in client mode
+  std::shared_ptr<run_members> members; // null: whoever knows the run's key or name belongs to it
   std::shared_ptr<const wall_clock> wall;
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<metric_families> metrics;

@@ -15,6 +15,17 @@
 
 namespace waggle {
 
+namespace {
+
+/// The other end does not belong to the run, and is not dialled again. If it is this one, it
+/// knocks: the next list may name it.
+bool is_no_member(const node_context& ctx, const failure& why) {
+  return why.code == ec::not_a_member && ctx.members
+         && ctx.members->judge(ctx.record.id, ctx.wall->now()).here.code == ec::none;
+}
+
+} // namespace
+
 dht_joining::dht_joining(dht_router_base* self, node_context ctx, joining_config config,
                          switchboard_actor switchboard, std::function<void(bool reached)> dialled)
   : self_(self), ctx_(std::move(ctx)), config_(config), switchboard_(std::move(switchboard)),
@@ -43,7 +54,8 @@ bool dht_joining::on_connected(const peer_record& peer) {
 }
 
 void dht_joining::on_disconnected(const peer_disconnected& msg) {
-  bootstrap_.disconnected(msg.peer, msg.why.code, now(), !ctx_.rounds->has_averaged_with(msg.peer));
+  auto code = is_no_member(ctx_, msg.why) ? ec::shutting_down : msg.why.code;
+  bootstrap_.disconnected(msg.peer, code, now(), !ctx_.rounds->has_averaged_with(msg.peer));
   dial_due();
 }
 
@@ -104,6 +116,8 @@ void dht_joining::on_dial_failed(const endpoint& where, const std::optional<endp
     ctx_.log->debug("{} is this peer itself", to_string(where));
     return bootstrap_.met_ourselves(where, now());
   }
+  if (is_no_member(ctx_, why))
+    why.code = ec::wrong_run;
   auto prefix = to_string(where) + ": "; // from the transport; the sentence below has it
   if (why.detail.starts_with(prefix))
     why.detail.erase(0, prefix.size());

@@ -38,6 +38,7 @@ address_book::behavior_type address_book::make_behavior() {
   return {
     [this](const peer_connected& msg) { linked(msg.peer); },
     [this](const peer_disconnected& msg) { unlinked(msg.peer); },
+    [this](members_changed) { save_members(); },
     [this](save_known_peers) {
       save_due_ = false;
       save();
@@ -63,6 +64,15 @@ void address_book::unlinked(const peer_id& peer) {
 void address_book::save_later() {
   if (!std::exchange(save_due_, true))
     delayed_send(this, config_.save_interval, save_known_peers{});
+}
+
+void address_book::save_members() {
+  auto list = ctx_.members->list();
+  if (!list)
+    return;
+  auto file = config_.file.parent_path() / members_file;
+  if (auto written = files_->write(file, {as_byte_span(list->bytes())}); !written)
+    ctx_.log->warn("the list of members is not kept: {}", to_string(written.error()));
 }
 
 void address_book::save() {

@@ -28,10 +28,14 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
 /// To itself: write the changes.
 struct save_known_peers {};
 
-using address_book_base = link_listener_actor::extend<caf::reacts_to<save_known_peers>>::base;
+using address_book_actor = link_listener_actor::extend_with<members_listener_actor>;
+using address_book_base = address_book_actor::extend<caf::reacts_to<save_known_peers>>::base;
 
-/// Keeps on the disk which peers were connected last, for the time after a restart. Blocks while it
-/// writes.
+/// Beside the file of known peers: the newest list of members.
+constexpr const char* members_file = "members.list";
+
+/// Keeps on the disk which peers were connected last, and the list of members, for the time after a
+/// restart. Blocks while it writes.
 class address_book final : public address_book_base {
 public:
   address_book(caf::actor_config& cfg, node_context ctx, address_book_config config,
@@ -47,6 +51,7 @@ private:
   void unlinked(const peer_id& peer);
   void save();
   void save_later();
+  void save_members();
 
   const node_context ctx_;
   const address_book_config config_;

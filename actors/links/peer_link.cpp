@@ -286,6 +286,14 @@ void peer_link::on_event(wire::event& event, payload body, std::shared_ptr<void>
     ctx_.links->set_record(note->peer); // before its next message
     return send(owner_, record_changed{note->peer});
   }
+  if (const auto* note = std::get_if<wire::members_note>(&event)) {
+    auto taken = ctx_.members ? ctx_.members->take(note->list) : result<bool>{false};
+    if (!taken) {
+      ctx_.metrics->count_refused_input(taken.error().code);
+      link_->close(taken.error());
+    }
+    return;
+  }
   auto service = services_.find(event);
   inbound_event message{remote(), std::move(event), std::move(body), link_, std::move(ticket)};
   if (service)

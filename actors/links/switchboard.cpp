@@ -57,6 +57,8 @@ switchboard::behavior_type switchboard::make_behavior() {
     [this](const dial_ended& msg) { on_dial_ended(msg); },
     [this](const link_down& msg) { on_link_down(msg); },
     [this](const record_changed& msg) { on_record_changed(msg.now); },
+    [this](members_changed) { on_members_changed(); },
+    [this](const members_due& msg) { on_members_due(msg); },
   };
 }
 
@@ -311,6 +313,11 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
     link->close({ec::shutting_down, "this peer is stopping"});
     return;
   }
+  if (auto why = judge(remote.id); why.here.code != ec::none) {
+    ctx_.metrics->count_refused_input(why.here.code);
+    link->close(why.there);
+    return;
+  }
   if (auto known = peers_.find(remote.id); known != peers_.end() && instance != 0
                                            && known->second.instance != 0
                                            && instance != known->second.instance) {
@@ -343,6 +350,8 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   peer.connections.push_back({number, link, actor, link->outbound(), link->host()});
   if (announced_) // the handshake may have begun before that
     send(actor, notify_over_link{wire::reach_note{*announced_}, {}});
+  if (members_changed_ && now() - *members_changed_ < 2 * config_.dial_timeout) // the same
+    send(actor, notify_over_link{wire::members_note{ctx_.members->list()->bytes()}, {}});
   if (peer.connections.size() > 1) {
     // Both sides dialled at once: the side that dialled the unused one closes it when idle.
     const auto& wanted = used(remote.id, peer.connections);

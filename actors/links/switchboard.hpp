@@ -57,6 +57,10 @@ struct dial_ended {
   std::shared_ptr<net::link> link; // null: failed
   failure why;
 };
+/// To itself: a member's time on the list is over.
+struct members_due {
+  std::uint64_t number = 0; // only the one that was set last counts
+};
 /// To itself: the next address of a dial may be due.
 struct dial_next {
   std::uint64_t dial = 0;
@@ -70,8 +74,14 @@ struct dial_overdue {
 using dial_listener_actor = caf::typed_actor<caf::reacts_to<dial_ended>>;
 
 using switchboard_base =
-  wired_switchboard_actor::extend<caf::reacts_to<dial_overdue>, caf::reacts_to<dial_next>>::
-    extend_with<dial_listener_actor>::extend_with<link_owner_actor>::base;
+  wired_switchboard_actor::extend<caf::reacts_to<dial_overdue>, caf::reacts_to<dial_next>,
+                                  caf::reacts_to<members_due>>::extend_with<dial_listener_actor>::
+    extend_with<link_owner_actor>::base;
+
+/// Sends both members_changed whenever another list says who belongs to the run, and now. `book`
+/// may be null.
+void notify_of_lists(const node_context& ctx, const wired_switchboard_actor& links,
+                     const link_listener_actor& book);
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
@@ -170,6 +180,12 @@ private:
   void settle_identity(const peer_id& peer, bool alive);
   bool first_time(const peer_id& peer);
 
+  // Who belongs to the run.
+  void on_members_changed();
+  void on_members_due(const members_due& msg);
+  [[nodiscard]] run_members::judgement judge(const peer_id& peer) const;
+  void end_links_of_others();
+
   // Connecting the actors, and the end.
   void set_service(const serve& msg);
   void add_listener(const listen_links& msg);
@@ -190,6 +206,8 @@ private:
   std::optional<net::dial_policy> dialled_; // of announced addresses
   std::optional<peer_record> announced_;    // in place of the record of our start
   net::dial_limits limits_;                 // of announced addresses
+  std::optional<steady_time> members_changed_;
+  std::uint64_t members_checks_ = 0;
   bool hung_up_ = false;
 };
 

@@ -23,10 +23,14 @@ struct option_member {
   bool optional = false; // an empty text is none
 };
 
-constexpr option_member members[] = {
+constexpr option_member option_members[] = {
   {"run-id", [](given o) { return o.run; }, [](auto& o, auto& text, auto&) { o.run = text; }},
   {"swarm-key", [](given o) { return o.swarm_key; },
    [](auto& o, auto&, auto& read) { o.swarm_key = read.swarm_key; }, true},
+  {"members", [](given o) { return o.members; },
+   [](auto& o, auto& text, auto&) { o.members = text; }, true},
+  {"members-list", [](given o) { return o.members_list; },
+   [](auto& o, auto&, auto& read) { o.members_list = read.members_list; }, true},
   {"initial-peers",
    [](given o) {
      std::string all;
@@ -99,7 +103,7 @@ result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes)
     // The optimizer, and so the names of its statistics, is known to `start` only.
     flags[name] = {name == averaged_statistics ? "none" : value, "--" + name};
   }
-  for (const auto& member : members) {
+  for (const auto& member : option_members) {
     if (auto text = member.text(o); !text.empty() || !member.optional)
       flags[member.option] = {std::move(text), std::string{"--"} + member.option};
   }
@@ -119,10 +123,10 @@ result<swarm_options> swarm_options::from(const std::filesystem::path& run_file)
   swarm_options out;
   for (const auto& [name, value] : *file) {
     const auto* spec = find_option(name);
-    auto known = std::ranges::find(members, name, &option_member::option);
+    auto known = std::ranges::find(option_members, name, &option_member::option);
     if (!spec->loops.instead.empty())
       continue; // it is for peers of `waggle train`, or follows from the loop
-    if (known == std::end(members)) {
+    if (known == std::end(option_members)) {
       (name == "model"      ? out.model
        : name == "data"     ? out.data
        : name == "schedule" ? out.schedule

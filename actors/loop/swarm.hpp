@@ -36,6 +36,11 @@ struct swarm_options {
   std::string run = "waggle"; // its name; with a key, only a label
   /// The file of the run's key, of which all peers have copies. Empty: the name is all they need.
   std::string swarm_key{};
+  /// The public key of whoever keeps the list of members (`waggle members show` prints it). Empty:
+  /// whoever knows name or key belongs to the run.
+  std::string members{};
+  /// The file of the list, if the initial peers do not have it.
+  std::string members_list{};
   /// "HOST:PORT" of any peers of the run. Empty: those in WAGGLE_INITIAL_PEERS, INITIAL_PEERS or
   /// PL_INITIAL_PEERS of the environment, the first that is set. None there either: this peer
   /// starts the run.

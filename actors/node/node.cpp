@@ -74,7 +74,8 @@ void log_disagreements(const node_context& ctx, const std::vector<endpoint>& ini
   events.disagreed = [log = ctx.log, budget = ctx.caused_lines, &clock, joins,
                       told = std::set<endpoint>{}](const endpoint& where, bool outbound,
                                                    const failure& why) mutable {
-    bool known = why.code == ec::agreement_mismatch && joins->contains(where);
+    bool known = (why.code == ec::agreement_mismatch || why.code == ec::not_a_member)
+                 && joins->contains(where);
     if (told.size() >= addresses_told_max)
       told.clear();
     log_about about{{.reason = why.code}};
@@ -242,6 +243,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.run_id = config.run_id;
   ctx.label = config.label.empty() ? config.run_id : config.label;
   ctx.self = dependencies.self;
+  ctx.members = dependencies.members;
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
   auto steady = dependencies.steady;
   if (!steady)
@@ -256,12 +258,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
   ctx.port_decorator = dependencies.port_decorator;
-  ctx.links = std::make_shared<link_table>();
-  ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
+  ctx.links = std::make_shared<link_table>(config.trust_members);
+  ctx.rounds = make_round_registry(ctx.links, ctx.strangers, ctx.members != nullptr);
   if (!config.averaging && !config.helping && !config.takes_averagers) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
     round_registry::limits none;
     none.parked_events_max = none.strangers_events_max = 0;
+    none.all_known = ctx.members != nullptr;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
   auto vectors_kept = config.averaging         ? config.averaging->averaging.vectors_kept
@@ -330,7 +333,6 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     }
     transport->announce(ctx.record);
   }
-
   dht.joining.resolve = [weak = std::weak_ptr{transport}](
                           const endpoint& given, milliseconds timeout, net::on_resolved done) {
     if (auto network = weak.lock())
@@ -353,6 +355,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     p.addresses =
       spawn_apart<address_book>(system, apart, ctx, config.addresses, dependencies.files, known);
   }
+  notify_of_lists(ctx, p.switchboard, p.addresses);
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
   p.exporter =
     system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value(),

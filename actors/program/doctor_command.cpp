@@ -116,16 +116,18 @@ struct reached_peer {
 /// a run: no DHT, no reports, no data folder.
 class probe {
 public:
-  explicit probe(const run_options& options, std::shared_ptr<const run_agreement> agreement)
+  explicit probe(const run_options& options, std::shared_ptr<const run_agreement> agreement,
+                 std::shared_ptr<run_members> members = nullptr,
+                 std::shared_ptr<const identity> self = identity::generate())
     : options_(options), limits_(net::clock_limits_for(options.report_expiration)) {
     net::tcp_transport_config tcp;
     tcp.shared_memory = false;
     tcp.looks = true;
     tcp.key = options.key;
     tcp.encrypts = options.encrypts;
-    auto all =
-      machine_dependencies({}, identity::generate(), make_logger("error", "text", "doctor", ""),
-                           options.run(), {}, std::move(tcp));
+    tcp.members = std::move(members);
+    auto all = machine_dependencies({}, std::move(self), make_logger("error", "text", "doctor", ""),
+                                    options.run(), {}, std::move(tcp));
     ctx_.run_id = options.run();
     ctx_.self = all.self;
     ctx_.record = {ctx_.self->id(), ctx_.self->key(), {}, true};
@@ -290,7 +292,25 @@ int examine_this_machine(const run_options& options, const training_check& check
     if (made)
       agreement = std::make_shared<const run_agreement>(std::move(*made));
   }
-  probe network{options, agreement};
+  auto members = membership_of(options);
+  if (!members)
+    out.add(finding{finding::level::bad, "members", members.error().detail, "correct the option"});
+  auto self = identity::generate();
+  bool asks = true;
+  if (members && *members) {
+    // The others judge the identity of the data folder.
+    auto own = identity::load(options.identity.value_or(facts.folder / "identity.pem"));
+    if (own && !facts.running)
+      self = *own;
+    asks = own.ok();
+    if (!asks)
+      out.add(
+        finding{finding::level::bad, "members",
+                "this peer has no identity yet, so it is on no list of members",
+                "`waggle id --data-dir " + facts.folder.string()
+                  + "` makes one: send its id to whoever keeps the list, and run this again"});
+  }
+  probe network{options, agreement, members ? *members : nullptr, self};
   for (const auto& where : options.client_mode ? std::vector<endpoint>{} : options.listen) {
     // One port stays open for the dial back; whether the others are free is seen in passing.
     failure why;
@@ -321,6 +341,8 @@ int examine_this_machine(const run_options& options, const training_check& check
   for (const auto& [given, where] : places)
     addresses.push_back(where);
   out.add(judge_loopback(options.listen, options.announce, addresses));
+  if (!asks)
+    places.clear(); // they would refuse an identity that nobody has
   auto reached = network.dial(places, out);
   std::vector<std::pair<endpoint, std::string>> versions;
   std::optional<finding> doubled;

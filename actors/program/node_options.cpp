@@ -43,6 +43,7 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   config.event_log = {data_dir / "events", o.event_log};
   config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
   config.client_mode = o.client_mode;
+  config.trust_members = o.trust_members;
   config.pages = parse_page_audience(o.pages);
   if (o.client_mode) // HTTP for this machine only
     config.listen = {

@@ -46,8 +46,12 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (!key)
     return failure{ec::bad_config, key.error().detail};
   parts->self_ = *key;
+  auto members = membership_of(options);
+  if (!members)
+    return members.error();
+  parts->members_ = *members;
   auto leftovers = remove_leftovers(*make_system_disk(), parts->data_dir_,
-                                    {"known_peers", "identity", "address", "invite"});
+                                    {"known_peers", "identity", "address", "invite", members_file});
   parts->log_ = logger_to(around.log, options.log_level);
   if (!parts->log_)
     parts->log_ = make_logger(options.log_level, options.log_format, short_name(parts->self_->id()),
@@ -55,6 +59,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   for (const auto& name : leftovers)
     parts->log_->info("removed {}, which was left half written",
                       (parts->data_dir_ / name).string());
+  parts->take_kept_list();
   if (auto warning = writable_by_others(parts->data_dir_))
     parts->log_->warn("{}", *warning);
   if (around.system == nullptr) {
@@ -66,6 +71,22 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   return parts;
 }
 
+/// The list that this peer had when it ran last.
+void peer_process::take_kept_list() {
+  auto file = data_dir_ / members_file;
+  std::error_code unknown;
+  if (!members_ || !std::filesystem::exists(file, unknown))
+    return;
+  auto given = members_->rank();
+  auto kept = read_list(file.string());
+  auto taken = kept ? members_->take(*kept) : result<bool>{kept.error()};
+  if (!taken)
+    log_->warn("ignored {}: {}", file.string(), to_string(taken.error()));
+  else if (*taken && given.version != 0)
+    log_->info("{} has a newer list of members than --members-list: version {} instead of {}",
+               file.string(), members_->rank().version, given.version);
+}
+
 node_config peer_process::base_config() const {
   return node_config_from(options_, data_dir_);
 }
@@ -73,9 +94,16 @@ node_config peer_process::base_config() const {
 result<started_node> peer_process::start(const node_config& config) {
   watch_ = std::make_shared<join_watch>(config.initial_peers);
   agreement_ = config.agreement;
+  if (members_)
+    if (auto why = members_->judge(self_->id(), system_wall_clock{}.now());
+        why.here.code != ec::none)
+      log_->warn("this peer does not belong to the run yet: {}; send this id to whoever keeps the "
+                 "list: {}",
+                 why.here.detail, to_string(self_->id()));
   shutdown_limit_ = waggle::shutdown_limit(config);
   net::tcp_transport_config tcp;
   tcp.key = options_.key;
+  tcp.members = members_;
   tcp.encrypts = options_.encrypts;
   tcp.open_pages = options_.given.contains("pages") && options_.pages == "all";
   if (!options_.encrypts)
@@ -90,7 +118,8 @@ result<started_node> peer_process::start(const node_config& config) {
     events.linked = [watch](const net::peer_claims& claims) { watch->linked(claims.agreement); };
     events.disagreed = [watch, tell = std::move(events.disagreed)](
                          const endpoint& where, bool outbound, const failure& why) {
-      watch->disagreed(where, why);
+      if (why.code != ec::not_a_member) // it may become one
+        watch->disagreed(where, why);
       tell(where, outbound, why);
     };
     events.resolved = [watch, tell = std::move(events.resolved)](
@@ -125,7 +154,8 @@ void peer_process::print_start(const node_config& config, const started_node& pe
 std::string peer_process::line_to_join(const started_node& peer, const run_agreement* agreement,
                                        const std::vector<endpoint>& addresses) const {
   if (!is_inline_key(options_.swarm_key))
-    return join_line(options_.run_id, agreement, addresses, peer.bound, options_.swarm_key);
+    return join_line(options_.run_id, agreement, addresses, peer.bound, options_.swarm_key,
+                     options_.members);
   return "waggle " + std::string{command_of(agreement)}
          + " --config FILE, with the FILE that `waggle "
            "invite --data-dir "
@@ -139,7 +169,9 @@ void peer_process::write_invitation(const started_node& peer, const run_agreemen
   std::filesystem::remove(file, none);
   if (options_.client_mode)
     return;
-  auto text = invitation(options_.run_id, agreement, addresses, peer.bound, options_.key);
+  auto list = members_ ? members_->list() : nullptr;
+  auto text = invitation(options_.run_id, agreement, addresses, peer.bound, options_.key,
+                         options_.members, list ? inline_text(*list) : std::string{});
   if (auto written = write_private(file, text); !written)
     log_->warn("`waggle invite` finds nothing: {}", written.error().detail);
 }
@@ -202,6 +234,9 @@ void peer_process::switch_debug(const char* signal) const {
 void peer_process::log_new_addresses(const started_node& peer) {
   auto own = peer.ctx.own_record().addresses;
   auto before = std::exchange(joined_at_, own);
+  auto list = members_ ? members_->rank() : list_rank{};
+  if (std::exchange(invited_with_, list) != list && own == before)
+    write_invitation(peer, agreement_.get(), own);
   if (own.empty() || before.empty() || own == before)
     return;
   log_->info("join with: {}", line_to_join(peer, agreement_.get(), own));

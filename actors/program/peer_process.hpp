@@ -77,6 +77,8 @@ private:
   /// For `waggle invite`.
   void write_invitation(const started_node& peer, const run_agreement* agreement,
                         const std::vector<endpoint>& addresses) const;
+  void take_kept_list();
+  /// And has `waggle invite` print the newest list.
   void log_new_addresses(const started_node& peer);
   void log_join_line(const started_node& peer, const run_agreement& agreement);
 
@@ -84,6 +86,8 @@ private:
   std::filesystem::path data_dir_;
   std::unique_ptr<folder_lock> lock_;
   std::shared_ptr<const identity> self_;
+  std::shared_ptr<run_members> members_; // null: there is no list
+  list_rank invited_with_;               // of the list in the file of `waggle invite`
   std::shared_ptr<spdlog::logger> log_;
   environment around_;
   own_system_config config_;

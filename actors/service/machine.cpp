@@ -66,6 +66,7 @@ node_dependencies machine_dependencies(const environment& around,
                                        std::function<void(net::net_events&)> watch) {
   node_dependencies out;
   out.self = tcp.self = std::move(self);
+  out.members = tcp.members;
   out.wall = around.clock ? around.clock : std::make_shared<system_wall_clock>();
   out.verifier = tcp.verifier = make_caching_verifier(4096);
   out.registry = around.registry ? around.registry : std::make_shared<prometheus::Registry>();

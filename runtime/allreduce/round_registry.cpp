@@ -147,7 +147,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     }
     if (!running && !promise && !on_group) {
       bool of_stranger =
-        !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
+        !is_known(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
         drop_heaviest_stranger(event, gone);
       if (!has_room(event, of_stranger)) {
@@ -213,7 +213,7 @@ void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of,
     neighbours != strangers_by_host_.end() && host == neighbours->first ? with_event(own) : 0;
   std::optional<peer_id> heaviest;
   for (const auto& [id, held] : strangers_by_peer_)
-    if (held.host == host && weight(held.held) > most && !members_.contains(id)) {
+    if (held.host == host && weight(held.held) > most && !is_known(id)) {
       heaviest = id;
       most = weight(held.held);
     }
@@ -330,7 +330,7 @@ bool round_registry::takes_part_in(const round_id& id) const {
 
 bool round_registry::has_averaged_with(const peer_id& peer) const {
   std::lock_guard guard{mutex_};
-  return members_.contains(peer);
+  return is_known(peer);
 }
 
 // -- rounds that have ended ----------------------------------------------------------------------

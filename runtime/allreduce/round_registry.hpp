@@ -39,6 +39,8 @@ public:
     std::size_t strangers_bytes_max = 24_MiB;
     /// How long a finished round still answers members that missed its end.
     milliseconds remembered_for{60'000};
+    /// Nobody is a stranger: a list says who belongs to the run, and only they have links.
+    bool all_known = false;
   };
   /// Sends an answer to a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
@@ -67,8 +69,8 @@ public:
   [[nodiscard]] bool takes_part_in(const round_id& id) const;
   /// Whether this peer has reported that it holds the result of the round, which runs or has ended.
   [[nodiscard]] bool was_prepared(const round_id& id) const;
-  /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
-  /// are remembered.
+  /// Whether a round of which `peer` was a member has begun here, or limits::all_known. The last
+  /// `members_max` such peers are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;
   static constexpr std::size_t members_max = 1024;
 
@@ -107,6 +109,9 @@ private:
     steady_time since;                          // first event parked, or round ended
   };
 
+  [[nodiscard]] bool is_known(const peer_id& peer) const {
+    return limits_.all_known || members_.contains(peer);
+  }
   std::shared_ptr<round_engine> running(const round_id& id);
   void park(entry& where, const inbound_event& event, bool of_stranger, steady_time now);
   [[nodiscard]] tally parked_of(const peer_id& peer) const;

@@ -77,7 +77,8 @@ std::string_view why_unchecked(const round_plan& plan) {
   if (plan.members.size() <= 2)
     return "two, and a digest proves nothing in a pair";
   if (plan.one_host)
-    return "processes of one user on one host, which can read each other's keys";
+    return "processes of one user on one host, which can read each other's keys, or peers of a run "
+           "with --trust-members true";
   return {};
 }
 

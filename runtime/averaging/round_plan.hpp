@@ -44,7 +44,8 @@ struct round_plan {
   /// The round fails with fewer. Open groups may have fewer members: see fewest_contributors.
   std::uint32_t min_contributors = 1;
   /// The leader shares memory with all others, which are processes of its user that it can see.
-  /// Each of them could read the keys of the others, so nothing is checked (why_unchecked).
+  /// Each of them could read the keys of the others, so nothing is checked (why_unchecked). Or the
+  /// run has --trust-members true.
   bool one_host = false;
   /// Opaque data that each member published in matchmaking for the others, in the order of
   /// `members`. At most gather_bytes_max each.

@@ -27,6 +27,7 @@ command config_command(training_check check);
 command health_command();
 command id_command();
 command invite_command();
+command members_command();
 command plan_command();
 command replay_command();
 command status_command();

@@ -202,6 +202,10 @@ constexpr refusal refusals[]{
    "start this peer with the join line that the run's peers print"},
   {ec::clock_skew, "{}", "set this machine's clock, or the peer's (e.g. with chrony)", level::bad,
    "clock"},
+  {ec::not_a_member, "{}",
+   "send the id of this peer to whoever keeps the list of members (`waggle id` prints it); a peer "
+   "that is added while it runs gets in by itself",
+   level::bad, "members"},
   {ec::malformed, "another program answers there, no waggle peer ({})",
    "correct the address in --initial-peers"},
   {ec::protocol_violation, "another program answers there, no waggle peer ({})",
@@ -213,6 +217,8 @@ constexpr refusal refusals[]{
 constexpr std::pair<std::string_view, std::string_view> cures[]{
   {"swarm key", "copy the run's key to this machine and name it with --swarm-key FILE, or use the "
                 "run file that `waggle invite` prints there"},
+  {"--members KEY", "give this peer the --members KEY of the run, or use the run file that `waggle "
+                    "invite` prints there"},
   {"--encrypt never", "give --encrypt never to all peers of the run, or to none"},
   {net::relayed, "look who answers at that address, and reach the peer another way"}};
 

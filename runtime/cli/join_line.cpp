@@ -57,11 +57,13 @@ std::string toml_text(std::string_view text) {
 
 std::string join_line(const std::string& run_id, const run_agreement* agreement,
                       const std::vector<endpoint>& addresses, const endpoint& bound,
-                      const std::string& key_file) {
+                      const std::string& key_file, const std::string& authority) {
   std::string line =
     "waggle " + std::string{command_of(agreement)} + " --run-id " + shell_word(run_id);
   if (!key_file.empty())
     line += " --swarm-key " + shell_word(key_file);
+  if (!authority.empty())
+    line += " --members " + authority;
   for (const auto& [name, value] :
        options_to_join(agreement, {addresses.empty() ? bound : addresses.front()}))
     line += " --" + name + " " + shell_word(value);
@@ -70,13 +72,18 @@ std::string join_line(const std::string& run_id, const run_agreement* agreement,
 
 std::string invitation(const std::string& run_id, const run_agreement* agreement,
                        const std::vector<endpoint>& addresses, const endpoint& bound,
-                       const std::optional<swarm_key>& key) {
+                       const std::optional<swarm_key>& key, const std::string& authority,
+                       const std::string& list) {
   auto text = "# `waggle " + std::string{command_of(agreement)}
               + " --config FILE` joins this run with this file.\n"
               + (key ? "# Keep it secret: it holds the key of the run.\n" : "")
               + "run-id = " + toml_text(run_id) + "\n";
   if (key)
     text += "swarm-key = " + toml_text(inline_text(*key)) + "\n";
+  if (!authority.empty())
+    text += "members = " + toml_text(authority) + "\n";
+  if (!list.empty())
+    text += "members-list = " + toml_text(list) + "\n";
   for (const auto& [name, value] :
        options_to_join(agreement, addresses.empty() ? std::vector{bound} : addresses))
     text += name + " = " + toml_text(value) + "\n";

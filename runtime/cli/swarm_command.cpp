@@ -136,7 +136,8 @@ private:
       for (const auto& [name, value] : options_.given) {
         const auto& group = find_option(name)->group;
         bool taken = group == "training" || group == "averaging" || name == "run-id"
-                     || name == "swarm-key" || name == "log-level" || name == "log-format";
+                     || name == "swarm-key" || name.starts_with("members") || name == "log-level"
+                     || name == "log-format";
         if (taken && name != "linger")
           add(name, value);
       }

@@ -122,6 +122,12 @@ void add_averaging_options(std::vector<option_spec>& table) {
           [](const o& x) { return x.matchmaking.reduce_by.faulty_max > 0 || x.check_sums == 0; },
           "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
           "N, or leave --check-sums out")},
+     {"trust-members", "BOOL",
+      "Rounds check nothing of what their members say, as among processes of one user on one host.",
+      yes_no(&o::trust_members)
+        .agreed()
+        .only_if([](const o& x) { return !x.members.empty(); },
+                 "needs --members KEY: without a list, whoever knows the run's name is a member")},
      {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
       yes_no(&o::auxiliary)
         .only_if(

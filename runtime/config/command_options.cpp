@@ -8,6 +8,7 @@
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/training/training_curves.hpp"
 
 namespace waggle::option_bindings {
@@ -123,6 +124,17 @@ void add_command_options(std::vector<option_spec>& table) {
     {{"curve", "NAME",
       "Show the course of one value from the run's first epoch on: " + listed(curve_table()) + ".",
       one_of(&o::curve, names_in(curve_table()))}});
+  add_group(table, "members",
+            {{"key", "FILE",
+              "The private key of whoever keeps the list; made if there is neither key nor list.",
+              path_or_word(&o::authority_key)},
+             {"until", "DATE",
+              "The last day on which the peers belong to the run, such as 2027-01-31, UTC.",
+              bound(&o::until, [](std::string_view v) -> result<std::string> {
+                if (!end_of_day(v))
+                  return failure{ec::bad_config, "is no date, such as 2027-01-31"};
+                return std::string{v};
+              })}});
   add_group(table, "output",
             {{"json", "FILE", "Write the result as JSON to this file.", action(set_json)}});
   add_group(table, "export",

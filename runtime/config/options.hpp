@@ -9,6 +9,7 @@
 
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/crypto/member_list.hpp"
 
 namespace waggle {
 
@@ -87,6 +88,10 @@ result<run_options> resolve(const settings& file, const settings& environment,
 
 /// Reads the file of --swarm-key, if there is one. Fails with a sentence.
 status load_key(run_options& options);
+
+/// Who belongs to the run, with the list of --members-list if there is one. Null: there is no
+/// --members. Fails with a sentence.
+result<std::shared_ptr<run_members>> membership_of(const run_options& options);
 
 /// Who reads a sentence, and writes options in a way of his own: "--min-peers",
 /// "swarm_options::more: min-peers", "min_peers".

@@ -2,6 +2,7 @@
 
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/disk.hpp"
 
 namespace waggle::option_bindings {
 
@@ -39,6 +40,34 @@ result<std::string> key_text(std::string_view v) {
   return path ? result<std::string>{path->string()} : path.error();
 }
 
+/// A public key, in lower case.
+result<std::string> authority_key(std::string_view v) {
+  if (auto key = public_key::parse(v))
+    return to_string(*key);
+  std::error_code unknown;
+  bool is_secret = v.find("PRIVATE KEY") != std::string_view::npos;
+  if (v.size() < 4096 && std::filesystem::is_regular_file(std::filesystem::path{v}, unknown)) {
+    auto begin = make_system_disk()->read_begin(std::filesystem::path{v}, 4_KiB);
+    is_secret = is_secret || (begin && begin->find("PRIVATE KEY") != std::string::npos);
+  }
+  if (is_secret)
+    return failure{ec::bad_config,
+                   "is a private key, which stays with whoever keeps the list: give "
+                   "its public key, which `waggle members show` prints"};
+  return failure{ec::bad_config,
+                 "is no public key, which has 64 hexadecimal digits: `waggle members "
+                 "show` prints that of a list"};
+}
+
+result<std::string> list_text(std::string_view v) {
+  if (v.empty())
+    return failure{ec::bad_config, "must name a file"};
+  if (is_inline_list(v))
+    return std::string{v};
+  auto path = absolute_path(v);
+  return path ? result<std::string>{path->string()} : path.error();
+}
+
 result<std::uint64_t> log_size(std::string_view v) {
   auto value = parse_bytes(v);
   if (value && *value != 0 && (*value < 64_KiB || *value > 1_GiB))
@@ -60,6 +89,14 @@ void add_peer_options(std::vector<option_spec>& table) {
       "`waggle "
       "id --swarm-key FILE` makes one.",
       bound(&o::swarm_key, key_text).member_in_loops("swarm_key")},
+     {"members", "KEY",
+      "Only peers on the list that the owner of this public key signs belong to the run (`waggle "
+      "members`).",
+      bound(&o::members, authority_key).member_in_loops("members")},
+     {"members-list", "FILE",
+      "The list of members. A peer keeps the newest one that it has seen in --data-dir, and needs "
+      "none if its initial peers have it.",
+      bound(&o::members_list, list_text).member_in_loops("members_list")},
      {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
       path(&o::data_dir, "a folder").member_in_loops("data_dir")},
      {"log-level", "LEVEL", "debug, info, warn or error.",
@@ -136,6 +173,23 @@ status load_key(run_options& options) {
     return failure{ec::bad_config, "--swarm-key: " + key.error().detail};
   options.key = *key;
   return done{};
+}
+
+result<std::shared_ptr<run_members>> membership_of(const run_options& options) {
+  auto authority = public_key::parse(options.members);
+  if (!authority && !options.members_list.empty())
+    return failure{ec::bad_config, "--members-list needs --members KEY: the public key of whoever "
+                                   "signs the list, which `waggle members show` prints"};
+  if (!authority)
+    return std::shared_ptr<run_members>{};
+  auto out = std::make_shared<run_members>(*authority);
+  if (options.members_list.empty())
+    return out;
+  auto bytes = read_list(options.members_list);
+  auto taken = bytes ? out->take(*bytes) : result<bool>{bytes.error()};
+  if (!taken)
+    return failure{ec::bad_config, "--members-list: " + to_string(taken.error())};
+  return out;
 }
 
 } // namespace waggle

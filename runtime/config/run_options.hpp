@@ -35,6 +35,8 @@ struct run_options : learner_options, training_options {
   std::string run_id = "waggle";        // with a key, only a label
   std::string swarm_key;                // a file, or the key as a run file has it; empty: none
   std::optional<waggle::swarm_key> key; // that of `swarm_key` (load_key)
+  std::string members;      // public key of whoever keeps the list of members; empty: no list
+  std::string members_list; // a file, or the list as a run file has it; empty: none
   std::vector<endpoint> listen{{"::", 7700}}; // at least one
   std::vector<endpoint> announce;             // empty: what it listens on
   std::vector<endpoint> initial_peers;
@@ -81,6 +83,7 @@ struct run_options : learner_options, training_options {
   /// Of every vector, without what is its own or follows from other options (averaging_from).
   matchmaking_config matchmaking;
   averaging_config averaging;
+  bool trust_members = false;              // their rounds check nothing
   double check_sums = 0.125;               // of the parts; with faulty_max only
   std::optional<std::uint64_t> part_bytes; // none: the leader of a round chooses it
   milliseconds allreduce_timeout{0};       // 0: averaging_timeout
@@ -91,6 +94,10 @@ struct run_options : learner_options, training_options {
   std::uint64_t reduce_elements_max = std::uint64_t{1} << 28U; // of a node
   std::optional<std::uint64_t> bandwidth;                      // bytes per second; none: not known
   std::optional<std::uint64_t> reduce_threads;                 // none: as many as cores are free
+
+  // -- waggle members
+  std::string authority_key; // a file
+  std::string until;         // a date
 
   // -- waggle average
   std::uint64_t elements = 1U << 20U;

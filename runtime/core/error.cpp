@@ -57,7 +57,8 @@ constexpr std::array<std::string_view, ec_max + 1U> names{"none",
                                                           "implausible_norm",
                                                           "agreement_mismatch",
                                                           "unequal_results",
-                                                          "wrong_sum"};
+                                                          "wrong_sum",
+                                                          "not_a_member"};
 
 struct thrown_failure final : std::runtime_error, failure {
   explicit thrown_failure(const failure& why) : std::runtime_error(to_string(why)), failure(why) {}

@@ -110,9 +110,11 @@ enum class ec : std::uint8_t {
   unequal_results = 48,
   /// A reducer sent another result than the contributions to its part give.
   wrong_sum = 49,
+  /// The peer is not on the run's list of members, or its time on it is over.
+  not_a_member = 50,
 };
 
-constexpr std::uint8_t ec_max = 49;
+constexpr std::uint8_t ec_max = 50;
 
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);

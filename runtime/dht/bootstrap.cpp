@@ -307,6 +307,8 @@ bool bootstrap::failed(const endpoint& where, const failure& why, steady_time no
   bool is_news = t.given && a.why.empty() && !a.left && why.code != ec::shutting_down;
   a.why = to_string(why);
   back_off(t, a, now);
+  if (why.code == ec::not_a_member)
+    a.due = std::min(a.due, now + options_.knock);
   try_another(t, now);
   join_if_alone();
   return is_news;

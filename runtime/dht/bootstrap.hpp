@@ -42,6 +42,7 @@ public:
     milliseconds redial_after{200};  // after a link broke
     milliseconds retry_quick{1'000}; // longest pause while the target was lost recently
     milliseconds retry_max{60'000};  // longest pause
+    milliseconds knock{2'000};       // longest pause at who may put us on the list of members
     milliseconds apart{250};         // between the first attempts at the addresses of one target
     milliseconds ourselves_min{50};  // after an address first led to this peer itself
     /// An address that has led so many times to this peer itself, and to no other, is taken for its

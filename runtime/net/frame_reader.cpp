@@ -21,7 +21,7 @@ std::shared_ptr<std::byte> heap_buffer(std::size_t bytes) {
 } // namespace
 
 frame_reader::frame_reader(std::string_view early, std::size_t window_bytes, memory_source memory)
-  : memory_(std::move(memory)), window_(window_bytes),
+  : memory_(std::move(memory)), window_(window_bytes), handshake_max_(handshake_bytes_max),
     capacity_(std::max(read_buffer_bytes, early.size())), buffer_(heap_buffer(capacity_)),
     end_(early.size()) {
   std::copy_n(reinterpret_cast<const std::byte*>(early.data()), early.size(), buffer_.get());
@@ -100,7 +100,7 @@ const char* frame_reader::misplaced(const frame_prefix& prefix) const {
   bool shakes_hands = prefix.kind == frame_kind::handshake;
   if (open_ && shakes_hands)
     return "a second handshake";
-  if (!open_ && (!shakes_hands || prefix.header_bytes > handshake_bytes_max))
+  if (!open_ && (!shakes_hands || prefix.header_bytes > handshake_max_))
     return "a frame before the handshake";
   if (prefix.kind == frame_kind::slice) {
     if (!body_ || prefix.body_bytes > body_->size - body_->here)

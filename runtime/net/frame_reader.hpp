@@ -51,6 +51,9 @@ public:
   /// The handshake is done; accept all other frames. Called once.
   void open() { open_ = true; }
 
+  /// Before that: the next messages of the handshake may have so many bytes.
+  void allow_handshake(std::size_t bytes) { handshake_max_ = bytes; }
+
   /// Where to write the next bytes; never empty.
   /// REQUIRES: `next` returned nothing since the last `filled`.
   [[nodiscard]] std::span<std::byte> room();
@@ -93,6 +96,7 @@ private:
   const memory_source memory_;
   receive_window window_;
   bool open_ = false;
+  std::size_t handshake_max_; // bytes of a message
 
   // [begin_, end_) is read but not parsed. Grows to the size of a long header while that arrives.
   std::size_t capacity_;

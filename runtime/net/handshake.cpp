@@ -57,6 +57,8 @@ failure read_denial(std::string_view bytes) {
 handshake::handshake(setup with) : with_(std::move(with)) {
   if (with_.clock)
     time_ = to_nanoseconds(with_.clock->now());
+  if (with_.members)
+    list_ = with_.members->rank();
 }
 
 std::string handshake::hello() const {
@@ -71,6 +73,11 @@ std::string handshake::hello() const {
   hello.set_time(static_cast<std::uint64_t>(time_));
   hello.set_looks(with_.claims.looks);
   hello.set_has_key(with_.run->has_key());
+  if (with_.members) {
+    hello.set_authority(std::string{with_.members->authority().raw()});
+    hello.set_list_version(list_.version);
+    hello.set_list_hash(std::string{list_.hash.raw()});
+  }
   for (const auto& address : with_.record.addresses) {
     auto& to = *hello.add_addresses();
     to.set_host(address.host);
@@ -98,12 +105,26 @@ std::string handshake::transcript(bool ours) const {
 std::string handshake::proof_text(bool ours, std::string_view agreement) const {
   auto instance = ours ? with_.claims.instance : claims_.instance;
   auto time = ours ? time_ : peer_time_;
-  std::string text = "waggle/handshake/3";
+  const auto& list = ours ? list_ : peer_list_;
+  std::string text = "waggle/handshake/4";
   text += transcript(ours);
   append_text(text, std::to_string(instance));
   append_text(text, std::to_string(time));
   append_text(text, agreement);
+  append_text(text, std::to_string(list.version));
+  append_text(text, list.hash.raw());
   return text;
+}
+
+/// Behind a proof of ours, if our list is newer.
+void handshake::send_list(step& next) const {
+  auto held = with_.members ? with_.members->list() : nullptr;
+  if (!held || !list_.replaces(peer_list_))
+    return;
+  proto::HandshakeMessage message;
+  message.mutable_members()->set_list(
+    with_.run->masked(transcript(true) + "members", held->bytes()));
+  next.send.push_back(message.SerializeAsString());
 }
 
 std::string handshake::own_proof(const failure& refusal) const {
@@ -120,19 +141,28 @@ std::string handshake::own_proof(const failure& refusal) const {
 
 handshake::step handshake::refuse(ec code, std::string detail) const {
   failure why{code, std::move(detail)};
-  return {{write_denial(why)}, std::nullopt, std::move(why), false, std::nullopt};
+  return {{write_denial(why)}, std::nullopt, std::move(why), false, std::nullopt, false};
+}
+
+/// The same after the peer's proof was checked.
+handshake::step handshake::refuse_proved(ec code, std::string detail) const {
+  auto step = refuse(code, std::move(detail));
+  step.peer_is_open = with_.dialled && !refusal_;
+  return step;
 }
 
 handshake::step handshake::on_message(std::string_view bytes) {
   proto::HandshakeMessage message;
-  if (bytes.size() > handshake_bytes_max
+  if (bytes.size() > (awaits_list_ ? list_message_bytes_max : handshake_bytes_max)
       || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return refuse(ec::malformed, "a handshake message that cannot be parsed");
   if (message.has_denial())
-    return {{}, std::nullopt, reason_of(message.denial()), false, std::nullopt};
+    return {{}, std::nullopt, reason_of(message.denial()), false, std::nullopt, false};
+  if (message.has_members() && awaits_list_)
+    return on_members(message.members());
   if (message.has_hello() && !peer_)
     return on_hello(message.hello());
-  if (message.has_proof() && peer_ && !done_)
+  if (message.has_proof() && peer_ && !done_ && !awaits_list_)
     return on_proof(message.proof());
   return refuse(ec::protocol_violation, "a handshake message out of turn");
 }
@@ -143,9 +173,14 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
                                        + ", the other " + std::to_string(hello.version()));
   if (hello.has_key() != with_.run->has_key())
     return refuse(ec::wrong_run, std::string{with_.run->has_key() ? key_here : key_there});
+  if (hello.authority().empty() != (with_.members == nullptr))
+    return refuse(ec::wrong_run, std::string{with_.members ? members_here : members_there});
+  if (with_.members && hello.authority() != with_.members->authority().raw())
+    return refuse(ec::wrong_run, std::string{another_authority});
   auto nonce = handshake_nonce::from_raw(hello.nonce());
   auto claim = read_claim(hello);
-  if (!nonce || !claim)
+  auto list = with_.members ? digest::from_raw(hello.list_hash()) : digest{};
+  if (!nonce || !claim || !list)
     return refuse(ec::malformed, "a hello with a field out of bounds");
   if (!with_.certified.is_zero() && claim->key != with_.certified)
     return refuse(ec::bad_signature, std::string{relayed});
@@ -153,13 +188,17 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
   peer_nonce_ = *nonce;
   claims_.instance = hello.instance();
   claims_.looks = hello.looks();
+  if (with_.members)
+    peer_list_ = {hello.list_version(), *list};
   same_host_ = !with_.host.empty() && hello.host() == with_.host;
   peer_time_ = static_cast<std::int64_t>(hello.time());
   if (with_.clock && peer_time_ != 0)
     clock_offset_ = least_offset(swarm_time_from(peer_time_), with_.began, with_.clock->now());
   step next;
-  if (with_.dialled)
+  if (with_.dialled) {
     next.send.push_back(own_proof({}));
+    send_list(next);
+  }
   return next;
 }
 
@@ -174,6 +213,13 @@ handshake::judgement handshake::judge() const {
   if (beyond(clock_offset_, with_.clocks.refused))
     return {{ec::clock_skew, clock_sentence(clock_offset_, with_.clocks.refused)},
             {ec::clock_skew, clock_sentence(-clock_offset_, with_.clocks.refused)}};
+  if (with_.members) {
+    auto now = with_.clock ? with_.clock->now() : swarm_time{};
+    if (auto why = with_.members->judge(with_.self->id(), now); why.here.code != ec::none)
+      return {std::move(why.there), std::move(why.here)}; // the other end says the same
+    if (auto why = with_.members->judge(peer_->id, now); why.here.code != ec::none)
+      return {std::move(why.here), std::move(why.there)};
+  }
   const auto& ours = with_.claims.agreement;
   if (ours && claims_.agreement)
     if (auto here = disagreement(*ours, *claims_.agreement))
@@ -183,11 +229,9 @@ handshake::judgement handshake::judge() const {
 }
 
 handshake::step handshake::on_proof(const proto::Proof& proof) {
-  auto refuse = [&](ec code, std::string detail) {
-    auto step = this->refuse(code, std::move(detail));
-    step.peer_is_open = with_.dialled && !proof.has_refusal();
-    return step;
-  };
+  if (proof.has_refusal())
+    refusal_ = reason_of(proof.refusal());
+  auto refuse = [&](ec code, std::string detail) { return refuse_proved(code, std::move(detail)); };
   if (!with_.run->proves(transcript(false), proof.knowledge()))
     return refuse(ec::wrong_run, std::string{with_.run->has_key() ? another_key : another_run});
   auto by = signature::from_raw(proof.signature());
@@ -205,15 +249,34 @@ handshake::step handshake::on_proof(const proto::Proof& proof) {
       return refuse(read.error().code, read.error().detail);
     claims_.agreement = std::make_shared<const run_agreement>(std::move(*read));
   }
+  if (!with_.members || !peer_list_.replaces(list_))
+    return conclude();
+  awaits_list_ = true;
+  step next;
+  next.list_follows = true;
+  return next;
+}
+
+handshake::step handshake::on_members(const proto::Members& members) {
+  auto taken =
+    with_.members->take(with_.run->masked(transcript(false) + "members", members.list()));
+  if (!taken)
+    return refuse_proved(taken.error().code, taken.error().detail);
+  return conclude();
+}
+
+/// Once all is known that both ends judge by.
+handshake::step handshake::conclude() {
   auto [here, there] = judge();
   step last;
   if (with_.clock && peer_time_ != 0)
     last.clock = clock_reading{peer_->id, clock_offset_};
   if (!with_.dialled) {
     last.send.push_back(own_proof(there));
-  } else if (proof.has_refusal()) {
+    send_list(last);
+  } else if (refusal_) {
     if (here.code == ec::none)
-      here = reason_of(proof.refusal());
+      here = *refusal_;
   } else if (here.code != ec::none) {
     last.send.push_back(write_denial(there));
     last.peer_is_open = true;

@@ -10,12 +10,14 @@
 #include "runtime/core/result.hpp"
 #include "runtime/core/version.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/peer_claims.hpp"
 
 namespace waggle::proto {
 class Hello;
+class Members;
 class Proof;
 } // namespace waggle::proto
 
@@ -23,6 +25,8 @@ namespace waggle::net {
 
 /// A handshake message is never larger.
 constexpr std::size_t handshake_bytes_max = 4096;
+/// But for the one with a list of members, which follows a proof.
+constexpr std::size_t list_message_bytes_max = member_list::bytes_max + 64;
 /// Of the sentence in a denial.
 constexpr std::size_t denial_text_bytes_max = 512;
 static_assert(run_agreement::bytes_max + denial_text_bytes_max + 256 < handshake_bytes_max,
@@ -52,6 +56,10 @@ using handshake_nonce = byte_id<struct handshake_nonce_tag, 32>;
 /// the log of each names the difference as "here" and "there", and the clocks. Nothing that a peer
 /// claims is used before its proof was checked. A peer that refuses sends its reason last.
 ///
+/// In a run with a list of members, a hello names the authority and the sender's list. The end that
+/// has the newer list sends it behind its proof, so that both judge by the same one, and a peer
+/// that is not on it learns why it is refused.
+///
 /// Waiting for the dialler's proof costs no time: the acceptor's hello arrives with the answer to
 /// the upgrade request, so that the dialler sends hello and proof together.
 ///
@@ -80,6 +88,8 @@ public:
     std::string channel{};
     /// The key in the acceptor's certificate, seen by the dialler. Zero: there is none.
     public_key certified{};
+    /// Who belongs to the run. Null: whoever knows its key or name.
+    std::shared_ptr<run_members> members = nullptr;
   };
 
   explicit handshake(setup with);
@@ -100,6 +110,8 @@ public:
     bool peer_is_open = false;
     /// Set once the peer's proof was checked, also if it is refused for this.
     std::optional<clock_reading> clock;
+    /// The next message holds a list of members: up to list_message_bytes_max.
+    bool list_follows = false;
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 
@@ -117,6 +129,10 @@ private:
   [[nodiscard]] step refuse(ec code, std::string detail) const;
   [[nodiscard]] step on_hello(const proto::Hello& hello);
   [[nodiscard]] step on_proof(const proto::Proof& proof);
+  [[nodiscard]] step on_members(const proto::Members& members);
+  [[nodiscard]] step conclude();
+  [[nodiscard]] step refuse_proved(ec code, std::string detail) const;
+  void send_list(step& next) const;
   struct judgement {
     failure here; // none: no objection
     failure there;
@@ -130,6 +146,10 @@ private:
   std::int64_t time_ = 0;      // in our hello
   std::int64_t peer_time_ = 0; // in the peer's; 0: not sent
   swarm_clock::duration clock_offset_{0};
+  list_rank list_;                 // in our hello
+  list_rank peer_list_;            // in the peer's
+  std::optional<failure> refusal_; // in the acceptor's proof
+  bool awaits_list_ = false;       // the proof was checked
   bool same_host_ = false;
   bool done_ = false;
 };

@@ -40,8 +40,8 @@ struct net_events {
   /// We share memory with a peer on this host from now on (ec::none), or the reason why not.
   hook<void(ec)> shared_memory;
   /// A link with a peer of the run was refused: the options of the two differ
-  /// (ec::agreement_mismatch), or both use the same identity. `where`: the dialled address, or the
-  /// host that an inbound connection came from.
+  /// (ec::agreement_mismatch), one is on no list of members, or both use the same identity.
+  /// `where`: the dialled address, or the host that an inbound connection came from.
   hook<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
   /// An address that the operator gave stands for these addresses now.
   hook<void(const endpoint& given, const std::vector<endpoint>& addresses)> resolved;

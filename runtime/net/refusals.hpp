@@ -23,6 +23,16 @@ constexpr std::string_view key_here =
 constexpr std::string_view key_there =
   "this peer has only a run's name, the other end has a swarm key: all peers of a run need the "
   "same --swarm-key FILE, or none";
+/// The reasons if one end of a link has a list of members and the other has none.
+constexpr std::string_view members_here =
+  "this peer was started with --members KEY, and the other end was not: all peers of a run need "
+  "the same one, or none";
+constexpr std::string_view members_there =
+  "the other end was started with --members KEY, and this peer was not: all peers of a run need "
+  "the same one, or none";
+/// The reason if the lists are those of two authorities.
+constexpr std::string_view another_authority =
+  "the two ends have different --members KEY: two authorities are two runs";
 /// The reason if the encrypted channel ends at somebody else than the peer.
 constexpr std::string_view relayed =
   "somebody stands between the two peers: the certificate is not that of the peer that answers";
@@ -47,7 +57,9 @@ constexpr std::string_view no_room = "this peer has as many links as it accepts"
 /// ec::duplicate_identity; that need not be reported.)
 inline bool started_wrongly(const failure& why) {
   return why.code == ec::agreement_mismatch
-         || (why.code == ec::wrong_run && why.detail.find("swarm key") != std::string::npos)
+         || (why.code == ec::wrong_run
+             && (why.detail.find("swarm key") != std::string::npos
+                 || why.detail.find("--members KEY") != std::string::npos))
          || (why.code == ec::bad_signature && why.detail.ends_with(relayed))
          || why.detail == not_encrypted || why.detail == encrypted_here
          || (why.code == ec::duplicate_identity && why.detail.ends_with(identity_in_use));
@@ -56,7 +68,8 @@ inline bool started_wrongly(const failure& why) {
 /// Whether a peer is sent this reason when we end its link: its operator has to act, or it has to
 /// try another peer.
 inline bool told_to_peer(ec why) {
-  return why == ec::duplicate_identity || why == ec::overloaded || why == ec::bad_signature;
+  return why == ec::duplicate_identity || why == ec::overloaded || why == ec::bad_signature
+         || why == ec::not_a_member;
 }
 
 } // namespace waggle::net

@@ -46,6 +46,8 @@ void tcp_session::on_handshake(std::string_view bytes) {
   for (auto& message : step.send)
     enqueue(step.peer_is_open ? frame_kind::denial : frame_kind::handshake, std::move(message));
   claims_ = handshake_->claims();
+  if (step.list_follows)
+    reader_.allow_handshake(list_message_bytes_max);
   if (step.clock)
     events_->clock_compared(step.clock->peer, step.clock->offset);
   if (step.why.code != ec::none) {

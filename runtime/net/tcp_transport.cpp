@@ -301,6 +301,7 @@ private:
                           config_.clock,
                           began,
                           config_.clocks};
+    with.members = config_.members;
     nonces_.fill(with.nonce.bytes);
     if (channel != nullptr)
       with.channel = channel->binding();
@@ -377,7 +378,7 @@ private:
   }
 
   void report_refused(const endpoint& where, bool outbound, const failure& why) {
-    if (started_wrongly(why))
+    if (started_wrongly(why) || why.code == ec::not_a_member)
       events_->disagreed(where, outbound, why);
   }
 

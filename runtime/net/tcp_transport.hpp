@@ -7,6 +7,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/crypto/swarm_key.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/connection_slots.hpp"
@@ -21,7 +22,8 @@ namespace waggle::net {
 
 struct tcp_transport_config {
   std::string run_id;
-  std::optional<swarm_key> key; // takes the place of run_id in handshakes
+  std::optional<swarm_key> key;         // takes the place of run_id in handshakes
+  std::shared_ptr<run_members> members; // null: whoever knows key or name belongs to the run
   std::shared_ptr<const identity> self;
   std::shared_ptr<const signature_verifier> verifier;
   peer_record record; // announced in handshakes

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/wire/field_io.hpp"
 #include "runtime/wire/messages.hpp"
 
@@ -126,6 +127,10 @@ void fields(of<dialled_back>, auto& io, auto& x) {
 
 void fields(of<reach_note>, auto& io, auto& x) {
   io("peer", x.peer);
+}
+
+void fields(of<members_note>, auto& io, auto& x) {
+  io("list", x.list, {member_list::bytes_min, member_list::bytes_max});
 }
 
 void fields(of<dht_find>, auto& io, auto& x) {

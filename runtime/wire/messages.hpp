@@ -57,6 +57,11 @@ struct reach_note {
   peer_record peer;
 };
 
+/// The newest list of members that the sender has.
+struct members_note {
+  std::string list; // member_list::bytes
+};
+
 /// Asks for the records stored under these keys, and for the peers known nearest to them.
 struct dht_find {
   std::vector<dht_id> keys;
@@ -309,11 +314,12 @@ using request = std::variant<dht_ping, dht_find, dht_store, join_group, open_sta
                              enter_group, dial_back>;
 using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header,
                               state_chunk, dialled_back>;
-using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
-                           round_propose, round_prepared, round_suspect, round_commit, round_abort,
-                           round_takeover, round_promise, bandwidth_report, next_plan, call_round,
-                           progress_note, round_key_share, round_digests, round_pledge,
-                           round_pledge_digests, round_checked, round_challenge, reach_note>;
+using event =
+  std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part, round_propose,
+               round_prepared, round_suspect, round_commit, round_abort, round_takeover,
+               round_promise, bandwidth_report, next_plan, call_round, progress_note,
+               round_key_share, round_digests, round_pledge, round_pledge_digests, round_checked,
+               round_challenge, reach_note, members_note>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

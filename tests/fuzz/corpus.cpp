@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "runtime/codec/codec.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/tls_channel.hpp"
 #include "runtime/progress/progress_ledger.hpp"
@@ -110,6 +111,8 @@ int main(int argc, char** argv) {
   net::tls_channel tls{net::tls_context{*self}, true};
   (void)tls.begin();
   write(root / "tls", "hello", std::string{as_string_view(tls.take_output())});
+  write(root / "members", "list",
+        member_list::sign(*identity::from_seed(1), 3, {{self->id(), swarm_time_from(1)}})->bytes());
   write(root / "run_file", "invitation",
         "run-id = \"demo\"\nswarm-key = \"" + inline_text(swarm_key{})
           + "\"\ninitial-peers = \"[::1]:7700\"\n");

@@ -63,3 +63,26 @@ def test_without_the_key_or_with_a_bad_one_a_sentence_says_so(keyed, tmp_path):
         waggle.join(data_dir=tmp_path / "loop2")
     with pytest.raises(ValueError, match="cannot read the run file"):
         waggle.join(config=tmp_path / "none.toml")
+
+
+def test_a_loop_on_the_list_of_members_joins_and_another_does_not(tmp_path):
+    def program(*args):
+        return subprocess.run([PROGRAM, *args], check=True, capture_output=True, text=True).stdout
+
+    ids = [program("id", "--data-dir", tmp_path / name).strip() for name in ("node", "loop")]
+    listed = tmp_path / "members.list"
+    shown = program("members", "--key", tmp_path / "auth.pem", "--members-list", listed, "add", *ids, "--until", "2199-12-31")
+    key = shown.split()[1]
+    with processes(tmp_path) as start:
+        node = start("node", PROGRAM, "node", "--run-id", "birds", "--members", key, "--members-list", listed, "--listen",
+                     "127.0.0.1:0", "--data-dir", tmp_path / "node")
+        peers = [node.line("listening on ")]
+        with waggle.join("birds", members=key, initial_peers=peers, data_dir=tmp_path / "loop", start_alone=True,
+                         join_timeout=1, log_level="warn") as swarm:
+            assert steps(swarm, target_batch_size=8).epoch >= 1
+            assert swarm.id == ids[1]
+            assert f"members={key!r}" in swarm.join_line
+            assert eventually((tmp_path / "loop" / "members.list").exists)
+        with waggle.join("birds", initial_peers=peers, data_dir=tmp_path / "other", log_level="error") as swarm:
+            with pytest.raises(waggle.Error, match="started with members KEY"):
+                steps(swarm)

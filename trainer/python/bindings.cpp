@@ -39,6 +39,8 @@ swarm_options options_from(const py::dict& from) {
   swarm_options o;
   take(from, "run", o.run);
   take(from, "swarm_key", o.swarm_key);
+  take(from, "members", o.members);
+  take(from, "members_list", o.members_list);
   take(from, "initial_peers", o.initial_peers);
   take(from, "listen", o.listen);
   take(from, "announce", o.announce);

@@ -25,10 +25,11 @@ namespace py = pybind11;
 void check_notice(double within);
 
 /// The peer of a loop in Python. All calls but `leave` and `notice` come from the thread that
-/// called `start`, with the GIL; what waits gives it up meanwhile. Calls the model's methods `settle(numbers,
-/// present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`, `write(which, values)`,
-/// `read_left_out(into)`, `write_left_out(values)`, `steps()`, `set_steps(n)` and `rounding()`, and
-/// those of device_gradient if that is what it has, on that thread only. With
+/// called `start`, with the GIL; what waits gives it up meanwhile. Calls the model's methods
+/// `settle(numbers, present)`, `apply(gradient, lr)`, `step(lr)`, `read(which, into)`,
+/// `write(which, values)`, `read_left_out(into)`, `write_left_out(values)`, `steps()`,
+/// `set_steps(n)` and `rounding()`, and those of device_gradient if that is what it has, on that
+/// thread only. With
 /// --delay-optimizer-step the model has a master copy, which these are about, and they are called
 /// on a worker's thread; only `refresh()`, which takes its values over, on the loop's. A
 /// mistake of the caller throws std::invalid_argument or swarm_error.

@@ -192,6 +192,8 @@ std::vector<limit_row> limits_table() {
     {"handshakes of one host; its first messages of TLS",
      number(static_cast<std::size_t>(tcp.handshake_work / net::cost::handshake)) + " a second",
      "a swarm on one machine", "closed", rate_limited},
+    {"peers on a list of members", number(member_list::members_max), "160 KiB in one message",
+     "the list is refused", refused(ec::oversize)},
     {"links of the transport; hosts whose handshakes are counted", number(tcp.connections_max),
      "twice what the switchboard keeps", "closed after the upgrade", rate_limited},
   };

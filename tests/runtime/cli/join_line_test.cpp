@@ -61,6 +61,8 @@ TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
 TEST(JoinLine, NamesTheFileOfTheKey) {
   EXPECT_THAT(join_line("demo", nullptr, {{"192.0.2.1", 7700}}, {"::", 7700}, "/k/birds key"),
               HasSubstr("train --run-id demo --swarm-key '/k/birds key' --initial-peers"));
+  EXPECT_THAT(join_line("demo", nullptr, {{"192.0.2.1", 7700}}, {"::", 7700}, {}, "1f"),
+              HasSubstr("train --run-id demo --members 1f --initial-peers"));
 }
 
 TEST(Invitation, IsARunFileWithTheKeyAllAddressesAndTheAgreement) {
@@ -71,10 +73,12 @@ TEST(Invitation, IsARunFileWithTheKeyAllAddressesAndTheAgreement) {
   auto agreement = training_agreement(options, 2);
   ASSERT_TRUE(agreement);
   auto key = make_swarm_key();
+  auto authority = identity::from_seed(1);
+  auto list = member_list::sign(*authority, 3, {{authority->id(), swarm_time::max()}});
   auto file = std::filesystem::temp_directory_path()
               / ("waggle-invitation-" + std::to_string(::getpid()) + ".toml");
-  std::ofstream{file} << invitation("demo", &*agreement, {{"192.0.2.1", 7700}, {"::1", 7}}, {},
-                                    key);
+  std::ofstream{file} << invitation("demo", &*agreement, {{"192.0.2.1", 7700}, {"::1", 7}}, {}, key,
+                                    to_string(authority->key()), inline_text(*list));
   auto read = from_file(file);
   std::filesystem::remove(file);
   ASSERT_TRUE(read) << read.error().detail;
@@ -84,6 +88,7 @@ TEST(Invitation, IsARunFileWithTheKeyAllAddressesAndTheAgreement) {
   EXPECT_EQ(joins->run_id, "demo");
   EXPECT_EQ(joins->key, key);
   EXPECT_EQ(joins->run(), run_id_of(key));
+  EXPECT_EQ((*membership_of(*joins))->rank(), list->rank());
   EXPECT_EQ(joins->initial_peers, (std::vector<endpoint>{{"192.0.2.1", 7700}, {"::1", 7}}));
   EXPECT_EQ(joins->averaging.codec, codec_id::float16);
   EXPECT_EQ(joins->data, options.data);

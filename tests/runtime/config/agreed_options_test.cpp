@@ -57,6 +57,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                "aggregator=mean\n"
                                "faulty-max=0\n"
                                "check-sums=0.125\n"
+                               "trust-members=false\n"
                                "min-vector-size=0\n"
                                "part-size=auto\n"
                                "target-group-size=64\n"

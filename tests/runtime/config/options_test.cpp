@@ -45,7 +45,8 @@ TEST(OptionTable, AValueThatIsReadBackStaysTheSame) {
 TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
   const std::map<std::string, std::string> files{
     {"data-dir", "peer"}, {"identity", "key.pem"}, {"data", "text"},    {"eval-data", "other"},
-    {"from", "c.wgl"},    {"json", "e.json"},      {"model", "net.pt"}, {"swarm-key", "birds.key"}};
+    {"from", "c.wgl"},    {"json", "e.json"},      {"model", "net.pt"}, {"swarm-key", "birds.key"},
+    {"key", "auth.pem"},  {"members-list", "list"}};
   auto here = std::filesystem::current_path();
   for (const auto& [name, file] : files) {
     run_options set;
@@ -78,6 +79,10 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"identity", "/k.pem"},
     {"swarm-key", "/b.key"},
     {"encrypt", "never"},
+    {"members", std::string(64, 'a')},
+    {"members-list", "/members.list"},
+    {"key", "/auth.pem"},
+    {"until", "2027-01-31"},
     {"data", "/text"},
     {"eval-data", "/other"},
     {"from", "/d.wgl"},
@@ -284,6 +289,10 @@ TEST(Resolve, RefusesAValueWithItsBoundsOrTheNearestName) {
                  {"identity", "", "file"},
                  {"swarm-key", "", "file"},
                  {"encrypt", "always", "is not one of auto, never"},
+                 {"members", "birds", "is no public key"},
+                 {"members", "-----BEGIN PRIVATE KEY-----", "is a private key"},
+                 {"members-list", "", "file"},
+                 {"until", "tomorrow", "is no date"},
                  {"data", "", "empty"}};
   for (const auto& [option, value, said] : rows)
     EXPECT_THAT(

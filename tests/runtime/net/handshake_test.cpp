@@ -7,6 +7,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/net/framing.hpp"
+#include "runtime/net/refusals.hpp"
 #include "waggle_handshake.pb.h"
 
 namespace waggle::net {
@@ -114,6 +115,119 @@ TEST(Handshake, BothEndsLearnTheOthersIdentity) {
   EXPECT_EQ(talk.at_ann.peer->id, identity::from_seed(2)->id());
   EXPECT_EQ(talk.at_bob.peer->id, identity::from_seed(1)->id());
   EXPECT_EQ(talk.at_bob.peer->addresses, (std::vector<endpoint>{{"10.0.0.1", 7700}}));
+}
+
+const auto authority = identity::from_seed(50);
+
+/// The members are the peers of these seeds. Version 0: a peer without a list.
+std::shared_ptr<run_members> list_of(std::uint64_t version, std::vector<std::uint64_t> seeds,
+                                     const identity& by = *authority) {
+  auto out = std::make_shared<run_members>(by.key());
+  std::vector<member_list::member> members;
+  for (auto seed : seeds)
+    members.push_back({identity::from_seed(seed)->id(), swarm_time::max()});
+  if (version > 0) {
+    EXPECT_TRUE(out->take(member_list::sign(by, version, members)->bytes()));
+  }
+  return out;
+}
+
+handshake::setup with_list(std::uint64_t who, bool dialled, std::shared_ptr<run_members> members) {
+  auto out = setup_of(who, dialled);
+  out.members = std::move(members);
+  return out;
+}
+
+/// Passes all messages on until nobody has one; ann dials.
+struct exchange {
+  exchange(handshake& ann, handshake& bob) {
+    std::vector<std::pair<bool, std::string>> under_way{{false, ann.hello()}, {true, bob.hello()}};
+    for (std::size_t i = 0; i < under_way.size(); ++i) {
+      auto [to_ann, message] = under_way[i];
+      auto& end = to_ann ? at_ann : at_bob;
+      auto step = (to_ann ? ann : bob).on_message(message);
+      for (auto& next : step.send)
+        under_way.emplace_back(!to_ann, next);
+      sent += step.send.size();
+      end = std::move(step);
+    }
+  }
+  handshake::step at_ann, at_bob;
+  std::size_t sent = 0; // behind the hellos
+};
+
+TEST(Handshake, BothEndsJudgeByTheNewerListWhoeverHasIt) {
+  for (bool ann_has_it : {true, false})
+    for (auto older : {list_of(0, {}), list_of(1, {7}), list_of(1, {})}) {
+      auto newer = list_of(2, {1, 2});
+      handshake ann{with_list(1, true, ann_has_it ? newer : older)};
+      handshake bob{with_list(2, false, ann_has_it ? older : newer)};
+      exchange talk{ann, bob};
+      EXPECT_TRUE(talk.at_ann.peer) << to_string(talk.at_ann.why);
+      EXPECT_TRUE(talk.at_bob.peer) << to_string(talk.at_bob.why);
+      EXPECT_EQ(older->rank(), newer->rank()) << "it is passed on";
+      EXPECT_EQ(talk.sent, 3U) << "two proofs and a list";
+    }
+  auto both = list_of(2, {1, 2});
+  handshake ann{with_list(1, true, both)};
+  handshake bob{with_list(2, false, list_of(2, {1, 2}))};
+  EXPECT_EQ(exchange(ann, bob).sent, 2U) << "equal lists are not sent";
+}
+
+TEST(Handshake, APeerThatIsOnNoListIsToldSoAndGetsTheList) {
+  auto old = list_of(1, {1, 2});
+  auto now = list_of(2, {2, 3});
+  handshake ann{with_list(1, true, old)};
+  handshake bob{with_list(2, false, now)};
+  exchange talk{ann, bob};
+  EXPECT_EQ(talk.at_bob.why.code, ec::not_a_member);
+  EXPECT_THAT(talk.at_bob.why.detail, HasSubstr("is not on the list of members (version 2)"));
+  EXPECT_EQ(talk.at_ann.why.code, ec::not_a_member);
+  EXPECT_THAT(talk.at_ann.why.detail, HasSubstr("send its id, " + to_string(ann.self())));
+  EXPECT_EQ(old->rank(), now->rank());
+}
+
+TEST(Handshake, RunsOfOtherAuthoritiesOrOfNoneRefuseEachOther) {
+  auto ours = list_of(1, {1, 2});
+  auto theirs = list_of(9, {1, 2}, *identity::from_seed(51));
+  auto reason = [](std::shared_ptr<run_members> of_ann, std::shared_ptr<run_members> of_bob) {
+    handshake ann{with_list(1, true, std::move(of_ann))};
+    handshake bob{with_list(2, false, std::move(of_bob))};
+    auto step = bob.on_message(ann.hello());
+    EXPECT_TRUE(started_wrongly(step.why));
+    return step.why.detail;
+  };
+  EXPECT_EQ(reason(nullptr, ours), members_here);
+  EXPECT_EQ(reason(ours, nullptr), members_there);
+  EXPECT_EQ(reason(ours, theirs), another_authority);
+}
+
+TEST(Handshake, AListOutOfTurnTooLongOrForgedIsRefused) {
+  auto newer = list_of(2, {1, 2});
+  handshake ann{with_list(1, true, newer)};
+  auto bob_of = [&](std::shared_ptr<run_members> list) {
+    handshake bob{with_list(2, false, std::move(list))};
+    EXPECT_EQ(bob.on_message(ann.hello()).why.code, ec::none);
+    return bob;
+  };
+  auto first = bob_of(list_of(1, {}));
+  auto sent = ann.on_message(first.hello()).send;
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(bob_of(list_of(1, {})).on_message(sent[1]).why.code, ec::protocol_violation)
+    << "before the proof";
+  auto after_proof = [&] {
+    auto bob = bob_of(list_of(1, {}));
+    EXPECT_TRUE(bob.on_message(sent[0]).list_follows);
+    return bob;
+  };
+  EXPECT_EQ(after_proof().on_message(std::string(list_message_bytes_max + 1, 'x')).why.code,
+            ec::malformed);
+  EXPECT_EQ(after_proof().on_message(sent[0]).why.code, ec::protocol_violation)
+    << "a proof in its place";
+  auto forged = sent[1];
+  forged.back() = static_cast<char>(forged.back() ^ 1);
+  EXPECT_EQ(after_proof().on_message(forged).why.code, ec::bad_signature);
+  EXPECT_TRUE(after_proof().on_message(sent[1]).peer);
 }
 
 TEST(Handshake, BothEndsLearnTheOthersClaims) {

@@ -133,6 +133,7 @@ inline std::vector<sample> samples() {
                                   {{7, codec_id::none}, {1'000, codec_id::float16}}});
   event_of("call_round", call_round{round});
   event_of("reach_note", reach_note{sample_peer(5)});
+  event_of("members_note", members_note{std::string(member_list::bytes_min, 'm')});
   event_of("progress_note", progress_note{epoch_id{5}, sample_digest(7), 96, 123.5});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});
   out.push_back({"cancel", cancel{8}});

@@ -106,7 +106,7 @@ def of_text(name: str, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"--{name.replace('_', '-')} {text}: is neither true nor false")
         return text == "true"
-    if name == "data_dir" or (name == "swarm_key" and not text.startswith("key:")):
+    if name == "data_dir" or (name in ("swarm_key", "members_list") and not text.startswith(("key:", "list:"))):
         return os.path.abspath(text)  # the script may go to another folder
     if name == "join_timeout":
         for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
@@ -160,7 +160,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
             if not 0 <= value <= 1e9:
                 raise ValueError(f"join_timeout is {value}, and must be a number of seconds from 0 on")
             out[name] = round(value * 1000)
-        elif name in ("data_dir", "swarm_key"):
+        elif name in ("data_dir", "swarm_key", "members_list"):
             out[name] = _utf8(name, os.fspath(_typed(name, value, (str, os.PathLike), "a path")))
         else:
             out[name] = text(name, value)

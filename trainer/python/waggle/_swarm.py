@@ -187,7 +187,8 @@ class Swarm(Leaves):
         key = self._given.get("swarm_key")
         if key is not None and key.startswith("key:"):  # which nobody must read over a shoulder
             return f"waggle.join(config=FILE)  # with the FILE that `waggle invite --data-dir {self.data_dir}` prints"
-        return f"waggle.join({self.run!r}, {f'swarm_key={key!r}, ' if key else ''}initial_peers={self.addresses!r})"
+        given = "".join(f"{name}={value!r}, " for name in ("swarm_key", "members") if (value := self._given.get(name)))
+        return f"waggle.join({self.run!r}, {given}initial_peers={self.addresses!r})"
 
     @property
     def epoch(self) -> int:
@@ -284,7 +285,8 @@ class Swarm(Leaves):
 
 
 def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None,
-         swarm_key: str | os.PathLike[str] | None = None, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
+         swarm_key: str | os.PathLike[str] | None = None, members: str | None = None,
+         members_list: str | os.PathLike[str] | None = None, initial_peers: str | Sequence[str] | None = None, listen: str | None = None,
          announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
          client_mode: bool | None = None, log_level: str | None = None, log: Log | None = None,
          join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
@@ -294,6 +296,8 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
 
     config: a run file, such as `waggle invite` prints, for whatever is not given here or to the optimizer; `run`, too.
     swarm_key: the file of the run's key, of which all its peers have copies; `run` is then only a label.
+    members: the public key of whoever keeps the list of members; only peers on it belong to the run.
+    members_list: the file of that list, if no initial peer has it.
     initial_peers: "HOST:PORT" of any peers of the run. None: those in the environment's
         WAGGLE_INITIAL_PEERS, INITIAL_PEERS or PL_INITIAL_PEERS; none there either: this peer starts
         the run.
@@ -319,7 +323,7 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
     run = of_file.pop("run", None) if run is None else run
     if run is None:
         raise TypeError("waggle.join needs the name of the run, or a config that has it")
-    given = dict(swarm_key=swarm_key, initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
+    given = dict(swarm_key=swarm_key, members=members, members_list=members_list, initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
                  client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
                  start_alone=start_alone, resume=resume, **unknown)
     given = {**given, **{name: value for name, value in of_file.items() if given.get(name) is None}}
