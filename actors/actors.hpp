@@ -121,7 +121,7 @@ struct subscribe_progress {
 };
 using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>>;
 
-/// Leads or joins a group for one round (runtime/matchmaking/group_search.hpp).
+/// Leads or joins a group for a round, of averagers and runs of many groups (else see enter_group).
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::reacts_to<set_open_group>,

@@ -8,11 +8,13 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/status/actor_census.hpp"
 
 namespace waggle {
 
 /// Turns an exception that leaves a handler of `self` (a bug, or out of memory) into a logged
-/// ec::internal that ends the actor; its supervisor receives the reason.
+/// ec::internal that ends the actor; its supervisor receives the reason. Counts the actor among
+/// those that the status shows.
 template <class Self>
 void end_on_exception(Self self, const node_context& ctx) {
   self->set_exception_handler(
@@ -27,6 +29,10 @@ void end_on_exception(Self self, const node_context& ctx) {
         return to_caf(ec::internal, "unknown exception");
       }
     });
+  if (!ctx.actors)
+    return;
+  ctx.actors->started(self->name());
+  self->attach_functor([all = ctx.actors, name = std::string{self->name()}] { all->ended(name); });
 }
 
 /// What blocks or computes for long has a thread of its own, except where all share one. `by`: a

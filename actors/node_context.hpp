@@ -34,6 +34,7 @@ enum level_enum : int;
 
 namespace waggle {
 
+class actor_census;        // runtime/status/actor_census.hpp
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
 class machine_watch;       // runtime/core/machine_use.hpp
 class run_curves;          // runtime/status/run_curves.hpp
@@ -94,6 +95,8 @@ struct node_context {
   std::shared_ptr<event_ring> events;
   /// Null: not kept.
   std::shared_ptr<run_curves> curves;
+  /// Of the actors of this peer. Null: not kept.
+  std::shared_ptr<actor_census> actors;
   /// For copies of states, which may be too large for memory.
   byte_store_factory make_store;
   /// Measures our bandwidth to other machines. Null: not measured.

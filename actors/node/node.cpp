@@ -279,6 +279,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.machine = dependencies.machine;
   ctx.seed = config.seed;
   ctx.curves = std::make_shared<run_curves>();
+  ctx.actors = std::make_shared<actor_census>();
   out.board = std::make_shared<status_board>(ctx.metrics, ctx.events, config.pages, ctx.curves);
   ctx.clock_compared = watch_clocks(ctx, out.board, kept, clocks, system.clock());
 

@@ -1,5 +1,7 @@
 #include "waggle/averager.hpp"
 
+#include <cmath>
+
 #include "actors/service/running_step.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -63,10 +65,72 @@ waggle::result<average_report> step_control::result(milliseconds timeout) {
   return step_->wait(timeout);
 }
 
+/// What the thread that gives states to other peers calls. None after the end of the averager.
+struct state_giver {
+  std::recursive_mutex mutex; // the last copy of an averager may end in its get_current_state
+  std::function<result<payload>()> make;
+
+  void end() {
+    std::lock_guard guard{mutex};
+    make = nullptr;
+  }
+};
+
 struct averager::shared {
+  ~shared() { giver->end(); }
+
   std::shared_ptr<tensors_in_use> tensors; // null: it has none
+  const std::shared_ptr<state_giver> giver = std::make_shared<state_giver>();
   std::mutex mutex;
   std::optional<steady_time> described; // in the DHT; guarded by `mutex`
+  publish_state sharing;                // guarded by `mutex`
+  bool was_shared = false;              // guarded by `mutex`
+
+  /// REQUIRES: it is not shared yet.
+  void set_state(const averager_options& options) {
+    sharing.name = state_name(options.name);
+    sharing.shares = options.allow_state_sharing;
+    sharing.priority = options.state_sharing_priority;
+    sharing.declare_period = options.declare_state_period;
+    if (auto get = options.get_current_state)
+      giver->make = [get]() -> result<payload> {
+        try {
+          return encode_state(get());
+        } catch (const std::exception& thrown) {
+          return failure{ec::no_donor, std::string{"get_current_state: "} + thrown.what()};
+        }
+      };
+    else if (tensors && !options.auxiliary)
+      giver->make = [all = tensors] {
+        std::lock_guard reading{all->mutex};
+        return encode_state({{}, all->tensors.all()});
+      };
+    else
+      return;
+    sharing.make = [giver = giver]() -> result<payload> {
+      std::lock_guard guard{giver->mutex};
+      auto make = giver->make;
+      return make ? make() : failure{ec::no_donor, "the averager has ended"};
+    };
+  }
+  [[nodiscard]] static std::string state_name(const std::string& averager) {
+    return "averager " + averager;
+  }
+  /// Tells the DHT what `change` makes of the terms.
+  template <class Change>
+  status share(running_node& peer, Change change) {
+    std::lock_guard guard{mutex};
+    auto next = sharing;
+    change(next);
+    if (next.shares && !next.make)
+      return failure{ec::bad_config, "this averager has no state to share: give it "
+                                     "averager_options::get_current_state, or tensors"};
+    if (!std::isfinite(next.priority))
+      return failure{ec::bad_config, "state_sharing_priority must be finite"};
+    sharing = std::move(next);
+    was_shared = true;
+    return publish(peer, sharing);
+  }
 
   [[nodiscard]] static std::string key_of(const std::string& name) { return "averager " + name; }
 
@@ -110,9 +174,12 @@ struct averager::shared {
 };
 
 result<averager> averager::of(const node& peer, const std::string& name) {
-  if (auto found = peer.running()->averagers->find(name); !found)
+  auto found = peer.running()->averagers->find(name);
+  if (!found)
     return found.error();
-  return averager{peer.running(), name, std::make_shared<shared>()};
+  auto state = std::make_shared<shared>();
+  state->set_state(found->options);
+  return averager{peer.running(), name, std::move(state)};
 }
 
 result<averager> averager::add(const node& peer, const averager_options& options,
@@ -124,7 +191,7 @@ result<averager> averager::add(const node& peer, const averager_options& options
     auto codec = parse_codec_choice(options.codec);
     if (!codec)
       return failure{ec::bad_config, "averager_options::codec: " + codec.error().detail};
-    auto made = averaged_tensors::make(std::move(tensors), *codec, options.auxiliary);
+    auto made = tensor_vector::make(std::move(tensors), *codec, options.auxiliary);
     if (!made)
       return made.error();
     description = made->description();
@@ -138,8 +205,12 @@ result<averager> averager::add(const node& peer, const averager_options& options
                                              add_averager{std::move(*parts)});
   if (!made)
     return made.error();
-  running->averagers->add({std::move(*made), options});
+  running->averagers->add({std::move(*made), options, state->tensors});
   state->describe(*running, options.name);
+  state->set_state(options);
+  if (options.allow_state_sharing || options.get_current_state)
+    if (auto shared = state->share(*running, [](const publish_state&) {}); !shared)
+      return shared.error();
   return averager{running, options.name, std::move(state)};
 }
 
@@ -148,7 +219,11 @@ status averager::end() {
   if (!ended)
     return ended.error();
   peer_->averagers->remove(name_);
-  return done{};
+  shared_->giver->end();
+  std::unique_lock guard{shared_->mutex};
+  bool told = shared_->was_shared;
+  guard.unlock();
+  return told ? allow_state_sharing(false) : status{done{}};
 }
 
 result<step_control> averager::begin(const average_options& options) {
@@ -186,8 +261,8 @@ result<average_report> averager::average(std::span<float> values, const average_
   auto codec = parse_codec_choice(found->options.codec);
   if (!codec)
     return codec.error();
-  auto all = averaged_tensors::make(
-    {{"values", tensor_type::float32, {values.size()}, values.data()}}, *codec);
+  auto all =
+    tensor_vector::make({{"values", tensor_type::float32, {values.size()}, values.data()}}, *codec);
   if (!all)
     return all.error();
   auto step = running_step::begin(peer_, *found, std::make_shared<tensors_in_use>(std::move(*all)),
@@ -218,6 +293,25 @@ status averager::set_group_bits(const std::string& bits) {
   auto now = peer_->ask<waggle::group_bits>(found->actors.matchmaker, change_timeout,
                                             waggle::set_group_bits{bits});
   return now ? status{done{}} : now.error();
+}
+
+result<averager_state> averager::load_state_from_peers(milliseconds timeout,
+                                                       std::uint64_t bytes_max) const {
+  if (auto found = peer_->averagers->find(name_); !found)
+    return found.error();
+  auto got = fetch_published(
+    *peer_, {shared::state_name(name_), 0, bytes_max, /*equal_on_all=*/false, timeout});
+  if (!got)
+    return got.error();
+  return decode_state(std::make_shared<std::vector<std::byte>>(std::move(got->bytes)));
+}
+
+status averager::allow_state_sharing(bool allowed) {
+  return shared_->share(*peer_, [allowed](publish_state& to) { to.shares = allowed; });
+}
+
+status averager::set_state_sharing_priority(double priority) {
+  return shared_->share(*peer_, [priority](publish_state& to) { to.priority = priority; });
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -9,12 +10,15 @@
 
 namespace waggle {
 
+struct tensors_in_use; // running_step.hpp
+
 /// The averagers of a peer by name, and whether they are paused. Thread-safe.
 class averager_table {
 public:
   struct entry {
     averaging_actors actors;
     averager_options options;
+    std::weak_ptr<tensors_in_use> tensors{}; // none: it has none, or has ended
   };
   void add(entry made);
   void remove(const std::string& name);

@@ -101,6 +101,10 @@ result<node_config::averaging_parts> averaging_parts_of(const averager_options& 
                             std::pair{"reducer_timeout", given.reducer_timeout}})
     if (time < 0ms || time > timeout_max)
       return wrong(name, "it must be 0 or more, and at most a year");
+  if (!std::isfinite(given.state_sharing_priority))
+    return wrong("state_sharing_priority", "it must be finite");
+  if (given.declare_state_period < 5s || given.declare_state_period > 1h)
+    return wrong("declare_state_period", "it must be 5 s to an hour");
   node_config::averaging_parts parts;
   auto& m = parts.matchmaking;
   m.prefix = given.name;

@@ -14,6 +14,7 @@
 #include "actors/service/averager_table.hpp"
 #include "actors/service/machine.hpp"
 #include "actors/service/state_publisher.hpp"
+#include "actors/service/state_search.hpp"
 #include "runtime/core/folder_lock.hpp"
 #include "waggle/averager.hpp"
 
@@ -91,6 +92,12 @@ constexpr auto dht_margin = 1s; // the router has the same deadline, and should 
 result<record> application_record(const node_context& ctx, const std::string& key,
                                   const std::string& subkey, const std::string& value,
                                   milliseconds lifetime, const identity* owner = nullptr);
+/// Gives the state to peers that ask, or tells them that it does not.
+status publish(running_node& peer, publish_state what);
+const state_publisher_actor& publisher_of(running_node& peer); // starts it
+result<fetched_version> fetch_published(running_node& peer, state_query wanted);
+status check_donation(std::uint64_t version, std::size_t bytes);
+status check_state_name(const std::string& name);
 status put_status(const result<store_report>& answer, const std::string& key);
 result<std::map<std::string, std::string>> values_of(const result<found_records>& answer);
 

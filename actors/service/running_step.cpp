@@ -7,6 +7,40 @@
 
 namespace waggle {
 
+result<std::shared_ptr<const float_vector>> tensors_in_use::read(vector_pool& vectors,
+                                                                 bool auxiliary) {
+  if (auxiliary)
+    return std::shared_ptr<const float_vector>{};
+  auto values = vectors.take(tensors.elements());
+  std::lock_guard guard{mutex};
+  if (auto valid = tensors.read(*values); !valid)
+    return valid.error();
+  return std::shared_ptr<const float_vector>{std::move(values)};
+}
+
+void tensors_in_use::write(const round_report& ended, const float_vector* sent, double alpha) {
+  std::lock_guard guard{mutex};
+  if (alpha == 1 || ended.weight_sum <= 0)
+    tensors.write(*ended.values, {}, 1);
+  else
+    tensors.write(*ended.values, *sent, alpha);
+}
+
+average_vector step_question(const average_options& options, const tensors_in_use& of,
+                             std::shared_ptr<step_progress> progress) {
+  auto question = average_question(options);
+  question.codecs = of.tensors.codecs();
+  question.elements = of.tensors.elements();
+  question.progress = std::move(progress);
+  return question;
+}
+
+void report_round(const report_relay_actor& to, const round_report& ended) {
+  round_ended event{ended};
+  event.report.values.reset();
+  caf::anon_send(to, std::move(event));
+}
+
 result<std::shared_ptr<running_step>> running_step::begin(std::shared_ptr<running_node> peer,
                                                           const averager_table::entry& of,
                                                           std::shared_ptr<tensors_in_use> tensors,
@@ -18,10 +52,7 @@ result<std::shared_ptr<running_step>> running_step::begin(std::shared_ptr<runnin
     return failure{ec::shutting_down, "this peer has left the run"};
   std::shared_ptr<running_step> step{new running_step{std::move(peer), of, std::move(tensors)}};
   step->explain_ = std::move(explain);
-  auto question = average_question(options);
-  question.codecs = step->tensors_->tensors.codecs();
-  question.elements = step->tensors_->tensors.elements();
-  question.progress = step->outcome_->progress;
+  auto question = step_question(options, *step->tensors_, step->outcome_->progress);
   step->waits_ = question.triggered;
   if (!question.triggered) {
     auto values = step->read();
@@ -42,11 +73,8 @@ void running_step::ask(average_vector question) {
   auto finish = [all = peer_->averagers, reports = peer_->node.parts.reports,
                  into = outcome_](result<round_report> ended) {
     all->end_round();
-    if (ended) { // for the metrics, and those that watch
-      round_ended event{*ended};
-      event.report.values.reset();
-      caf::anon_send(reports, std::move(event));
-    }
+    if (ended)
+      report_round(reports, *ended);
     std::lock_guard guard{into->mutex};
     into->report = std::move(ended);
     into->progress->store(step_stage::done);
@@ -68,17 +96,6 @@ void running_step::ask(average_vector question) {
     return {[self, averager](const trigger_step& msg) { self->send(averager, msg); },
             [self, averager](const cancel_step& msg) { self->send(averager, msg); }};
   });
-}
-
-result<std::shared_ptr<const float_vector>> running_step::read() const {
-  if (of_.options.auxiliary)
-    return std::shared_ptr<const float_vector>{};
-  const auto& tensors = tensors_->tensors;
-  auto values = peer_->node.ctx.vectors->take(tensors.elements());
-  std::lock_guard guard{tensors_->mutex};
-  if (auto valid = tensors.read(*values); !valid)
-    return valid.error();
-  return std::shared_ptr<const float_vector>{std::move(values)};
 }
 
 status running_step::allow_allreduce() {
@@ -118,9 +135,7 @@ result<average_report> running_step::wait(milliseconds timeout) {
   }
   std::lock_guard guard{mutex_};
   if (ended->values && !std::exchange(written_, true) && !of_.options.auxiliary) {
-    std::lock_guard writing{tensors_->mutex};
-    auto alpha = ended->weight_sum > 0 ? of_.options.alpha : 1;
-    tensors_->tensors.write(*ended->values, alpha == 1 ? std::span<const float>{} : *sent_, alpha);
+    tensors_->write(*ended, sent_.get(), of_.options.alpha);
     ended->values.reset(); // for the next round
     sent_.reset();
   }

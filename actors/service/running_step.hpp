@@ -13,11 +13,23 @@ namespace waggle {
 
 /// Tensors of the caller's, which one thread at a time reads or writes.
 struct tensors_in_use {
-  explicit tensors_in_use(averaged_tensors all) : tensors(std::move(all)) {}
+  explicit tensors_in_use(tensor_vector all) : tensors(std::move(all)) {}
+
+  /// The vector that a round averages; null: of an auxiliary. Fails with ec::non_finite.
+  [[nodiscard]] result<std::shared_ptr<const float_vector>> read(vector_pool& vectors,
+                                                                 bool auxiliary);
+  /// Writes a mean, of which `sent` (null with an alpha of 1) is what this peer has sent.
+  void write(const round_report& ended, const float_vector* sent, double alpha);
 
   std::mutex mutex;
-  const averaged_tensors tensors;
+  const tensor_vector tensors;
 };
+
+/// The question to an averager's actor about these tensors, without their values.
+average_vector step_question(const average_options& options, const tensors_in_use& of,
+                             std::shared_ptr<step_progress> progress);
+/// For the metrics, and those that watch the peer.
+void report_round(const report_relay_actor& to, const round_report& ended);
 
 /// Says more of why a step failed.
 using step_explanation = std::function<failure(const failure&)>;
@@ -53,8 +65,9 @@ private:
     : peer_(std::move(peer)), of_(of), tensors_(std::move(tensors)) {}
 
   void ask(average_vector question);
-  /// What is averaged of this peer; null: of an auxiliary.
-  [[nodiscard]] result<std::shared_ptr<const float_vector>> read() const;
+  [[nodiscard]] result<std::shared_ptr<const float_vector>> read() const {
+    return tensors_->read(*peer_->node.ctx.vectors, of_.options.auxiliary);
+  }
 
   const std::shared_ptr<running_node> peer_; // ends last
   const averager_table::entry of_;

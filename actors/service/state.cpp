@@ -1,12 +1,8 @@
 #include "waggle/state.hpp"
 
-#include <algorithm>
-#include <thread>
-
 #include "actors/service/running_node.hpp"
-#include "actors/state/state_fetcher.hpp"
+#include "actors/service/state_search.hpp"
 #include "runtime/core/epoch_limit.hpp"
-#include "runtime/core/random.hpp"
 
 namespace waggle {
 
@@ -14,16 +10,8 @@ namespace {
 
 constexpr std::size_t name_bytes_max = 200;
 constexpr auto publish_timeout = 60s; // hashing a large state
-constexpr milliseconds lookup_timeout = 10s;
-constexpr milliseconds look_again_max = 2s;
 
-/// Whether a donor may yet be found after this failure: its record is under way, or those found
-/// first are older, or gone.
-bool may_come(ec why) {
-  return why == ec::no_donor || why == ec::not_found || why == ec::epoch_mismatch
-         || why == ec::not_ready || why == ec::unreachable || why == ec::peer_lost
-         || why == ec::shutting_down;
-}
+} // namespace
 
 const state_publisher_actor& publisher_of(running_node& peer) {
   std::lock_guard guard{peer.states_mutex};
@@ -34,78 +22,54 @@ const state_publisher_actor& publisher_of(running_node& peer) {
   return peer.states;
 }
 
-} // namespace
+status publish(running_node& peer, publish_state what) {
+  if (peer.node.board->has_ended())
+    return failure{ec::shutting_down, "this peer has left the run"};
+  auto told = peer.ask<caf::unit_t>(publisher_of(peer), publish_timeout, std::move(what));
+  return told ? status{done{}} : status{told.error()};
+}
 
-result<shared_state> shared_state::of(const node& peer, std::string name) {
+result<fetched_version> fetch_published(running_node& peer, state_query wanted) {
+  if (auto valid = check_timeout(wanted.timeout, "timeout"); !valid)
+    return valid.error();
+  if (peer.node.board->has_ended())
+    return failure{ec::shutting_down, "this peer has left the run"};
+  caller_thread here;
+  auto search = peer.system->spawn<state_search, caf::detached>(peer.node); // it copies the bytes
+  auto limit = wanted.timeout + 2s;
+  return peer.ask<fetched_version>(search, limit, std::move(wanted));
+}
+
+status check_state_name(const std::string& name) {
   if (name.empty() || name.size() > name_bytes_max)
     return failure{ec::bad_config, "the name of a state has 1 to 200 bytes"};
+  return done{};
+}
+
+result<shared_state> shared_state::of(const node& peer, std::string name) {
+  if (auto valid = check_state_name(name); !valid)
+    return valid.error();
   return shared_state{peer.running(), std::move(name)};
 }
 
-status shared_state::donate(std::uint64_t version, std::span<const std::byte> bytes) {
-  if (bytes.empty())
+status check_donation(std::uint64_t version, std::size_t bytes) {
+  if (bytes == 0)
     return failure{ec::wrong_shape, "there is nothing to donate: the state is empty"};
   if (version > epoch_max) // it travels as an epoch, and votes refuse later ones
     return failure{ec::bad_config, "the version must be at most 2^48"};
-  if (peer_->node.board->has_ended())
-    return failure{ec::shutting_down, "this peer has left the run"};
-  auto told = peer_->ask<caf::unit_t>(publisher_of(*peer_), publish_timeout,
-                                      publish_state{name_, version, copy_to_payload(bytes)});
-  return told ? status{done{}} : status{told.error()};
+  return done{};
+}
+
+status shared_state::donate(std::uint64_t version, std::span<const std::byte> bytes) {
+  if (auto valid = check_donation(version, bytes.size()); !valid)
+    return valid;
+  return publish(*peer_, {name_, version, copy_to_payload(bytes)});
 }
 
 result<fetched_version> shared_state::fetch(std::uint64_t version_min,
                                             std::chrono::milliseconds timeout,
                                             std::uint64_t bytes_max) const {
-  if (auto valid = check_timeout(timeout, "timeout"); !valid)
-    return valid.error();
-  const auto& node = peer_->node;
-  auto until = std::chrono::steady_clock::now() + timeout;
-  auto left = timeout;
-  for (auto pause = 50ms;; pause = std::min(2 * pause, look_again_max)) {
-    auto got = fetch_now(version_min, std::max(left, milliseconds{1}), bytes_max);
-    left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    if (got || !may_come(got.error().code) || left <= 50ms || node.board->has_ended())
-      return got;
-    std::this_thread::sleep_for(std::min(pause, left / 2));
-  }
-}
-
-/// From those that say now that they have it.
-result<fetched_version> shared_state::fetch_now(std::uint64_t version_min,
-                                                std::chrono::milliseconds timeout,
-                                                std::uint64_t bytes_max) const {
-  auto until = std::chrono::steady_clock::now() + timeout;
-  const auto& node = peer_->node;
-  find_records who{record_kind::owned, state_publisher::key_of(name_), true,
-                   std::min(timeout, lookup_timeout)};
-  auto found = peer_->ask<found_records>(node.parts.dht, who.timeout + dht_margin, who);
-  if (!found)
-    return found.error();
-  fetch_state question;
-  question.donors = state_publisher::donors_in(*found, version_min, node.ctx.record.id);
-  // They are sorted by key: else all peers would ask the same ones, and a key could be made to fit.
-  random_source{entropy_seed()}.shuffle(question.donors);
-  question.branch = state_publisher::branch_of(name_);
-  question.epoch_min = epoch_id{version_min};
-  question.deadline = std::max(
-    milliseconds{1}, std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now()));
-  if (question.donors.empty())
-    return failure{ec::no_donor, "no other peer has version " + std::to_string(version_min) + " of "
-                                   + name_ + ", or a later one"};
-  fetch_config how;
-  how.download.bytes_max = bytes_max;
-  how.compare = state_comparison::content;
-  caller_thread here;
-  auto fetcher = peer_->system->spawn<state_fetcher>(node.ctx, how, node.parts.switchboard);
-  auto got = peer_->ask<fetched_state>(fetcher, question.deadline + 1s, question);
-  caf::anon_send_exit(fetcher, caf::exit_reason::user_shutdown);
-  if (!got)
-    return got.error();
-  fetched_version out{got->epoch.value(), std::vector<std::byte>(got->state->size()), got->donor};
-  if (auto read = got->state->read(0, out.bytes); !read)
-    return read.error();
-  return out;
+  return fetch_published(*peer_, {name_, version_min, bytes_max, true, timeout});
 }
 
 } // namespace waggle

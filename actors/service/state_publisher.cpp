@@ -2,7 +2,9 @@
 
 #include "actors/service/state_publisher.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "actors/guard.hpp"
 #include "actors/service/running_node.hpp"
@@ -12,10 +14,9 @@ namespace waggle {
 
 namespace {
 
-constexpr auto lifetime = 5min; // of a record
-constexpr auto announce_every = 2min;
 constexpr auto look_every = 5s; // at our addresses
 constexpr auto store_timeout = 10s;
+constexpr std::string_view shared_with_nobody = "-"; // in place of a priority
 
 } // namespace
 
@@ -47,26 +48,22 @@ state_publisher::behavior_type state_publisher::make_behavior() {
   });
   serve_states();
   addresses_ = ctx_.own_record().addresses;
-  announced_ = clock().now();
   delayed_send(this, look_every, announce_states{});
   return {
     [this](const get_state_snapshot& wanted) { return snapshot(wanted); },
     [this](const publish_state& msg) {
-      published made{msg.name, {}};
-      made.made.epoch = epoch_id{msg.version};
-      made.made.state = source_of(msg.bytes);
-      made.made.content = sha256(msg.bytes.view());
-      announce(states_.insert_or_assign(branch_of(msg.name), std::move(made)).first->second);
+      published next{msg, {}};
+      if (!msg.make && msg.shares)
+        next.made = *make(msg);
+      announce(states_.insert_or_assign(branch_of(msg.name), std::move(next)).first->second);
       return caf::unit;
     },
     [this](begin_to_serve) { serve_states(); },
     [this](announce_states again) {
       auto before = std::exchange(addresses_, ctx_.own_record().addresses);
-      if (addresses_ != before || clock().now() - announced_ >= announce_every) {
-        announced_ = clock().now();
-        for (const auto& [branch, state] : states_)
+      for (auto& [branch, state] : states_)
+        if (addresses_ != before || clock().now() - state.declared >= state.what.declare_period)
           announce(state);
-      }
       delayed_send(this, look_every, again);
     },
   };
@@ -85,19 +82,43 @@ caf::result<state_snapshot> state_publisher::snapshot(const get_state_snapshot& 
   auto found = states_.find(wanted.branch);
   if (found == states_.end())
     return to_caf(ec::not_found, "this peer has no such state");
-  if (found->second.made.epoch < wanted.epoch_min)
+  const auto& [what, made, declared] = found->second;
+  if (!what.shares)
+    return to_caf(ec::no_donor, "this peer gives its state to nobody");
+  if (what.version < wanted.epoch_min.value())
     return to_caf(ec::epoch_mismatch, "this peer has an older version");
-  return found->second.made;
+  if (!what.make)
+    return made;
+  auto now = make(what);
+  if (now)
+    return std::move(*now);
+  ctx_.log->error("cannot give the state {} to a peer: {}", what.name, to_string(now.error()));
+  return to_caf(ec::no_donor, "its donor cannot read it");
 }
 
-/// The value: the version and our addresses, separated by blanks.
-void state_publisher::announce(const published& what) {
-  auto value = std::to_string(what.made.epoch.value());
+result<state_snapshot> state_publisher::make(const publish_state& what) const {
+  auto bytes = what.make ? what.make() : what.bytes;
+  if (!bytes)
+    return bytes.error();
+  state_snapshot made;
+  made.epoch = epoch_id{what.version};
+  made.content = sha256(bytes->view());
+  made.state = source_of(std::move(*bytes));
+  return made;
+}
+
+/// The value: the version, the priority and our addresses, separated by blanks.
+void state_publisher::announce(published& of) {
+  const auto& what = of.what;
+  of.declared = clock().now();
+  auto value = fmt::format("{} ", what.version);
+  value += what.shares ? fmt::format("{}", what.priority) : std::string{shared_with_nobody};
   for (const auto& where : ctx_.own_record().addresses)
     value += " " + to_string(where);
   auto failed = [this, name = what.name](const failure& why) {
     ctx_.log->warn("no peer was told that this one has the state {}: {}", name, to_string(why));
   };
+  auto lifetime = std::max<milliseconds>(what.declare_period * 5 / 2, 2 * look_every);
   auto entry = application_record(ctx_, key_of(what.name), {}, value, lifetime, ctx_.self.get());
   if (!entry)
     return failed(entry.error());
@@ -106,10 +127,10 @@ void state_publisher::announce(const published& what) {
           [failed](const caf::error& why) { failed(from_caf(why)); });
 }
 
-std::vector<peer_record> state_publisher::donors_in(const found_records& found,
-                                                    std::uint64_t version_min,
-                                                    const peer_id& self) {
-  std::vector<peer_record> donors;
+state_donors state_publisher::donors_in(const found_records& found, std::uint64_t version_min,
+                                        const peer_id& self, random_source random) {
+  state_donors out;
+  std::vector<std::pair<double, peer_record>> donors;
   for (const auto& entry : found.records) {
     std::string_view rest{entry.value};
     auto next = [&rest] {
@@ -117,18 +138,30 @@ std::vector<peer_record> state_publisher::donors_in(const found_records& found,
       rest.remove_prefix(std::min(rest.size(), word.size() + 1));
       return word;
     };
-    auto word = next();
+    auto read = [](std::string_view word, auto& number) {
+      auto end = word.data() + word.size();
+      return std::from_chars(word.data(), end, number) == std::from_chars_result{end, {}};
+    };
     std::uint64_t version = 0;
-    auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), version);
+    double priority = 0;
     peer_record donor{peer_id_of(entry.owner), entry.owner, {}, false};
-    if (error != std::errc{} || version < version_min || donor.id == self)
+    if (!read(next(), version) || version < version_min || donor.id == self)
+      continue;
+    auto terms = next();
+    out.refusing += terms == shared_with_nobody ? 1 : 0;
+    if (!read(terms, priority) || !std::isfinite(priority))
       continue;
     while (!rest.empty() && donor.addresses.size() < addresses_max)
       if (auto where = parse_endpoint(next()))
         donor.addresses.push_back(*where);
-    donors.push_back(std::move(donor));
+    donors.emplace_back(priority, std::move(donor));
   }
-  return donors;
+  // They are sorted by key: else all peers would ask the same ones, and a key could be made to fit.
+  random.shuffle(donors);
+  std::ranges::stable_sort(donors, std::greater{}, [](const auto& each) { return each.first; });
+  for (auto& [priority, donor] : donors)
+    out.all.push_back(std::move(donor));
+  return out;
 }
 
 } // namespace waggle

@@ -232,6 +232,8 @@ void metrics_exporter::refresh() {
   peer_facts facts{
     ctx_.record.id, name_in(ctx_),      ctx_.metrics->run(), seconds_of(now - began_),
     bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
+  if (ctx_.actors)
+    facts.actors = ctx_.actors->kinds();
   facts.clock_skew = board_->clock_skew();
   if (ctx_.machine)
     facts.machine = ctx_.machine->look(now);

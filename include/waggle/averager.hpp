@@ -41,13 +41,26 @@ public:
   /// The same for an averager without tensors: peers average vectors of the same name and length.
   [[nodiscard]] result<average_report> average(std::span<float> values,
                                                const average_options& options = {});
-  /// While it is held, no other thread's call reads or writes the tensors.
+  /// While it is held, no other thread reads or writes the tensors. Release it before the
+  /// averager's end.
   [[nodiscard]] std::unique_lock<std::mutex> lock() const;
 
   /// The bucket in which the next step looks for partners, as digits 0 and 1. It changes with each
   /// group, so that averages mix through the swarm. Fails with ec::bad_config.
   [[nodiscard]] result<std::string> group_bits() const;
   status set_group_bits(const std::string& bits);
+
+  /// Downloads what another averager of this name gives, which shares its state: from the one with
+  /// the highest priority, or the next one if it is lost. Waits until there is one. Changes no
+  /// tensors. Fails with ec::no_donor after `timeout`, at once with ec::not_owner if all refuse,
+  /// with ec::oversize above `bytes_max` bytes, …
+  [[nodiscard]] result<averager_state>
+  load_state_from_peers(std::chrono::milliseconds timeout = std::chrono::seconds{60},
+                        std::uint64_t bytes_max = 1ULL << 30U) const;
+  /// Changes averager_options::allow_state_sharing and state_sharing_priority from now on. Peers
+  /// that find no other one are told at once that this one refuses. Fails with ec::bad_config.
+  status allow_state_sharing(bool allowed);
+  status set_state_sharing_priority(double priority);
 
 private:
   struct shared; // by all copies of the object

@@ -5,8 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+
+#include "runtime/codec/tensor_state.hpp"
 
 namespace waggle {
 
@@ -40,6 +43,17 @@ struct averager_options {
   /// Reduces for others: has no values of its own, and does not change.
   bool auxiliary = false;
   std::uint32_t retries = 3; // after a round that failed, within the timeout
+
+  /// Whether other peers may load this one's state (averager::load_state_from_peers). A thread of
+  /// the peer then reads the tensors at any time: hold averager::lock while you write them.
+  bool allow_state_sharing = false;
+  double state_sharing_priority = 0; // others load from the peer with the highest one
+  /// How often the DHT is told; others find this peer after its end for 2.5 times as long. 5 s to
+  /// an hour.
+  std::chrono::milliseconds declare_state_period{30'000};
+  /// What is given. Empty: the tensors. Called on a thread of the peer; if it throws, that peer
+  /// loads from another one. Its tensors are copied before it is called again.
+  std::function<averager_state()> get_current_state{};
 };
 
 } // namespace waggle

@@ -48,10 +48,6 @@ public:
                                               std::uint64_t bytes_max = 1ULL << 30U) const;
 
 private:
-  [[nodiscard]] result<fetched_version> fetch_now(std::uint64_t version_min,
-                                                  std::chrono::milliseconds timeout,
-                                                  std::uint64_t bytes_max) const;
-
   shared_state(std::shared_ptr<running_node> peer, std::string name)
     : peer_(std::move(peer)), name_(std::move(name)) {}
 

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#include "runtime/codec/half.hpp"
+
 namespace waggle::kernels {
 
 namespace {
@@ -21,13 +23,13 @@ double widen(float x) {
 // -- portable versions: values [begin, n) ---------------------------------------------------------
 
 std::uint32_t weighted_sum_portable(row_span rows, const double* weights, double factor, float* out,
-                                    std::size_t begin, std::size_t n) {
+                                    std::size_t begin, std::size_t n, bool odd) {
   std::uint32_t top = 0;
   for (std::size_t e = begin; e < n; ++e) {
     auto sum = weights[0] * widen(rows[0][e]);
     for (std::size_t i = 1; i < rows.size(); ++i)
       sum += weights[i] * widen(rows[i][e]);
-    out[e] = static_cast<float>(sum * factor);
+    out[e] = odd ? codecs::to_odd(sum * factor) : static_cast<float>(sum * factor);
     top = std::max(top, std::bit_cast<std::uint32_t>(out[e]) & magnitude_bits);
   }
   return top;
@@ -106,6 +108,25 @@ WAGGLE_AVX2 inline __m256 narrow(__m256d low, __m256d high) {
   return _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
 }
 
+/// codecs::to_odd.
+WAGGLE_AVX2 inline __m128 narrow_to_odd(__m256d x) {
+  const auto magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7fffffffffffffff));
+  auto nearest = _mm256_cvtpd_ps(x);
+  auto back = _mm256_cvtps_pd(nearest);
+  auto low_halves = [](__m256d mask) WAGGLE_AVX2 {
+    auto order = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+    return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(_mm256_castpd_si256(mask), order));
+  };
+  auto differs = low_halves(_mm256_cmp_pd(back, x, _CMP_NEQ_UQ));
+  auto below = low_halves(
+    _mm256_cmp_pd(_mm256_and_pd(back, magnitude), _mm256_and_pd(x, magnitude), _CMP_LT_OQ));
+  auto bits = _mm_castps_si128(nearest);
+  const auto one = _mm_set1_epi32(1);
+  auto even = _mm_cmpeq_epi32(_mm_and_si128(bits, one), _mm_setzero_si128());
+  auto step = _mm_or_si128(_mm_xor_si128(below, _mm_set1_epi32(-1)), one); // below: 1, else −1
+  return _mm_castsi128_ps(_mm_add_epi32(bits, _mm_and_si128(step, _mm_and_si128(even, differs))));
+}
+
 // The processor cannot prefetch more streams than this at a time (64 at once ran at half the
 // speed). With more rows, the sums of a block stay in the first-level cache between groups of rows.
 constexpr std::size_t rows_at_once = 16;
@@ -145,7 +166,7 @@ WAGGLE_AVX2 inline void sum_up(sixteen_sums& sums, row_span rows, const double* 
 }
 
 WAGGLE_AVX2 std::size_t weighted_sum_avx2(row_span rows, const double* weights, double factor,
-                                          float* out, std::size_t n, std::uint32_t& top) {
+                                          float* out, std::size_t n, bool odd, std::uint32_t& top) {
   const auto magnitude = _mm256_set1_epi32(static_cast<int>(magnitude_bits));
   const auto scale = _mm256_set1_pd(factor);
   auto most = _mm256_setzero_si256();
@@ -168,8 +189,12 @@ WAGGLE_AVX2 std::size_t weighted_sum_avx2(row_span rows, const double* weights, 
     for (auto e = begin; e < stop; e += 16) {
       sum_up(sums, rows.subspan(first), weights + first, e,
              first == 0 ? nullptr : carried.data() + (e - begin));
-      auto low = narrow(_mm256_mul_pd(sums.a, scale), _mm256_mul_pd(sums.b, scale));
-      auto high = narrow(_mm256_mul_pd(sums.c, scale), _mm256_mul_pd(sums.d, scale));
+      sums = {_mm256_mul_pd(sums.a, scale), _mm256_mul_pd(sums.b, scale),
+              _mm256_mul_pd(sums.c, scale), _mm256_mul_pd(sums.d, scale)};
+      auto low = odd ? _mm256_set_m128(narrow_to_odd(sums.b), narrow_to_odd(sums.a))
+                     : narrow(sums.a, sums.b);
+      auto high = odd ? _mm256_set_m128(narrow_to_odd(sums.d), narrow_to_odd(sums.c))
+                      : narrow(sums.c, sums.d);
       _mm256_storeu_ps(out + e, low);
       _mm256_storeu_ps(out + e + 8, high);
       most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(low), magnitude));
@@ -282,10 +307,10 @@ WAGGLE_AVX2 std::size_t pull_avx2(row_span rows, const double* factors, float* c
 } // namespace
 
 std::uint32_t weighted_sum(instructions path, row_span rows, const double* weights, double factor,
-                           float* out, std::size_t n) {
+                           float* out, std::size_t n, bool odd) {
   std::uint32_t top = 0;
-  auto done = WAGGLE_IF_AVX2(path, weighted_sum_avx2(rows, weights, factor, out, n, top));
-  return std::max(top, weighted_sum_portable(rows, weights, factor, out, done, n));
+  auto done = WAGGLE_IF_AVX2(path, weighted_sum_avx2(rows, weights, factor, out, n, odd, top));
+  return std::max(top, weighted_sum_portable(rows, weights, factor, out, done, n, odd));
 }
 
 void median(instructions path, row_span rows, const std::int32_t* shares, float* out,

@@ -16,8 +16,9 @@ using row_span = std::span<const float* const>;
 
 /// out = (Σ weights[i]·rows[i])·factor. Returns the largest magnitude in `out` as the bits of a
 /// float: 0x7f800000 or more means that a value is not finite. REQUIRES: at least one row.
+/// @param odd for a result that will be rounded to 16 bits (codecs::to_odd).
 std::uint32_t weighted_sum(instructions path, row_span rows, const double* weights, double factor,
-                           float* out, std::size_t n);
+                           float* out, std::size_t n, bool odd = false);
 
 /// out = for each value the weighted median of the rows, or the middle between the two values where
 /// the weights below and above are equal. REQUIRES: shares are > 0 and sum to at most 2^29.

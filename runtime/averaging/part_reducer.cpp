@@ -126,6 +126,11 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   }
   const auto* how = find_row(effective_aggregator(reduce_by_, views.size()));
   WAGGLE_CHECK(how != nullptr, "plans name aggregators that exist");
+  // Members get the mean in the codec's 16 bits: rounded once, by its encoding.
+  bool odd = codec_ == codec_id::float16 || codec_ == codec_id::bfloat16;
+  auto write_mean = [&] {
+    return write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out, odd);
+  };
   std::vector<double> squares;
   if (auto result = result_of(codec_); result != codec_result::aggregate)
     squares =
@@ -133,10 +138,9 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
                     views, how->robust() ? capped_weights(views) : weights, out);
   else if (how->robust())
     squares = how->write(reduce_by_.faulty_max, views, out);
-  else if (write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {
+  else if (write_mean() >= look_twice_bits) {
     auto fixed = fix(views);
-    if (fixed.empty()
-        || write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
+    if (fixed.empty() || write_mean() >= look_twice_bits)
       squares = sums_of_squares(views, elements_);
   }
   if (!squares.empty())

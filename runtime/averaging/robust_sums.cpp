@@ -216,7 +216,7 @@ kernels::row_span block_rows::at(std::size_t begin, std::size_t n) {
 
 std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
                                  std::span<const double> weights, double factor,
-                                 std::span<float> out) {
+                                 std::span<float> out, bool odd) {
   if (contributions.front().values->is_sparse())
     return write_sparse_sum(contributions, weights, factor, out);
   auto path = best_instructions();
@@ -225,7 +225,7 @@ std::uint32_t write_weighted_sum(std::span<const contribution_view> contribution
   for (std::size_t begin = 0; begin < out.size(); begin += mean_block_elements) {
     auto n = std::min(mean_block_elements, out.size() - begin);
     top = std::max(top, kernels::weighted_sum(path, rows.at(begin, n), weights.data(), factor,
-                                              out.data() + begin, n));
+                                              out.data() + begin, n, odd));
   }
   return top;
 }

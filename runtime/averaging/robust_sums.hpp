@@ -63,10 +63,10 @@ std::vector<double> for_each_block_at_first(std::span<const contribution_view> c
 }
 
 /// out = (Σ weights[i]·x_i)·factor. Returns the largest magnitude in `out` as bits of a float.
-/// REQUIRES: at least one contribution; all of one codec.
+/// REQUIRES: at least one contribution; all of one codec. @param odd see kernels::weighted_sum.
 std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
                                  std::span<const double> weights, double factor,
-                                 std::span<float> out);
+                                 std::span<float> out, bool odd = false);
 
 /// The contributions' weights, capped at their lower median. A weight is as unproven as the values
 /// that come with it: without a cap one Byzantine peer outweighs all others by claiming many

@@ -157,7 +157,7 @@ std::string status_text(const json& document, const json& peers) {
   std::size_t shown = 0;
   if (document.is_object())
     for (const auto& [key, value] : document.items()) {
-      if (key == "notices") // `notice` says them
+      if (key == "notices" || key == "actors") // `notice` says them; for programs
         continue;
       if (++shown > fields_max) {
         out += "and " + readable_count(document.size() - fields_max) + " more; --json shows all\n";

@@ -56,10 +56,10 @@ void set_value(const averaged_tensor& tensor, std::uint64_t i, double value) {
       static_cast<double*>(tensor.values)[i] = value;
       break;
     case tensor_type::float16:
-      static_cast<std::uint16_t*>(tensor.values)[i] = codecs::to_half(static_cast<float>(value));
+      static_cast<std::uint16_t*>(tensor.values)[i] = codecs::to_half(codecs::to_odd(value));
       break;
     case tensor_type::bfloat16:
-      static_cast<std::uint16_t*>(tensor.values)[i] = codecs::to_bfloat(static_cast<float>(value));
+      static_cast<std::uint16_t*>(tensor.values)[i] = codecs::to_bfloat(codecs::to_odd(value));
       break;
   }
 }
@@ -85,6 +85,11 @@ std::string_view to_string(tensor_type type) {
   return type_names[static_cast<std::size_t>(type)];
 }
 
+std::size_t size_of(tensor_type type) {
+  constexpr std::size_t sizes[]{4, 8, 2, 2};
+  return sizes[static_cast<std::size_t>(type)];
+}
+
 std::uint64_t averaged_tensor::elements() const {
   std::uint64_t all = 1;
   for (auto n : shape) {
@@ -95,8 +100,8 @@ std::uint64_t averaged_tensor::elements() const {
   return all;
 }
 
-result<averaged_tensors> averaged_tensors::make(std::vector<averaged_tensor> all,
-                                                const codec_choice& choice, bool auxiliary) {
+result<tensor_vector> tensor_vector::make(std::vector<averaged_tensor> all,
+                                          const codec_choice& choice, bool auxiliary) {
   std::set<std::string_view> names;
   std::vector<codec_id> chosen;
   for (const auto& tensor : all) {
@@ -115,7 +120,7 @@ result<averaged_tensors> averaged_tensors::make(std::vector<averaged_tensor> all
       return codec.error();
     chosen.push_back(*codec == codec_id::none ? codec_of(tensor.type) : *codec);
   }
-  averaged_tensors out{std::move(all)};
+  tensor_vector out{std::move(all)};
   for (std::size_t i = 0; i < out.all_.size(); ++i)
     if (auto count = out.all_[i].elements(); count > 0)
       out.places_.push_back({i, count, chosen[i] == codec_id::mean64});
@@ -142,14 +147,14 @@ result<averaged_tensors> averaged_tensors::make(std::vector<averaged_tensor> all
   return out;
 }
 
-std::string averaged_tensors::description() const {
+std::string tensor_vector::description() const {
   std::string all;
   for (const auto& tensor : all_)
     all += line_of(tensor) + "\n";
   return all;
 }
 
-status averaged_tensors::read(std::span<float> out) const {
+status tensor_vector::read(std::span<float> out) const {
   for (const auto& [index, count, exact] : places_) {
     const auto& tensor = all_[index];
     auto to = out.first(count * (exact ? exact_values : 1));
@@ -176,8 +181,8 @@ status averaged_tensors::read(std::span<float> out) const {
   return done{};
 }
 
-void averaged_tensors::write(std::span<const float> mean, std::span<const float> sent,
-                             double alpha) const {
+void tensor_vector::write(std::span<const float> mean, std::span<const float> sent,
+                          double alpha) const {
   for (const auto& [index, count, exact] : places_) {
     const auto& tensor = all_[index];
     auto size = count * (exact ? exact_values : 1);
@@ -203,7 +208,7 @@ void averaged_tensors::write(std::span<const float> mean, std::span<const float>
   }
 }
 
-std::string averaged_tensors::not_finite() const {
+std::string tensor_vector::not_finite() const {
   for (const auto& tensor : all_)
     for (std::uint64_t i = 0; i < tensor.elements(); ++i)
       if (!std::isfinite(value_at(tensor, i)))

@@ -12,6 +12,7 @@ namespace waggle {
 
 enum class tensor_type : std::uint8_t { float32, float64, float16, bfloat16 };
 std::string_view to_string(tensor_type type);
+std::size_t size_of(tensor_type type); // of a value. Bytes
 
 /// An array of the caller's, one value after another, which is averaged where it is.
 struct averaged_tensor {
@@ -24,16 +25,17 @@ struct averaged_tensor {
 };
 
 /// A list of tensors as the one vector of float32 that a round averages. A tensor travels in its
-/// own type unless a lossy codec is chosen for it, and is rounded to that type once, but for these:
-/// a mean in float16 or bfloat16 was a float32 before. A float64 takes three values (codec_id::
-/// mean64): it keeps its 53 bits, to an absolute error of 1e-45, and must be below 3.4e38. Not
-/// thread-safe.
-class averaged_tensors {
+/// own type unless a lossy codec is chosen for it, and is rounded to that type once. A float64
+/// takes three values (codec_id:: mean64): it keeps its 53 bits, to an absolute error of 1e-45, and
+/// must be below 3.4e38. Not thread-safe.
+class tensor_vector {
 public:
   /// Fails with ec::bad_config or wrong_shape, and the name of the tensor.
-  static result<averaged_tensors> make(std::vector<averaged_tensor> all, const codec_choice& choice,
-                                       bool auxiliary = false);
+  static result<tensor_vector> make(std::vector<averaged_tensor> all, const codec_choice& choice,
+                                    bool auxiliary = false);
 
+  /// In the caller's order.
+  [[nodiscard]] const std::vector<averaged_tensor>& all() const { return all_; }
   /// The vector, and how it travels.
   [[nodiscard]] const codec_plan& codecs() const { return codecs_; }
   [[nodiscard]] std::uint64_t elements() const { return elements_of(codecs_); }
@@ -55,7 +57,7 @@ private:
     bool exact; // three values for each of it
   };
 
-  explicit averaged_tensors(std::vector<averaged_tensor> all) : all_(std::move(all)) {}
+  explicit tensor_vector(std::vector<averaged_tensor> all) : all_(std::move(all)) {}
 
   std::vector<averaged_tensor> all_;
   std::vector<place> places_; // in the order of the vector

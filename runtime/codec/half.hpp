@@ -15,6 +15,18 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr float half_max = 65504.0F;
 
+/// One of the two floats around a number that is none: the one with an odd mantissa, which tells
+/// the next rounding, to 16 bits, that there was more. So the two of them round as one would.
+constexpr float to_odd(double value) {
+  auto nearest = static_cast<float>(value);
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  auto back = static_cast<double>(nearest);
+  if (back == value || (bits & 1U) != 0)
+    return nearest;
+  bool below = (back < 0 ? -back : back) < (value < 0 ? -value : value);
+  return std::bit_cast<float>(below ? bits + 1 : bits - 1);
+}
+
 /// The nearest IEEE half, ties to even. Finite values beyond ±65504 become ±65504; infinities and
 /// NaN stay what they are.
 std::uint16_t to_half(float value);

@@ -56,6 +56,13 @@ json slow(at p) {
   return all;
 }
 
+json actors(at p) {
+  json all;
+  for (const auto& [name, kind] : p.own.actors)
+    all[name] = {{"running", kind.running}, {"started", kind.started}};
+  return all;
+}
+
 constexpr fact table[]{
   {"peer", [](at p) { return json(to_string(p.own.self)); }},
   {"run", [](at p) { return json(p.own.run_id); }, "For this machine; others get the tag."},
@@ -195,6 +202,7 @@ constexpr fact table[]{
   {"machine.gpu_memory", [](at p) { return share(p.own.machine.gpu_memory); }, "In use."},
   {"clock_skew_seconds", [](at p) { return json(p.own.clock_skew); },
    "That the clocks of the others are ahead of this machine's.", "waggle_clock_skew_seconds"},
+  {"actors", actors, "Of this peer by name: how many run, and how many were started."},
   {"uptime_seconds", [](at p) { return json(p.own.uptime); }},
 };
 

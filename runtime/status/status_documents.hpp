@@ -8,6 +8,7 @@
 
 #include "runtime/core/machine_use.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/status/actor_census.hpp"
 #include "runtime/status/event_maker.hpp"
 #include "runtime/status/peer_status.hpp"
 #include "runtime/status/symptoms.hpp"
@@ -60,6 +61,7 @@ struct peer_facts {
   std::uint64_t bytes_shared = 0;
   machine_use machine{};
   double clock_skew = 0; // seconds that the others' clocks are ahead of this machine's
+  std::map<std::string, actor_count> actors{}; // by name
 };
 
 struct peer_view; // facts.hpp

@@ -52,6 +52,7 @@ grep -q -e ' -Werror' -e ' -O2' -e ' -DBOOST_' -e ffp-contract "$work/service/co
 "$work/service/service" >"$work/service.log" 2>&1 || { cat "$work/service.log" >&2; fail "the service failed"; }
 expect "$work/service.log" "cat: mean 20.0 of 2 peers"
 expect "$work/service.log" "dan: mean 20.0 of 2 peers"
+expect "$work/service.log" "dan: its peer has ended, after"
 one=$(grep -o 'ann: x is .* at epoch 50' "$work/service.log") || fail "ann did not train"
 [ "${one#ann}" = "$(grep -o 'bob: x is .* at epoch 50' "$work/service.log" | cut -c4-)" ] || fail "two loops have two models"
 [ "$(grep -c '^waggle_start_timestamp_seconds{' "$work/service.log")" = 4 ] || fail "one scrape shows 4 peers"

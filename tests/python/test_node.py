@@ -203,3 +203,44 @@ def test_a_forked_process_has_no_peer(pair):
             os._exit(0 if e.code == "not_owner" else 2)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_newcomer_loads_the_state_of_the_peer_with_the_highest_priority(pair):
+    class Counted(waggle.Averager):
+        def get_current_state(self):
+            return {"epoch": 7}, {"w": np.full((2, 3), 7, np.float64), "none": np.zeros(0, np.float32)}
+
+    w = {"w": torch.full((2,), 3, dtype=torch.bfloat16), "f": np.arange(3, dtype=np.float32)}
+    first = waggle.Averager(pair[0], w, prefix="state", state_sharing_priority=1)
+    with node(pair[0]) as third, node(pair[0]) as fourth:
+        counted = Counted(third, w, prefix="state", state_sharing_priority=2.5)
+        newcomer = waggle.Averager(fourth, w, prefix="state", allow_state_sharing=False)
+        loaded = newcomer.load_state_from_peers(wait=False, timeout=60).result(90)
+        while loaded[0] is None:  # the record of the other one came first
+            loaded = newcomer.load_state_from_peers(timeout=60)
+        assert loaded[0] == {"epoch": 7}
+        assert loaded[1]["w"].dtype == torch.float64 and loaded[1]["w"].tolist() == [[7] * 3] * 2
+        assert loaded[1]["none"].shape == (0,)
+        counted.allow_state_sharing = False  # its donor refuses at once, whatever the records say
+        metadata, tensors = newcomer.load_state_from_peers(timeout=60)
+        assert metadata is None and tensors["w"].dtype == torch.bfloat16 and tensors["w"].tolist() == [3, 3]
+        assert tensors["f"].tolist() == [0, 1, 2]
+        with pytest.raises(waggle.Error) as large:
+            newcomer.load_state_from_peers(timeout=60, bytes_max=10)
+        assert large.value.code == "oversize"
+        first.allow_state_sharing = False
+        with pytest.raises(waggle.Error, match="share it with nobody now: 2") as refused:
+            newcomer.load_state_from_peers(timeout=600)
+        assert refused.value.code == "not_owner" and not first.allow_state_sharing
+        first.state_sharing_priority, first.allow_state_sharing = 5, True
+        loaded = None
+        while loaded is None:
+            try:
+                loaded = newcomer.load_state_from_peers(timeout=60)
+            except waggle.Error as error:  # its record is on its way
+                assert error.code == "not_owner"
+        assert loaded[1]["f"].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="state_sharing_priority"):
+        first.state_sharing_priority = float("nan")
+    with pytest.raises(ValueError, match="declare_state_period"):
+        waggle.Averager(pair[1], w, prefix="often", declare_state_period=0.1)

@@ -1,6 +1,7 @@
 #include "trainer/python/gil.hpp"
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 
 #include <unistd.h>
@@ -26,6 +27,12 @@ without_gil::~without_gil() {
   while (program_ends())
     ::pause();
   PyEval_RestoreThread(state_);
+}
+
+with_gil::with_gil() {
+  if (ends_in.load() != std::thread::id{})
+    throw std::runtime_error{"the program ends"};
+  state_ = PyGILState_Ensure();
 }
 
 } // namespace waggle::python

@@ -23,4 +23,17 @@ private:
   PyThreadState* state_;
 };
 
+/// While it exists, a thread of a peer has the GIL. Throws std::runtime_error once the program
+/// ends.
+class with_gil {
+public:
+  with_gil();
+  ~with_gil() { PyGILState_Release(state_); }
+  with_gil(const with_gil&) = delete;
+  with_gil& operator=(const with_gil&) = delete;
+
+private:
+  PyGILState_STATE state_;
+};
+
 } // namespace waggle::python

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -129,8 +130,64 @@ tensor_type type_of(const std::string& name) {
   return tensor_type::bfloat16;
 }
 
+std::vector<averaged_tensor> tensors_of(const std::vector<given_tensor>& rows, bool auxiliary) {
+  std::vector<averaged_tensor> all;
+  for (const auto& [name, type, shape, address] : rows)
+    all.push_back(
+      {name, type_of(type), shape, auxiliary ? nullptr : reinterpret_cast<void*>(address)});
+  return all;
+}
+
+/// A function of Python that any thread may copy, and call with the GIL.
+std::shared_ptr<const py::function> shared_function(py::function call) {
+  return {new py::function{std::move(call)}, [](const py::function* last) {
+            try {
+              with_gil held;
+              delete last;
+            } catch (const std::runtime_error&) {
+              // The program ends, and its memory with it.
+            }
+          }};
+}
+
+/// What `call` returns: metadata, the rows of the tensors, and the tensors, which it keeps alive.
+/// Copies their values, as Python's threads change them.
+averager_state state_of(const py::function& call) {
+  with_gil held;
+  averager_state state;
+  try {
+    auto [metadata, rows, owner] =
+      call().cast<std::tuple<py::bytes, std::vector<given_tensor>, py::object>>();
+    state.metadata = metadata.cast<std::string>();
+    state.tensors = tensors_of(rows, false);
+    auto copies = std::make_shared<std::deque<std::vector<std::byte>>>();
+    for (auto& tensor : state.tensors) {
+      const auto* from = static_cast<const std::byte*>(tensor.values);
+      auto size = tensor.elements() * size_of(tensor.type);
+      tensor.values = copies->emplace_back(from, from + size).data();
+    }
+    state.memory = std::move(copies);
+  } catch (const std::exception& thrown) { // its text needs the GIL
+    throw std::runtime_error{thrown.what()};
+  }
+  return state;
+}
+
+/// Metadata, and of each tensor name, type, shape and values.
+py::tuple load_state(const an_averager& to, double timeout, std::uint64_t bytes_max) {
+  auto& mine = to.get();
+  auto state = of(waiting([&] { return mine.load_state_from_peers(in_ms(timeout), bytes_max); }));
+  py::list tensors;
+  for (const auto& tensor : state.tensors)
+    tensors.append(py::make_tuple(tensor.name, std::string{to_string(tensor.type)}, tensor.shape,
+                                  py::bytearray(static_cast<const char*>(tensor.values),
+                                                tensor.elements() * size_of(tensor.type))));
+  return py::make_tuple(py::bytes(state.metadata), tensors);
+}
+
 std::unique_ptr<an_averager> add(const a_node& peer, const py::dict& given,
-                                 const std::vector<given_tensor>& tensors) {
+                                 const std::vector<given_tensor>& tensors,
+                                 std::optional<py::function> get_current_state) {
   averager_options o;
   take(given, "name", o.name);
   take(given, "target_group_size", o.target_group_size);
@@ -148,10 +205,14 @@ std::unique_ptr<an_averager> add(const a_node& peer, const py::dict& given,
   take(given, "min_vector_size", o.min_vector_size);
   take(given, "auxiliary", o.auxiliary);
   take(given, "retries", o.retries);
-  std::vector<averaged_tensor> all;
-  for (const auto& [name, type, shape, address] : tensors)
-    all.push_back(
-      {name, type_of(type), shape, o.auxiliary ? nullptr : reinterpret_cast<void*>(address)});
+  take(given, "allow_state_sharing", o.allow_state_sharing);
+  take(given, "state_sharing_priority", o.state_sharing_priority);
+  take(given, "declare_state_period", o.declare_state_period);
+  if (get_current_state)
+    o.get_current_state = [call = shared_function(std::move(*get_current_state))] {
+      return state_of(*call);
+    };
+  auto all = tensors_of(tensors, o.auxiliary);
   auto& to = peer.get();
   return std::make_unique<an_averager>(
     of(waiting([&] { return averager::add(to, o, std::move(all)); })));
@@ -182,8 +243,10 @@ py::object wait(const a_step& step, std::optional<double> timeout) {
   auto end = std::chrono::steady_clock::now() + in_ms(timeout.value_or(1e9));
   for (;;) {
     auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    // Before: it may end between a wait that was too short and the question.
+    bool has_ended = of_step.stage() == step_stage::done;
     auto ended = waiting([&] { return of_step.result(std::clamp(left, milliseconds{0}, slice)); });
-    if (!ended && ended.error().code == ec::not_ready && of_step.stage() != step_stage::done) {
+    if (!ended && ended.error().code == ec::not_ready && !has_ended) {
       if (PyErr_CheckSignals() != 0)
         throw py::error_already_set{};
       if (left <= milliseconds{0})
@@ -257,13 +320,29 @@ void bind_nodes(py::module_& m) {
     .def("get", &get, py::arg("key"), py::arg("timeout"));
 
   py::class_<an_averager>(m, "Averager")
-    .def(py::init(&add), py::arg("node"), py::arg("options"), py::arg("tensors"))
+    .def(py::init(&add), py::arg("node"), py::arg("options"), py::arg("tensors"),
+         py::arg("get_current_state") = py::none())
     .def("begin", &begin, py::arg("options"))
     .def("hold",
          [](const an_averager& a) {
            auto& mine = a.get();
            return std::make_unique<held_tensors>(waiting([&] { return mine.lock(); }));
          })
+    .def("load_state", &load_state, py::arg("timeout"), py::arg("bytes_max"))
+    .def(
+      "allow_state_sharing",
+      [](const an_averager& a, bool allowed) {
+        auto& mine = a.get();
+        check(waiting([&] { return mine.allow_state_sharing(allowed); }));
+      },
+      py::arg("allowed"))
+    .def(
+      "set_state_sharing_priority",
+      [](const an_averager& a, double priority) {
+        auto& mine = a.get();
+        check(waiting([&] { return mine.set_state_sharing_priority(priority); }));
+      },
+      py::arg("priority"))
     .def("end",
          [](const an_averager& a) {
            auto& mine = a.get();

@@ -220,5 +220,41 @@ TEST(AveragerOfTensors, OptionsAreCheckedAndGroupBitsChange) {
   EXPECT_THAT(of_name->step().error().detail, HasSubstr("has no tensors"));
 }
 
+TEST(AveragerOfTensors, StateIsLoadedFromThePeerWithTheHighestPriority) {
+  auto peers = start(3);
+  std::vector<double> values{1, 2};
+  const std::vector<averaged_tensor> tensors{{"w", tensor_type::float64, {2}, values.data()}};
+  auto low = averager::add(peers[0], {.name = "docs", .allow_state_sharing = true}, tensors);
+  averager_options how{.name = "docs", .allow_state_sharing = true, .state_sharing_priority = 0.5};
+  how.get_current_state = [] { return averager_state{"epoch 7", {}}; };
+  auto high = averager::add(peers[1], how, tensors);
+  auto newcomer = averager::add(peers[2], {.name = "docs"}, tensors);
+  ASSERT_TRUE(low && high && newcomer);
+  result<averager_state> got = ec::no_donor;
+  do // records of both are on their way
+    ASSERT_TRUE(got = newcomer->load_state_from_peers(60s)) << to_string(got.error());
+  while (got->metadata.empty());
+  EXPECT_EQ(got->metadata, "epoch 7");
+  EXPECT_EQ(newcomer->load_state_from_peers(60s, 3).error().code, ec::oversize);
+  ASSERT_TRUE(high->end());
+  ASSERT_TRUE(got = newcomer->load_state_from_peers(60s)) << to_string(got.error());
+  ASSERT_THAT(got->tensors, SizeIs(1));
+  EXPECT_EQ(got->tensors[0].name, "w");
+  EXPECT_EQ(static_cast<const double*>(got->tensors[0].values)[1], 2);
+  ASSERT_TRUE(low->allow_state_sharing(false));
+  auto refused = newcomer->load_state_from_peers(10min);
+  EXPECT_EQ(refused.error().code, ec::not_owner);
+  EXPECT_THAT(refused.error().detail, HasSubstr("share it with nobody now: 2"));
+  EXPECT_EQ(low->set_state_sharing_priority(std::nan("")).error().code, ec::bad_config);
+  EXPECT_THAT(averager::of(peers[2], "docs")->allow_state_sharing(true).error().detail,
+              HasSubstr("has no state to share"));
+  how.get_current_state = []() -> averager_state { throw std::runtime_error{"broken"}; };
+  ASSERT_TRUE(averager::add(peers[1], how, tensors));
+  do // its record is on its way
+    got = newcomer->load_state_from_peers(1s);
+  while (!got && got.error().code == ec::not_owner);
+  EXPECT_EQ(got.error().code, ec::no_donor);
+}
+
 } // namespace
 } // namespace waggle

@@ -60,6 +60,9 @@ TEST(Kernels, BothPathsGiveTheSameBits) {
     EXPECT_EQ(kernels::weighted_sum(slow, in.rows, in.weights.data(), 0.7, a.data(), in.n),
               kernels::weighted_sum(fast, in.rows, in.weights.data(), 0.7, b.data(), in.n));
     EXPECT_TRUE(same(a, b));
+    kernels::weighted_sum(slow, in.rows, in.weights.data(), 0.7, a.data(), in.n, true);
+    kernels::weighted_sum(fast, in.rows, in.weights.data(), 0.7, b.data(), in.n, true);
+    EXPECT_TRUE(same(a, b));
     kernels::median(slow, in.rows, in.shares.data(), a.data(), in.n);
     kernels::median(fast, in.rows, in.shares.data(), b.data(), in.n);
     EXPECT_TRUE(same(a, b));

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/codec/half.hpp"
 #include "runtime/core/random.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
@@ -73,7 +74,9 @@ TEST(PartReducer, TheResultHasTheSameBytesInWhateverOrderContributionsCome) {
         }
         double factor = 1.0 / sum_w;
         for (std::size_t e = 0; e < n; ++e)
-          ASSERT_EQ(out[e], static_cast<float>(sums[e] * factor)) << "seed " << seed;
+          ASSERT_EQ(out[e], codec == codec_id::none ? static_cast<float>(sums[e] * factor)
+                                                    : codecs::to_odd(sums[e] * factor))
+            << "seed " << seed;
       } else {
         ASSERT_TRUE(same_bytes(first, out)) << "seed " << seed;
       }
@@ -105,6 +108,23 @@ TEST(PartReducer, WeighsGradientsByTheSamplesBehindThem) {
   auto outcome = reducer.reduce(member_set::first(2), mean);
   EXPECT_EQ(outcome.weight_sum, 26);
   EXPECT_NEAR(mean[0], 0.0307692, 1e-7);
+}
+
+TEST(PartReducer, AMeanInSixteenBitsIsRoundedOnce) {
+  // Just above the middle between two neighbours: in 24 bits it is the middle, and then even.
+  for (auto [codec, step] : {std::pair{codec_id::float16, 0x1p-10F}, {codec_id::bfloat16, 0x1p-7F}})
+    for (float sign : {1.0F, -1.0F}) {
+      part_reducer reducer{codec, 17}; // both paths of the kernels
+      std::vector<float> low(17, sign);
+      std::vector<float> high(17, sign * (1 + step));
+      ASSERT_TRUE(reducer.add(0, 1, encoded(codec, low)).ok());
+      ASSERT_TRUE(reducer.add(1, 1 + 1e-9, encoded(codec, high)).ok());
+      std::vector<float> mean(17);
+      (void)reducer.reduce(member_set::first(2), mean);
+      std::vector<float> received(17);
+      ASSERT_TRUE(decode(codec, encoded(codec, mean).view(), received).ok());
+      EXPECT_TRUE(same_bytes(received, high));
+    }
 }
 
 TEST(PartReducer, AWeightOfZeroChangesNoBit) {

@@ -30,9 +30,9 @@ struct of_all_types {
   friend bool operator==(const of_all_types&, const of_all_types&) = default;
 };
 
-result<averaged_tensors> made(std::vector<averaged_tensor> all,
-                              const codec_choice& choice = codec_id::none) {
-  return averaged_tensors::make(std::move(all), choice);
+result<tensor_vector> made(std::vector<averaged_tensor> all,
+                           const codec_choice& choice = codec_id::none) {
+  return tensor_vector::make(std::move(all), choice);
 }
 
 TEST(AveragedTensors, TravelInTheirOwnTypesWithThoseOfATypeTogether) {
@@ -78,7 +78,7 @@ TEST(AveragedTensors, ALossyCodecThatIsChosenTakesAllTypes) {
 
 TEST(AveragedTensors, ManyNumbersAreSeveralParts) {
   std::vector<double> d(1);
-  auto tensors = averaged_tensors::make(
+  auto tensors = tensor_vector::make(
     {{"d", tensor_type::float64, {1 << 20}, d.data()}, {"e", tensor_type::float64, {5}, d.data()}},
     codec_id::none);
   EXPECT_THAT(tensors->codecs(), ElementsAre(codec_run{whole_run_max, codec_id::mean64},

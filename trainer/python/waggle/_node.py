@@ -8,8 +8,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Union
 
 from . import _waggle
@@ -210,6 +211,27 @@ class _Tensor:
             raise error
 
 
+def _array(kind: str, shape: list[int], values: bytearray, of_torch: bool) -> Any:
+    if not of_torch and kind != "bfloat16":  # which numpy has not
+        import numpy
+        return numpy.frombuffer(values, kind).reshape(shape)
+    import torch
+    dtype = getattr(torch, kind)
+    return torch.frombuffer(values, dtype=dtype).reshape(shape) if values else torch.empty(shape, dtype=dtype)
+
+
+def _state_of(averager: weakref.ref[Averager]) -> Callable[[], tuple[bytes, list[tuple[str, str, list[int], int]], object]]:
+    """What gives the state to the peer, as long as there is the averager."""
+    def state() -> tuple[bytes, list[tuple[str, str, list[int], int]], object]:
+        of = averager()
+        if of is None:
+            raise RuntimeError("the averager has ended")
+        metadata, tensors = of.get_current_state()
+        encoded = b"" if metadata is None else _encode("metadata", metadata, 65536)
+        return encoded, [_Tensor(name, t).row for name, t in tensors.items()], tensors
+    return state
+
+
 class Step:
     """A step of an averager. Thread-safe. Without a reference to it, the step is cancelled. `await step` is
     `step.result()` in a loop of asyncio."""
@@ -259,8 +281,7 @@ class Averager:
         averager.step()
 
     tensors: arrays of numpy or tensors of torch (on the CPU, contiguous) of float32, float64, float16 or bfloat16, by name.
-        Peers average the same ones, in the same order. Sums are of float64; the mean is rounded to float32 for float16 and
-        bfloat16, then to their type.
+        Peers average the same ones, in the same order. Sums are of float64; the mean is rounded to the type once.
     prefix: its name; peers average under the same one, and a peer has one averager of a name.
     target_group_size, min_group_size: a group begins at once with the first number of peers, 64 at most, and otherwise after
         `matchmaking_time` seconds with the second one.
@@ -270,6 +291,9 @@ class Averager:
     alpha: how far the tensors move towards the mean. codec, part_size_bytes, bandwidth, min_vector_size: as the options of
         `waggle train`. auxiliary: only reduce for others; the tensors say which, and stay as they are.
     retries: after rounds that failed, in one step.
+    allow_state_sharing, state_sharing_priority: whether other peers may load the state of this one (`get_current_state`), and
+        whom they prefer: the highest. They can be set while it runs, too. A peer that refuses is not waited for.
+    declare_state_period: seconds between the records in the DHT that say so.
 
     Thread-safe, but one step at a time. Raises TypeError or ValueError with a sentence."""
 
@@ -278,8 +302,11 @@ class Averager:
                  group_bits: str = "", allreduce_timeout: float = 60.0, sender_timeout: float | None = None,
                  reducer_timeout: float | None = None, alpha: float = 1.0, part_size_bytes: int | None = None,
                  codec: str = "none", bandwidth: float | None = None, min_vector_size: int = 0, auxiliary: bool = False,
-                 retries: int = 3) -> None:
+                 retries: int = 3, allow_state_sharing: bool | None = None, state_sharing_priority: float = 0.0,
+                 declare_state_period: float = 30.0) -> None:
         self.node = node
+        self._shares = not auxiliary if allow_state_sharing is None else bool(allow_state_sharing)
+        self._priority = float(state_sharing_priority)
         self._tensors = [_Tensor(name, of) for name, of in tensors.items()]
         self._by_name = dict(tensors)
         if not self._tensors:
@@ -290,7 +317,9 @@ class Averager:
             matchmaking_time=matchmaking_time, request_timeout=request_timeout, group_bits=group_bits,
             allreduce_timeout=allreduce_timeout, sender_timeout=sender_timeout, reducer_timeout=reducer_timeout,
             alpha=alpha, part_size_bytes=part_size_bytes, codec=codec, bandwidth=bandwidth,
-            min_vector_size=min_vector_size, auxiliary=auxiliary, retries=retries), [t.row for t in self._tensors])
+            min_vector_size=min_vector_size, auxiliary=auxiliary, retries=retries, allow_state_sharing=self._shares,
+            state_sharing_priority=self._priority, declare_state_period=declare_state_period),
+            [t.row for t in self._tensors], _state_of(weakref.ref(self)))
 
     @contextlib.contextmanager
     def get_tensors(self) -> Iterator[dict[str, Any]]:
@@ -332,6 +361,50 @@ class Averager:
             timeout=timeout, allow_retries=allow_retries, require_trigger=require_trigger, expected_peers=expected_peers,
             keep_group=keep_group)), gather is not None)
         return step.result() if wait else step
+
+    def get_current_state(self) -> tuple[Json, Mapping[str, Any]]:
+        """What a peer gets that loads the state of this one: metadata (JSON-like, at most 65,536 bytes) and tensors by name.
+        A subclass may return others. A thread of the peer calls it at any time."""
+        with self.get_tensors() as tensors:
+            return None, {name: of.detach().clone() if hasattr(of, "data_ptr") else of.copy() for name, of in tensors.items()}
+
+    def load_state_from_peers(self, wait: bool = True, timeout: float | None = None, *, bytes_max: int = 1 << 30) -> Any:
+        """Downloads what `get_current_state` of another averager of this prefix returns, which shares its state: of the one
+        with the highest priority, or the next one if it is lost. Returns metadata and new tensors by name (as those of this
+        averager, of torch or numpy) and changes none; with wait=False at once a concurrent.futures.Future. Raises
+        waggle.Error: "no_donor" after `timeout` seconds (60), "not_owner" at once if all others refuse."""
+        if not wait:
+            future: Future[Any] = Future()
+            future.set_running_or_notify_cancel()
+
+            def load() -> None:
+                try:
+                    future.set_result(self.load_state_from_peers(True, timeout, bytes_max=bytes_max))
+                except BaseException as e:
+                    future.set_exception(e)
+            threading.Thread(target=load, daemon=True, name="waggle-load-state").start()
+            return future
+        metadata, rows = self._peer.load_state(60 if timeout is None else timeout, bytes_max)
+        of_torch = any(hasattr(t.of, "data_ptr") for t in self._tensors)
+        return _decode(metadata), {name: _array(kind, shape, values, of_torch) for name, kind, shape, values in rows}
+
+    @property
+    def allow_state_sharing(self) -> bool:
+        return self._shares
+
+    @allow_state_sharing.setter
+    def allow_state_sharing(self, allowed: bool) -> None:
+        self._peer.allow_state_sharing(allowed)
+        self._shares = bool(allowed)
+
+    @property
+    def state_sharing_priority(self) -> float:
+        return self._priority
+
+    @state_sharing_priority.setter
+    def state_sharing_priority(self, priority: float) -> None:
+        self._peer.set_state_sharing_priority(priority)
+        self._priority = float(priority)
 
     @property
     def group_bits(self) -> str:
