@@ -15,6 +15,14 @@ std::string swarm::address() const {
   return where ? to_string(*where) : std::string{};
 }
 
+std::vector<std::string> swarm::addresses() const {
+  std::vector<std::string> out;
+  if (session_->address())
+    for (const auto& each : session_->addresses())
+      out.push_back(to_string(each));
+  return out;
+}
+
 waggle::status swarm::wait_until_ready(std::chrono::milliseconds timeout) const {
   return session_->wait_until_ready(timeout);
 }

@@ -160,6 +160,9 @@ public:
   /// "HOST:PORT" on which this peer listens; empty before an optimizer was constructed with it, and
   /// for a client.
   [[nodiscard]] std::string address() const;
+  /// The addresses that other peers dial: swarm_options::initial_peers of the next one. Empty as
+  /// `address` is.
+  [[nodiscard]] std::vector<std::string> addresses() const;
   /// Waits until this peer is in step with the run, which only the loop's calls of `step` make it.
   /// For other threads of a service. Fails with ec::timeout and the reason, with ec::not_ready if
   /// no optimizer was constructed with it yet, or with ec::shutting_down.

@@ -243,11 +243,13 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   auto started = process_->start(config);
   if (!started)
     return started.error();
+  addresses_ = started->ctx.record.addresses;
   process_->log().info("listening on {}; peer {} of run {}, data in {}", to_string(started->bound),
                        to_string(id()), o.run_id, data_dir().string());
-  if (!config.client_mode)
+  if (!config.client_mode) {
     address_ = started->bound;
-  addresses_ = started->ctx.record.addresses;
+    process_->log().info("initial peers for others: {}", text_of(addresses_));
+  }
   unanswered_.emplace(o.run_id, o.initial_peers, join_timeouts_max * given_.join_timeout);
   port_ = std::move(port);
   model_ = &model;

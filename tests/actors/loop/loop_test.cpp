@@ -125,6 +125,7 @@ TEST_F(LoopInAService, AloneIsThePlainLoopAndLeavesNothingBehind) {
   EXPECT_EQ(in->wait_until_ready(1s).error().code, ec::shutting_down);
   std::lock_guard guard{mutex};
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("listening on 127.0.0.1:")));
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("initial peers for others: 127.0.0.1:")));
 }
 
 /// With what it has kept: the state of its data.
@@ -194,7 +195,8 @@ TEST_F(LoopInAService, TwoLoopsOfOneThreadDoNotWaitForEachOtherForever) {
   line b{2};
   auto one = loop::start(*first, a.options());
   ASSERT_TRUE(one) << one.error().detail;
-  auto second = join(with_two("second", {first->address()}));
+  EXPECT_EQ(first->addresses(), std::vector{first->address()});
+  auto second = join(with_two("second", first->addresses()));
   auto other = loop::start(*second, b.options());
   ASSERT_TRUE(other) << other.error().detail;
   try {

@@ -66,6 +66,17 @@ TEST(Replication, WithNobodyToWriteToItIsFinishedWithoutAResult) {
   EXPECT_EQ(writing.result().accepted, 0U);
 }
 
+TEST(Replication, MoreReplicasThanPeersAreAllPeers) {
+  replication writing{key, far_away, nearest({1, 2, 3}), 20};
+  EXPECT_EQ(writing.next(), nearest({1, 2, 3}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(writing.finished());
+    writing.answered(ec::none);
+  }
+  EXPECT_TRUE(writing.finished());
+  EXPECT_EQ(writing.result().accepted, 3U);
+}
+
 TEST(Replication, APeerThatDoesNotAnswerIsReplacedByTheNextNearest) {
   replication writing{key, far_away, nearest({1, 2, 3}), 2};
   (void)writing.next();
