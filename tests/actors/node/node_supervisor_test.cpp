@@ -91,6 +91,7 @@ wired_switchboard_actor::behavior_type fake_switchboard(wired_switchboard_actor:
     [](const listen_links&) {},
     [](const link_arrived&) {},
     [log](hang_up) { log->asked.emplace_back("switchboard"); },
+    [](members_changed) {},
   };
 }
 

@@ -33,6 +33,7 @@ struct StatePublisher : actor_test {
           [](const listen_links&) {},
           [](const link_arrived&) {},
           [](hang_up) {},
+          [](members_changed) {},
         };
       });
     publisher = spawn<state_publisher>(peer);
