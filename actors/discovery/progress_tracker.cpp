@@ -215,7 +215,7 @@ void progress_tracker::tell(const peer_record& peer, const record& entry) {
 
 std::chrono::nanoseconds progress_tracker::push_interval() const {
   std::chrono::nanoseconds least = config_.push_interval;
-  return news_due_ ? least : std::max(least, pace_.between_reports());
+  return news_due_ ? least : std::max(least, pace_.between_reports(now()));
 }
 
 /// Grows with the number of connected peers, so that we send a bounded number of notes per second.
@@ -356,7 +356,7 @@ void progress_tracker::on_tick() {
     on_change();
   auto since_read = now() - read_;
   if (!reading_ && seconds_of(since_read) >= current.refresh_seconds
-      && since_read >= pace_.between_reports())
+      && since_read >= pace_.between_reports(now()))
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
                           static_cast<double>(current.num_clients),

@@ -19,8 +19,12 @@ public:
   /// How long epochs last. @param seconds 0: not known.
   void expect(double seconds) { epoch_ = seconds >= shortest ? seconds : 0; }
 
-  /// At least from one signed report, or reading of others', to the next.
-  [[nodiscard]] duration between_reports() const { return limited(epoch_ / 4, 10); }
+  /// At least from one signed report, or reading of others', to the next. Of an epoch that lasts
+  /// longer than expected, the time so far counts.
+  [[nodiscard]] duration between_reports(steady_time now) const {
+    auto lasts = std::max(epoch_, seconds_of(now - began_));
+    return limited(lasts >= shortest ? lasts / 4 : 0, 10);
+  }
   /// The same for notes of more samples, which say when the epoch may end.
   [[nodiscard]] duration between_notes(steady_time now) const {
     return limited((epoch_ - seconds_of(now - began_)) / 16, 5);

@@ -12,17 +12,22 @@ TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
   pace.begin(steady_time{} + 7s);
   for (auto seconds : {0.0, 0.3, 4.9}) {
     pace.expect(seconds);
-    EXPECT_EQ(pace.between_reports(), 0s);
+    EXPECT_EQ(pace.between_reports(steady_time{} + 8s), 0s);
     EXPECT_EQ(pace.between_notes(steady_time{} + 7s), 0s);
   }
 }
 
 TEST(ReportPace, ReportsFourTimesAnEpochButNotLessThanEachTenSeconds) {
   report_pace pace;
+  auto began = steady_time{} + 7s;
+  pace.begin(began);
   pace.expect(20);
-  EXPECT_EQ(pace.between_reports(), 5s);
+  EXPECT_EQ(pace.between_reports(began), 5s);
+  EXPECT_EQ(pace.between_reports(began + 19s), 5s);
   pace.expect(3'600);
-  EXPECT_EQ(pace.between_reports(), 10s);
+  EXPECT_EQ(pace.between_reports(began), 10s);
+  pace.expect(0);
+  EXPECT_EQ(pace.between_reports(began + 32s), 8s) << "the first epoch";
 }
 
 TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
