@@ -14,6 +14,7 @@
 #include "actors/caller_thread.hpp"
 #include "actors/program/training_parts.hpp"
 #include "runtime/config/agreed_options.hpp"
+#include "runtime/config/values.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/strategy.hpp"
