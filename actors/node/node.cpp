@@ -262,9 +262,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers, ctx.members != nullptr);
   if (!config.averaging && !config.helping && !config.takes_averagers) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
-    round_registry::limits none;
+    round_registry::limits none{.all_known = ctx.members != nullptr};
     none.parked_events_max = none.strangers_events_max = 0;
-    none.all_known = ctx.members != nullptr;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
   auto vectors_kept = config.averaging         ? config.averaging->averaging.vectors_kept

@@ -323,10 +323,11 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     EXPECT_EQ(refused.erase(std::string{hyper.name}), 1U) << hyper.name;
   EXPECT_THAT(refused,
               ElementsAre("announce", "data", "data-dir", "device", "devices", "duration", "epochs",
-                          "from", "initial-peers", "join-timeout", "listen", "log-level", "members",
-                          "members-list", "micro-batch", "model", "no-decay", "optimizer", "passes",
-                          "precision", "replicas", "resume", "run-id", "start-alone", "strategy",
-                          "swarm-key", "target-batch-size", "threads", "weight-decay"));
+                          "from", "initial-peers", "join-timeout", "leave-within", "listen",
+                          "log-level", "members", "members-list", "micro-batch", "model",
+                          "no-decay", "notice-url", "optimizer", "passes", "precision", "replicas",
+                          "resume", "run-id", "start-alone", "strategy", "swarm-key",
+                          "target-batch-size", "threads", "weight-decay"));
 }
 
 TEST_F(SwarmOfOne, LooksForInitialPeersInTheEnvironmentIfItIsGivenNone) {
