@@ -68,13 +68,14 @@ TEST(Replication, WithNobodyToWriteToItIsFinishedWithoutAResult) {
 
 TEST(Replication, MoreReplicasThanPeersAreAllPeers) {
   replication writing{key, far_away, nearest({1, 2, 3}), 20};
+  EXPECT_TRUE(writing.stored_here());
   EXPECT_EQ(writing.next(), nearest({1, 2, 3}));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) { // the others and we
     EXPECT_FALSE(writing.finished());
     writing.answered(ec::none);
   }
   EXPECT_TRUE(writing.finished());
-  EXPECT_EQ(writing.result().accepted, 3U);
+  EXPECT_EQ(writing.result().accepted, 4U);
 }
 
 TEST(Replication, APeerThatDoesNotAnswerIsReplacedByTheNextNearest) {
