@@ -53,8 +53,8 @@ protected:
     round_request request{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
                           weight_of(self), open_group_};
     engine_ = std::make_shared<round_engine>(
-      std::move(request), round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)},
-      port_, [this] { return now_; });
+      std::move(request), config_, round_memory{vector_pool::make(2), buffer_pool::make(0)}, port_,
+      [this] { return now_; });
   }
 
   peer_record peer(std::size_t member) const { return plan_.members[member].peer; }
@@ -175,6 +175,7 @@ protected:
   std::optional<part_table> table_;
   steady_time now_ = steady_time{} + 1h;
   bool open_group_ = false;
+  round_config config_;
   std::shared_ptr<recorder> port_ = std::make_shared<recorder>(peer(us).id);
   std::shared_ptr<round_engine> engine_;
 };
@@ -272,6 +273,29 @@ TEST_F(RoundEngine, ReportsWhenTheFirstAndTheLastPartOfEachMemberArrived) {
   EXPECT_EQ(marks.members[heir].bytes_in, 2 * plan_.part_elements * sizeof(float));
   EXPECT_GT(marks.members[heir].bytes_out, 0U);
   EXPECT_TRUE(marks.members[heir].reduces);
+}
+
+TEST_F(RoundEngine, AReducerIsAwaitedForItsTimeoutOrTwiceThatOfSenders) {
+  round_view first{0, everybody, everybody, false, {}};
+  auto gives_up = [this] {
+    engine_->check();
+    return count_sent<wire::round_propose>([](const auto&) { return true; }) > 0;
+  };
+  config_.stall_timeout = 1s;
+  for (auto [own, longest] : {std::pair{0ms, 2'000ms}, std::pair{5'000ms, 5'000ms}}) {
+    config_.result_timeout = own;
+    begin_as(us);
+    for (std::uint32_t i = 0; i < table_->size(); ++i)
+      for (auto member : {lost, heir})
+        if (table_->owner(i, first) == us)
+          contribute(member, i, 0);
+        else if (table_->owner(i, first) == heir && member == heir)
+          deliver_result(heir, result_head(i, 0, everybody), 2.4F);
+    now_ += longest - 1ms;
+    EXPECT_FALSE(gives_up()) << own.count();
+    now_ += 1ms;
+    EXPECT_TRUE(gives_up()) << own.count();
+  }
 }
 
 class RoundEngineSlowLinks : public RoundEngine {
