@@ -29,6 +29,7 @@ progress_tracker::progress_tracker(caf::actor_config& cfg, node_context ctx, pro
     switchboard_(std::move(switchboard)), dht_(std::move(dht)),
     ledger_(ctx_.record.id, config_.ledger), speed_(config_.performance_ema_alpha),
     measured_(now()), pushed_(measured_), stored_(measured_), read_(measured_) {
+  pace_.begin(measured_);
   end_on_exception(this, ctx_);
 }
 
@@ -149,7 +150,11 @@ void progress_tracker::report(const report_progress& msg) {
   if (new_epoch)
     pace_.begin(now());
   at_target_ = msg.may_end_epoch;
-  news_due_ = news_due_ || new_epoch || own_->parameters != msg.parameters;
+  // Notes only tell of more samples.
+  bool less = msg.samples < before
+              || (own_ && msg.samples_per_second > 0
+                  && msg.samples_per_second < own_->samples_per_second / 2);
+  news_due_ = news_due_ || new_epoch || less || own_->parameters != msg.parameters;
   auto& own = own_ ? *own_ : own_.emplace();
   own.who = ctx_.own_record();
   own.epoch = msg.epoch;

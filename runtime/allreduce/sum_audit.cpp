@@ -32,7 +32,10 @@ bool sum_audit::sums_are_right() {
     waits.erase(self);
     round_.send_to(round_.view().participant_set(), wire::round_checked{round_.plan().id, number});
   }
-  return waits.empty();
+  if (!waits.empty())
+    return false;
+  round_.refuse(std::exchange(lied_, {}) & round_.view().participant_set(), ec::wrong_sum);
+  return drawn_ && !round_.over;
 }
 
 member_set sum_audit::unchecked() const {
@@ -112,11 +115,15 @@ void sum_audit::draw() {
 }
 
 void sum_audit::take_early() {
-  for (const auto& [from, event] : std::exchange(early_evidence_, {}))
-    if (drawn_ && !round_.over)
-      on_evidence(from, event, std::get<wire::part>(event.what));
-    else
+  for (const auto& [from, event] : std::exchange(early_evidence_, {})) {
+    const auto& head = std::get<wire::part>(event.what);
+    if (!drawn_ || round_.over)
       event.release(); // what was here before it was wrong, so another view has begun
+    else if (open_.is_open(head.index))
+      on_evidence(from, event, head);
+    else
+      early_evidence_.emplace_back(from, event);
+  }
 }
 
 /// Sends what all contributors gave to the part.
@@ -190,7 +197,8 @@ void sum_audit::check(std::uint32_t part) {
   bool sound = evidence.reduce(over, *memory).excluded.empty();
   bool right = sound;
   if (sound) {
-    (void)round_.encode_sum(part, evidence, over, out);
+    if (!is_sent_back(part))
+      (void)round_.encode_sum(part, evidence, over, out);
     right = std::memcmp(out.get(), round_.result.values(part).get(), count * sizeof(float)) == 0;
   }
   round_.port->count_check(right);
@@ -204,7 +212,9 @@ void sum_audit::check(std::uint32_t part) {
     right = true;
     round_.port->log(round_.name_of(by) + " sent a sum that is not of what was pledged, in part "
                      + std::to_string(part));
-    if (round_.view().participant_set().contains(by))
+    if (proves) // accused once nothing keeps us from preparing: who accuses and does not, may go
+      lied_.insert(by);
+    else
       round_.refuse(by, ec::wrong_sum);
     if (round_.over || !open_.is_open(part))
       return;
@@ -260,17 +270,22 @@ void sum_audit::challenged(std::size_t from, std::uint32_t part) {
       early.insert(part);
     return;
   }
-  if (!may_challenge(part, from) || challenges_[part].contains(from))
+  auto owner = owner_of(part);
+  // Others pass a challenge on to us: it may have been sent to all but us.
+  bool passed_on =
+    owner == round_.self() && std::ranges::find(*drawn_, part, &sum_check::part) != drawn_->end();
+  if (!(passed_on || may_challenge(part, from)) || challenges_[part].contains(from))
     return;
   bool first = challenges_[part].empty();
   challenges_[part].insert(from);
-  auto owner = owner_of(part);
   round_.watch.fault(round_.now());
   round_.watch.advanced(round_.now());
   if (owner == round_.self()) {
     if (first)
       show(part, view.participant_set(), round_.own.reducer(part));
   } else if (auto proof = proven_.find(part); proof == proven_.end()) {
+    if (first)
+      round_.tell(owner, wire::round_challenge{round_.plan().id, view.number, part});
     open_.open(part, owner, true, round_.now());
     take_early();
   } else if (round_.protocol.leader() == round_.self()) {

@@ -103,6 +103,7 @@ private:
   std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts
   /// By part: what was sent back of it, and is not known to be what was pledged. In all views.
   std::map<std::uint32_t, relayed_part> relayed_;
+  member_set lied_; // they sent back what was not pledged, and are not accused yet
 };
 
 } // namespace waggle

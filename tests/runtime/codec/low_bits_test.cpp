@@ -54,7 +54,8 @@ TEST(LowBits, TheBytesAreThoseOfTheDefinition) {
 }
 
 TEST(LowBits, FeedbackDecaysAsDefined) {
-  for (const auto& run : vectors()["feedback"]) {
+  const auto all = vectors();
+  for (const auto& run : all["feedback"]) {
     auto codec = codec_of(run);
     std::size_t n = run["n"];
     SCOPED_TRACE(run["codec"].get<std::string>() + ", decay " + run["decay"].dump());

@@ -35,23 +35,27 @@ private:
   std::optional<std::uint32_t> first_;
 };
 
-/// Challenges every part, whether it was drawn for it or not, and never prepares.
+/// Challenges every part, whether it was drawn for it or not, perhaps at all but the one that would
+/// have to show it, and never prepares.
 class challenges_all final : public saboteur {
 public:
-  explicit challenges_all(std::size_t who) : who_(who) {}
+  challenges_all(std::size_t who, bool spares_owner) : who_(who), spares_owner_(spares_owner) {}
 
   bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
                payload&) override {
     const auto* prepared = std::get_if<wire::round_prepared>(&what);
     if (from != who_ || prepared == nullptr)
       return true;
-    for (std::uint32_t part = 0; part < part_table{swarm.plan()}.size(); ++part)
-      swarm.inject(who_, to, wire::round_challenge{swarm.plan().id, prepared->view, part});
+    part_table parts{swarm.plan()};
+    for (std::uint32_t part = 0; part < parts.size(); ++part)
+      if (!spares_owner_ || parts[part].default_owner != to)
+        swarm.inject(who_, to, wire::round_challenge{swarm.plan().id, prepared->view, part});
     return false;
   }
 
 private:
   const std::size_t who_;
+  const bool spares_owner_;
 };
 
 struct way {
@@ -60,9 +64,10 @@ struct way {
   speech say; // null: see challenges_all
   /// Whoever tells one member alone something else cannot finish the round together with it.
   std::size_t may_cost = 0;
+  bool spares_owner = false; // see challenges_all
   [[nodiscard]] std::unique_ptr<saboteur> make(std::size_t who) const {
     if (!say)
-      return std::make_unique<challenges_all>(who);
+      return std::make_unique<challenges_all>(who, spares_owner);
     return std::make_unique<lying_reducer>(who, sums, say);
   }
 };
@@ -131,6 +136,7 @@ const way ways[] = {
        share->pledges.bytes[0] ^= std::byte{1};
    })},
   {"ChallengesAll", bends::none, nullptr},
+  {"ChallengesAtAllButTheOwner", bends::none, nullptr, 0, true},
 };
 
 class LyingReducers : public ::testing::TestWithParam<way> {};
