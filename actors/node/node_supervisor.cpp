@@ -197,6 +197,7 @@ void node_supervisor::end() {
 
 /// Whoever is answered may start this peer again.
 void node_supervisor::answer() {
+  board_->end(); // first: whoever waited for the end begins nothing more here
   for (auto& promise : waiting_)
     promise.deliver(last_status_);
   parts_ = {};

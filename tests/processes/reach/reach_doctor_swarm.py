@@ -1,4 +1,6 @@
 """`waggle doctor HOST:PORT` names a split of the run, and peers with another time, a narrow link or a full disk."""
+import contextlib
+import os
 import pathlib
 import subprocess
 
@@ -41,14 +43,21 @@ def three_at_once(new_lab):
         wait_until("they train", lambda: all(p.epoch() > 3 and p.linked() == 3 for p in peers), 60)
         names = [p.status()["peer"][:8] for p in peers]
 
+        inside = pathlib.Path(f"/proc/{peers[3].child.pid}/root{disk}")
+
+        def fill():
+            """Leaves 100 kB, or less: the peer writes a checkpoint meanwhile."""
+            free = os.statvfs(inside).f_bavail * os.statvfs(inside).f_frsize - 100_000
+            with contextlib.suppress(OSError), open(inside / "filler", "ab") as filler:
+                filler.write(bytes(max(0, free)))
+
         def finds(who, what):
+            fill()
             done = subprocess.run(["ip", "netns", "exec", seed.namespace, lab.binary, "doctor", SEED],
                                   capture_output=True, text=True, timeout=60)
             finds.text = done.stdout
             return any(f"peer {who}" in line and what in line for line in done.stdout.splitlines())
 
-        inside = pathlib.Path(f"/proc/{peers[3].child.pid}/root{disk}")
-        (inside / "filler").write_bytes(bytes(7_900_000 - sum(f.stat().st_size for f in inside.rglob("*") if f.is_file())))
         narrow.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "4mbit", "burst", "16k", "latency", "50ms")
         for who, what in ((names[2], "s ahead of those of the others"), (names[3], "disk is in use up to"), (names[1], "is slow: its contribution")):
             try:
