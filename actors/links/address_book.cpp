@@ -23,6 +23,21 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
   return {};
 }
 
+void load_kept_list(disk& files, const std::filesystem::path& folder, const node_context& ctx) {
+  auto names = files.list(folder);
+  if (!names || std::find(names->begin(), names->end(), members_file) == names->end())
+    return;
+  auto given = ctx.members->rank();
+  auto kept = files.read(folder / members_file, member_list::bytes_max);
+  auto taken = kept ? ctx.members->take(*kept) : result<bool>{kept.error()};
+  if (!taken)
+    ctx.log->warn("ignored {}: {}", (folder / members_file).string(), to_string(taken.error()));
+  else if (*taken && given.version != 0)
+    ctx.log->info("{} has a newer list of members than this peer was given: version {} instead of "
+                  "{}",
+                  (folder / members_file).string(), ctx.members->rank().version, given.version);
+}
+
 address_book::address_book(caf::actor_config& cfg, node_context ctx, address_book_config config,
                            std::shared_ptr<disk> files, known_peers loaded)
   : address_book_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),

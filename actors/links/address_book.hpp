@@ -25,6 +25,10 @@ struct address_book_config {
 known_peers load_known_peers(disk& files, const std::filesystem::path& file,
                              const node_context& ctx);
 
+/// Takes the list of members that this peer had when it ran last, if it is newer than the one that
+/// it has; with a logged warning, nothing, if the file cannot be used.
+void load_kept_list(disk& files, const std::filesystem::path& folder, const node_context& ctx);
+
 /// To itself: write the changes.
 struct save_known_peers {};
 

@@ -225,6 +225,16 @@ snapshot_source_actor snapshot_source(const node_parts& p) {
   return p.trainer ? snapshot_source_actor{p.trainer} : snapshot_source_actor{p.helper};
 }
 
+/// Takes the list of an earlier start, and says so if this peer is not on it.
+static void prepare_members(const node_context& ctx, const node_config& config, disk* files) {
+  if (files != nullptr && !config.addresses.file.empty())
+    load_kept_list(*files, config.addresses.file.parent_path(), ctx);
+  if (auto why = ctx.members->judge(ctx.self->id(), ctx.wall->now()); why.here.code != ec::none)
+    ctx.log->warn("this peer does not belong to the run yet: {}; send this id to whoever keeps the "
+                  "list: {}",
+                  why.here.detail, to_string(ctx.self->id()));
+}
+
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies) {
   caller_thread here;
@@ -243,7 +253,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.run_id = config.run_id;
   ctx.label = config.label.empty() ? config.run_id : config.label;
   ctx.self = dependencies.self;
-  ctx.members = dependencies.members;
+  ctx.members = config.members;
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
   auto steady = dependencies.steady;
   if (!steady)
@@ -253,6 +263,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.verifier = dependencies.verifier;
   ctx.metrics = *metrics;
   ctx.log = dependencies.log;
+  if (ctx.members)
+    prepare_members(ctx, config, dependencies.files.get());
   ctx.caused_lines = std::make_shared<log_budget>();
   // The name of this start: the numbers of its events mean nothing after the next one.
   ctx.events = std::make_shared<event_ring>(to_hex(little_endian(entropy_seed())));

@@ -45,8 +45,8 @@ struct node_config {
   address_book_config addresses; // needs node_dependencies::files
   event_log_config event_log;    // needs node_dependencies::files
   progress_config progress;
-  /// The members of the run trust each other: their rounds check nothing. Needs
-  /// node_dependencies::members.
+  std::shared_ptr<run_members> members; // null: whoever knows the run's key or name belongs to it
+  /// The members of the run trust each other: their rounds check nothing. Needs `members`.
   bool trust_members = false;
   /// For peers that average. None: a peer that only serves the DHT and metrics.
   struct averaging_parts {
@@ -94,7 +94,6 @@ struct transport_request {
 /// Everything outside the actors that one peer depends on: time, network, disk, identity, log.
 struct node_dependencies {
   std::shared_ptr<const identity> self;
-  std::shared_ptr<run_members> members;   // null: whoever knows the run's key or name belongs to it
   std::shared_ptr<const wall_clock> wall; // the machine's
   std::function<steady_time()> steady;    // empty: the clock of the actors
   std::shared_ptr<const signature_verifier> verifier;

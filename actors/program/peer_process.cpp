@@ -18,6 +18,7 @@
 #include "runtime/cli/notice_watch.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/status_text.hpp"
+#include "runtime/config/options.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/clock_watch.hpp"
@@ -59,7 +60,6 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   for (const auto& name : leftovers)
     parts->log_->info("removed {}, which was left half written",
                       (parts->data_dir_ / name).string());
-  parts->take_kept_list();
   if (auto warning = writable_by_others(parts->data_dir_))
     parts->log_->warn("{}", *warning);
   if (around.system == nullptr) {
@@ -71,44 +71,21 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   return parts;
 }
 
-/// The list that this peer had when it ran last.
-void peer_process::take_kept_list() {
-  auto file = data_dir_ / members_file;
-  std::error_code unknown;
-  if (!members_ || !std::filesystem::exists(file, unknown))
-    return;
-  auto given = members_->rank();
-  auto kept = read_list(file.string());
-  auto taken = kept ? members_->take(*kept) : result<bool>{kept.error()};
-  if (!taken)
-    log_->warn("ignored {}: {}", file.string(), to_string(taken.error()));
-  else if (*taken && given.version != 0)
-    log_->info("{} has a newer list of members than --members-list: version {} instead of {}",
-               file.string(), members_->rank().version, given.version);
-}
-
 node_config peer_process::base_config() const {
-  return node_config_from(options_, data_dir_);
+  auto config = node_config_from(options_, data_dir_);
+  config.members = members_;
+  return config;
 }
 
 result<started_node> peer_process::start(const node_config& config) {
   watch_ = std::make_shared<join_watch>(config.initial_peers);
   agreement_ = config.agreement;
-  if (members_)
-    if (auto why = members_->judge(self_->id(), system_wall_clock{}.now());
-        why.here.code != ec::none)
-      log_->warn("this peer does not belong to the run yet: {}; send this id to whoever keeps the "
-                 "list: {}",
-                 why.here.detail, to_string(self_->id()));
   shutdown_limit_ = waggle::shutdown_limit(config);
   net::tcp_transport_config tcp;
   tcp.key = options_.key;
-  tcp.members = members_;
+  tcp.members = config.members;
   tcp.encrypts = options_.encrypts;
   tcp.open_pages = options_.given.contains("pages") && options_.pages == "all";
-  if (!options_.encrypts)
-    log_->warn("links of this peer are not encrypted (--encrypt never): whoever reads the network "
-               "has the model and all that is exchanged");
   tcp.shared_memory = options_.shared_memory;
   tcp.congestion = options_.congestion;
   for (const auto* own : {&options_.listen, &options_.announce})

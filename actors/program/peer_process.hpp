@@ -77,7 +77,6 @@ private:
   /// For `waggle invite`.
   void write_invitation(const started_node& peer, const run_agreement* agreement,
                         const std::vector<endpoint>& addresses) const;
-  void take_kept_list();
   /// And has `waggle invite` print the newest list.
   void log_new_addresses(const started_node& peer);
   void log_join_line(const started_node& peer, const run_agreement& agreement);

@@ -66,11 +66,14 @@ node_dependencies machine_dependencies(const environment& around,
                                        std::function<void(net::net_events&)> watch) {
   node_dependencies out;
   out.self = tcp.self = std::move(self);
-  out.members = tcp.members;
   out.wall = around.clock ? around.clock : std::make_shared<system_wall_clock>();
   out.verifier = tcp.verifier = make_caching_verifier(4096);
   out.registry = around.registry ? around.registry : std::make_shared<prometheus::Registry>();
   out.log = std::move(log);
+  if (!tcp.encrypts)
+    out.log->warn(
+      "links of this peer are not encrypted (--encrypt never): whoever reads the network "
+      "has the model and all that is exchanged");
   tcp.arena = tcp.shared_memory ? net::shared_arena::make() : nullptr;
   out.memory = vector_memory(tcp.arena);
   out.machine = std::make_shared<machine_watch>([folder] { return read_machine(folder); });

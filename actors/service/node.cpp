@@ -150,10 +150,24 @@ result<node_config::averaging_parts> averaging_parts_of(const averager_options& 
 static result<std::optional<swarm_key>> key_of(const node_options& o) {
   if (o.swarm_key.empty())
     return std::optional<swarm_key>{};
-  auto key = load_swarm_key(o.swarm_key);
+  auto text = o.swarm_key.string();
+  auto key = is_inline_key(text) ? parse_inline_key(text) : load_swarm_key(o.swarm_key);
   if (!key)
     return bad("node_options::swarm_key: " + key.error().detail);
   return std::optional{*key};
+}
+
+/// Null: the run has no list of members.
+static result<std::shared_ptr<run_members>> members_of(const node_options& o) {
+  if (o.members.empty() && o.members_list.empty())
+    return std::shared_ptr<run_members>{};
+  if (o.members.empty())
+    return bad("node_options::members_list: needs `members`, the public key of whoever signs it");
+  auto authority = parse_authority(o.members);
+  if (!authority)
+    return bad("node_options::members: '" + o.members + "' " + authority.error().detail);
+  auto all = members_of(*authority, o.members_list);
+  return all ? all : bad("node_options::members_list: " + to_string(all.error()));
 }
 
 result<node_config> node_config_of(const node_options& o) {
@@ -169,6 +183,10 @@ result<node_config> node_config_of(const node_options& o) {
   node_config config;
   config.run_id = *key ? run_id_of(**key) : o.run;
   config.label = o.run;
+  auto members = members_of(o);
+  if (!members)
+    return members.error();
+  config.members = *members;
   if (auto set = set_addresses(o, config); !set)
     return set.error();
   if (!o.agreed.empty()) {
@@ -236,6 +254,8 @@ result<node> node::start(const node_options& given) {
   if (!swarm)
     return swarm.error();
   tcp.key = *swarm;
+  tcp.members = config->members;
+  tcp.encrypts = options.encrypt;
   for (const auto& where : config->listen)
     tcp.http_hosts.insert(net::host_name(where.host));
   auto started =

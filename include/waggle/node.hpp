@@ -22,8 +22,16 @@ class running_node;
 
 struct node_options {
   std::string run = "waggle"; // its name; with a key, only a label
-  /// The file of the run's key, of which all peers have copies. Empty: the name is all they need.
+  /// The file of the run's key, of which all peers have copies, or the key's text. Empty: the name
+  /// is all they need.
   std::filesystem::path swarm_key{};
+  /// The public key of whoever keeps the list of members (`waggle members show` prints it). Empty:
+  /// whoever knows name or key belongs to the run.
+  std::string members{};
+  /// The file of the list, or its text, if the initial peers do not have it.
+  std::string members_list{};
+  /// False: no link is encrypted, which both ends must say.
+  bool encrypt = true;
   /// "HOST:PORT" of any peers of the run. Empty: others join through this one.
   std::vector<std::string> initial_peers{};
   /// [::] is all of IPv4 and IPv6. Port 0: a free port (node::address).

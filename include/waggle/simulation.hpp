@@ -40,6 +40,8 @@ public:
   /// Starts a peer that joins through the peers `through`. Addresses, folder and environment in `o`
   /// do not count. Throws std::invalid_argument with the sentence that node::start would return.
   index start(const node_options& o, const std::vector<index>& through = {});
+  /// Of the n-th peer, also after its end; the seed and n determine it.
+  [[nodiscard]] const peer_id& id(index who) const;
   /// Kills the peer: others see its links break, or (`silently`) nothing at all.
   void crash(index who, bool silently = false);
   /// The peer leaves in good order.

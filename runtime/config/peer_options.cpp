@@ -42,21 +42,8 @@ result<std::string> key_text(std::string_view v) {
 
 /// A public key, in lower case.
 result<std::string> authority_key(std::string_view v) {
-  if (auto key = public_key::parse(v))
-    return to_string(*key);
-  std::error_code unknown;
-  bool is_secret = v.find("PRIVATE KEY") != std::string_view::npos;
-  if (v.size() < 4096 && std::filesystem::is_regular_file(std::filesystem::path{v}, unknown)) {
-    auto begin = make_system_disk()->read_begin(std::filesystem::path{v}, 4_KiB);
-    is_secret = is_secret || (begin && begin->find("PRIVATE KEY") != std::string::npos);
-  }
-  if (is_secret)
-    return failure{ec::bad_config,
-                   "is a private key, which stays with whoever keeps the list: give "
-                   "its public key, which `waggle members show` prints"};
-  return failure{ec::bad_config,
-                 "is no public key, which has 64 hexadecimal digits: `waggle members "
-                 "show` prints that of a list"};
+  auto key = parse_authority(v);
+  return key ? result<std::string>{to_string(*key)} : key.error();
 }
 
 result<std::string> list_text(std::string_view v) {
@@ -182,14 +169,8 @@ result<std::shared_ptr<run_members>> membership_of(const run_options& options) {
                                    "signs the list, which `waggle members show` prints"};
   if (!authority)
     return std::shared_ptr<run_members>{};
-  auto out = std::make_shared<run_members>(*authority);
-  if (options.members_list.empty())
-    return out;
-  auto bytes = read_list(options.members_list);
-  auto taken = bytes ? out->take(*bytes) : result<bool>{bytes.error()};
-  if (!taken)
-    return failure{ec::bad_config, "--members-list: " + to_string(taken.error())};
-  return out;
+  auto out = members_of(*authority, options.members_list);
+  return out ? out : failure{ec::bad_config, "--members-list: " + to_string(out.error())};
 }
 
 } // namespace waggle

@@ -225,4 +225,35 @@ result<std::string> read_list(std::string_view source) {
   return *raw;
 }
 
+result<public_key> parse_authority(std::string_view text) {
+  if (auto key = public_key::parse(text))
+    return *key;
+  std::error_code unknown;
+  bool is_secret = text.find("PRIVATE KEY") != std::string_view::npos;
+  if (text.size() < 4096
+      && std::filesystem::is_regular_file(std::filesystem::path{text}, unknown)) {
+    auto begin = make_system_disk()->read_begin(std::filesystem::path{text}, 4_KiB);
+    is_secret = is_secret || (begin && begin->find("PRIVATE KEY") != std::string::npos);
+  }
+  if (is_secret)
+    return failure{ec::bad_config,
+                   "is a private key, which stays with whoever keeps the list: give "
+                   "its public key, which `waggle members show` prints"};
+  return failure{ec::bad_config,
+                 "is no public key, which has 64 hexadecimal digits: `waggle members "
+                 "show` prints that of a list"};
+}
+
+result<std::shared_ptr<run_members>> members_of(const public_key& authority,
+                                                std::string_view source) {
+  auto out = std::make_shared<run_members>(authority);
+  if (source.empty())
+    return out;
+  auto bytes = read_list(source);
+  auto taken = bytes ? out->take(*bytes) : result<bool>{bytes.error()};
+  if (!taken)
+    return taken.error();
+  return out;
+}
+
 } // namespace waggle

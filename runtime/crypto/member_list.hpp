@@ -119,5 +119,11 @@ std::string inline_text(const member_list& list);
 bool is_inline_list(std::string_view text);
 /// Reads `source`, which is such a text, or names a file. Fails with a sentence.
 result<std::string> read_list(std::string_view source);
+/// The public key of whoever signs a run's list. Fails with half a sentence about `text`, which may
+/// be, or name, a private key by mistake.
+result<public_key> parse_authority(std::string_view text);
+/// With the list in `source`, which is read as above; empty: without one yet.
+result<std::shared_ptr<run_members>> members_of(const public_key& authority,
+                                                std::string_view source);
 
 } // namespace waggle

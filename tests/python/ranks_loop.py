@@ -82,7 +82,7 @@ def main():
             opt.step(samples=0 if fails == "samples" else len(x) - (fails == "batch"), loss=loss)
             step += 1
             print("stepped", step, opt.last, flush=True)
-            time.sleep(0.1 if args.slow is not None and args.slow.exists() else 0)  # until the test removes the file
+            time.sleep(0.5 if args.slow is not None and args.slow.exists() else 0)  # until the test removes the file
     opt.leave()
     values = [whole(p.detach()).flatten().tolist() for p in model.parameters()]
     kept = [whole(inner.state[p][name]).flatten().tolist() for p in model.parameters() for name in sorted(inner.state[p])]

@@ -67,6 +67,12 @@ simulation::index simulation::start(const node_options& o, const std::vector<ind
   return who;
 }
 
+const peer_id& simulation::id(index who) const {
+  if (who >= impl_->swarm.size())
+    throw std::invalid_argument{"there is no peer " + std::to_string(who)};
+  return impl_->swarm[who].self->id();
+}
+
 void simulation::crash(index who, bool silently) {
   impl_->at(who);
   impl_->swarm.thaw(who);

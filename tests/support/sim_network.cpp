@@ -17,6 +17,7 @@ struct sim_network::node {
   peer_record record;
   peer_claims claims;
   node_clock clock;
+  std::shared_ptr<run_members> members;
   std::shared_ptr<node_transport> own;
   on_link accept;
   bool alive = true;
@@ -222,6 +223,29 @@ void sim_network::set_clock(node_index node, node_clock clock) {
   nodes_[node]->clock = std::move(clock);
 }
 
+void sim_network::set_members(node_index node, std::shared_ptr<run_members> members) {
+  nodes_[node]->members = std::move(members);
+}
+
+/// What the handshake does: each end takes a newer list from the other, and judges both.
+std::optional<failure> sim_network::compare_members(node_index from, node_index to) const {
+  const auto& ours = nodes_[from]->members;
+  const auto& theirs = nodes_[to]->members;
+  if (!ours && !theirs)
+    return std::nullopt;
+  if (!ours || !theirs || ours->authority() != theirs->authority())
+    return failure{ec::wrong_run, "the peers have different authorities, or one has none"};
+  for (auto [taker, giver] : {std::pair{ours, theirs}, std::pair{theirs, ours}})
+    if (auto list = giver->list())
+      (void)taker->take(list->bytes());
+  const auto& clock = nodes_[from]->clock.time;
+  for (auto who : {from, to})
+    if (auto why = ours->judge(nodes_[who]->record.id, clock ? clock->now() : swarm_time{});
+        why.here.code != ec::none)
+      return why.here;
+  return std::nullopt;
+}
+
 std::shared_ptr<transport> sim_network::transport_of(node_index node) {
   return nodes_[node]->own;
 }
@@ -335,6 +359,8 @@ void sim_network::dial(node_index from, const dial_target& whom, milliseconds ti
     if (peer.record.id == nodes_[from]->record.id)
       return fail_at(random_arrival(), ec::duplicate_identity, to_string(where) + ": ourselves");
     if (auto why = compare_clocks(from, to))
+      return fail_at(random_arrival(), why->code, to_string(where) + ": " + why->detail);
+    if (auto why = compare_members(from, to))
       return fail_at(random_arrival(), why->code, to_string(where) + ": " + why->detail);
     const auto& ours = nodes_[from]->claims.agreement;
     if (auto why = ours && peer.claims.agreement ? disagreement(*ours, *peer.claims.agreement)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/random.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/transport.hpp"
 
@@ -57,6 +58,8 @@ public:
     std::function<void(const peer_id&, swarm_clock::duration)> compared;
   };
   void set_clock(node_index node, node_clock clock);
+  /// Who belongs to the run, as this node knows it; handshakes compare it. Null: everybody.
+  void set_members(node_index node, std::shared_ptr<run_members> members);
   [[nodiscard]] std::shared_ptr<transport> transport_of(node_index node);
   [[nodiscard]] static endpoint address_of(node_index node);
   [[nodiscard]] const peer_record& record_of(node_index node) const;
@@ -97,6 +100,7 @@ private:
   steady_time random_arrival();
   [[nodiscard]] bool blocked(node_index a, node_index b) const;
   /// The reason why one of the two refuses the link.
+  std::optional<failure> compare_members(node_index from, node_index to) const;
   std::optional<failure> compare_clocks(node_index from, node_index to);
   void dial(node_index from, const dial_target& to, milliseconds timeout, on_dialled done);
   /// Delivers something that is not a frame (a window update) after one random delay, or after the

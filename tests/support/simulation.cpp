@@ -132,6 +132,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   dependencies.port_decorator = port_decorator_;
   dependencies.make_transport = [this, &config](transport_request order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
+    network_.set_members(node, config.members);
     network_.set_clock(node, {order.clock, order.clocks, order.events.clock_compared});
     return network_.transport_of(node);
   };

@@ -106,6 +106,10 @@ void take(const py::dict& from, const char* name, milliseconds& to) {
 std::unique_ptr<a_node> start(const py::dict& given, std::shared_ptr<log_lines> log) {
   node_options o;
   take(given, "run", o.run);
+  take(given, "swarm_key", o.swarm_key);
+  take(given, "members", o.members);
+  take(given, "members_list", o.members_list);
+  take(given, "encrypt", o.encrypt);
   take(given, "initial_peers", o.initial_peers);
   take(given, "listen", o.listen);
   take(given, "announce", o.announce);

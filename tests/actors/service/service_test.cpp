@@ -15,6 +15,7 @@
 #include <prometheus/registry.h>
 #include <stdlib.h>
 
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/crypto/swarm_key.hpp"
 #include "tests/support/scratch_folder.hpp"
 #include "waggle/averager.hpp"
@@ -487,6 +488,109 @@ TEST(Simulation, PeersWithOneKeyAreOneRunWhateverItsLabel) {
   o.swarm_key = folder / "none";
   EXPECT_THROW((void)swarm.start(o), std::invalid_argument);
   std::filesystem::remove_all(folder);
+}
+
+std::string list_of(const identity& authority, std::uint64_t version,
+                    const std::vector<peer_id>& ids) {
+  std::vector<member_list::member> all;
+  for (const auto& id : ids)
+    all.push_back({id, *end_of_day("2199-12-31")});
+  auto list = member_list::sign(authority, version, std::move(all));
+  EXPECT_TRUE(list);
+  return inline_text(*list);
+}
+
+TEST(Simulation, OnlyPeersOnTheListBelongToTheRun) {
+  std::vector<peer_id> ids;
+  {
+    simulation alike{{.seed = 7}};
+    for (int i = 0; i < 3; ++i)
+      ids.push_back(alike.id(alike.start({})));
+  }
+  auto authority = identity::from_seed(99);
+  simulation swarm{{.seed = 7}};
+  node_options o;
+  o.members = to_string(authority->key());
+  o.members_list = list_of(*authority, 1, {ids[0], ids[1]});
+  auto first = swarm.start(o);
+  o.members_list.clear();
+  auto second = swarm.start(o, {first}); // gets the list from the first
+  auto third = swarm.start(o, {first});
+  EXPECT_EQ(swarm.id(third), ids[2]);
+  auto sees = [&](auto who, const std::string& key) {
+    auto found = swarm.get(who, key);
+    return found && !found->empty();
+  };
+  swarm.run_for(5s);
+  ASSERT_TRUE(swarm.put(first, "one", "sub", "value", 600s));
+  EXPECT_TRUE(sees(second, "one"));
+  EXPECT_FALSE(sees(third, "one"));
+  // A peer brings a list without the second, and with the third.
+  o.members_list = list_of(*authority, 2, {ids[0], ids[2]});
+  auto bearer = swarm.start(o, {first});
+  swarm.run_for(30s);
+  ASSERT_TRUE(swarm.put(first, "two", "sub", "value", 600s));
+  EXPECT_TRUE(sees(third, "two"));
+  EXPECT_FALSE(sees(second, "two"));
+  EXPECT_FALSE(sees(bearer, "two")) << "it is on no list itself";
+}
+
+TEST(Node, BelongsToARunThatHasAListOfMembers) {
+  service s;
+  testing::scratch_folder folder;
+  auto authority = identity::generate();
+  auto id_in = [&](const char* name) {
+    return (*identity::load_or_create(folder.path() / name / "identity.pem"))->id();
+  };
+  auto options = [&](const char* name, std::vector<std::string> through) {
+    auto o = s.options(std::move(through));
+    o.data_dir = folder.path() / name;
+    o.members = to_string(authority->key());
+    return o;
+  };
+  std::filesystem::create_directories(folder.path() / "ada");
+  std::filesystem::create_directories(folder.path() / "bob");
+  auto given = options("ada", {});
+  given.members_list = list_of(*authority, 1, {id_in("ada"), id_in("bob")});
+  auto ada = node::start(given);
+  ASSERT_TRUE(ada) << ada.error().detail;
+  {
+    auto bob = node::start(options("bob", {ada->address()}));
+    ASSERT_TRUE(bob) << bob.error().detail;
+    EXPECT_TRUE(bob->wait_until_ready(30s));
+  }
+  auto eve = node::start(options("eve", {ada->address()}));
+  ASSERT_TRUE(eve) << eve.error().detail;
+  EXPECT_EQ(eve->wait_until_ready(1s).error().code, ec::timeout);
+  auto nobody = s.options({ada->address()});
+  auto stranger = node::start(nobody);
+  ASSERT_TRUE(stranger);
+  EXPECT_EQ(stranger->wait_until_ready(1s).error().code, ec::timeout);
+  // Bob kept the list, and starts a run of its own with it.
+  EXPECT_TRUE(node::start(options("bob", {})));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "bob" / "members.list"));
+
+  auto why = [&](auto change) {
+    auto o = options("bad", {});
+    change(o);
+    auto started = node::start(o);
+    return started ? std::string{"started"} : started.error().detail;
+  };
+  EXPECT_THAT(why([&](auto& o) { o.members = "me"; }), HasSubstr("members: 'me' is no public key"));
+  EXPECT_THAT(why([&](auto& o) {
+                o.members_list = given.members_list;
+                o.members.clear();
+              }),
+              HasSubstr("members_list: needs `members`"));
+  EXPECT_THAT(why([&](auto& o) {
+                o.members = to_string(identity::generate()->key());
+                o.members_list = given.members_list;
+              }),
+              HasSubstr("node_options::members_list: "));
+  EXPECT_THAT(why([&](auto& o) { o.members_list = "list:zz"; }),
+              HasSubstr("is no list of members"));
+  EXPECT_THAT(why([&](auto& o) { o.members_list = "no-such-file"; }),
+              HasSubstr("node_options::members_list: "));
 }
 
 } // namespace

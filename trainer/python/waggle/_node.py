@@ -120,12 +120,15 @@ class Node(Leaves):
         return f"<waggle.Node {self.run!r} at {self.address}>"
 
 
-def node(run: str, *, listen: str | Sequence[str] | None = None, initial_peers: str | Sequence[str] | None = None,
+def node(run: str, *, swarm_key: str | os.PathLike[str] | None = None, members: str | None = None,
+         members_list: str | os.PathLike[str] | None = None, encrypt: bool = True, listen: str | Sequence[str] | None = None, initial_peers: str | Sequence[str] | None = None,
          announce: str | Sequence[str] | None = None, client_mode: bool = False,
          data_dir: str | os.PathLike[str] | None = None, agreed: Mapping[str, str] | None = None,
          shutdown_timeout: float | None = None, log_level: str = "warn", log: Log | None = None) -> Node:
     """Starts a peer without a model in the run of this name, for waggle.DHT and waggle.Averager.
 
+    swarm_key, members, members_list: as of waggle.join.
+    encrypt: False: no link is encrypted, which both ends must say.
     listen: "HOST:PORT,…"; port 0 is a free one. Default: [::]:0, all of IPv4 and IPv6.
     initial_peers: any peers of the run. None: others join through this one.
     announce: the addresses that others dial, if they differ.
@@ -134,7 +137,8 @@ def node(run: str, *, listen: str | Sequence[str] | None = None, initial_peers: 
     agreed: what must be equal on all peers of the run, by name.
 
     Raises ValueError with a sentence."""
-    return Node(_given(run=run, listen=_addresses("listen", listen) or None,
+    return Node(_given(run=run, swarm_key=swarm_key, members=members, encrypt=encrypt,
+                       members_list=None if members_list is None else os.fspath(members_list), listen=_addresses("listen", listen) or None,
                        initial_peers=_addresses("initial_peers", initial_peers), announce=_addresses("announce", announce),
                        client_mode=client_mode, data_dir=data_dir, agreed=None if agreed is None else dict(agreed),
                        shutdown_timeout=shutdown_timeout, log_level=log_level), log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import math
@@ -66,14 +67,14 @@ class Ranks:
                             "torch.distributed.group.WORLD")
         if not hasattr(dist, "get_process_group_ranks") or torch.__version__.startswith(("1.", "2.0.")):
             raise ValueError(f"group needs torch 2.1 or later, and this is {torch.__version__}")
-        self.group = group
+        self.group: Any = group
         self.members: list[int] = dist.get_process_group_ranks(group)
         self.rank, self.size = dist.get_rank(group), len(self.members)
         self._root = self.members[0]
         timeout = getattr(getattr(group, "options", None), "_timeout", None)
         with contextlib.suppress(Exception):  # of another backend
             timeout = group._get_backend(torch.device("cpu")).options._timeout
-        self._channel = dist.new_group(self.members, backend="gloo", timeout=timeout, use_local_synchronization=True)
+        self._channel: Any = dist.new_group(self.members, backend="gloo", timeout=timeout, use_local_synchronization=True)
         self._lock = threading.Lock()  # of a record with what follows it
         self._leads = False  # rank 0 is in a call, and the others listen
         self._waits_in: tuple[str, float] | None = None  # a call, for the others, since
@@ -261,6 +262,11 @@ class Ranks:
         self._ended.set()
         if self._beats is not threading.current_thread():
             self._beats.join(5)
+        self.failure = self.failure or "this peer has left the run"
+        # Joins the threads of gloo. One that ends with a tensor of Python after Python has ended would abort the process.
+        with contextlib.suppress(Exception):  # the user has destroyed all groups
+            dist.destroy_process_group(self._channel)
+        self.group = self._channel = None
 
 
 def weighed(rows: Sequence[Sequence[float]]) -> tuple[int, float | None]:
@@ -281,7 +287,14 @@ def of_environment() -> dict[str, Any]:
             raise ValueError(f"WORLD_SIZE is {ranks} in the environment, and {' and '.join(missing)} missing: start all ranks, which are "
                              "one peer, by torchrun, or leave WORLD_SIZE out of the environment of a peer of its own")
         dist.init_process_group("gloo")
+        atexit.register(_end_groups)
     return {"group": dist.group.WORLD}
+
+
+def _end_groups() -> None:
+    """As at the end of `Ranks`, of the group of all processes."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def say_goodbye_on_term() -> None:
