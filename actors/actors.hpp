@@ -121,9 +121,13 @@ struct subscribe_progress {
 };
 using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>>;
 
-/// Leads or joins a group for a round, of averagers and runs of many groups (else see enter_group).
+/// Finds this peer's group: leads or joins one for a round, or finds who admits this peer to one that
+/// peers enter between rounds.
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
+  caf::replies_to<find_place>::with<place_found>,
+  caf::replies_to<is_plan_awaited>::with<bool>,
+  caf::reacts_to<plan_judged>,
   caf::reacts_to<set_open_group>,
   caf::replies_to<is_place_wanted>::with<bool>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;

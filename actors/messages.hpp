@@ -209,8 +209,33 @@ struct group_formed {
   /// The leader of an open group, to be entered instead; `plan` is empty.
   std::optional<peer_record> open_group{};
 };
-/// Command: stop the current search. It fails with ec::cancelled.
+/// Command: stop the current search, for a group or for a place in one. It fails with
+/// ec::cancelled.
 struct cancel_search {};
+/// Query: find a place in a group that peers enter between rounds: apply to these peers, then to
+/// those that they name. The plan of the leader that admits this peer goes to whoever asks this.
+/// Answered once plan_judged has taken one; fails with the reason of the last peer asked, or
+/// ec::timeout at the deadline.
+struct find_place {
+  std::vector<peer_record> through; // in order of preference
+  digest branch;                    // that the group must train
+  digest schema;                    // of its vectors; zero: that of the group
+  std::optional<double> bandwidth;  // of this peer; none: not known
+  milliseconds deadline{30'000};
+};
+struct place_found {
+  peer_id leader;
+};
+/// Query: whether this search has applied to the sender of a plan, and has not been refused.
+struct is_plan_awaited {
+  peer_id from;
+};
+/// Command: a plan that was awaited is taken, or refused: the search goes on.
+struct plan_judged {
+  peer_id from;
+  std::size_t members = 0;
+  failure refused{}; // ec::none: taken
+};
 /// Command: this peer is in an open group for vectors that are encoded by `codecs`. While it does
 /// not search, peers that ask it for a group are referred to the leader, unless the group is full.
 struct set_open_group {

@@ -1,4 +1,4 @@
-// enter_group ─► a member's leader: wire::enter_group ─► next_plan ─► member
+// enter_group ─► matchmaker: find_place ─► next_plan ─► awaited ─► member
 // average_in_group ─► the round of open_group::next() ─► committed ─► open_group::advance ─► report
 //                     (with a coding two rounds: see group_averager_coding.cpp)
 //                        └ with `call`: call_round to the others ─► round_called to their listeners
@@ -22,7 +22,7 @@ namespace waggle {
 
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
                                matchmaking_config members, switchboard_actor switchboard,
-                               epoch_id end, matchmaker_actor matchmaker)
+                               matchmaker_actor matchmaker, epoch_id end)
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
     members_(std::move(members)), end_(end), switchboard_(std::move(switchboard)),
     matchmaker_(std::move(matchmaker)), feedback_(config_.error_feedback),
@@ -97,14 +97,6 @@ group_averager::behavior_type group_averager::make_behavior() {
       faults_.show(one_round_ ? company_ : group_size(), now());
     },
     [this](check_rounds) { round_.on_check(*this); },
-    [this](const entry_expired& msg) {
-      if (entry_ && msg.attempt == attempts_)
-        end_entry({ec::timeout, "the group's leader did not admit us in time"});
-    },
-    [this](const ask_again& msg) {
-      if (entry_ && msg.attempt == attempts_ && entry_->search.asks(msg.leader))
-        ask_leader();
-    },
   };
 }
 
@@ -238,6 +230,17 @@ void group_averager::on_event(const inbound_event& event) {
 }
 
 void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
+  if (!entry_)
+    return judge_plan(from, message, false);
+  request(matchmaker_, caf::infinite, is_plan_awaited{from.id})
+    .then([this, from, message, number = entries_](bool awaited) {
+      judge_plan(from, message, awaited && entry_ && number == entries_);
+    });
+}
+
+/// @param awaited we have applied to its sender.
+void group_averager::judge_plan(const peer_record& from, const wire::next_plan& message,
+                                bool awaited) {
   auto refuse = [&](const failure& why) {
     log_about about{{.remote = from.id, .reason = why.code}};
     ctx_.log_caused("refused plans", now(), spdlog::level::warn,
@@ -245,52 +248,20 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
                       + " sent a plan that we refuse: " + to_string(why));
     ctx_.metrics->count_refused_input(why.code);
     decline(from.id, message);
+    if (awaited)
+      send(matchmaker_, plan_judged{from.id, 0, why});
   };
   bool forged = message.plan.id != id_of_change(message.replaces, message.plan);
-  if (forged || !ctx_.links->may_believe(message.plan, from.id)) {
-    failure why{ec::protocol_violation,
-                forged ? "plan: its id is that of another plan"
-                       : "plan: it says that all members are of one user on one host"};
-    refuse(why);
-    if (entry_ && entry_->search.expects(from.id))
-      on_refusal(why);
-    return;
-  }
-  bool entering = entry_ && entry_->search.expects(from.id);
-  if (entering && takes_any_group()) { // it adopts the terms of the group that admits it
-    auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
-                               message.second_round, config_.elements_max);
-    if (!terms) {
-      refuse(terms.error());
-      return end_entry(terms.error());
-    }
-    use(std::move(*terms));
-  }
-  if (!group_)
-    return decline(from.id, message);
-  if (entering) {
-    auto entered = message.branch == entry_->search.branch()
-                     ? group_->enter(from.id, message.plan, message.branch)
-                     : failure{ec::wrong_run, "its group has changed to another history"};
-    if (!entered) {
+  if (forged || !ctx_.links->may_believe(message.plan, from.id))
+    return refuse({ec::protocol_violation,
+                   forged ? "plan: its id is that of another plan"
+                          : "plan: it says that all members are of one user on one host"});
+  if (awaited) {
+    if (auto entered = enter(from.id, message); !entered)
       refuse(entered.error());
-      return on_refusal(entered.error());
-    }
-    auto promise = std::move(entry_->promise);
-    lead_.entered(from.id); // it learnt our bandwidth when we asked it
-    train(message.branch, entry_->parent);
-    entry_.reset();
-    ++attempts_;
-    log_about about{{.epoch = message.plan.epoch, .round = message.plan.id}};
-    ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
-                    message.plan.epoch.value());
-    promise.deliver(view());
-    ctx_.rounds->expect(message.plan);
-    if (called_ == group_->next().id)
-      on_call(called_);
     return;
   }
-  if (!group_->is_member())
+  if (!group_ || !group_->is_member())
     return decline(from.id, message); // we no longer wait for it
   auto changed = group_->on_plan(from.id, message.replaces, message.plan);
   if (!changed)
@@ -305,6 +276,34 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   notify_listener();
   if (called_ == group_->next().id)
     on_call(called_);
+}
+
+/// With the plan of the leader that admits us.
+status group_averager::enter(const peer_id& leader, const wire::next_plan& message) {
+  if (takes_any_group()) { // it adopts the terms of the group that admits it
+    auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
+                               message.second_round, config_.elements_max);
+    if (!terms)
+      return terms.error();
+    use(std::move(*terms));
+  }
+  if (message.branch != entry_->branch)
+    return failure{ec::wrong_run, "its group has changed to another history"};
+  group_->become(self());
+  if (auto entered = group_->enter(leader, message.plan, message.branch); !entered)
+    return entered;
+  auto asked = *std::exchange(entry_, std::nullopt);
+  send(matchmaker_, plan_judged{leader, message.plan.members.size(), {}});
+  lead_.entered(leader); // it learnt our bandwidth when we asked it
+  train(message.branch, asked.parent);
+  log_about about{{.epoch = message.plan.epoch, .round = message.plan.id}};
+  ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
+                  message.plan.epoch.value());
+  asked.promise.deliver(view());
+  ctx_.rounds->expect(message.plan);
+  if (called_ == group_->next().id)
+    on_call(called_);
+  return waggle::done{};
 }
 
 void group_averager::on_call(const round_id& upcoming) {
@@ -498,8 +497,6 @@ void group_averager::on_disconnected(const peer_disconnected& msg) {
     lost_.push_back(msg);
   faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
-  if (entry_ && entry_->search.asks(msg.peer))
-    on_refusal(msg.why);
 }
 
 } // namespace waggle

@@ -10,7 +10,6 @@
 #include "actors/averaging/fault_watch.hpp"
 #include "actors/averaging/round_owner.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/group_lead.hpp"
 #include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/open_group.hpp"
@@ -26,24 +25,14 @@ struct adopt_group {
   partition_terms terms; // see group_formed
 };
 
-/// To itself: the deadline of this attempt to enter a group is over.
-struct entry_expired {
-  std::uint64_t attempt = 0;
-};
-/// To itself: the leader has accepted us, but no plan has arrived. Apply again.
-struct ask_again {
-  std::uint64_t attempt = 0;
-  peer_id leader;
-};
-
 using group_averager_base =
   wired_group_averager_actor::extend<caf::replies_to<find_group>::with<group_formed>,
-                                     caf::reacts_to<cancel_search>, caf::reacts_to<entry_expired>,
-                                     caf::reacts_to<ask_again>>::extend_with<round_listener_actor>::
-    extend_with<round_owner::self_messages>::base;
+                                     caf::reacts_to<cancel_search>>::
+    extend_with<round_listener_actor>::extend_with<round_owner::self_messages>::base;
 
-/// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
-/// Other peers ask it to be admitted; the leader sends it the plan of the next round.
+/// Manages this peer's membership in one open_group, which the matchmaker finds, and runs the
+/// group's rounds, one at a time. Other peers ask it to be admitted; the leader sends it the plan
+/// of the next round.
 ///
 /// With a two_round_coding, an epoch of the group has two rounds; average_in_group runs both, and
 /// is answered with the decoded mean, or with the failure of the round that failed.
@@ -65,10 +54,9 @@ using group_averager_base =
 class group_averager final : public group_averager_base {
 public:
   /// @param end the epoch with which the run ends; 0: not known.
-  /// @param matchmaker null: this peer finds no groups.
   group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
-                 matchmaking_config members, switchboard_actor switchboard, epoch_id end = {},
-                 matchmaker_actor matchmaker = {});
+                 matchmaking_config members, switchboard_actor switchboard,
+                 matchmaker_actor matchmaker, epoch_id end = {});
 
   const char* name() const override { return "group-averager"; }
   void on_exit() override;
@@ -77,10 +65,10 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  struct entry_attempt {
+  struct entry {
     caf::typed_response_promise<group_view> promise;
-    entry_search search;
-    digest parent; // enter_group's
+    digest branch; // enter_group's, and its parent
+    digest parent;
   };
   struct running {
     averaging_step step; // of the current round
@@ -109,6 +97,8 @@ private:
 
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
+  void judge_plan(const peer_record& from, const wire::next_plan& message, bool awaited);
+  status enter(const peer_id& leader, const wire::next_plan& message);
   void on_call(const round_id& upcoming);
 
   // -- finding groups (group_averager_search.cpp)
@@ -122,11 +112,6 @@ private:
   caf::result<group_view> found(const found_group& msg);
   void train(const digest& branch, const digest& parent);
   caf::result<group_view> enter(enter_group& msg);
-  void ask_next();
-  void ask_leader();
-  void on_reply(std::uint64_t attempt, const peer_id& from, const wire::join_reply& reply);
-  void on_refusal(failure why, const std::vector<peer_record>& suggested = {});
-  void end_entry(failure why); // by value: the argument may be a member of the entry
   void quit_from(const failure& why);
 
   caf::result<group_round> average(average_in_group& msg);
@@ -170,8 +155,8 @@ private:
   compute_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
-  std::optional<entry_attempt> entry_;
-  std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
+  std::optional<entry> entry_;
+  std::uint64_t entries_ = 0;                                       // generation of `entry_`
   std::optional<caf::typed_response_promise<group_formed>> search_; // a search runs
   std::uint64_t searches_ = 0;                                      // generation of `search_`
   bool one_round_ = false;  // the group that was searched for last is for one round

@@ -1,6 +1,7 @@
-// The group_averager enters a group, leaves it, and admits other peers to it:
+// The group_averager enters a group that the matchmaker finds, leaves it, and admits other peers:
 //
-//   enter_group ─► judge_application ─► open_group::apply ─► the plan of the next round
+//   enter_group ─► find_place ─► a leader's plan ─► on_next_plan ─► the answer
+//   wire::enter_group ─► judge_application ─► open_group::apply ─► the plan of the next round
 //   a round's report ─► fault_watch ─┘ excluded: members that were silent or wrong
 
 #include <spdlog/logger.h>
@@ -8,17 +9,10 @@
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
 #include "actors/new_name.hpp"
+#include "runtime/averaging/entry_search.hpp"
 #include "runtime/core/log_about.hpp"
 
 namespace waggle {
-
-namespace {
-
-/// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
-/// again costs nothing, and a leader that has left its group meanwhile answers that it has.
-constexpr auto ask_again_after = 2s;
-
-} // namespace
 
 void group_averager::adopt(const adopt_group& msg) {
   quit_from({ec::cancelled, {}});
@@ -58,77 +52,24 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
   auto promise = make_response_promise<group_view>();
-  entry_ = entry_attempt{promise, {std::move(msg.through), msg.branch, ctx_.record.id}, msg.parent};
-  delayed_send(this, msg.deadline, entry_expired{++attempts_});
-  ask_next();
+  entry_ = entry{promise, msg.branch, msg.parent};
+  find_place question{std::move(msg.through), msg.branch,
+                      described_ ? group_->shared().schema : digest{}, lead_.bandwidth(),
+                      msg.deadline};
+  request(matchmaker_, msg.deadline + 2s, std::move(question))
+    .then([](const place_found&) { /* what we said of the plan */ },
+          [this, number = ++entries_](const caf::error& why) {
+            if (entry_ && number == entries_)
+              std::exchange(entry_, std::nullopt)->promise.deliver(why);
+          });
   return promise;
 }
 
-void group_averager::ask_next() {
-  if (entry_->search.next())
-    ask_leader();
-  else
-    end_entry(entry_->search.why());
-}
-
-void group_averager::ask_leader() {
-  const auto& leader = entry_->search.asked();
-  bool declared = members_.bandwidth.has_value();
-  if (group_)
-    group_->become(self());
-  wire::enter_group question{members_.prefix,
-                             described_ ? group_->shared().schema : digest{},
-                             ctx_.mode(members_.mode),
-                             lead_.bandwidth(),
-                             declared,
-                             entry_->search.branch(),
-                             entry_->search.unreached()};
-  request(switchboard_, members_.request_timeout + 1s,
-          call_peer{leader, question, members_.request_timeout})
-    .then(
-      [this, attempt = attempts_, from = leader.id](const peer_answer& answer) {
-        const auto* reply = std::get_if<wire::join_reply>(&answer.what);
-        on_reply(attempt, from,
-                 reply != nullptr ? *reply : wire::join_reply{ec::protocol_violation, {}});
-      },
-      [this, attempt = attempts_, from = leader.id](const caf::error& why) {
-        if (entry_ && attempt == attempts_ && entry_->search.asks(from))
-          on_refusal(from_caf(why));
-      });
-}
-
-void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
-                              const wire::join_reply& reply) {
-  if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
-    return;
-  if (reply.code != ec::none)
-    return on_refusal({reply.code, "it refused"}, reply.suggested);
-  if (entry_->search.accepted()) {
-    ctx_.log->debug("peer {} accepts us and does not admit us: asking others", short_name(from));
-    return ask_leader();
-  }
-  // Next: its plan arrives, its link breaks, or the deadline passes.
-  delayed_send(this, ask_again_after, ask_again{attempt, from});
-}
-
-void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
-  log_about about{{.remote = entry_->search.asked().id, .reason = why.code}};
-  ctx_.log->debug("peer {} does not admit us: {}", short_name(entry_->search.asked().id),
-                  to_string(why));
-  entry_->search.refused(std::move(why), suggested);
-  ask_next();
-}
-
-void group_averager::end_entry(failure why) {
-  ++attempts_;
-  auto promise = std::move(entry_->promise);
-  entry_.reset();
-  promise.deliver(to_caf(why));
-}
-
 void group_averager::quit_from(const failure& why) {
-  if (entry_)
-    end_entry(why);
+  if (entry_) {
+    send(matchmaker_, cancel_search{});
+    std::exchange(entry_, std::nullopt)->promise.deliver(to_caf(why));
+  }
   if (!group_ || !group_->is_member())
     return;
   if (current_ && current_->step.plan && ctx_.rounds->was_prepared(current_->step.plan->id))

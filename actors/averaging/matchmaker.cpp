@@ -2,6 +2,7 @@
 //                     │  ask ─► switchboard ─► join_group at the other side ─► answer ─► group_search
 //                     ├─ begin: the plan ─► begin_group to all followers, group_formed to our caller
 //                     └─ a leader's begin_group ─► checked ─► group_formed to our caller
+// find_place: see matchmaker_places.cpp
 
 #include "actors/averaging/matchmaker.hpp"
 
@@ -37,13 +38,12 @@ matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_con
 void matchmaker::on_exit() {
   next_.reset();
   current_.reset();
+  place_.reset();
   switchboard_ = nullptr;
   dht_ = nullptr;
 }
 
 matchmaker::behavior_type matchmaker::make_behavior() {
-  if (auto warning = matchmaking_warning(config_))
-    ctx_.log->warn("{}", *warning);
   return {
     [this](const inbound_call& msg) { return answer(msg); },
     [this](const inbound_event& msg) {
@@ -51,6 +51,9 @@ matchmaker::behavior_type matchmaker::make_behavior() {
       on_event(msg);
     },
     [this](const find_group& msg) { return begin(msg); },
+    [this](find_place& msg) { return begin(msg); },
+    [this](const is_plan_awaited& plan) { return place_ && place_->search.expects(plan.from); },
+    [this](const plan_judged& msg) { judged(msg); },
     [this](const set_open_group& msg) {
       open_leader_ = msg.leader;
       open_full_ = msg.members >= target_size();
@@ -70,8 +73,16 @@ matchmaker::behavior_type matchmaker::make_behavior() {
     },
     [this](cancel_search) { cancel(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
-    [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
+    [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const search_tick& msg) { on_time(msg); },
+    [this](const place_expired& msg) {
+      if (place_ && msg.search == places_)
+        end_place({ec::timeout, "the group's leader did not admit us in time"});
+    },
+    [this](const ask_again& msg) {
+      if (place_ && msg.search == places_ && place_->search.asks(msg.leader))
+        ask_leader();
+    },
   };
 }
 
@@ -91,7 +102,9 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
     return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
                                   + " bytes, at most " + std::to_string(gather_bytes_max)
                                   + " are allowed");
-  ++searches_;
+  if (++searches_ == 1)
+    if (auto warning = matchmaking_warning(config_))
+      ctx_.log->warn("{}", *warning);
   auto promise = make_response_promise<group_formed>();
   waiting wanted{msg, promise, clock().now()};
   if (loads_)
@@ -168,6 +181,8 @@ void matchmaker::cancel() {
   }
   if (current_)
     perform(current_->search.cancel({ec::cancelled, {}}));
+  if (place_)
+    end_place({ec::cancelled, {}});
 }
 
 void matchmaker::on_time(const search_tick& msg) {
@@ -389,10 +404,12 @@ void matchmaker::on_connected(const peer_record& peer) {
     add_candidate(peer, std::nullopt);
 }
 
-void matchmaker::on_disconnected(const peer_id& peer) {
-  connected_.erase(peer);
+void matchmaker::on_disconnected(const peer_disconnected& msg) {
+  connected_.erase(msg.peer);
   if (current_)
-    perform(current_->search.on_lost(peer, now()));
+    perform(current_->search.on_lost(msg.peer, now()));
+  if (place_ && place_->search.asks(msg.peer))
+    on_refusal(msg.why);
 }
 
 } // namespace waggle

@@ -9,6 +9,7 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/averaging/entry_search.hpp"
 #include "runtime/matchmaking/bucket_watch.hpp"
 #include "runtime/matchmaking/group_declaration.hpp"
 #include "runtime/matchmaking/group_key.hpp"
@@ -24,11 +25,24 @@ struct search_tick {
   std::uint64_t search = 0;
 };
 
-using matchmaker_base = wired_matchmaker_actor::extend<caf::reacts_to<search_tick>>::base;
+/// To itself: the deadline of the search for a place with this number is over.
+struct place_expired {
+  std::uint64_t search = 0;
+};
+/// To itself: the leader has accepted us, but no plan has arrived. Apply again.
+struct ask_again {
+  std::uint64_t search = 0;
+  peer_id leader;
+};
+
+using matchmaker_base =
+  wired_matchmaker_actor::extend<caf::reacts_to<search_tick>, caf::reacts_to<place_expired>,
+                                 caf::reacts_to<ask_again>>::base;
 
 /// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
 /// the group key, asks candidates found there and, as long as all peers share one bucket, peers
-/// that are connected anyway. REQUIRES: check_matchmaking_config succeeded.
+/// that are connected anyway. Finds a place in a group that peers enter between rounds, as
+/// entry_search decides, without the DHT. REQUIRES: check_matchmaking_config succeeded.
 class matchmaker final : public matchmaker_base {
 public:
   matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,
@@ -90,6 +104,14 @@ private:
     steady_time began;
   };
 
+  /// A search for a place in a group that peers enter between rounds.
+  struct place_search {
+    entry_search search;
+    find_place what;
+    steady_time began;
+    caf::typed_response_promise<place_found> promise;
+  };
+
   [[nodiscard]] group_search::moment now() const { return {clock().now(), ctx_.wall->now()}; }
   [[nodiscard]] std::size_t min_size() const;
   [[nodiscard]] std::size_t target_size() const;
@@ -112,6 +134,15 @@ private:
   void note_auxiliaries(const round_plan& plan);
   void end(const failure& why);
 
+  // A place in an open group (matchmaker_places.cpp).
+  caf::result<place_found> begin(find_place& msg);
+  void ask_next();
+  void ask_leader();
+  void on_answer(std::uint64_t search, const peer_id& from, const wire::join_reply& reply);
+  void on_refusal(failure why, const std::vector<peer_record>& suggested = {});
+  void judged(const plan_judged& plan);
+  void end_place(const failure& why);
+
   // How many buckets.
   void look_at_loads(waiting wanted);
   void on_loads(std::uint64_t search, const std::vector<record>& reported);
@@ -126,7 +157,7 @@ private:
   void on_begin(const peer_record& from, const round_plan& plan);
   void decline(const peer_record& from, const round_plan& plan);
   void on_connected(const peer_record& peer);
-  void on_disconnected(const peer_id& peer);
+  void on_disconnected(const peer_disconnected& msg);
 
   const node_context ctx_;
   const member_mode mode_;    // that was configured
@@ -139,6 +170,8 @@ private:
   std::optional<waiting> next_;
   std::optional<running> current_;
   std::uint64_t searches_ = 0; // number of `next_` or `current_`
+  std::optional<place_search> place_;
+  std::uint64_t places_ = 0; // number of `place_`
   std::pair<std::uint64_t, peer_id>
     led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;

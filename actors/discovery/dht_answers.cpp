@@ -90,7 +90,7 @@ wire::dht_stored dht_router::answer_store(const wire::dht_store& put, const inbo
   wire::dht_stored stored;
   for (const auto& entry : put.records) {
     auto key = record_key(ctx_.run_id, entry.kind, entry.name);
-    auto outcome = refusal(entry, key, call.from.id, source.member, now);
+    auto outcome = refusal(entry, key, call.from.id, source.member);
     if (outcome == ec::none)
       outcome = store_.put(key, entry, now, source);
     if (outcome != ec::none)
@@ -103,13 +103,12 @@ wire::dht_stored dht_router::answer_store(const wire::dht_store& put, const inbo
 /// Why `entry` is not stored; ec::none: it may be. ec::not_owner: of another peer, or of a kind
 /// that anybody may write; ec::not_found: a stranger's, and we know many peers that are nearer to
 /// its key.
-ec dht_router::refusal(const record& entry, const dht_id& key, const peer_id& from, bool member,
-                       swarm_time now) const {
+ec dht_router::refusal(const record& entry, const dht_id& key, const peer_id& from,
+                       bool member) const {
   const auto* rules = rules_of(entry.kind);
   if (rules != nullptr && rules->of_applications && !config_.open_records)
     return ec::not_owner;
-  auto valid = validate_record(ctx_.run_id, entry, now, *ctx_.verifier);
-  if (!valid)
+  if (auto valid = check(entry); !valid)
     return valid.error().code;
   // Peers store their own records only, so that each can be held to its limits. Applications have
   // keys of their own.

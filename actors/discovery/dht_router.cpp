@@ -23,7 +23,7 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
                        switchboard_actor switchboard)
   : dht_router_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), table_(ctx_.record.id, config_.routing, now()),
-    store_(config_.store), random_(ctx_.randomness("dht-router")),
+    silent_(config_.silence), store_(config_.store), random_(ctx_.randomness("dht-router")),
     joining_(this, ctx_, config_.joining, switchboard_,
              [this](bool reached) { reached ? look_up_self() : reach_.on_dial_failed(); }),
     reach_(
@@ -79,8 +79,7 @@ dht_router::behavior_type dht_router::make_behavior() {
 // -- what our own actors ask --------------------------------------------------------------------
 
 caf::result<store_report> dht_router::store(store_record& msg) {
-  auto valid = validate_record(ctx_.run_id, msg.entry, ctx_.wall->now(), *ctx_.verifier);
-  if (!valid)
+  if (auto valid = check(msg.entry); !valid)
     return to_caf(valid.error());
   if (overloaded())
     return to_caf(ec::overloaded, "too many lookups at once");
@@ -95,22 +94,44 @@ caf::result<store_report> dht_router::store(store_record& msg) {
   return promise;
 }
 
+/// A search that runs for the same question answers this one, too.
 caf::result<found_records> dht_router::find(const find_records& msg) {
+  auto key = record_key(ctx_.run_id, msg.kind, msg.name);
+  for (const auto& [id, s] : searches_)
+    if (s.key == key && s.why == search::purpose::find && s.latest == msg.latest && s.current
+        && s.askers.size() < config_.searches_max)
+      return await(id, msg.timeout);
   if (overloaded())
     return to_caf(ec::overloaded, "too many lookups at once");
-  auto key = record_key(ctx_.run_id, msg.kind, msg.name);
+  auto until = now() + msg.timeout; // before the time at which search_expired comes
   auto id = begin(search::purpose::find, key, msg.timeout);
   auto& s = searches_.at(id);
   s.kind = msg.kind;
   s.latest = msg.latest;
   for (const auto& entry : store_.get(key, ctx_.wall->now()))
     s.merge.add(entry);
-  auto promise = s.found = make_response_promise<found_records>();
+  auto promise = make_response_promise<found_records>();
+  s.askers.push_back({until, promise});
   if (!s.latest && !s.merge.empty())
     finish(id, s);
   else
     advance(id);
   return promise;
+}
+
+caf::result<found_records> dht_router::await(std::uint64_t id, milliseconds timeout) {
+  auto promise = make_response_promise<found_records>();
+  searches_.at(id).askers.push_back({now() + timeout, promise});
+  delayed_send(this, timeout, search_expired{id});
+  return promise;
+}
+
+status dht_router::check(const record& entry) const {
+  auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
+  if (valid && config_.accepts && rules_of(entry.kind)->of_applications && !config_.accepts(entry))
+    return failure{ec::schema_mismatch, "this application does not accept the value of "
+                                          + entry.name + " (node_options::accepts)"};
+  return valid;
 }
 
 // -- routing table ----------------------------------------------------------------------------
@@ -191,8 +212,12 @@ void dht_router::advance(std::uint64_t id) {
   if (found == searches_.end() || found->second.writing)
     return;
   auto& s = found->second;
-  for (const auto& peer : s.way.next())
-    ask(id, s, peer);
+  for (auto next = s.way.next(); !next.empty(); next = s.way.next())
+    for (const auto& peer : next)
+      if (silent_.holds(peer.id, now()))
+        s.way.failed(peer.id);
+      else
+        ask(id, s, peer);
   if (s.way.finished())
     s.why == search::purpose::store ? begin_writing(id, s) : finish(id, s);
 }
@@ -213,6 +238,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
     return on_find_failed(id, peer, {ec::protocol_violation, {}});
   ctx_.metrics->count_dht_request("find", ec::none);
   ctx_.metrics->observe_dht_request("find", seconds_of(now() - began));
+  silent_.forget(peer.id);
   seen(peer);
   auto found = searches_.find(id);
   if (found == searches_.end())
@@ -235,6 +261,8 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
 void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why) {
   ctx_.metrics->count_dht_request("find", why.code);
   table_.failed(peer.id, now());
+  if (!table_.find(peer.id)) // others may name it for as long as they know it
+    silent_.add(peer.id, now());
   auto found = searches_.find(id);
   if (found == searches_.end())
     return;
@@ -244,7 +272,7 @@ void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const
 
 /// Adds a record from the network to the result, if it is valid and belongs to the search's key.
 ec dht_router::take(search& s, const record& entry) {
-  auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
+  auto valid = check(entry);
   if (valid && (entry.kind != s.kind || record_key(ctx_.run_id, entry.kind, entry.name) != s.key))
     valid = failure{ec::protocol_violation, "a record of another key"};
   if (!valid) {
@@ -261,10 +289,13 @@ void dht_router::finish(std::uint64_t id, search& s) {
   ctx_.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());
   auto ended = searches_.extract(id);
   auto& of = ended.mapped();
-  if (of.why == search::purpose::find)
-    of.found.deliver(found_records{of.merge.live(ctx_.wall->now())});
+  for (auto& each : of.askers)
+    each.promise.deliver(found_records{of.merge.live(ctx_.wall->now())});
   if (of.why != search::purpose::store)
     return;
+  for (auto& [other, running] : searches_)
+    if (running.key == of.key)
+      running.current = false; // whoever asks from now on finds what was stored
   auto result = of.writing ? of.writing->result() : replication::tally{};
   of.stored.deliver(
     store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
@@ -276,7 +307,15 @@ void dht_router::on_search_expired(std::uint64_t id) {
     return;
   if (found->second.writing)
     found->second.writing->give_up(); // missing answers count as failures
-  finish(id, found->second);
+  auto& s = found->second;
+  if (std::ranges::all_of(s.askers, [&](const auto& each) { return each.until <= now(); }))
+    return finish(id, s);
+  std::erase_if(s.askers, [&](auto& each) {
+    if (each.until > now())
+      return false;
+    each.promise.deliver(found_records{s.merge.live(ctx_.wall->now())});
+    return true;
+  });
 }
 
 // -- storing ----------------------------------------------------------------------------------
@@ -354,6 +393,7 @@ void dht_router::look_up_self() {
 void dht_router::on_connected(const peer_record& peer) {
   bool joins = joining_.on_connected(peer);
   reach_.on_connected(peer.id);
+  silent_.forget(peer.id);
   seen(peer);
   ping(peer);
   if (joins)

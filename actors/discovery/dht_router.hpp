@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "actors/discovery/dht_joining.hpp"
 #include "actors/discovery/dht_reach.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/core/time_outs.hpp"
 #include "runtime/dht/lookup.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "runtime/dht/replication.hpp"
@@ -28,6 +30,8 @@ struct dht_config {
   /// Records of applications (record_rules) are stored, also unsigned ones, which anybody may
   /// write. For services, and for tests.
   bool open_records = false;
+  /// Of records of applications: which are stored here and believed. Empty: all that are valid.
+  std::function<bool(const record&)> accepts{};
   /// A stranger's record is refused if we know this many peers that are nearer to its key: twice
   /// the peers that a writer asks for the nearest ones (spec: 2·k).
   std::size_t nearer_max = 40;
@@ -37,6 +41,8 @@ struct dht_config {
   milliseconds upkeep_interval{10'000};
   /// A bucket that was not updated for this long is refreshed by a lookup (Kademlia §2.3).
   milliseconds bucket_refresh{900'000};
+  /// How long a peer that is silent again and again is not asked: the time doubles.
+  time_outs::limits silence{milliseconds{5'000}, milliseconds{60'000}};
 };
 
 /// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
@@ -71,7 +77,12 @@ private:
     record_kind kind = record_kind::open;
     bool latest = true;
     record_merge merge;
-    caf::typed_response_promise<found_records> found;
+    struct asker {
+      steady_time until;
+      caf::typed_response_promise<found_records> promise;
+    };
+    std::vector<asker> askers; // of the same question
+    bool current = true;       // we have stored nothing under the key since it began
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -87,6 +98,8 @@ private:
   // What our own actors ask.
   caf::result<store_report> store(store_record& msg);
   caf::result<found_records> find(const find_records& msg);
+  caf::result<found_records> await(std::uint64_t id, milliseconds timeout);
+  [[nodiscard]] status check(const record& entry) const;
 
   // Searches.
   [[nodiscard]] bool overloaded() const { return searches_.size() >= config_.searches_max; }
@@ -118,14 +131,15 @@ private:
   void name_neighbours(const dht_id& key, const peer_id& asker,
                        std::vector<peer_record>& named) const;
   wire::dht_stored answer_store(const wire::dht_store& put, const inbound_call& call);
-  [[nodiscard]] ec refusal(const record& entry, const dht_id& key, const peer_id& from, bool member,
-                           swarm_time now) const;
+  [[nodiscard]] ec refusal(const record& entry, const dht_id& key, const peer_id& from,
+                           bool member) const;
 
   const node_context ctx_;
   const dht_config config_;
   switchboard_actor switchboard_;
 
   routing_table table_;
+  time_outs silent_;
   record_store store_;
   random_source random_;
   dht_joining joining_;

@@ -166,6 +166,7 @@ void progress_tracker::report(const report_progress& msg) {
   own.claim = msg.claim;
   own.vitals = msg.vitals;
   own.vitals.settings = config_.settings;
+  own.vitals.share_priority = config_.share_priority;
   if (ctx_.machine) {
     auto place = peer_shares::first_of_machine;
     auto use = ctx_.machine->latest();

@@ -20,7 +20,8 @@ struct progress_config {
   std::string name = "progress";
   ledger_options ledger;
   double performance_ema_alpha = 0.1;
-  std::string settings; // see peer_vitals
+  std::string settings; // see peer_vitals, as the next one
+  std::optional<float> share_priority = 0.0F;
   /// How long a report counts after it was made, if there is no other sign of its peer.
   milliseconds report_ttl{60'000};
   /// Signed reports are pushed to connected peers at most this often, and more rarely in long

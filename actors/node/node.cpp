@@ -1,7 +1,6 @@
 // start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
-//        ─► averaging (group_averager; or matchmaker, group_averager, and averager or
-//           moshpit_averager) ─► trainer or helper ─► donor
-//        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
+//        ─► averaging (matchmaker, group_averager; and averager or moshpit_averager)
+//        ─► trainer or helper ─► donor ─► connect (services, listeners) ─► supervisor ─► bootstrap
 
 #include "actors/node/node.hpp"
 
@@ -144,7 +143,8 @@ void connect(const node_parts& p) {
   };
   serves(service_topic::dht, p.dht);
   serves(service_topic::progress, p.tracker);
-  serves(service_topic::matchmaking, p.matchmaker);
+  if (p.averager || p.rounds) // other groups are not searched for in the DHT
+    serves(service_topic::matchmaking, p.matchmaker);
   serves(service_topic::averaging, p.group);
   serves(service_topic::state, p.donor);
   listens(p.dht);
@@ -386,30 +386,30 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     averaging_actors out;
     out.prefix = parts.matchmaking.prefix;
     out.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, links, dht);
-    auto group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links,
-                                              epoch_id{}, out.matchmaker);
+    auto group =
+      system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, links, out.matchmaker);
     out.group = group;
     auto steps = system.spawn<vector_averager>(ctx, averaging(parts), out.matchmaker, group);
     caf::anon_send(group, listen_group{steps});
     out.averager = steps;
     return out;
   };
+  auto group_for = [&](const node_config::averaging_parts& parts, epoch_id end) {
+    p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
+    return system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard,
+                                        p.matchmaker, end);
+  };
   if (config.helping) {
-    const auto& parts = config.helping->averaging;
-    p.group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
+    p.group = group_for(config.helping->averaging, {});
     p.helper = system.spawn<group_helper>(
       ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.reports});
     p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
   } else if (config.averaging && config.training && !config.training->training.many_groups) {
-    p.group =
-      system.spawn<group_averager>(ctx, averaging(*config.averaging), config.averaging->matchmaking,
-                                   p.switchboard, epoch_id{config.training->training.max_epochs});
+    p.group = group_for(*config.averaging, epoch_id{config.training->training.max_epochs});
   } else if (config.averaging && config.training) {
     auto parts = *config.averaging;
     parts.matchmaking.extra = parts.averaging.auxiliary;
-    p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    p.rounds = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard,
-                                            epoch_id{}, p.matchmaker);
+    p.rounds = group_for(parts, {});
     auto group =
       system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
                                      config.training->training.epoch_difference_max, p.rounds);

@@ -55,6 +55,8 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   config.progress.ledger.target_batch_size = o.samples_per_round();
   config.progress.report_ttl = o.report_expiration;
   config.progress.settings = settings_of(o);
+  config.progress.share_priority =
+    o.share_state ? std::optional{static_cast<float>(o.share_priority)} : std::nullopt;
   config.progress.performance_ema_alpha = o.performance_ema_alpha;
   config.stop_training_timeout = o.shutdown_timeout;
   return config;
@@ -102,6 +104,7 @@ node_config::helping_parts helping_from(const run_options& o) {
   parts.averaging.averaging.auxiliary = true;
   parts.averaging.averaging.elements_max = o.reduce_elements_max;
   parts.help.round_timeout = o.averaging_timeout;
+  parts.donor.shares = o.share_state;
   return parts;
 }
 

@@ -164,10 +164,10 @@ struct averager::shared {
     query.name = key_of(name);
     query.timeout = 2s;
     auto ours = tensors->tensors.description();
-    if (auto found = values_of(
-          peer.ask<found_records>(peer.node.parts.dht, query.timeout + dht_margin, query)))
-      for (const auto& [subkey, theirs] : *found)
-        if (auto where = first_difference(ours, theirs); !where.empty())
+    if (auto found =
+          peer.ask<found_records>(peer.node.parts.dht, query.timeout + dht_margin, query))
+      for (const auto& theirs : found->records)
+        if (auto where = first_difference(ours, theirs.value); !where.empty())
           return {why.code, "another peer averages other tensors under '" + name + "': " + where};
     return why;
   }

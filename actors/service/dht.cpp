@@ -50,6 +50,13 @@ status put_status(const result<store_report>& answer, const std::string& key) {
   return failure{ec::timeout, "no peer answered that was asked to store " + key};
 }
 
+std::map<std::string, dated_value> dated_values_of(const found_records& answer) {
+  std::map<std::string, dated_value> all;
+  for (const auto& entry : answer.records)
+    all.emplace(entry.subkey, dated_value{entry.value, entry.expiration});
+  return all;
+}
+
 result<std::map<std::string, std::string>> values_of(const result<found_records>& answer) {
   if (!answer)
     return answer.error();
@@ -110,6 +117,14 @@ result<std::map<peer_id, std::string>> dht::get_owned(const std::string& key,
 
 result<std::map<std::string, std::string>> dht::get(const std::string& key, milliseconds timeout) {
   return values_of(find(*peer_, record_kind::open, key, timeout));
+}
+
+result<std::map<std::string, dated_value>> dht::get_dated(const std::string& key,
+                                                          milliseconds timeout) {
+  auto found = find(*peer_, record_kind::open, key, timeout);
+  if (!found)
+    return found.error();
+  return dated_values_of(*found);
 }
 
 } // namespace waggle

@@ -209,6 +209,10 @@ result<node_config> node_config_of(const node_options& o) {
     config.addresses.file = o.data_dir / "known_peers";
   config.takes_averagers = true;  // averager::add
   config.dht.open_records = true; // waggle::dht stores those
+  if (o.accepts)
+    config.dht.accepts = [accepts = o.accepts](const record& entry) {
+      return accepts(entry.name, entry.subkey, entry.value);
+    };
   // As `waggle train` does: a frozen peer delays the rounds of all until it is given up.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = entropy_seed();

@@ -17,6 +17,7 @@
 #include "actors/service/state_search.hpp"
 #include "runtime/core/folder_lock.hpp"
 #include "waggle/averager.hpp"
+#include "waggle/dht.hpp"
 
 namespace waggle {
 
@@ -99,6 +100,7 @@ result<fetched_version> fetch_published(running_node& peer, state_query wanted);
 status check_donation(std::uint64_t version, std::size_t bytes);
 status check_state_name(const std::string& name);
 status put_status(const result<store_report>& answer, const std::string& key);
+std::map<std::string, dated_value> dated_values_of(const found_records& answer);
 result<std::map<std::string, std::string>> values_of(const result<found_records>& answer);
 
 } // namespace waggle

@@ -60,7 +60,7 @@ dht_actor::behavior_type serve_dht(dht_actor::pointer self, const started_node& 
                   find_records{record_kind::open, msg.key, true, msg.timeout})
         .then(
           [promise](const found_records& found) mutable {
-            promise.deliver(values_found{*values_of(found)});
+            promise.deliver(values_found{dated_values_of(found)});
           },
           refuse(promise));
       return promise;

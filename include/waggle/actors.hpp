@@ -13,11 +13,11 @@
 // left (leave_run), waits meanwhile: spawn it detached.
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "waggle/control.hpp"
+#include "waggle/dht.hpp"
 #include "waggle/state.hpp"
 #include "waggle/step.hpp"
 
@@ -34,13 +34,13 @@ struct put_value {
   std::chrono::milliseconds lifetime{3'600'000};
   std::chrono::milliseconds timeout{10'000};
 };
-/// See dht::get.
+/// See dht::get_dated.
 struct get_values {
   std::string key;
   std::chrono::milliseconds timeout{10'000};
 };
 struct values_found {
-  std::map<std::string, std::string> by_subkey;
+  std::map<std::string, dated_value> by_subkey;
 };
 using dht_actor = caf::typed_actor<caf::replies_to<put_value>::with<done>,
                                    caf::replies_to<get_values>::with<values_found>>;

@@ -12,6 +12,11 @@
 
 namespace waggle {
 
+struct dated_value {
+  std::string value;
+  swarm_time expires; // on the clock that the peers compare (environment::clock)
+};
+
 /// The part of the DHT that is open to applications, seen from one peer. Any peer of the run can
 /// read it, and replace what `put` has stored:
 ///
@@ -41,9 +46,14 @@ public:
   /// believes. Anybody may add one of his own.
   [[nodiscard]] result<std::map<peer_id, std::string>>
   get_owned(const std::string& key, std::chrono::milliseconds timeout = std::chrono::seconds{10});
-  /// All values under the key, by subkey; empty if there are none.
+  /// All values under the key, by subkey; empty if there are none. A value without a subkey stands
+  /// alone: it replaces those with subkeys if it expires after all of them, and the other way
+  /// round.
   [[nodiscard]] result<std::map<std::string, std::string>>
   get(const std::string& key, std::chrono::milliseconds timeout = std::chrono::seconds{10});
+  /// The same, and when each expires.
+  [[nodiscard]] result<std::map<std::string, dated_value>>
+  get_dated(const std::string& key, std::chrono::milliseconds timeout = std::chrono::seconds{10});
 
 private:
   std::shared_ptr<running_node> peer_;

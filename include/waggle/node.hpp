@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,6 +46,10 @@ struct node_options {
   /// What must be equal on all peers of the run, by name; a peer with another value is refused.
   std::map<std::string, std::string> agreed{};
   std::vector<averager_options> averagers{};
+  /// Which values of the DHT (key, subkey, value) this service believes: it stores no other ones
+  /// for anybody, and finds none. Called on the peer's threads; quick, and must not throw. Empty:
+  /// all.
+  std::function<bool(const std::string&, const std::string&, const std::string&)> accepts{};
   std::chrono::milliseconds shutdown_timeout{5'000}; // of ~node
   std::string log_level = "info";                    // debug, info, warn or error
   environment around{};

@@ -103,7 +103,7 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
   if (member != members_.end())
     heard_.insert(member->second);
   if (round_.over || member == members_.end() || head.kind != wire::part_kind::result
-      || !round_.fits(head, bytes) || round_.parts()[head.index].codec != codec_id::none)
+      || !round_.fits(head, bytes) || !travels_as_floats(round_.parts()[head.index].codec))
     return nullptr;
   if (!round_.transfers.awaits_result(head.index, member->second, head.contributors))
     return nullptr;
@@ -118,7 +118,7 @@ bool round_engine::zero_copy_ok(const wire::part& head) const {
   if (settlement_.audit() != nullptr && head.kind != wire::part_kind::result)
     return false; // we answer for these bytes until the round ends
   auto codec = round_.parts()[head.index].codec;
-  return head.kind == wire::part_kind::result ? codec == codec_id::none
+  return head.kind == wire::part_kind::result ? travels_as_floats(codec)
                                               : part_reducer::reads_once(codec, plan().reduce_by);
 }
 

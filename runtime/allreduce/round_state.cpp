@@ -85,7 +85,7 @@ bool round_state::fits(const wire::part& head, std::size_t bytes) const {
 
 std::optional<payload> round_state::contribution(std::uint32_t index) const {
   const auto& part = parts()[index];
-  if (part.codec == codec_id::none)
+  if (travels_as_floats(part.codec))
     return slice(payload_of(request.values), part.offset * sizeof(float),
                  part.count * sizeof(float));
   auto values = std::span{*request.values}.subspan(part.offset, part.count);
@@ -98,7 +98,7 @@ payload round_state::encode_sum(std::uint32_t index, const part_reducer& contrib
   payload bytes{
     std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
     part.count * sizeof(float)};
-  if (part.codec == codec_id::none)
+  if (travels_as_floats(part.codec))
     return bytes;
   if (sends_contributions_back(part.codec)) {
     auto size = encoded_size(part.codec, part.count);
@@ -121,7 +121,7 @@ status round_state::read_result(const wire::part& head, const payload& body,
                                 std::span<float> out) const {
   const auto& part = parts()[head.index];
   auto finite = [](bool is) { return is ? status{done{}} : ec::non_finite; };
-  if (part.codec == codec_id::none)
+  if (travels_as_floats(part.codec))
     return finite(copy_finite(body.view(), out));
   if (!sends_contributions_back(part.codec))
     return finite(decode(part.codec, body.view(), out) && all_finite(out));

@@ -25,6 +25,11 @@
 
 namespace waggle {
 
+/// Whether a part of this codec is the floats that it has in memory.
+inline bool travels_as_floats(codec_id codec) {
+  return bits_per_value(codec) == 32;
+}
+
 /// The input of a round.
 struct round_request {
   round_plan plan; // validated; this peer is member `self_index`

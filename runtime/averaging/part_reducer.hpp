@@ -40,7 +40,8 @@ public:
   /// reads may use shared memory: otherwise a peer could change bytes between validation and use
   /// (TOCTOU). Where a second pass is needed, the reducer reads a copy.
   static bool reads_once(codec_id codec, const aggregation& reduce_by) {
-    return codec == codec_id::none && reduce_by.how == aggregator::mean;
+    bool once = codec == codec_id::none || result_of(codec) == codec_result::mean;
+    return once && reduce_by.how == aggregator::mean;
   }
 
   /// Keeps `values` (encoded) as the contribution of `member`. REQUIRES: the bytes do not change,

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/codec/exact_number.hpp"
+#include "runtime/core/vectorized.hpp"
 
 namespace waggle {
 
@@ -264,6 +265,47 @@ constexpr aggregator_row aggregators::krum{
 constexpr aggregator_row aggregators::median_norm{
   aggregator::median_norm, "median_norm", most_are_honest, false, false, write_median_norm};
 
+namespace {
+
+/// Of equal numbers it is that one: weights round.
+WAGGLE_VECTORIZED
+void add_number(const double* numbers, double weight, const double* first, double* sums,
+                double* differ, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    sums[i] += weight * numbers[i];
+    differ[i] = numbers[i] == first[i] ? differ[i] : 1;
+  }
+}
+
+/// Each value is read once.
+std::vector<double> write_means_of_numbers(std::span<const contribution_view> contributions,
+                                           std::span<const double> weights, std::span<float> out) {
+  constexpr std::size_t block = 512;
+  using numbers = std::array<double, block>;
+  block_rows all{contributions, block * exact_values};
+  std::vector<double> squares(contributions.size(), 0.0);
+  const auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  numbers first{}, next{}, sums{}, differ{};
+  for (std::size_t begin = 0; begin < out.size(); begin += block * exact_values) {
+    auto n = std::min(block, (out.size() - begin) / exact_values);
+    auto rows = all.at(begin, n * exact_values);
+    sums.fill(0);
+    differ.fill(0);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      auto& numbers_of = i == 0 ? first : next;
+      if (read_exact(rows[i], n, numbers_of.data()) > 0)
+        squares[i] = std::numeric_limits<double>::infinity();
+      add_number(numbers_of.data(), weights[i], first.data(), sums.data(), differ.data(), n);
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      sums[i] = differ[i] != 0 ? sums[i] / total : first[i];
+    write_exact(sums.data(), n, out.data() + begin);
+  }
+  return squares;
+}
+
+} // namespace
+
 std::vector<double> write_numbers(codec_result how,
                                   std::span<const contribution_view> contributions,
                                   std::span<const double> weights, std::span<float> out) {
@@ -271,6 +313,8 @@ std::vector<double> write_numbers(codec_result how,
     double number;
     double weight;
   };
+  if (how == codec_result::mean)
+    return write_means_of_numbers(contributions, weights, out);
   block_rows all{contributions, out.size()};
   auto rows = all.at(0, out.size());
   std::vector<double> squares;
@@ -280,18 +324,8 @@ std::vector<double> write_numbers(codec_result how,
                         : std::numeric_limits<double>::infinity());
   if (!finite(squares))
     return squares;
-  const auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<weighted> found;
   for (std::size_t at = 0; at < out.size(); at += exact_values) {
-    if (how == codec_result::mean) {
-      double sum = 0;
-      for (std::size_t i = 0; i < rows.size(); ++i)
-        sum +=
-          weights[i]
-          * read_exact(std::span{rows[i] + at, exact_values}.first<exact_values>()).value_or(0);
-      write_exact(sum / total, out.subspan(at).first<exact_values>());
-      continue;
-    }
     found.clear();
     double half = 0;
     for (std::size_t i = 0; i < rows.size(); ++i)

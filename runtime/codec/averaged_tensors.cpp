@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view type_names[]{"float32", "float64", "float16", "bfloat16"};
 constexpr std::uint64_t elements_max = std::uint64_t{1} << 40U;
 constexpr double float64_max = 3.4e38;
+constexpr std::uint64_t short_run = 1U << 16U; // numbers; 768 KiB
 
 /// What a tensor of this type travels as if its codec would be `none`.
 codec_id codec_of(tensor_type type) {
@@ -64,11 +65,21 @@ void set_value(const averaged_tensor& tensor, std::uint64_t i, double value) {
   }
 }
 
-std::span<float, exact_values> number_at(std::span<float> values, std::uint64_t i) {
-  return values.subspan(exact_values * i).first<exact_values>();
-}
 double number_at(std::span<const float> values, std::uint64_t i) {
   return read_exact(values.subspan(exact_values * i).first<exact_values>()).value_or(0);
+}
+
+/// Their number: none.
+std::size_t first_out_of_range(std::span<const double> numbers) {
+  auto is_out = [](double x) { return !(std::fabs(x) < float64_max); };
+  // In pieces, whose loop has no exit.
+  constexpr std::size_t piece = 4096;
+  for (std::size_t at = 0; at < numbers.size(); at += piece) {
+    auto some = numbers.subspan(at, std::min(piece, numbers.size() - at));
+    if (std::ranges::count_if(some, is_out) > 0)
+      return at + static_cast<std::size_t>(std::ranges::find_if(some, is_out) - some.begin());
+  }
+  return numbers.size();
 }
 
 /// "'w' float32 [2, 3]"
@@ -126,14 +137,20 @@ result<tensor_vector> tensor_vector::make(std::vector<averaged_tensor> all,
       out.places_.push_back({i, count, chosen[i] == codec_id::mean64});
   // Those of a codec one after another: the fewer runs, the fewer and larger parts.
   std::ranges::stable_sort(out.places_, {}, [&](const place& p) { return chosen[p.tensor]; });
-  auto append = [&plan = out.codecs_](codec_id codec, std::uint64_t elements) {
+  // Each run of numbers is one part, so they are short, unless that makes too many.
+  std::uint64_t numbers = 0;
+  for (const auto& each : out.places_)
+    numbers += each.exact ? each.count : 0;
+  auto longest = exact_values * std::max(short_run, numbers / (codec_runs_max / 2) + 1);
+  longest = std::min(longest, whole_run_max);
+  auto append = [&plan = out.codecs_, longest](codec_id codec, std::uint64_t elements) {
     bool whole = codec == codec_id::mean64;
     while (elements > 0) {
-      bool fits = !plan.empty() && plan.back().codec == codec
-                  && (!whole || plan.back().elements < whole_run_max);
+      bool fits =
+        !plan.empty() && plan.back().codec == codec && (!whole || plan.back().elements < longest);
       if (!fits)
         plan.push_back({0, codec});
-      auto next = whole ? std::min(elements, whole_run_max - plan.back().elements) : elements;
+      auto next = whole ? std::min(elements, longest - plan.back().elements) : elements;
       plan.back().elements += next;
       elements -= next;
     }
@@ -164,18 +181,19 @@ status tensor_vector::read(std::span<float> out) const {
     } else if (tensor.type == tensor_type::float16) {
       codecs::from_halves(best_instructions(), static_cast<const std::byte*>(tensor.values), count,
                           to.data());
+    } else if (tensor.type == tensor_type::float64) {
+      std::span numbers{static_cast<const double*>(tensor.values), count};
+      if (auto wrong = first_out_of_range(numbers); wrong < count)
+        return failure{ec::non_finite, "tensor '" + tensor.name + "' holds "
+                                         + std::to_string(numbers[wrong])
+                                         + ": a float64 must be finite and below 3.4e38"};
+      if (exact)
+        write_exact(numbers.data(), count, to.data());
+      else
+        std::ranges::transform(numbers, to.begin(), [](double x) { return static_cast<float>(x); });
     } else {
-      for (std::uint64_t i = 0; i < count; ++i) {
-        auto value = value_at(tensor, i);
-        if (tensor.type == tensor_type::float64 && !(std::fabs(value) < float64_max))
-          return failure{ec::non_finite, "tensor '" + tensor.name + "' holds "
-                                           + std::to_string(value)
-                                           + ": a float64 must be finite and below 3.4e38"};
-        if (exact)
-          write_exact(value, number_at(to, i));
-        else
-          to[i] = static_cast<float>(value);
-      }
+      for (std::uint64_t i = 0; i < count; ++i)
+        to[i] = static_cast<float>(value_at(tensor, i));
     }
   }
   return done{};
@@ -195,6 +213,8 @@ void tensor_vector::write(std::span<const float> mean, std::span<const float> se
     } else if (alpha == 1 && tensor.type == tensor_type::float16) {
       codecs::to_halves(best_instructions(), from.data(), count,
                         static_cast<std::byte*>(tensor.values));
+    } else if (alpha == 1 && tensor.type == tensor_type::float64 && exact) {
+      read_exact(from.data(), count, static_cast<double*>(tensor.values));
     } else {
       for (std::uint64_t i = 0; i < count; ++i) {
         double to = exact ? number_at(from, i) : static_cast<double>(from[i]);

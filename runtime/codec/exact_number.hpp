@@ -13,11 +13,11 @@ namespace waggle {
 /// the largest one. A number may be missing.
 constexpr std::size_t exact_values = 3;
 constexpr float missing_number = std::numeric_limits<float>::max();
+/// One step below the largest, which says that there is none.
+constexpr double exact_largest = static_cast<double>(missing_number) * 0.999999;
 
 inline void write_exact(std::optional<double> number, std::span<float, exact_values> out) {
-  // One step below the largest, which says that there is none.
-  constexpr auto largest = static_cast<double>(missing_number) * 0.999999;
-  auto rest = std::clamp(number.value_or(0), -largest, largest);
+  auto rest = std::clamp(number.value_or(0), -exact_largest, exact_largest);
   auto piece = [&rest] {
     auto next = static_cast<float>(rest);
     rest -= static_cast<double>(next);
@@ -34,5 +34,10 @@ inline std::optional<double> read_exact(std::span<const float, exact_values> fro
     return std::nullopt;
   return static_cast<double>(from[0]) + static_cast<double>(from[1]) + static_cast<double>(from[2]);
 }
+
+/// The same of `n` numbers, of which none is missing.
+void write_exact(const double* numbers, std::size_t n, float* out);
+/// A missing one is read as 0. Returns how many are NaN or infinite.
+std::size_t read_exact(const float* from, std::size_t n, double* out);
 
 } // namespace waggle

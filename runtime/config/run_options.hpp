@@ -73,6 +73,7 @@ struct run_options : learner_options, training_options {
   milliseconds shutdown_timeout{3'000};
   bool resume = true;
   bool share_state = true;
+  double share_priority = 0;
   std::string from; // a checkpoint; empty: none
   milliseconds linger{10'000};
   milliseconds leave_within{0}; // of a notice; 0: signals are none

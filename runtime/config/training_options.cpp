@@ -397,6 +397,11 @@ void add_training_options(std::vector<option_spec>& table) {
      {"share-state", "BOOL",
       "Give this peer's state to peers that join. false: they are told so, and ask others.",
       yes_no(&o::share_state)},
+     {"share-priority", "N",
+      "Peers that join ask those with the highest priority first for the state.",
+      real(&o::share_priority, {-1e6, 1e6, "there are fewer peers than that"})
+        .only_if([](const o& x) { return x.share_state; },
+                 "needs --share-state true: this peer gives its state to nobody")},
      {"shutdown-timeout", "TIME",
       "How long the last checkpoint may take when this peer is stopped.",
       duration(&o::shutdown_timeout)},

@@ -160,12 +160,16 @@ ec record_store::put(const dht_id& key, const record& entry, swarm_time now,
   if (rules_of(entry.kind) == nullptr)
     return ec::protocol_violation;
   room needed{*this, key, entry, from};
+  std::vector<by_expiry> replaced;
   if (auto values = values_.find(key); values != values_.end())
-    if (auto old = values->second.find(entry.subkey); old != values->second.end()) {
-      if (!is_newer(entry, old->second.entry))
-        return ec::stale_record;
-      needed.evict({old->second.entry.expiration, key, entry.subkey});
-    }
+    for (const auto& [subkey, old] : values->second)
+      if (subkey == entry.subkey || subkey.empty() || entry.subkey.empty()) {
+        if (!is_newer(entry, old.entry))
+          return ec::stale_record;
+        replaced.push_back({old.entry.expiration, key, subkey});
+      }
+  for (auto& what : replaced)
+    needed.evict(std::move(what));
   if (!needed.make())
     return ec::overloaded;
   insert({entry.expiration, key, entry.subkey}, entry, from);
@@ -215,6 +219,14 @@ std::vector<record> record_merge::live(swarm_time now) const {
   for (const auto& [subkey, entry] : newest_)
     if (!entry.tombstone && entry.expiration > now)
       out.push_back(entry);
+  if (out.size() > 1 && out.front().subkey.empty()) {
+    const auto& regular = out.front();
+    if (std::all_of(out.begin() + 1, out.end(),
+                    [&](const auto& x) { return is_newer(regular, x); }))
+      out.resize(1);
+    else
+      out.erase(out.begin());
+  }
   return out;
 }
 

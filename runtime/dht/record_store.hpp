@@ -56,8 +56,10 @@ public:
   record_store() : record_store(limits{}) {}
 
   /// Newest wins: a record is kept if there is none for its (kind, name, subkey), or an older one
-  /// by (sequence, expiration). Fails with ec::stale_record, bad_expiry, overloaded (no room). A
-  /// refused record changes nothing.
+  /// by (sequence, expiration). Under one name stands either a regular value or a dictionary: a
+  /// regular value is kept if it is newer than all subkeys, and replaces them; a subkey if it is
+  /// newer than the regular value. Fails with ec::stale_record, bad_expiry, overloaded (no room).
+  /// A refused record changes nothing.
   [[nodiscard]] ec put(const dht_id& key, const record& entry, swarm_time now,
                        const record_source& from = {});
 
@@ -120,7 +122,8 @@ bool is_newer(const record& a, const record& b);
 class record_merge {
 public:
   void add(const record& entry);
-  /// Without tombstones and records that expired by `now`.
+  /// Without tombstones and records that expired by `now`; the regular value or the dictionary, as
+  /// record_store::put keeps them.
   [[nodiscard]] std::vector<record> live(swarm_time now) const;
   [[nodiscard]] bool empty() const { return newest_.empty(); }
 

@@ -405,7 +405,7 @@ std::vector<peer_record> membership::donors(const digest& branch) const {
   std::vector<const peer_report*> holders;
   for (const auto& peer : seen_.progress.peers)
     if (peer.who.id != seen_.self && peer.claim.ready && peer.claim.trains(branch)
-        && (!peer.who.client_mode || seen_.is_connected(peer.who.id)))
+        && peer.vitals.share_priority && (!peer.who.client_mode || seen_.is_connected(peer.who.id)))
       holders.push_back(&peer);
   auto keep_if_any = [&](auto preferred) {
     if (std::ranges::any_of(holders, preferred))
@@ -416,8 +416,9 @@ std::vector<peer_record> membership::donors(const digest& branch) const {
   if (how_.many_groups) // whose optimizers make no steps
     keep_if_any([](const auto* peer) { return !peer->claim.reduces_only; });
   keep_if_any([this](const auto* peer) { return merges_.averaging().contains(peer->who.id); });
-  std::stable_partition(holders.begin(), holders.end(),
-                        [this](const auto* peer) { return seen_.known.covers(peer->who.id); });
+  std::ranges::stable_sort(holders, std::greater{}, [this](const auto* peer) {
+    return std::pair{seen_.known.covers(peer->who.id), *peer->vitals.share_priority};
+  });
   std::vector<peer_record> out;
   for (const auto* peer : holders)
     out.push_back(peer->who);

@@ -11,7 +11,7 @@ namespace waggle {
 
 namespace {
 
-constexpr std::uint8_t record_version = 6; // later ones append fields
+constexpr std::uint8_t record_version = 7; // later ones append fields
 constexpr std::uint8_t phase_max = 7;      // of trainer_phase
 constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
@@ -46,7 +46,7 @@ bool read_vitals(byte_reader& in, peer_vitals& out) {
   return true;
 }
 
-/// The rate (NaN: none), shares and settings.
+/// The rate (NaN: none), shares, settings and priority (NaN: none).
 void write_shares(const peer_vitals& vitals, byte_writer& out) {
   out.put(vitals.samples_per_second.value_or(std::numeric_limits<float>::quiet_NaN()))
     .put(static_cast<std::uint8_t>(peer_shares::names.size()));
@@ -54,9 +54,10 @@ void write_shares(const peer_vitals& vitals, byte_writer& out) {
     out.put(value);
   auto settings = std::string_view{vitals.settings}.substr(0, settings_bytes_max);
   out.put(static_cast<std::uint16_t>(settings.size())).put_raw(settings);
+  out.put(vitals.share_priority.value_or(std::numeric_limits<float>::quiet_NaN()));
 }
 
-/// False: a rate out of bounds, or settings that are no plain text, or too long.
+/// False: a rate or priority out of bounds, or settings that are no plain text, or too long.
 bool read_shares(byte_reader& in, peer_vitals& out) {
   if (auto rate = in.get<float>(); std::isinf(rate) || rate < 0)
     return false;
@@ -66,6 +67,10 @@ bool read_shares(byte_reader& in, peer_vitals& out) {
   for (std::size_t i = 0; i < shares; ++i)
     out.shares.read_thousandths(i, in.get<std::uint16_t>());
   out.settings = in.get_raw(in.get<std::uint16_t>());
+  auto priority = in.get<float>();
+  if (std::isinf(priority))
+    return false;
+  out.share_priority = std::isnan(priority) ? std::nullopt : std::optional{priority};
   return out.settings.size() <= settings_bytes_max && std::ranges::all_of(out.settings, [](char c) {
            return c == '\n' || (c >= ' ' && c <= '~');
          });

@@ -81,6 +81,8 @@ struct peer_vitals {
   /// What it says that it was started with, for people who compare: the version, and options that
   /// may differ between peers, as lines "name=value" of printable ASCII.
   std::string settings{};
+  /// Newcomers ask those first for the state whose number is highest; none: it gives it to nobody.
+  std::optional<float> share_priority = 0.0F;
 
   friend bool operator==(const peer_vitals&, const peer_vitals&) = default;
 };

@@ -51,7 +51,7 @@ protected:
     members.prefix = "test";
     members.mode = mode;
     members.min_group_size = 1;
-    auto group = spawn<group_averager>(p.ctx, config, members, board, epoch_id{}, maker);
+    auto group = spawn<group_averager>(p.ctx, config, members, board, maker);
     p.service = group;
     p.group = group;
     auto steps = spawn<vector_averager>(p.ctx, config, maker, group);
@@ -139,6 +139,9 @@ private:
         form_groups();
         return promise;
       },
+      [](const find_place&) -> caf::result<place_found> { return to_caf(ec::unreachable); },
+      [](const is_plan_awaited&) { return false; },
+      [](const plan_judged&) {},
       [](const set_open_group&) {},
       [](is_place_wanted) { return false; },
       [this, self, index](cancel_search) {

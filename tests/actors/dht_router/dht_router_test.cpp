@@ -283,6 +283,63 @@ TEST_F(DhtRouter, ASearchEndsAtItsDeadlineWithWhatItHas) {
   EXPECT_EQ(stored.get()->accepted, 0U);
 }
 
+TEST_F(DhtRouter, ASearchThatRunsAnswersASecondOneForTheSameKey) {
+  connect(2);
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("hello")}));
+  auto asked = world->calls.size();
+  world->hangs = true;
+  auto question = query();
+  question.timeout = 1s;
+  auto first = ask_later<found_records>(router, question);
+  pass(500ms);
+  question.timeout = 2s;
+  auto second = ask_later<found_records>(router, question);
+  EXPECT_EQ(world->calls.size(), asked + 1) << "peer 2 is asked once for both";
+  pass(500ms);
+  ASSERT_TRUE(first.answered()) << "each has a deadline of its own";
+  EXPECT_FALSE(second.answered());
+  world->hangs = false;
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("again", 2)}));
+  auto third = ask<found_records>(router, question);
+  ASSERT_TRUE(third);
+  ASSERT_THAT(third->records, SizeIs(1));
+  EXPECT_EQ(third->records[0].value, "again") << "it began after a store and searches itself";
+  EXPECT_FALSE(second.answered());
+  pass(1'500ms);
+  ASSERT_TRUE(second.answered());
+  ASSERT_TRUE(second.get());
+  EXPECT_THAT(second.get()->records, SizeIs(1));
+}
+
+TEST_F(DhtRouter, AsksASilentPeerAgainAfterATimeThatDoubles) {
+  auto asked = std::make_shared<std::size_t>(0);
+  world->answer = [asked](const call_peer& call) -> result<wire::response> {
+    const auto* find = std::get_if<wire::dht_find>(&call.what);
+    if (call.to.id == test_peer(3).id) {
+      *asked += find != nullptr ? 1 : 0;
+      return failure{ec::unreachable, {}};
+    }
+    if (find != nullptr) // it names peer 3 for ever
+      return wire::response{wire::dht_found{{{{}, {test_peer(3)}}}}};
+    return polite(call);
+  };
+  connect(2);
+  auto look = [&] {
+    EXPECT_TRUE(ask<found_records>(router, query()));
+    return std::exchange(*asked, 0);
+  };
+  pass(61s); // the silence of the lookup of our own id is over
+  *asked = 0;
+  for (auto silent : {5s, 10s, 20s}) {
+    ASSERT_EQ(look(), 1U) << silent.count();
+    pass(silent - 1ms);
+    EXPECT_EQ(look(), 0U) << silent.count();
+    pass(1ms);
+  }
+  connect(3); // a sign of life
+  EXPECT_GE(look(), 1U);
+}
+
 TEST_F(DhtRouter, RefusesMoreSearchesThanItsLimit) {
   dht_config with;
   with.searches_max = 2;
@@ -290,7 +347,9 @@ TEST_F(DhtRouter, RefusesMoreSearchesThanItsLimit) {
   world->hangs = true;
   connect(2); // triggers a lookup of our own id
   auto second = ask_later<found_records>(router, query());
-  auto third = ask_later<found_records>(router, query());
+  auto other = query();
+  other.name = "another key";
+  auto third = ask_later<found_records>(router, other);
   EXPECT_FALSE(second.answered());
   ASSERT_TRUE(third.answered());
   EXPECT_EQ(third.get().error().code, ec::overloaded);

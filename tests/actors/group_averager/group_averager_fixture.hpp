@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/averaging/group_averager.hpp"
+#include "actors/averaging/matchmaker.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "tests/support/actor_test.hpp"
@@ -26,6 +27,7 @@ struct GroupAverager : actor_test {
   struct peer {
     node_context ctx;
     wired_group_averager_actor actor;
+    matchmaker_actor finds;
     std::vector<group_view> views;
     std::vector<epoch_id> calls; // of rounds that other members began
     std::vector<round_report> rounds;
@@ -80,7 +82,10 @@ struct GroupAverager : actor_test {
     averaging.error_feedback = feedback && codec != codec_choice{};
     averaging.detach_workers = false;
     averaging.observer = [&p](const round_report& report) { p.rounds.push_back(report); };
-    auto made = sys.spawn<group_averager>(p.ctx, averaging, members, board);
+    auto finds = sys.spawn<matchmaker>(p.ctx, members, board, dht_router_actor{});
+    keep(finds);
+    p.finds = finds;
+    auto made = sys.spawn<group_averager>(p.ctx, averaging, members, board, finds);
     keep(made);
     p.actor = made;
     auto listener =
@@ -135,7 +140,9 @@ struct GroupAverager : actor_test {
     return ask_later<group_round>(p.actor, std::move(question));
   }
   void lose(peer& by, const peer& who) {
-    tell(by.actor, peer_disconnected{who.ctx.record.id, {ec::peer_lost, "as the test wants"}});
+    peer_disconnected how{who.ctx.record.id, {ec::peer_lost, "as the test wants"}};
+    tell(by.actor, how);
+    tell(by.finds, how);
   }
   static float first_of(const group_round& round) { return round.report.values->front(); }
 

@@ -288,6 +288,52 @@ TEST(Service, TwoPeersDoNotShareAFolder) {
   EXPECT_EQ(again->id(), id);
 }
 
+TEST(Service, ValuesComeWithTheTimesAtWhichTheyExpire) {
+  service mine;
+  auto ann = node::start(mine.options());
+  ASSERT_TRUE(ann);
+  dht table{*ann};
+  system_wall_clock clock;
+  auto before = clock.now();
+  ASSERT_TRUE(table.put("members", "ann", "here", 1min));
+  ASSERT_TRUE(table.put("members", "bob", "there", 1h));
+  auto after = clock.now();
+  auto found = table.get_dated("members");
+  ASSERT_TRUE(found) << to_string(found.error());
+  ASSERT_EQ(found->size(), 2U);
+  EXPECT_EQ(found->at("bob").value, "there");
+  EXPECT_GE(found->at("ann").expires, before + 1min);
+  EXPECT_LE(found->at("ann").expires, after + 1min);
+  EXPECT_GE(found->at("bob").expires, before + 1h);
+}
+
+TEST(Service, StoresAndFindsOnlyWhatTheApplicationsCheckAccepts) {
+  service mine;
+  auto strict = mine.options();
+  strict.accepts = [](const std::string& key, const std::string&, const std::string& value) {
+    return key != "numbers" || value.find_first_not_of("0123456789") == std::string::npos;
+  };
+  auto ann = node::start(strict);
+  ASSERT_TRUE(ann);
+  auto bob = node::start(mine.options({ann->address()})); // without a check
+  ASSERT_TRUE(bob);
+  ASSERT_TRUE(bob->wait_until_ready(10s));
+  dht here{*ann};
+  dht there{*bob};
+  auto refused = here.put("numbers", "a", "seven", 1h);
+  EXPECT_EQ(refused.error().code, ec::schema_mismatch);
+  EXPECT_THAT(refused.error().detail, HasSubstr("numbers"));
+  ASSERT_TRUE(here.put("words", "a", "seven", 1h));
+  ASSERT_TRUE(here.put("numbers", "a", "7", 1h));
+  ASSERT_TRUE(there.put("numbers", "b", "eight", 1h)) << "bob itself stores it";
+  auto with = there.get("numbers");
+  ASSERT_TRUE(with);
+  EXPECT_EQ(with->size(), 2U);
+  auto without = here.get("numbers");
+  ASSERT_TRUE(without);
+  EXPECT_EQ(*without, (std::map<std::string, std::string>{{"a", "7"}}));
+}
+
 TEST(Service, OnlyItsOwnerReplacesAValueThatIsOwned) {
   service mine;
   auto ann = node::start(mine.options());

@@ -57,6 +57,55 @@ TEST(ExactNumbers, TravelBitByBit) {
   EXPECT_TRUE(read_exact(values) && std::isfinite(*read_exact(values)));
 }
 
+TEST(ExactNumbers, ManyTravelAsEachAlone) {
+  constexpr double huge = std::numeric_limits<double>::max();
+  for (std::size_t n : {0, 1, 3, 7, 8, 500, 4'099}) {
+    std::vector<double> all(n);
+    for (std::size_t i = 0; i < n; ++i)
+      all[i] = std::sin(static_cast<double>(i)) * std::pow(10.0, static_cast<double>(i % 60) - 30);
+    if (n > 3)
+      all[1] = 1e300, all[2] = -huge;
+    std::vector<float> together(exact_values * n), alone(exact_values * n);
+    write_exact(all.data(), n, together.data());
+    for (std::size_t i = 0; i < n; ++i)
+      write_exact(all[i], std::span{alone}.subspan(i * exact_values).first<exact_values>());
+    EXPECT_EQ(together, alone);
+    std::vector<double> back(n);
+    if (n > 3)
+      together[9] = missing_number;
+    EXPECT_EQ(read_exact(together.data(), n, back.data()), 0U);
+    for (std::size_t i = 0; i < n; ++i)
+      EXPECT_EQ(
+        back[i],
+        read_exact(
+          std::span{std::as_const(together)}.subspan(i * exact_values).first<exact_values>())
+          .value_or(0));
+    if (n > 3) {
+      together[4] = std::numeric_limits<float>::quiet_NaN();
+      together[exact_values * n - 1] = -std::numeric_limits<float>::infinity();
+      EXPECT_EQ(read_exact(together.data(), n, back.data()), 2U);
+    }
+  }
+}
+
+TEST(SettledNumbers, AMeanOfEqualOnesIsThatOneWhateverTheWeights) {
+  EXPECT_EQ(settled(codec_id::mean64, {{1, {0.1, 7}}, {3, {0.1, 8}}, {7, {0.1, 9}}}).front(), 0.1);
+}
+
+TEST(SettledNumbers, AMeanNamesWhoseNumbersAreNotFinite) {
+  part_reducer reducer{codec_id::mean64, 3 * 600, {}};
+  for (std::size_t member = 0; member < 3; ++member) {
+    std::vector<float> values(3 * 600, 1);
+    if (member == 1)
+      values[3 * 590 + 2] = std::nanf("");
+    ASSERT_TRUE(reducer.add(member, 1, copy_to_payload(std::as_bytes(std::span{values}))));
+  }
+  std::vector<float> out(3 * 600);
+  auto outcome = reducer.reduce(reducer.present(), out);
+  ASSERT_EQ(outcome.excluded.size(), 1U);
+  EXPECT_EQ(outcome.excluded[0].member, 1U);
+}
+
 TEST(SettledNumbers, OfTwoTheLowerCountsBitByBit) {
   EXPECT_EQ(settled(codec_id::median64, {{4, {0.1}}, {4, {1.0 / 3}}}), numbers{0.1});
   EXPECT_EQ(settled(codec_id::median64, {{4, {1.0 / 3}}, {4, {0.1}}}), numbers{0.1});

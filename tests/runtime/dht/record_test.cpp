@@ -167,6 +167,39 @@ TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) {
   EXPECT_EQ(store.get(key, now + 1s).size(), 1u);
 }
 
+TEST_F(RecordStore, ARegularValueAndADictionaryReplaceEachOther) {
+  auto names = [&](const std::vector<record>& all) {
+    std::string out;
+    for (const auto& entry : all)
+      out += "<" + entry.subkey + ">";
+    return out;
+  };
+  auto put = [&](std::string subkey, std::chrono::nanoseconds life) {
+    return store.put(key, open_record(std::move(subkey), "v", life), now);
+  };
+  EXPECT_EQ(put("a", 10s), ec::none);
+  EXPECT_EQ(put("b", 30s), ec::none);
+  EXPECT_EQ(put("", 30s), ec::stale_record) << "one of the dictionary's expires no sooner";
+  EXPECT_EQ(names(store.get(key, now)), "<a><b>");
+  EXPECT_EQ(put("", 31s), ec::none);
+  EXPECT_EQ(names(store.get(key, now)), "<>");
+  EXPECT_EQ(put("a", 31s), ec::stale_record);
+  EXPECT_EQ(put("a", 32s), ec::none);
+  EXPECT_EQ(names(store.get(key, now)), "<a>");
+  EXPECT_EQ(store.size(), 1u);
+}
+
+TEST(RecordMerge, ReplicasThatDifferGiveARegularValueOrADictionary) {
+  record_merge merge;
+  merge.add(open_record("", "regular", 20s));
+  merge.add(open_record("a", "older", 10s));
+  ASSERT_EQ(merge.live(now).size(), 1u);
+  EXPECT_EQ(merge.live(now)[0].value, "regular");
+  merge.add(open_record("b", "newer", 30s));
+  ASSERT_EQ(merge.live(now).size(), 2u);
+  EXPECT_EQ(merge.live(now)[1].value, "newer");
+}
+
 TEST_F(RecordStore, VisitsNoMoreThanIsTaken) {
   for (const auto* subkey : {"c", "a", "b"})
     EXPECT_EQ(store.put(key, open_record(subkey, "x", 5s), now), ec::none);

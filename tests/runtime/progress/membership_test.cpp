@@ -311,6 +311,23 @@ TEST(Membership, AsksMembersForTheStateAndThoseFirstThatItKnows) {
   EXPECT_EQ(p.it.donors(sha256("run")).size(), 3U);
 }
 
+TEST(Membership, AsksForTheStateByPriorityAndNotWhoGivesItToNobody) {
+  a_peer p;
+  p.claims(2);
+  p.claims(3).vitals.share_priority = 5;
+  p.claims(4).vitals.share_priority = -1;
+  p.claims(5).vitals.share_priority.reset();
+  auto order = [&] {
+    std::vector<peer_id> out;
+    for (const auto& peer : p.it.donors(sha256("run")))
+      out.push_back(peer.id);
+    return out;
+  };
+  EXPECT_EQ(order(), (std::vector{id_of(3), id_of(2), id_of(4)}));
+  p.seen.known.on_round({id_of(4)});
+  EXPECT_EQ(order(), (std::vector{id_of(4), id_of(3), id_of(2)})) << "known ones come first";
+}
+
 TEST(Membership, AsksNobodyElseForTheState) {
   a_peer p;
   const auto donors = [&] { return p.it.donors(sha256("run")); };
