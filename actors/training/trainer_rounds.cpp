@@ -175,10 +175,11 @@ situation trainer::present() {
   now.gradient_in_use = at_.in_step() && (in_use || merges_in_turn());
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = done() ? now.epochs_done : config_.max_epochs;
-  now.exhausted =
-    ledger && vector_.waiting() == 0 && !awaits_merge() && !config_.auxiliary && enough_peers()
-    && progress_.exhausted(*ledger, own_samples(),
-                           (model_->has_samples() && !notice_.begun()) || pass_.runs, this->now());
+  now.exhausted = ledger && vector_.waiting() == 0 && !awaits_merge() && !config_.auxiliary
+                  && enough_peers()
+                  && progress_.exhausted(*ledger, own_samples(),
+                                         (model_->has_samples() && !notice_.begun()) || pass_.runs,
+                                         pass_, this->now());
   now.round = flight_.round();
   now.last_epoch = flight_.last_epoch();
   return now;

@@ -10,9 +10,9 @@ namespace waggle {
 void open_checks::open(std::uint32_t part, std::size_t owner, bool challenged, steady_time now) {
   const auto& cut = parts_[part];
   auto [at, added] =
-    open_.try_emplace(part, check{{cut.codec, cut.count, reduce_by_}, owner, challenged, now});
+    open_.try_emplace(part, check{{cut.codec, cut.count, reduce_by_}, owner, challenged, now, now});
   if (!added && challenged && !std::exchange(at->second.challenged, true))
-    at->second.since = now;
+    at->second.since = at->second.asked = now;
 }
 
 bool open_checks::is_challenged(std::uint32_t part) const {
@@ -48,16 +48,17 @@ void open_checks::start_over(std::uint32_t part, steady_time now) {
   check.since = now;
 }
 
-std::vector<open_checks::overdue_check> open_checks::overdue(steady_time now,
-                                                             milliseconds stall_timeout) {
+std::vector<open_checks::overdue_check>
+open_checks::overdue(steady_time now, milliseconds stall_timeout, steady_time::duration limit) {
   std::vector<overdue_check> out;
   for (auto& [part, check] : open_) {
     auto since = check.since;
     if (auto shown = shown_.find(check.owner); shown != shown_.end() && !check.challenged)
       since = std::max(since, shown->second);
-    if (now - since < (check.challenged ? 2 * stall_timeout : stall_timeout))
+    bool silent = now - since >= (check.challenged ? 2 * stall_timeout : stall_timeout);
+    if (!silent && now - check.asked < limit)
       continue;
-    check.since = now;
+    check.since = check.asked = now;
     out.push_back({part, check.owner, check.challenged});
   }
   return out;

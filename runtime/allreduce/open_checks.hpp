@@ -46,10 +46,11 @@ public:
     std::size_t owner;
     bool challenged;
   };
-  /// Checks whose owner has shown nothing for `stall_timeout`, of this or another part; and
-  /// challenged ones of which it has shown nothing for twice as long. The time begins anew for
-  /// each.
-  [[nodiscard]] std::vector<overdue_check> overdue(steady_time now, milliseconds stall_timeout);
+  /// Checks whose owner has shown nothing for `stall_timeout`, of this or another part; challenged
+  /// ones of which it has shown nothing for twice as long; and those of which something is missing
+  /// after `limit`, however it shows them. The time begins anew for each.
+  [[nodiscard]] std::vector<overdue_check> overdue(steady_time now, milliseconds stall_timeout,
+                                                   steady_time::duration limit);
 
 private:
   struct check {
@@ -57,6 +58,7 @@ private:
     std::size_t owner;
     bool challenged;
     steady_time since; // the last progress
+    steady_time asked; // opened, or challenged
     bool vouched = false;
   };
 

@@ -7,26 +7,47 @@ namespace waggle {
 
 sum_audit::sum_audit(round_state& round, const by_view<digest>& shares, events on)
   : round_(round), shares_(shares), on_(std::move(on)), pledges_(round, shares),
-    open_(round.parts(), round.plan().reduce_by) {}
+    disputes_(round, pledges_, shares, on_.settled), open_(round.parts(), round.plan().reduce_by) {}
+
+bool sum_audit::own_parts_agree() {
+  auto wrong = pledges_.unlike_pledged();
+  disputes_.claim(wrong);
+  return wrong.empty();
+}
 
 bool sum_audit::sums_are_right() {
   if (!pledges_.applies())
     return true;
-  pledges_.send_shares();
-  if (!pledges_.missing().empty() || !pledges_.agree() || round_.over)
+  // What is challenged here may lead back to here at once, if its evidence came first.
+  auto number = round_.view().number;
+  if (judging_ == number) {
+    judge_again_ = true;
     return false;
-  if (!drawn_)
+  }
+  auto further_up = std::exchange(judging_, number);
+  bool right = false;
+  do {
+    judge_again_ = false;
+    right = judge();
+  } while (!right && judge_again_ && !round_.over && round_.view().number == number);
+  judging_ = further_up;
+  return right;
+}
+
+bool sum_audit::judge() {
+  if (!drawn_) { // what is agreed on stays so
+    pledges_.send_shares();
+    if (!pledges_.missing().empty() || !pledges_.agree() || round_.over)
+      return false;
     draw();
+  }
   if (!drawn_ || round_.over)
     return false; // evidence that was here already was wrong
   if (!relays_are_right())
     return false;
   auto self = round_.self();
   auto waits = unchecked();
-  bool ours = waits.contains(self);
-  if (ours && std::none_of(drawn_->begin(), drawn_->end(), [&](const sum_check& check) {
-        return check.checker == self && open_.is_open(check.part);
-      })) {
+  if (waits.contains(self) && to_check_.empty()) {
     auto number = round_.view().number;
     checked_by_.add(self, number, {});
     waits.erase(self);
@@ -39,11 +60,7 @@ bool sum_audit::sums_are_right() {
 }
 
 member_set sum_audit::unchecked() const {
-  member_set out;
-  for (const auto& check : drawn_.value_or(std::vector<sum_check>{}))
-    if (checked_by_.find(check.checker, round_.view().number) == nullptr)
-      out.insert(check.checker);
-  return out;
+  return checkers_ - checked_by_.members(checkers_, round_.view().number);
 }
 
 bool sum_audit::on_checked(std::size_t from, std::uint32_t view) {
@@ -51,8 +68,9 @@ bool sum_audit::on_checked(std::size_t from, std::uint32_t view) {
     round_.refuse(from, ec::protocol_violation);
     return false;
   }
+  bool news = checked_by_.find(from, view) == nullptr;
   checked_by_.add(from, view, {});
-  return true;
+  return news;
 }
 
 /// Whose challenge of the part counts, once the key is known: its checker's; that of all who were
@@ -73,22 +91,30 @@ void sum_audit::relayed(std::size_t from, const wire::part& head, const payload&
 }
 
 void sum_audit::enter() {
-  std::erase_if(relayed_,
-                [this](const auto& relay) { return !round_.transfers.has_result(relay.first); });
+  auto is_gone = [this](const auto& relay) { return !round_.transfers.has_result(relay.first); };
+  std::erase_if(relayed_, is_gone);
+  std::erase_if(wrong_, is_gone);
+  for (const auto& [part, from] : wrong_)
+    unchallenged_.push_back(part);
 }
 
 /// REQUIRES: all members hold the same pledges, and have revealed their shares: those who sent
 /// contributions back answer for them.
 bool sum_audit::relays_are_right() {
-  std::erase_if(relayed_, [this](const auto& relay) {
-    return std::ranges::all_of(relay.second.contributions, [&](const auto& given) {
-      return pledges_.covers(given.first, relay.first, given.second);
+  for (const auto& [part, relay] : std::exchange(relayed_, {})) {
+    bool as_pledged = std::ranges::all_of(relay.contributions, [&, at = part](const auto& given) {
+      return pledges_.covers(given.first, at, given.second);
     });
-  });
-  for (const auto& [part, relay] : std::map{relayed_})
-    if (!round_.over && drawn_ && owner_of(part) != round_.self())
+    if (!as_pledged && wrong_.emplace(part, relay.from).second)
+      unchallenged_.push_back(part);
+  }
+  while (!unchallenged_.empty() && !round_.over && drawn_) {
+    auto part = unchallenged_.front();
+    unchallenged_.pop_front();
+    if (wrong_.contains(part) && owner_of(part) != round_.self())
       challenge(part);
-  return relayed_.empty() && !round_.over && drawn_;
+  }
+  return wrong_.empty() && !round_.over && drawn_;
 }
 
 void sum_audit::draw() {
@@ -100,7 +126,19 @@ void sum_audit::draw() {
   const auto& view = round_.view();
   drawn_ = draw_checks(result_key(shares_, view), round_.plan().reduce_by.check_share,
                        round_.parts(), view, able);
+  drawn_at_ = round_.now();
+  // As long as the sums took, as far as the round's deadline permits: as much is sent again.
+  auto stall = round_.config.stall_timeout;
+  evidence_limit_ = std::max<steady_time::duration>(
+    2 * stall, std::min<steady_time::duration>(
+                 std::max<steady_time::duration>(4 * stall, round_.now() - round_.marks.began),
+                 round_.config.deadline / 4));
   auto drawn = *drawn_;
+  for (const auto& [part, checker] : drawn) {
+    checkers_.insert(checker);
+    if (checker == round_.self())
+      to_check_.insert(part);
+  }
   for (const auto& [part, checker] : drawn) {
     auto owner = owner_of(part);
     if (owner == round_.self())
@@ -111,19 +149,32 @@ void sum_audit::draw() {
   for (const auto& [who, parts] : std::exchange(early_challenges_, {}))
     for (auto part : parts)
       challenged(who, part);
-  take_early();
+  std::vector<std::uint32_t> early;
+  for (const auto& [part, shown] : early_evidence_)
+    early.push_back(part);
+  for (auto part : early)
+    take_early(part);
 }
 
-void sum_audit::take_early() {
-  for (const auto& [from, event] : std::exchange(early_evidence_, {})) {
-    const auto& head = std::get<wire::part>(event.what);
-    if (!drawn_ || round_.over)
-      event.release(); // what was here before it was wrong, so another view has begun
-    else if (open_.is_open(head.index))
-      on_evidence(from, event, head);
-    else
-      early_evidence_.emplace_back(from, event);
-  }
+/// Takes what was shown of the part before its check was open.
+void sum_audit::take_early(std::uint32_t part) {
+  if (!drawn_ || round_.over || !open_.is_open(part))
+    return;
+  auto shown = early_evidence_.extract(part);
+  if (shown)
+    for (const auto& [from, event] : shown.mapped()) {
+      if (!drawn_ || round_.over)
+        event.release(); // what was here before it was wrong, so another view has begun
+      else
+        on_evidence(from, event, std::get<wire::part>(event.what));
+    }
+}
+
+/// Challenges and what is shown keep the others waiting, but not for ever: for the time that a
+/// check and a challenge may take.
+void sum_audit::advanced() {
+  if (round_.now() - drawn_at_ < 2 * evidence_limit_)
+    round_.watch.advanced(round_.now());
 }
 
 /// Sends what all contributors gave to the part.
@@ -145,13 +196,17 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
     event.release();
     return round_.refuse(from, ec::wrong_shape);
   }
-  // Shown to all because of a challenge that we have not received yet, perhaps.
+  if (head.view == view.number && pledges_.applies() && disputes_.on_shown(from, head, event.body))
+    return event.release();
+  bool leads = round_.protocol.leader() == round_.self();
+  // Shown because of a challenge that we have not received yet, perhaps.
   bool unasked =
     drawn_ && !open_.is_open(head.index) && !challenges_.contains(head.index)
     && from == owner_of(head.index)
-    && (is_sent_back(head.index) || std::ranges::any_of(*drawn_, [&](const sum_check& drawn) {
-          return drawn.part == head.index && drawn.checker != round_.self();
-        }));
+    && ((is_sent_back(head.index) && (leads || owner_of(head.index) == round_.protocol.leader()))
+        || std::ranges::any_of(*drawn_, [&](const sum_check& drawn) {
+             return drawn.part == head.index && drawn.checker != round_.self();
+           }));
   bool early = head.view > view.number || (head.view == view.number && (!drawn_ || unasked));
   if (early) {
     if (!round_.may_park(from, 4 * round_.parts().size() * round_.plan().members.size())) {
@@ -161,7 +216,7 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
     if (head.view > view.number)
       round_.parked.push_back(event);
     else
-      early_evidence_.emplace_back(from, event);
+      early_evidence_[head.index].emplace_back(from, event);
     return;
   }
   if (head.view != view.number || !open_.is_open(head.index))
@@ -175,7 +230,7 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
   if (!view.contributor_set().contains(head.member) || (from != owner && !by_leader)
       || open_.evidence(head.index).present().contains(head.member))
     return event.release(); // sent again
-  round_.watch.advanced(round_.now());
+  advanced();
   auto contribution = contribution_digest(head.weight, event.body.view());
   auto added = pledges_.covers(head.member, head.index, contribution)
                  ? open_.add(head.index, head.member, head.weight, event.body, round_.now())
@@ -204,9 +259,9 @@ void sum_audit::check(std::uint32_t part) {
   round_.port->count_check(right);
   // Everybody sums what is sent back, so what was pledged proves the sum.
   bool proves = sound && is_sent_back(part);
-  auto relay = proves ? relayed_.extract(part) : decltype(relayed_)::node_type{};
+  auto relay = proves ? wrong_.extract(part) : decltype(wrong_)::node_type{};
   if (!right && (open_.is_vouched(part) || proves)) {
-    auto by = relay ? relay.mapped().from : owner_of(part);
+    auto by = relay ? relay.mapped() : owner_of(part);
     round_.result.put(part, out); // we alone were sent another sum, perhaps
     on_.corrected();
     right = true;
@@ -222,11 +277,13 @@ void sum_audit::check(std::uint32_t part) {
   if (!right)
     return found_wrong(part, "a sum that the contributions do not give");
   // The challenger may be the only one that was shown or sent something else.
-  if (open_.is_challenged(part) && round_.protocol.leader() == round_.self())
+  bool leads = round_.protocol.leader() == round_.self();
+  if (open_.is_challenged(part) && leads)
     show(part, challenges_.at(part), evidence);
-  if (proves)
-    proven_.emplace(part, evidence);
+  if (proves) // whoever challenges it later is shown it by the leader
+    proven_.emplace(part, leads ? std::optional{evidence} : std::nullopt);
   open_.close(part);
+  to_check_.erase(part);
   on_.checked();
 }
 
@@ -252,19 +309,30 @@ void sum_audit::challenge(std::uint32_t part) {
   open_.open(part, owner_of(part), true, round_.now());
   round_.send_to(round_.view().participant_set(),
                  wire::round_challenge{round_.plan().id, round_.view().number, part});
-  take_early();
+  take_early(part);
 }
 
 void sum_audit::on_challenge(std::size_t from, const wire::round_challenge& what) {
-  if (what.view == round_.view().number)
+  const auto& view = round_.view();
+  if (what.view != view.number || what.part >= round_.parts().size()
+      || !view.participant_set().contains(from) || !pledges_.applies())
+    return;
+  if (!disputes_.on_challenge(from, what.part) && !round_.over)
     challenged(from, what.part);
+}
+
+/// What is sent back, everybody checks: only those that were sent something else need to see it,
+/// and the leader, who passes it on to them. If that is the reducer, all.
+member_set sum_audit::audience(std::uint32_t part, std::size_t challenger, bool first) const {
+  auto leader = round_.protocol.leader();
+  if (!is_sent_back(part) || leader == round_.self())
+    return first ? round_.view().participant_set() : member_set{};
+  auto out = member_set::only(leader) | member_set::only(challenger);
+  return first ? out : out - member_set::only(leader);
 }
 
 /// One challenge of each member counts.
 void sum_audit::challenged(std::size_t from, std::uint32_t part) {
-  const auto& view = round_.view();
-  if (part >= round_.parts().size() || !view.participant_set().contains(from))
-    return;
   if (!drawn_) { // taken up when we know the key
     if (auto& early = early_challenges_[from]; early.size() < early_challenges_max)
       early.insert(part);
@@ -276,28 +344,35 @@ void sum_audit::challenged(std::size_t from, std::uint32_t part) {
     owner == round_.self() && std::ranges::find(*drawn_, part, &sum_check::part) != drawn_->end();
   if (!(passed_on || may_challenge(part, from)) || challenges_[part].contains(from))
     return;
+  auto leader = round_.protocol.leader();
+  bool is_ours = !is_sent_back(part) || owner == round_.self() || leader == owner;
+  if (!is_ours && leader != round_.self())
+    return; // it is not shown to us
   bool first = challenges_[part].empty();
   challenges_[part].insert(from);
   round_.watch.fault(round_.now());
-  round_.watch.advanced(round_.now());
+  advanced();
   if (owner == round_.self()) {
-    if (first)
-      show(part, view.participant_set(), round_.own.reducer(part));
+    show(part, audience(part, from, first), round_.own.reducer(part));
   } else if (auto proof = proven_.find(part); proof == proven_.end()) {
     if (first)
-      round_.tell(owner, wire::round_challenge{round_.plan().id, view.number, part});
+      round_.tell(owner, wire::round_challenge{round_.plan().id, round_.view().number, part});
     open_.open(part, owner, true, round_.now());
-    take_early();
-  } else if (round_.protocol.leader() == round_.self()) {
-    show(part, member_set::only(from), proof->second);
+    take_early(part);
+  } else if (proof->second) {
+    show(part, member_set::only(from), *proof->second);
   }
 }
 
 void sum_audit::on_tick() {
-  if (!pledges_.applies() || !drawn_)
+  if (!pledges_.applies())
     return;
   auto number = round_.view().number;
-  for (const auto& late : open_.overdue(round_.now(), round_.config.stall_timeout)) {
+  disputes_.on_tick();
+  if (round_.over || !drawn_)
+    return;
+  for (const auto& late :
+       open_.overdue(round_.now(), round_.config.stall_timeout, evidence_limit_)) {
     if (round_.over || round_.view().number != number)
       return;
     if (late.challenged)
@@ -309,13 +384,18 @@ void sum_audit::on_tick() {
 
 void sum_audit::forget() {
   pledges_.enter();
+  disputes_.enter();
   drawn_.reset();
+  checkers_ = {};
+  to_check_.clear();
+  unchallenged_.clear();
   open_.clear();
   challenges_.clear();
   proven_.clear();
   early_challenges_.clear();
-  for (const auto& [from, event] : std::exchange(early_evidence_, {}))
-    event.release();
+  for (const auto& [part, shown] : std::exchange(early_evidence_, {}))
+    for (const auto& [from, event] : shown)
+      event.release();
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/allreduce/disputed_contributions.hpp"
 #include "runtime/allreduce/open_checks.hpp"
 #include "runtime/allreduce/pledge_exchange.hpp"
 #include "runtime/allreduce/round_state.hpp"
@@ -23,7 +25,9 @@ constexpr std::size_t early_challenges_max = 1024;
 /// How the members of a round check each other's sums (runtime/averaging/sum_checks.hpp):
 ///
 /// (With codecs that send contributions back, everybody has checked the sum of each part already,
-/// and compares what it summed with what was pledged; whoever finds a difference challenges.)
+/// and compares what it summed with what was pledged; whoever finds a difference challenges. Nobody
+/// else needs the contributions, so they are shown to it and to the leader, who passes them on: a
+/// false challenge costs no more than sending the part to two members again.)
 ///
 ///   shares of all ─ draw ─ a part of ours ─► show its contributions to its checker
 ///                        └ we check ─ evidence ─► sum again ─ equal ─► checked ─► all: prepared
@@ -37,6 +41,8 @@ public:
     std::function<void()> checked;
     /// The owner of a part had sent us alone another sum: ours was replaced.
     std::function<void()> corrected;
+    /// The contributions to our parts are now those that were pledged.
+    std::function<void()> settled;
   };
 
   /// `round` and `shares`, the key of the view, must outlive this.
@@ -45,6 +51,13 @@ public:
   [[nodiscard]] pledge_exchange& pledges() { return pledges_; }
   [[nodiscard]] const pledge_exchange& pledges() const { return pledges_; }
 
+  /// Whether the contributions to our parts are what their members pledged. Before we reveal our
+  /// share: afterwards we answer for them. Otherwise they are disputed.
+  [[nodiscard]] bool own_parts_agree();
+  /// See disputed_contributions.
+  [[nodiscard]] bool may_correct(std::size_t from, const wire::part& head) {
+    return disputes_.may_correct(from, head);
+  }
   /// Draws the checks, once the key of the view is known. True: the sums are right, as far as they
   /// are checked. False: something has to be awaited first, or is wrong.
   [[nodiscard]] bool sums_are_right();
@@ -57,7 +70,8 @@ public:
   /// Another view has begun; transfer_state::enter says which results it keeps.
   void enter();
 
-  /// `from` reports that all sums that it checks in the view are right. False: it was refused.
+  /// `from` reports that all sums that it checks in the view are right. False: it is no news, or
+  /// was refused.
   bool on_checked(std::size_t from, std::uint32_t view);
   void on_challenge(std::size_t from, const wire::round_challenge& what);
   /// A contribution that the owner of a part shows. Releases the event, now or later.
@@ -81,10 +95,14 @@ private:
     return sends_contributions_back(round_.parts()[part].codec);
   }
   [[nodiscard]] bool may_challenge(std::uint32_t part, std::size_t member) const;
+  /// The members that are shown a part because `challenger` has challenged it, first of all or not.
+  [[nodiscard]] member_set audience(std::uint32_t part, std::size_t challenger, bool first) const;
+  [[nodiscard]] bool judge();
   [[nodiscard]] bool relays_are_right();
   void draw();
+  void advanced();
   void show(std::uint32_t part, member_set to, const part_reducer& contributions);
-  void take_early();
+  void take_early(std::uint32_t part);
   void check(std::uint32_t part);
   void found_wrong(std::uint32_t part, const std::string& how);
   void challenge(std::uint32_t part);
@@ -94,15 +112,26 @@ private:
   const by_view<digest>& shares_;
   const events on_;
   pledge_exchange pledges_;
+  disputed_contributions disputes_;
   std::optional<std::vector<sum_check>> drawn_; // in the current view; so is what follows
+  member_set checkers_;                         // of all that were drawn
+  std::set<std::uint32_t> to_check_;            // drawn for us, and not known to be right
+  steady_time drawn_at_;
+  steady_time::duration evidence_limit_{}; // within which all evidence of a part is due
   open_checks open_;
-  by_view<done> checked_by_;                       // by checker: its sums are right
-  std::vector<early_part> early_evidence_;         // that arrived before the key was known
+  by_view<done> checked_by_; // by checker: its sums are right
+  /// By part: evidence that arrived before the key was known, or the challenge.
+  std::map<std::uint32_t, std::vector<early_part>> early_evidence_;
   std::map<std::uint32_t, member_set> challenges_; // by part: who challenged it
-  std::map<std::uint32_t, part_reducer> proven_;   // by part sent back: as it was shown to all
+  /// By part sent back that was shown as it was pledged; if we lead, what was shown.
+  std::map<std::uint32_t, std::optional<part_reducer>> proven_;
   std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts
-  /// By part: what was sent back of it, and is not known to be what was pledged. In all views.
-  std::map<std::uint32_t, relayed_part> relayed_;
+  std::deque<std::uint32_t> unchallenged_;                          // of wrong_
+  std::optional<std::uint32_t> judging_; // the view whose sums are being judged, further up
+  bool judge_again_ = false;             // they changed meanwhile
+  // In all views:
+  std::map<std::uint32_t, relayed_part> relayed_; // by part: sent back, and not compared yet
+  std::map<std::uint32_t, std::size_t> wrong_;    // by part sent back otherwise: who did
   member_set lied_; // they sent back what was not pledged, and are not accused yet
 };
 

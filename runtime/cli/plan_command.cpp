@@ -76,7 +76,7 @@ int run_plan(const run_options& options) {
                   options.frozen_values,
                   std::chrono::duration<double>(options.step_time).count(),
                   options.memory};
-  if (!options.arguments.empty()) {
+  if (!options.arguments.front().empty()) {
     auto code = ask(run, options);
     if (code != exit_clean)
       return code;
@@ -92,7 +92,7 @@ int run_plan(const run_options& options) {
     std::cout << "\nNo row computes for " << shown("%.0f", 100 * share_wanted)
               << " % of the time. The best needs a faster --link, fewer --values, or passes that "
                  "take longer (--micro-batch).\n";
-  std::cout << "\nwaggle train --min-peers " << options.peers << " " << best->options() << "\n";
+  std::cout << "\nwaggle train --min-peers " << run.peers << " " << best->options() << "\n";
   return exit_clean;
 }
 

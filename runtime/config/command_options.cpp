@@ -97,7 +97,7 @@ void add_command_options(std::vector<option_spec>& table) {
      {"reuse-group", "BOOL", "Go on with the group of the last round.", yes_no(&o::reuse_group)}});
   add_group(table, "swarm",
             {{"peers", "N", "Peers that waggle swarm starts, or with which waggle plan counts.",
-              whole(&o::peers, 1, 64, "they run on one machine")},
+              whole(&o::peers, 1, 64, "a round has at most 64 members")},
              {"kill-after", "TIME", "Kill one peer (SIGKILL) after this long; 0: never.",
               duration(&o::kill_after)
                 .only_if([](const o& x) { return x.peers >= 2; },

@@ -19,19 +19,28 @@ public:
   /// How long epochs last. @param seconds 0: not known.
   void expect(double seconds) { epoch_ = seconds >= shortest ? seconds : 0; }
 
-  /// At least from one signed report, or reading of others', to the next. Of an epoch that lasts
-  /// longer than expected, the time so far counts.
+  /// At least from one signed report to the next. Of an epoch that lasts longer than expected, the
+  /// time so far counts.
   [[nodiscard]] duration between_reports(steady_time now) const {
-    auto lasts = std::max(epoch_, seconds_of(now - began_));
-    return limited(lasts >= shortest ? lasts / 4 : 0, 10);
+    return limited(lasts(now) / 4, 15);
+  }
+  /// The same for readings of what others have stored, which only shows peers without a link to us.
+  /// REQUIRES: shorter than reports last.
+  [[nodiscard]] duration between_readings(steady_time now) const {
+    return limited(lasts(now) / 2, 30);
   }
   /// The same for notes of more samples, which say when the epoch may end.
   [[nodiscard]] duration between_notes(steady_time now) const {
-    return limited((epoch_ - seconds_of(now - began_)) / 16, 5);
+    return limited((epoch_ - seconds_of(now - began_)) / 8, 5);
   }
 
 private:
   static constexpr double shortest = 5; // seconds
+
+  [[nodiscard]] double lasts(steady_time now) const {
+    auto all = std::max(epoch_, seconds_of(now - began_));
+    return all >= shortest ? all : 0;
+  }
 
   static duration limited(double seconds, double longest) {
     return std::chrono::duration_cast<duration>(

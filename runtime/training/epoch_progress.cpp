@@ -11,6 +11,7 @@ namespace {
 
 constexpr double look_again = 0.1;     // seconds, at the latest
 constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
+constexpr double longest_first_pass = 60; // seconds: that is waited for before an epoch has ended
 constexpr auto believed_max = std::uint64_t{1} << 40U; // the sum of 64 members does not overflow
 
 std::uint64_t milliseconds_of(swarm_time wall) {
@@ -90,8 +91,17 @@ epoch_id epoch_progress::schedule_epoch(const schedule_clock& clock, epoch_id ep
   return schedule_ = without_going_back(clock, schedule_, waggle::schedule_epoch(clock, at));
 }
 
+double epoch_progress::longest_pass(const pass_account& passes, steady_time now) const {
+  auto longest = passes.seconds;
+  for_members([&](const auto& peer) {
+    if (auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now); speed > 0)
+      longest = std::max(longest, static_cast<double>(passes.samples) / speed);
+  });
+  return std::min(longest, seconds_ > 0 ? seconds_ : longest_first_pass);
+}
+
 bool epoch_progress::exhausted(const sample_ledger& ledger, std::uint64_t own_samples, bool adds,
-                               steady_time now) {
+                               const pass_account& passes, steady_time now) {
   auto left = ledger.left_to(seen_.self);
   std::set<peer_id> reported{seen_.self};
   for_members([&](const auto& peer) {
@@ -106,7 +116,7 @@ bool epoch_progress::exhausted(const sample_ledger& ledger, std::uint64_t own_sa
   if (adds)
     return false;
   if (samples < left) // blocks weigh more than they are, so of these this is rare
-    return seconds_of(now - grew_) > tail_patience;
+    return seconds_of(now - grew_) > tail_patience + longest_pass(passes, now);
   const auto& members = group_.members();
   return now - began_ > reports_due
          || std::all_of(members.begin(), members.end(), [&](const peer_id& who) {

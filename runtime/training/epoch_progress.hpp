@@ -23,7 +23,9 @@ class epoch_progress {
 public:
   /// From the begin of an epoch until all members in step have reported something.
   static constexpr auto reports_due = 1s;
-  /// So long the others wait for a member that may draw samples and reports none. Seconds.
+  /// So long, and for as long as the longest pass of a member takes, the others wait for a member
+  /// that may draw samples and reports none: it reports a pass at its end, up to 5 s later
+  /// (report_pace). Seconds.
   static constexpr double tail_patience = 10;
   /// All members see the same epochs, so this limits those that end early because a member leaves.
   static constexpr auto early_every = 1min;
@@ -88,14 +90,17 @@ public:
   /// Members that have not reported anything yet, because the epoch has just begun, are waited for;
   /// those that download a state are not, nor those that add nothing any more.
   /// @param adds whether this peer will add samples.
+  /// @param passes ours: others draw as many samples for one.
   [[nodiscard]] bool exhausted(const sample_ledger& ledger, std::uint64_t own_samples, bool adds,
-                               steady_time now);
+                               const pass_account& passes, steady_time now);
   /// Whether the next pass begins. @param round_runs the others, too, compute on and report nothing
   /// before it has ended: what they have done is forecast from their speed.
   [[nodiscard]] pass_decision next_pass(std::uint64_t own_samples, const pass_account& passes,
                                         bool round_runs, swarm_time wall, steady_time now) const;
 
 private:
+  /// Seconds, as far as the members' speeds are believed; not longer than an epoch.
+  [[nodiscard]] double longest_pass(const pass_account& passes, steady_time now) const;
   /// The members whose samples count here.
   template <class F>
   void for_members(F f) const {

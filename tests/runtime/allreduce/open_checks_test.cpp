@@ -15,7 +15,7 @@ protected:
     return payload_of(std::make_shared<const float_vector>(parts_[3].count, value));
   }
   std::vector<open_checks::overdue_check> overdue(milliseconds at) {
-    return checks_.overdue(start_ + at, 2'000ms);
+    return checks_.overdue(start_ + at, 2'000ms, 8'000ms);
   }
 
   const round_plan plan_ = plan_for(3, 8, 4);
@@ -83,6 +83,24 @@ TEST_F(OpenChecks, ThatAreChallengedDoNotWaitForOtherParts) {
   auto late = overdue(4'000ms);
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late[0].part, 3U);
+}
+
+TEST_F(OpenChecks, AreOverdueHoweverSlowlyTheyAreShown) {
+  for (bool challenged : {false, true}) {
+    checks_.clear();
+    checks_.open(3, 1, challenged, start_);
+    for (std::size_t member = 0; member < 6; ++member) {
+      auto at = milliseconds{1'300 * static_cast<int>(member + 1)};
+      EXPECT_TRUE(overdue(at).empty());
+      EXPECT_TRUE(checks_.add(3, member, 1, values(1), start_ + at));
+    }
+    checks_.start_over(3, start_ + 7'900ms); // what was shown was wrong
+    EXPECT_TRUE(overdue(7'999ms).empty());
+    auto late = overdue(8'000ms);
+    ASSERT_EQ(late.size(), 1U);
+    EXPECT_EQ(late[0].challenged, challenged);
+    EXPECT_TRUE(overdue(8'001ms).empty()) << "reported once";
+  }
 }
 
 } // namespace

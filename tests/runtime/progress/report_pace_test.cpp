@@ -13,11 +13,12 @@ TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
   for (auto seconds : {0.0, 0.3, 4.9}) {
     pace.expect(seconds);
     EXPECT_EQ(pace.between_reports(steady_time{} + 8s), 0s);
+    EXPECT_EQ(pace.between_readings(steady_time{} + 8s), 0s);
     EXPECT_EQ(pace.between_notes(steady_time{} + 7s), 0s);
   }
 }
 
-TEST(ReportPace, ReportsFourTimesAnEpochButNotLessThanEachTenSeconds) {
+TEST(ReportPace, ReportsFourTimesAnEpochAndReadsTwiceButNotMoreRarelyThanReportsNeed) {
   report_pace pace;
   auto began = steady_time{} + 7s;
   pace.begin(began);
@@ -25,9 +26,11 @@ TEST(ReportPace, ReportsFourTimesAnEpochButNotLessThanEachTenSeconds) {
   EXPECT_EQ(pace.between_reports(began), 5s);
   EXPECT_EQ(pace.between_reports(began + 19s), 5s);
   pace.expect(3'600);
-  EXPECT_EQ(pace.between_reports(began), 10s);
+  EXPECT_EQ(pace.between_reports(began), 15s);
+  EXPECT_EQ(pace.between_readings(began), 30s);
   pace.expect(0);
   EXPECT_EQ(pace.between_reports(began + 32s), 8s) << "the first epoch";
+  EXPECT_EQ(pace.between_readings(began + 32s), 16s);
 }
 
 TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
@@ -35,13 +38,13 @@ TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
   auto began = steady_time{} + 7s;
   pace.expect(64);
   pace.begin(began);
-  EXPECT_EQ(pace.between_notes(began), 4s);
-  EXPECT_EQ(pace.between_notes(began + 32s), 2s);
-  EXPECT_EQ(pace.between_notes(began + 63s), 62'500us);
+  EXPECT_EQ(pace.between_notes(began), 5s);
+  EXPECT_EQ(pace.between_notes(began + 32s), 4s);
+  EXPECT_EQ(pace.between_notes(began + 63s), 125ms);
   EXPECT_EQ(pace.between_notes(began + 64s), 0s);
   EXPECT_EQ(pace.between_notes(began + 90s), 0s) << "it lasts longer than expected";
   pace.begin(began + 90s);
-  EXPECT_EQ(pace.between_notes(began + 90s), 4s);
+  EXPECT_EQ(pace.between_notes(began + 90s), 5s);
 }
 
 } // namespace

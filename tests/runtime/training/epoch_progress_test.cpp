@@ -144,11 +144,12 @@ TEST(EpochProgress, IsExhaustedOnceEverythingIsDrawnAndReported) {
   sample_ledger ledger{512};
   std::vector<peer_id> both{id_of(1), id_of(2)};
   ledger.end_epoch({}, 0, both);
-  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, g.now)) << "peer 2 has not reported yet";
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, {}, g.now))
+    << "peer 2 has not reported yet";
   auto& other = g.reports(2, 255);
-  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, g.now));
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, {}, g.now));
   other.samples = 256;
-  EXPECT_TRUE(g.progress->exhausted(ledger, 256, false, g.now));
+  EXPECT_TRUE(g.progress->exhausted(ledger, 256, false, {}, g.now));
 }
 
 TEST(EpochProgress, WaitsForOneThatAddsNothingForAWhileOnly) {
@@ -157,11 +158,27 @@ TEST(EpochProgress, WaitsForOneThatAddsNothingForAWhileOnly) {
   std::vector<peer_id> both{id_of(1), id_of(2)};
   ledger.end_epoch({}, 0, both);
   g.reports(2, 8);
-  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, g.now));
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, {}, g.now));
   g.after(10'100ms);
-  EXPECT_FALSE(g.progress->exhausted(ledger, 256, true, g.now)) << "we add some";
-  EXPECT_TRUE(g.progress->exhausted(ledger, 256, false, g.now));
-  EXPECT_FALSE(g.progress->exhausted(ledger, 257, false, g.now)) << "there are more";
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, true, {}, g.now)) << "we add some";
+  EXPECT_TRUE(g.progress->exhausted(ledger, 256, false, {}, g.now));
+  EXPECT_FALSE(g.progress->exhausted(ledger, 257, false, {}, g.now)) << "there are more";
+}
+
+TEST(EpochProgress, WaitsLongerForOneWhosePassesTakeLong) {
+  group g{2, by_samples};
+  sample_ledger ledger{512};
+  std::vector<peer_id> both{id_of(1), id_of(2)};
+  ledger.end_epoch({}, 0, both);
+  g.reports(2, 8, 1);
+  pass_account passes;
+  passes.samples = 8; // eight seconds of the other's
+  passes.seconds = 0.5;
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, passes, g.now));
+  g.after(15s); // a pass of 8 s, and a note 5 s after its end
+  EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, passes, g.now));
+  g.after(3'100ms);
+  EXPECT_TRUE(g.progress->exhausted(ledger, 256, false, passes, g.now));
 }
 
 TEST(EpochProgress, BeginsNoPassWhileOthersAreExpectedToReachTheTarget) {

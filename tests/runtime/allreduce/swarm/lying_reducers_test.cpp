@@ -2,7 +2,9 @@
 // However it lies, what members apply is the aggregate of what the others contributed, and the
 // members that do not lie have a result.
 
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include <gmock/gmock.h>
@@ -37,7 +39,7 @@ private:
 
 /// Challenges every part, whether it was drawn for it or not, perhaps at all but the one that would
 /// have to show it, and never prepares.
-class challenges_all final : public saboteur {
+class challenges_all : public saboteur {
 public:
   challenges_all(std::size_t who, bool spares_owner) : who_(who), spares_owner_(spares_owner) {}
 
@@ -119,8 +121,20 @@ const way ways[] = {
   {"BrokenPledges", bends::none, changing([](std::size_t to, wire::event& what, payload& body) {
      if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
        bend(body);
-   }),
-   1},
+   })},
+  // And does not show, or not to those reducers, what it pledged.
+  {"BrokenPledgesNotShown", bends::none,
+   [](std::size_t to, wire::event& what, payload& body) {
+     if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
+       bend(body);
+     return !is_part(what, evidence);
+   }},
+  {"BrokenPledgesShownToSome", bends::none,
+   [](std::size_t to, wire::event& what, payload& body) {
+     if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
+       bend(body);
+     return to % 2 == 0 || !is_part(what, evidence);
+   }},
   {"NoPledges", bends::none,
    [](std::size_t, wire::event& what, payload&) {
      return !std::holds_alternative<wire::round_pledge>(what);
@@ -200,6 +214,71 @@ void send_back(round_scenario& scene) {
 TEST_P(LyingReducers, AreFoundWhereContributionsAreSentBack) {
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed)
     EXPECT_EQ(violation(seed, false, send_back), "") << "seed " << seed;
+}
+
+/// Counts what is shown because of false challenges.
+class counted_challenges final : public challenges_all {
+public:
+  explicit counted_challenges(std::size_t who) : challenges_all(who, false) {}
+  bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
+               payload& body) override {
+    if (is_part(what, evidence)) {
+      const auto& head = std::get<wire::part>(what);
+      ++shown[{head.view, from, to, head.index, head.member}];
+    }
+    return challenges_all::on_send(swarm, from, to, what, body);
+  }
+  std::map<std::array<std::size_t, 5>, std::size_t> shown;
+};
+
+TEST(FalseChallenges, HaveThePartShownToTwoMembersOnce) {
+  std::size_t rounds = 0;
+  for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed) {
+    auto scene = checked_round(seed, {});
+    send_back(scene);
+    auto who = liar_of(seed, scene, false);
+    counted_challenges planted{who};
+    EXPECT_EQ(violation_by(scene, who, planted), "") << "seed " << seed;
+    rounds += planted.shown.empty() ? 0 : 1;
+    for (const auto& [what, times] : planted.shown) {
+      auto [view, from, to, part, member] = what;
+      EXPECT_EQ(times, 1U) << "seed " << seed << ", part " << part << " to " << to;
+      EXPECT_TRUE(from == 0 || to == 0 || to == who) << "seed " << seed << ": shown to " << to;
+    }
+  }
+  EXPECT_GT(rounds, seeds / 2);
+}
+
+/// A reducer says that it was sent something else than was pledged, and was not.
+class disputes_all final : public saboteur {
+public:
+  explicit disputes_all(std::size_t who) : who_(who) {}
+  bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
+               payload&) override {
+    const auto* pledge = std::get_if<wire::round_pledge>(&what);
+    if (pledge == nullptr || from != who_ || to != 0)
+      return true;
+    part_table parts{swarm.plan()};
+    for (std::uint32_t part = 0; part < parts.size(); ++part)
+      if (parts[part].default_owner == who_)
+        swarm.inject(who_, 0, wire::round_challenge{swarm.plan().id, pledge->view, part});
+    return true;
+  }
+
+private:
+  const std::size_t who_;
+};
+
+TEST(FalseDisputes, CostNobodyThatShowsWhatItPledged) {
+  for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed)
+    for (bool sends_back : {false, true}) {
+      auto scene = checked_round(seed, {aggregator::median, 1, 1});
+      if (sends_back)
+        send_back(scene);
+      auto who = liar_of(seed, scene, false);
+      disputes_all planted{who};
+      EXPECT_EQ(violation_by(std::move(scene), who, planted), "") << "seed " << seed;
+    }
 }
 
 /// Whom a reducer tells something else than the truth.
