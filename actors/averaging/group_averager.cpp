@@ -90,11 +90,14 @@ group_averager::behavior_type group_averager::make_behavior() {
             lead_.ask(msg.who.id);
           else
             lead_.report(msg.who.id, report->bandwidth);
+          if (report->bandwidth == 0.0 && !round_runs() && !one_round_) // it leaves soon
+            between_rounds();
         }
     },
     [this](forget_old) {
       round_.on_forget_old(*this);
       faults_.show(one_round_ ? company_ : group_size(), now());
+      yield_work();
     },
     [this](check_rounds) { round_.on_check(*this); },
   };
@@ -179,15 +182,29 @@ void group_averager::between_rounds() {
   notify_listener();
 }
 
-/// To a member that reaches a peer which we do not. Anybody can say so of itself, so this is rare.
+/// To a member that reaches a peer which we do not: anybody can say so of itself, so this is rare.
+/// Or because we leave soon.
 void group_averager::hand_over_lead() {
-  auto heir = lead_.heir(now());
+  bool leaves = ctx_.bandwidth && ctx_.bandwidth->is_withdrawn();
+  auto heir = leaves ? successor_in(group_->next()) : lead_.heir(now());
   if (!heir || !group_->hand_lead_to(*heir))
     return;
   lead_.given(now());
-  ctx_.log->info("peer {} leads the group from now on: it reaches a peer that wants to enter and "
-                 "does not reach this one",
-                 short_name(*heir));
+  ctx_.log->info("peer {} leads the group from now on: {}", short_name(*heir),
+                 leaves ? "this one leaves soon"
+                        : "it reaches a peer that wants to enter and does not reach this one");
+}
+
+/// Before this peer leaves: others reduce and lead in its place, with the next plan.
+void group_averager::yield_work() {
+  bool leaves = ctx_.bandwidth && ctx_.bandwidth->is_withdrawn();
+  if (!leaves || one_round_ || !group_ || !group_->is_member() || group_->next().members.size() < 2)
+    return;
+  bool reduces = group_->next().shares[group_->position()] > 0;
+  if (reduces)
+    report_bandwidth(group_->next());
+  if (group_->leads() && !round_runs() && (!reduces || successor_in(group_->next())))
+    between_rounds();
 }
 
 void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
@@ -482,10 +499,12 @@ void group_averager::deliver(round_report report) {
 
 void group_averager::report_bandwidth(const round_plan& plan) {
   const auto& leader = plan.members.front().peer;
+  bool leaves = ctx_.bandwidth && ctx_.bandwidth->is_withdrawn();
+  auto own = leaves ? std::optional{0.0} : lead_.bandwidth();
   if (leader.id == ctx_.record.id)
-    lead_.report(leader.id, lead_.bandwidth());
+    lead_.report(leader.id, own);
   else
-    tell(leader, wire::bandwidth_report{plan.id, lead_.bandwidth()});
+    tell(leader, wire::bandwidth_report{plan.id, own});
 }
 
 void group_averager::on_disconnected(const peer_disconnected& msg) {

@@ -126,6 +126,7 @@ private:
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
+  void yield_work();
   void on_disconnected(const peer_disconnected& msg);
   // -- with a coding (group_averager_coding.cpp)
   void use(std::shared_ptr<two_round_coding> coding);

@@ -13,6 +13,7 @@
 #include "actors/caf_error.hpp"
 #include "actors/caller_thread.hpp"
 #include "actors/program/training_parts.hpp"
+#include "runtime/agreement/data_files.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/config/values.hpp"
 #include "runtime/net/handshake.hpp"
@@ -164,10 +165,8 @@ result<run_agreement> swarm_session::agreement(const loop_port& port,
   }
   run_agreement all;
   for (auto field : base->fields()) {
-    if (auto found = other.find(field.name); found != other.end()) {
-      field.value = found->second;
-      field.option.clear(); // no option sets this value
-    }
+    if (auto found = other.find(field.name); found != other.end())
+      field = listed_field(field.name, found->second); // no option sets this value
     if (described && field.name == "model")
       field = *described;
     if (auto added = all.add(std::move(field)); !added)

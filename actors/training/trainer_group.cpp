@@ -10,6 +10,7 @@
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
 #include "actors/training/trainer.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -258,6 +259,8 @@ void trainer::follow_notice() {
       "and leaves when its samples are in an update",
       seconds_of(*within));
     report_own_progress(); // the others expect nothing of it any more
+    if (ctx_.bandwidth)
+      ctx_.bandwidth->withdraw(); // they lead and reduce in its place
   }
   if (!notice_.begun() || notice_.ended())
     return;

@@ -235,6 +235,7 @@ void metrics_exporter::refresh() {
   if (ctx_.actors)
     facts.actors = ctx_.actors->kinds();
   facts.clock_skew = board_->clock_skew();
+  facts.ranks = board_->ranks();
   if (ctx_.machine)
     facts.machine = ctx_.machine->look(now);
   if (now - links_watched_ >= links_interval)

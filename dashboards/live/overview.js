@@ -60,6 +60,7 @@ export function overview(state) {
       ${lossTile(state)}
       ${tile('Peers', whole(all.length), helpers > 0 ? `and ${plural(helpers, 'helper')}` : s.reduces_for_clients ? `reduces for ${s.reduces_for_clients}` : '', 'peers')}
       ${tile('Round', duration(median(recent.map(r => r.duration))), shown === 0 ? 'none yet' : failed > 0 ? `${whole(shown)}, ${whole(failed)} failed` : `median of ${whole(recent.length)}`, 'round')}
+      ${s['ranks.count'] > 0 ? tile('Ranks of this peer', whole(s['ranks.count']), s['ranks.slowest'] === undefined ? s['ranks.devices'] : `rank ${s['ranks.slowest']} is slow`, 'ranks') : nothing}
       ${progress(state)}
     </dl>`;
 }

@@ -143,7 +143,7 @@ const time = value => number(value, 0, 8.64e15 / 2); // what a Date can show
 const count = value => number(value, 0);
 const hex = value => (typeof value === 'string' && /^[0-9a-f]{2,64}$/.test(value) ? value : '');
 
-const texts = new Set(['phase', 'waiting_for', 'strategy.phase']);
+const texts = new Set(['phase', 'waiting_for', 'strategy.phase', 'ranks.devices']);
 
 /** The facts of a status by their names, "rounds.failed": a text, or a number (yes is 1); what is not known is absent. */
 function readFacts(raw, within = '', out = {}) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "runtime/crypto/digest.hpp"
 
@@ -23,6 +24,14 @@ std::string printable(std::string text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       c = '?';
   return text;
+}
+
+/// Their sizes.
+std::map<std::string, std::uintmax_t> by_name(const std::vector<data_files::file>& list) {
+  std::map<std::string, std::uintmax_t> files;
+  for (const auto& file : list)
+    files.emplace(file.path.filename().string(), file.bytes);
+  return files;
 }
 
 /// @param home of the folder, without links.
@@ -128,10 +137,27 @@ std::string content_identity(const fs::path& file) {
   return std::to_string(bytes) + " bytes, " + to_string(hash.finish()).substr(0, 16);
 }
 
+std::string lines_of(const std::vector<data_files::file>& list) {
+  std::string lines;
+  if (list.size() > 1)
+    for (const auto& [name, bytes] : by_name(list))
+      lines += "\n" + printable(name) + " of " + std::to_string(bytes) + " bytes";
+  return lines;
+}
+
+agreed_field listed_field(std::string name, const std::string& text) {
+  std::istringstream in{text};
+  std::string first, line;
+  std::getline(in, first);
+  std::vector<compared_tensor> lines;
+  while (std::getline(in, line))
+    lines.push_back({line, sha256(line)});
+  return lines.empty() ? agreed_field{std::move(name), std::move(first), {}, {}}
+                       : tensors_field(std::move(name), std::move(first), lines);
+}
+
 std::string identity_of(const std::vector<data_files::file>& list) {
-  std::map<std::string, std::uintmax_t> files; // sizes by name
-  for (const auto& file : list)
-    files.emplace(file.path.filename().string(), file.bytes);
+  auto files = by_name(list);
   if (files.size() == 1)
     return printable(files.begin()->first) + " of " + std::to_string(files.begin()->second)
            + " bytes";

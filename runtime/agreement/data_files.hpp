@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/agreement/run_agreement.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
@@ -43,6 +44,11 @@ result<data_files> list_data_files(const std::filesystem::path& path, std::size_
 /// Identifies a data set for comparison between peers, by the names and sizes of its files but not
 /// its path. One file: "text.txt of 1048576 bytes"; more: "14 files of 364123 bytes, 1a2b3c4d".
 std::string identity_of(const std::vector<data_files::file>& files);
+/// "\nb.txt of 100 bytes" for each of several files, by which a disagreement names the first one
+/// that differs (listed_field). Nothing for one, which its identity names.
+std::string lines_of(const std::vector<data_files::file>& files);
+/// A field of a text: of its first line, and a fingerprint of each further one, if there are any.
+agreed_field listed_field(std::string name, const std::string& text);
 /// Identifies a file by its content: "4096 bytes, 1a2b3c4d". Empty: it cannot be read.
 std::string content_identity(const std::filesystem::path& file);
 

@@ -53,17 +53,6 @@ std::optional<std::pair<std::string_view, std::string_view>> rounding_in(const a
   return std::pair{value.substr(0, at), value.substr(at + before_hash.size())};
 }
 
-std::string shown(const agreed_field* field, std::string_view where) {
-  if (field == nullptr)
-    return "not given " + std::string{where};
-  auto value = field->value;
-  if (auto rounding = rounding_in(*field))
-    value = std::string{rounding->first};
-  if (value.size() > shown_bytes_max)
-    value.replace(shown_bytes_max, std::string::npos, "…");
-  return value + " " + std::string{where};
-}
-
 constexpr std::string_view before_fingerprints = " #";
 constexpr std::size_t fingerprint_bytes = 4;
 constexpr std::size_t fingerprints_max = 200; // 800 of text_bytes_max
@@ -71,8 +60,23 @@ constexpr std::size_t fingerprints_max = 200; // 800 of text_bytes_max
 /// The fingerprints of a value; empty: it has none.
 std::string_view fingerprints_in(std::string_view value) {
   auto at = value.rfind(before_fingerprints);
-  return at == std::string_view::npos ? std::string_view{}
-                                      : value.substr(at + before_fingerprints.size());
+  auto end = at == std::string_view::npos ? std::string_view{}
+                                          : value.substr(at + before_fingerprints.size());
+  bool hex = end.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return hex && end.size() % fingerprint_bytes == 0 ? end : std::string_view{};
+}
+
+std::string shown(const agreed_field* field, std::string_view where) {
+  if (field == nullptr)
+    return "not given " + std::string{where};
+  auto value = field->value;
+  if (auto rounding = rounding_in(*field))
+    value = std::string{rounding->first};
+  if (auto prints = fingerprints_in(value); !prints.empty())
+    value.resize(value.size() - prints.size() - before_fingerprints.size());
+  if (value.size() > shown_bytes_max)
+    value.replace(shown_bytes_max, std::string::npos, "…");
+  return value + " " + std::string{where};
 }
 
 /// The first tensor that differs, in words that this peer knows.

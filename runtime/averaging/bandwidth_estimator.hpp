@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,10 @@ public:
   /// Bytes per second of the slower direction. Stable: it changes in large steps only. Nothing
   /// while it is not known.
   [[nodiscard]] std::optional<double> bytes_per_second(steady_time now);
+
+  /// This peer leaves soon, so that it leads and reduces no more where others can.
+  void withdraw() { withdrawn_ = true; }
+  [[nodiscard]] bool is_withdrawn() const { return withdrawn_; }
 
 private:
   class direction {
@@ -61,6 +66,7 @@ private:
     double best_ = 0;   // of the current burst, bytes per second
   };
 
+  std::atomic<bool> withdrawn_{false};
   std::mutex mutex_; // guards everything below
   direction in_{64_KiB, milliseconds{0}};
   direction out_{128_KiB, milliseconds{150}};

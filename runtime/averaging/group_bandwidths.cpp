@@ -15,7 +15,7 @@ void group_bandwidths::assign(const round_plan& plan, const member_bandwidths& a
 
 bool group_bandwidths::report(const peer_id& who, std::optional<double> measured) {
   auto& known = known_[who];
-  if (known.declared || known.bytes_per_second == 0.0)
+  if (known.bytes_per_second == 0.0 || (known.declared && measured != 0.0))
     return false;
   known = measured;
   return true;

@@ -20,8 +20,8 @@ public:
   void assign(const round_plan& plan, const member_bandwidths& all);
   void clear() { known_.clear(); }
 
-  /// A member reports what it measured. False: that changes nothing, because its operator declared
-  /// a bandwidth, or because it never reduces, and then does not measure.
+  /// A member reports what it measured, or 0: it leaves soon and reduces no more. False: that
+  /// changes nothing, because its operator declared a bandwidth, or because it does not reduce.
   bool report(const peer_id& who, std::optional<double> measured);
 
   [[nodiscard]] bool knows(const peer_id& who) const { return known_.contains(who); }

@@ -45,6 +45,13 @@ std::uint32_t fewest_contributors(const round_plan& plan) {
   return std::max(std::min(plan.min_contributors, known), std::uint32_t{1});
 }
 
+std::optional<peer_id> successor_in(const round_plan& plan) {
+  for (std::size_t i = 1; i < plan.members.size(); ++i)
+    if (plan.shares[i] > 0 && plan.gathered[i] != newcomer_mark)
+      return plan.members[i].peer.id;
+  return std::nullopt;
+}
+
 digest forked(const digest& parent, const round_id& round) {
   if (parent.is_zero())
     return parent;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "runtime/averaging/round_plan.hpp"
@@ -29,6 +30,9 @@ bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size
 /// have finished a round of it if these are fewer. A newcomer that is silent fails no round.
 /// At least 1.
 [[nodiscard]] std::uint32_t fewest_contributors(const round_plan& plan);
+/// To whom a leader that leaves soon gives the lead: the first other member that reduces, and so
+/// does not leave soon itself, and is no newcomer. Nothing: there is none.
+[[nodiscard]] std::optional<peer_id> successor_in(const round_plan& plan);
 /// The name of the branch that begins where a round of `parent` was decided without a majority: the
 /// same for all members that go on. Zero stays zero: a group without a history has no branches.
 digest forked(const digest& parent, const round_id& round);

@@ -52,16 +52,12 @@ bool share_out(round_plan& plan) {
   return true;
 }
 
-template <class T>
-void rotate_to_front(std::vector<T>& all, std::ptrdiff_t first) {
-  std::rotate(all.begin(), all.begin() + first, all.end());
-}
-
 void lead_by(round_plan& plan, std::ptrdiff_t first) {
+  auto to_front = [&](auto& all) { std::rotate(all.begin(), all.begin() + first, all.end()); };
   plan.one_host = plan.one_host && first == 0; // another leader has to see for itself
-  rotate_to_front(plan.members, first);
-  rotate_to_front(plan.shares, first);
-  rotate_to_front(plan.gathered, first);
+  to_front(plan.members);
+  to_front(plan.shares);
+  to_front(plan.gathered);
 }
 
 /// Moves the first member that others can reach to the front. False: there is none.
@@ -319,10 +315,13 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
                                                    std::optional<double> bandwidth) {
   if (!may_change_plan() || !contains(who) || !bandwidths_.report(who, bandwidth))
     return std::nullopt;
+  auto plan = *next_;
+  if (bandwidth == 0.0)
+    return partition(plan) && plan.shares != next_->shares ? std::optional{change(std::move(plan))}
+                                                           : std::nullopt;
   auto better = bandwidths_.better(*next_, terms_.partition);
   if (!better)
     return std::nullopt;
-  auto plan = *next_;
   plan.shares = std::move(better->shares);
   plan.part_elements = better->part_elements;
   return change(std::move(plan));
@@ -342,22 +341,24 @@ bool open_group::hand_lead_to(const peer_id& who) {
   auto plan = *next_;
   auto first = position_of(who, plan);
   if (first == 0 || first == plan.members.size() || plan.members[first].mode == member_mode::client
-      || plan.gathered[first] == newcomer_mark)
+      || plan.gathered[first] == newcomer_mark || is_lost(who))
     return false;
   lead_by(plan, static_cast<std::ptrdiff_t>(first));
   (void)change(std::move(plan));
   return true;
 }
 
-/// False: no member may reduce.
+/// False: no member may reduce. We do where all have bandwidth 0 because they leave soon.
 bool open_group::partition(round_plan& plan) const {
   auto epoch = plan; // both rounds of it
   epoch.codecs.insert(epoch.codecs.end(), terms_.second_round.begin(), terms_.second_round.end());
   epoch.elements = elements_of(epoch.codecs);
   auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
                             terms_.partition.min_vector_size);
-  if (!how)
-    return false;
+  if (!how) {
+    plan.shares.assign(plan.members.size(), 0);
+    return terms_.partition.reduces && self_.mode != member_mode::client && share_out(plan);
+  }
   plan.shares = std::move(how->shares);
   plan.part_elements = how->part_elements;
   return terms_.second_round.empty() || share_out(plan);

@@ -120,8 +120,9 @@ public:
   /// (terms::end); hosts take turns. It becomes next() and must be sent to its members and to the
   /// members of the plan that it replaces.
   [[nodiscard]] std::optional<round_plan> admit();
-  /// A member's bandwidth has changed. Returns the plan that repartitions the work, if that is
-  /// worth it; handle it like that of `admit`.
+  /// A member's bandwidth has changed, or is 0: it leaves soon, and reduces no more where another
+  /// one can. Returns the plan that repartitions the work, if that is worth it; handle it like that
+  /// of `admit`.
   [[nodiscard]] std::optional<round_plan> on_bandwidth(const peer_id& who,
                                                        std::optional<double> bandwidth);
 

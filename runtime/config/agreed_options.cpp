@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/agreement/data_files.hpp"
+
 namespace waggle {
 
 namespace {
@@ -24,9 +26,9 @@ result<run_agreement> agreement_of(const run_options& options, std::vector<agree
   for (const auto& spec : option_table()) {
     if (!belongs(spec, groups))
       continue;
-    agreed_field field{spec.name, spec.agreed(options), {}};
-    if (field.value.empty() || field.value != spec.agreed(defaults)
-        || field.value != spec.agreed(of_strategy)) {
+    auto value = spec.agreed(options);
+    auto field = listed_field(spec.name, value);
+    if (value.empty() || value != spec.agreed(defaults) || value != spec.agreed(of_strategy)) {
       auto given = options.given.find(spec.name);
       field.option = given != options.given.end() ? given->second : field.value;
     }

@@ -150,15 +150,17 @@ std::string data_set_identity(const data_request& request) {
   auto identity = identity_of(files->files);
   switch (format) {
     case data_format::tokens:
-      return sentence(identity, ", uint", 8 * request.token_bytes);
+      identity = sentence(identity, ", uint", 8 * request.token_bytes);
+      break;
     case data_format::idx:
     case data_format::cifar:
-      return identity + ", images of uint8";
+      identity += ", images of uint8";
+      break;
     case data_format::synthetic:
     case data_format::text:
       break;
   }
-  return identity;
+  return identity + lines_of(files->files);
 }
 
 } // namespace waggle

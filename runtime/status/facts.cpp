@@ -56,6 +56,39 @@ json slow(at p) {
   return all;
 }
 
+json ranks(at p) {
+  json all;
+  for (const auto& each : p.own.ranks)
+    all.push_back({{"rank", all.size()},
+                   {"device", each.device},
+                   {"seconds", each.seconds},
+                   {"pass_seconds", each.pass_seconds}});
+  return all;
+}
+
+json devices(at p) {
+  std::string all;
+  for (const auto& each : p.own.ranks)
+    if (all.empty() || each.device != p.own.ranks.front().device)
+      all += (all.empty() ? "" : ", ") + each.device;
+  return known(!all.empty(), all);
+}
+
+/// The rank for which the others wait a fifth of the time.
+json slowest_rank(at p) {
+  constexpr double much = 0.2;
+  const auto& all = p.own.ranks;
+  if (all.size() < 2)
+    return nullptr;
+  std::vector<double> seconds;
+  for (const auto& each : all)
+    seconds.push_back(each.seconds);
+  auto slowest = std::ranges::max_element(all, {}, &rank_pace::seconds);
+  auto middle = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) / 2);
+  std::ranges::nth_element(seconds, middle);
+  return known(slowest->seconds - *middle > much * slowest->pass_seconds, slowest - all.begin());
+}
+
 json actors(at p) {
   json all;
   for (const auto& [name, kind] : p.own.actors)
@@ -167,6 +200,12 @@ constexpr fact table[]{
   {"notice", [](at) { return json(nullptr); }, "What symptoms.hpp finds."},
   {"notices", notices, "The same, each with its matter, its level, since when, and its cure."},
   {"slow", slow, "Who slows the rounds down, and why."},
+  {"ranks.count", [](at p) { return known(!p.own.ranks.empty(), p.own.ranks.size()); },
+   "Processes that are this peer together; null: one."},
+  {"ranks.devices", devices},
+  {"ranks.slowest", slowest_rank, "The others wait for it a fifth of the time; null: for none."},
+  {"ranks.each", ranks,
+   "Where each computes, and the seconds of a pass until it waits for the others."},
   {"histories", [](at p) { return known(p.trains, p.t.histories); },
    "Histories that live peers train; 1 unless the run has forked.", "waggle_training_histories"},
   {"differing_peers", [](at p) { return known(p.trains, p.t.differing_peers); },

@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
@@ -83,6 +85,16 @@ public:
   void set_clock_skew(double seconds) { clock_skew_ = seconds; }
   [[nodiscard]] double clock_skew() const { return clock_skew_; }
 
+  /// Of a peer of several processes, in their order.
+  void show_ranks(std::vector<rank_pace> all) {
+    std::lock_guard guard{mutex_};
+    ranks_ = std::move(all);
+  }
+  [[nodiscard]] std::vector<rank_pace> ranks() const {
+    std::lock_guard guard{mutex_};
+    return ranks_;
+  }
+
   /// Whether the page at `/` and its events are for requests from this machine, or another one.
   [[nodiscard]] bool shows_pages(bool local) const {
     return pages_ == page_audience::all || (pages_ == page_audience::local && local);
@@ -126,6 +138,7 @@ private:
   mutable std::condition_variable changed_; // ready_ or ended_
   std::array<std::string, 4> documents_{"{}", "{}\n", "{\"peers\":[]}\n", "[]\n"};
   swarm_time now_{}; // of the status
+  std::vector<rank_pace> ranks_;
   bool ready_ = false;
   std::string readiness_ = "starting";
 };

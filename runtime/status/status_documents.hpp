@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/machine_use.hpp"
 #include "runtime/progress/progress_ledger.hpp"
@@ -49,6 +50,13 @@ constexpr std::string_view role_name(bool trains, bool client) {
   return !trains ? "node" : client ? "client" : "trainer";
 }
 
+/// One of several processes that are this peer together.
+struct rank_pace {
+  std::string device;
+  double seconds = 0;      // of its own work in a pass, before it waits for the others
+  double pass_seconds = 0; // of the pass of all
+};
+
 /// The values in the documents that no actor reports.
 struct peer_facts {
   peer_id self;
@@ -62,6 +70,7 @@ struct peer_facts {
   machine_use machine{};
   double clock_skew = 0; // seconds that the others' clocks are ahead of this machine's
   std::map<std::string, actor_count> actors{}; // by name
+  std::vector<rank_pace> ranks{};              // empty: this process alone
 };
 
 struct peer_view; // facts.hpp

@@ -58,6 +58,22 @@ sights clock_off(doc s) {
                  + " those of the others"}};
 }
 
+/// Of a peer of several processes, the one that the others wait for.
+sights slow_rank(doc s) {
+  auto ranks = field(s, "ranks");
+  auto slowest = number_in(ranks, "slowest").value_or(-1);
+  auto each = field(ranks, "each");
+  if (slowest < 0 || !each.is_array() || slowest >= static_cast<double>(each.size()))
+    return {};
+  auto milliseconds = [](doc rank, const char* what) {
+    return whole(1000 * std::max(number_in(rank, what).value_or(0), 0.0)) + " ms";
+  };
+  const auto& it = each[static_cast<std::size_t>(slowest)];
+  auto says = "rank " + whole(slowest) + " of this peer is slow";
+  return {{says, says + ": it works for " + milliseconds(it, "seconds") + " of each pass of "
+                   + milliseconds(it, "pass_seconds") + " while the other ranks wait"}};
+}
+
 constexpr symptom table[]{
   // what the status shows
   {"split", bad, "this peer is cut off from most of its group and goes on without it",
@@ -105,6 +121,10 @@ constexpr symptom table[]{
   {"adds_little", warning, "",
    "use a faster machine, or leave it out: each member makes rounds cost more", "WagglePeerSlow",
    slow<slow_cause::adds_little>},
+  {"slow_rank", warning, "",
+   "look at the load of its device and processor, and at what it does before a pass, such as "
+   "reading data: all ranks of a group wait for the slowest",
+   "", slow_rank},
   {"no_loss", warning, "this loop gives no loss, which its strategy needs",
    "pass the mean loss of the samples to each step; until then the losses of the others decide", "",
    [](doc s) {
@@ -124,10 +144,11 @@ constexpr symptom table[]{
    [](doc s) {
      auto n = number_in(s, "plain_links").value_or(0);
      auto links = n == 1 ? std::string{"a link"} : whole(n) + " links";
-     return n > 0 ? sights{{links + (n == 1 ? " with another machine is" : " with other machines are")
-                              + " not encrypted: whoever reads the network has the model",
-                            ""}}
-                  : sights{};
+     return n > 0
+              ? sights{{links + (n == 1 ? " with another machine is" : " with other machines are")
+                          + " not encrypted: whoever reads the network has the model",
+                        ""}}
+              : sights{};
    }},
   // what a trainer finds in its epochs (run_health), and of other peers (doubts)
   {"slow_download", warning, "this peer cannot keep up with the run",

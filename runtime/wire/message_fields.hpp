@@ -344,7 +344,6 @@ void fields(of<round_promise>, auto& io, auto& x) {
 void fields(of<bandwidth_report>, auto& io, auto& x) {
   begin(io, x);
   io("bandwidth", x.bandwidth);
-  io.require("bandwidth", x.bandwidth != 0.0);
   io("wants_lead", x.wants_lead);
 }
 

@@ -37,7 +37,8 @@ def main():
     for name, kind, default in (("kind", str, "plain"), ("peer", str, ""), ("strategy", str, "collaborative"), ("epochs", int, 20),
                                 ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
                                 ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 300),
-                                ("shards", int, 0), ("uneven", int, 0)):
+                                ("shards", int, 0), ("uneven", int, 0), ("leave-within", float, None),
+                                ("lag", float, 0)):
         parser.add_argument(f"--{name}", type=kind, default=default)
     args = parser.parse_args()
     group, rank, ranks = {}, 0, 1
@@ -50,7 +51,7 @@ def main():
     model = made(args.kind, 7 if fails == "module" else 5)
     inner = torch.optim.AdamW(model.parameters(), 1e-2)
     swarm = waggle.join("tests", initial_peers=[p for p in args.peer.split(",") if p], listen="127.0.0.1:0", data_dir=args.folder,
-                        **group)
+                        leave_within=args.leave_within, **group)
     shards = swarm.shards(args.shards) if args.shards else None
     target = {"target_batch_size": args.target} if args.target else {}
     opt = waggle.Optimizer(inner, swarm, model, strategy=args.strategy, epochs=args.epochs, min_peers=args.min_peers, **target)
@@ -77,6 +78,7 @@ def main():
             if step == 3 and fails == "raise":
                 raise RuntimeError("this rank has failed")
             opt.zero_grad()
+            time.sleep(args.lag if rank == args.fail_on else 0)  # what makes a rank slow
             loss = (model(x)[:, 0] - x.sum(1)).square().mean()
             (opt.weighed(loss, samples=len(x)) if args.uneven else loss).backward()
             opt.step(samples=0 if fails == "samples" else len(x) - (fails == "batch"), loss=loss)

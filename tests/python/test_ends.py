@@ -1,8 +1,10 @@
 """How a peer ends, what becomes of its samples, and where its files and its log go."""
 
 import gc
+import json
 import logging
 import pathlib
+import shutil
 import signal
 import subprocess
 import threading
@@ -275,11 +277,59 @@ def test_a_signal_is_a_notice_once(tmp_path):
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_peers_that_are_taken_away_one_after_another_lose_no_sample(tmp_path):
+    with processes(tmp_path) as start:
+        peers = []
+
+        def add(number):
+            where = ["--peer", peers[0].line("address ")] if peers else []
+            peers.append(start.python(f"peer{number}", HERE / "ranks_loop.py", tmp_path / f"peer{number}", "--strategy", "diloco:steps=500",
+                                      "--epochs", 0, "--seed", number, "--leave-within", 300, *where))
+            peers[-1].line("stepped 20 ")
+
+        for number in range(3):
+            add(number)
+        for number in range(3, 6):  # the first, which began the run, too
+            doomed = peers.pop(0)
+            doomed.kill(signal.SIGTERM)
+            assert doomed.ended() == 0, doomed.log
+            status = json.loads(doomed.line("STATUS ")[1:])
+            assert status["samples_pending"] == 0 and status["samples_dropped"] <= 8, status  # of a newcomer's first gradient
+            assert status["samples_offered"] == status["samples_used"] + status["samples_dropped"], status
+            shutil.rmtree(tmp_path / f"peer{number - 3}")
+            add(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_peer_that_is_to_leave_within_a_time_takes_signals_for_notices(number, tmp_path):
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        swarm = join(tmp_path, leave_within=timedelta(seconds=60))
+        model = net()
+        opt = optimizer(swarm, model, target_batch_size=8)
+        train(model, opt, 0)
+        signal.raise_signal(number)
+        for i in range(1000):
+            train(model, opt, i)
+            if opt.last == "finished":
+                break
+        assert opt.last == "finished"
+        opt.leave()
+        assert signal.getsignal(number) == before[number]
+        errors = []
+        in_thread(lambda: errors.append(pytest.raises(ValueError, join, tmp_path, leave_within=5)))
+        assert "leave_within makes signals a notice, which only the main thread may do" in str(errors[0].value)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 @pytest.mark.parametrize("within, error", [(0, ValueError), (-1, ValueError), (86400, ValueError), (float("nan"), ValueError),
                                            (float("inf"), ValueError), ("25s", TypeError), (True, TypeError)])
 def test_a_notice_of_no_time_or_of_a_day_is_refused(within, error, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    for give in (join(tmp_path).notice, lambda within: waggle.leave_on_notice(within=within)):
+    for give in (join(tmp_path).notice, lambda within: waggle.leave_on_notice(within=within),
+                 lambda within: join(tmp_path / "other", leave_within=within)):
         with pytest.raises(error, match="1 s, which a goodbye takes, to 3600 s" if error is ValueError else "within"):
             give(within)
     assert signal.getsignal(signal.SIGTERM) is before

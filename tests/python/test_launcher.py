@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import signal
 import sys
 
 import pytest
@@ -126,6 +127,27 @@ o.step()
         assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_a_notice_ends_a_script_that_knows_nothing_of_it(tmp_path):
+    (tmp_path / "s.py").write_text("""
+import torch
+m = torch.nn.Linear(2, 1)
+o = torch.optim.SGD(m.parameters(), 0.1)
+while True:
+    m(torch.ones(4, 2)).sum().backward()
+    o.step()
+""")
+    with processes(tmp_path) as start:
+        process = launch(start, "peer", tmp_path, ["--listen", "127.0.0.1:0", "--target-batch-size", "16", "--leave-within", "60s"],
+                         tmp_path / "s.py")
+        process.line("is a peer of")
+        process.kill(signal.SIGTERM)
+        assert process.ended() == 0, process.log
+        assert "because its machine will be taken away, and the script ends" in process.log
+        offered, used, dropped, kept = map(int, re.search(r"(\d+) samples offered, (\d+) used, (\d+) dropped, (\d+) kept",
+                                                          process.log).groups())
+        assert dropped == 0 and kept < 16 and offered == used + kept, process.log
+
+
 @pytest.mark.parametrize("options, script, sentence", [
     (["--target-batch", "3"], "pass", "--target-batch is no option; the nearest is --target-batch-size"),
     (["--run", "birds", "s.py"], None, "--run is no option; the nearest is --run-id"),
@@ -134,6 +156,9 @@ o.step()
      "m = torch.nn.Linear(2, 2); o = torch.optim.SGD(m.parameters(), 1); m(torch.ones(3, 2)).sum().backward(); o.step()",
      "waggle: target_batch_size belongs to the other strategies"),
     (["--epochs", "x", "s.py"], None, "is no whole number"),
+    (["--leave-within", "0s", "s.py"], None, "must be from 1 s, which a goodbye takes, to 3600 s"),
+    (["--leave-within", "24h", "s.py"], None, "must be from 1 s, which a goodbye takes, to 3600 s"),
+    (["--leave-within", "soon", "s.py"], None, "--leave-within soon: is no time, such as 15s"),
     ([], "print('nothing')", "has ended without a step"),
     ([], "p = torch.nn.Parameter(torch.ones(2)); o = torch.optim.SGD([p], 1); p.sum().backward(); o.step()",
      "no forward and backward pass of a torch.nn.Module came before step"),

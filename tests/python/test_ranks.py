@@ -4,12 +4,14 @@ import contextlib
 import json
 import pathlib
 import re
+import signal
 import socket
 import sys
+import urllib.request
 
 import pytest
 import torch
-from support import ROOT, join, loss_of, net, processes
+from support import ROOT, eventually, join, loss_of, net, processes
 
 import waggle
 
@@ -125,6 +127,45 @@ def test_what_one_rank_does_alone_ends_all(how, sentence, tmp_path):
         for rank in island.ranks:
             assert rank.ended() == 1, rank.log
         assert re.search(sentence, island.ranks[0].log), island.ranks[0].log
+
+
+@pytest.mark.parametrize("to", [0, 1])
+def test_a_notice_of_any_rank_is_one_of_all(to, tmp_path):
+    with processes(tmp_path) as start:
+        island = Island(start, tmp_path, "island", "--kind", "ddp", "--epochs", 0, "--target", 32, "--leave-within", 60)
+        for rank in island.ranks:
+            rank.line("stepped 3")
+        island.ranks[to].kill(signal.SIGTERM)
+        status, *_ = island.ending()
+        assert status["samples_offered"] == status["samples_used"] + status["samples_pending"], status
+        assert status["samples_pending"] < 32
+        assert "this peer's machine will be taken away within 60 s" in island.ranks[0].log
+
+
+def test_a_notice_of_a_rank_that_does_not_lead_ends_a_wait(tmp_path):
+    with processes(tmp_path) as start:
+        island = Island(start, tmp_path, "island", "--min-peers", 2, "--target", 32, "--leave-within", 60)
+        island.ranks[0].line("for 10 s now waiting")  # so all are in the step
+        island.ranks[1].kill(signal.SIGTERM)
+        island.ending()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_status_names_the_ranks_and_how_long_each_works(kind, tmp_path):
+    slow = tmp_path / "slow"
+    slow.touch()
+    with processes(tmp_path) as start:
+        island = Island(start, tmp_path, "island", "--kind", kind, "--target", 32, "--fail-on", 1, "--lag", 0.2, "--slow", slow)
+        address = island.address()
+
+        def ranks():
+            with urllib.request.urlopen(f"http://{address}/api/v1/status") as answer:
+                return json.load(answer)["ranks"]["each"]
+        seen = eventually(ranks)
+        assert [(rank["rank"], rank["device"]) for rank in seen] == [(0, "cpu"), (1, "cpu")]
+        assert seen[1]["seconds"] >= 0.2 and seen[0]["pass_seconds"] >= 0.2, seen
+        slow.unlink()
+        island.ending()
 
 
 def test_a_wait_may_be_longer_than_the_timeout_of_the_group(tmp_path):

@@ -98,6 +98,7 @@ def test_a_loop_that_stops_goes_on_and_one_with_other_files_is_refused(tmp_path)
         second = start_loop(start, tmp_path, 2, where, others)
         assert second.ended() != 0
         assert "data is" in second.log and "2 files (names and sizes" in second.log, second.log
+        assert f"the first that differs is 'a.jsonl of {path.stat().st_size} bytes' here" in second.log, second.log
         slow.unlink()
         check_ending(first, len(waggle.data.jsonl(files, BLOCK)))
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -312,6 +313,15 @@ PYBIND11_MODULE(_waggle, m) {
     .def("show_shared", &python_loop::show_shared)
     .def("show_own", &python_loop::show_own)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })
+    .def(
+      "show_ranks",
+      [](const python_loop& loop, const std::vector<std::tuple<std::string, double, double>>& all) {
+        std::vector<rank_pace> ranks;
+        for (const auto& [device, seconds, pass_seconds] : all)
+          ranks.push_back({device, seconds, pass_seconds});
+        loop.show_ranks(std::move(ranks));
+      },
+      py::arg("all"))
     .def("notice", &python_loop::notice, py::arg("within"))
     .def("leave", &python_loop::leave, py::arg("in_a_hurry"))
     .def_property_readonly("left", &python_loop::left)

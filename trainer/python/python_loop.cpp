@@ -408,6 +408,12 @@ swarm_status python_loop::status() {
   return status_ = std::move(now);
 }
 
+void python_loop::show_ranks(std::vector<rank_pace> all) const {
+  require_process();
+  if (session_ && session_->node() != nullptr)
+    session_->node()->board->show_ranks(std::move(all));
+}
+
 void python_loop::notice(double within) const {
   require_process();
   auto session = session_; // another thread may leave meanwhile

@@ -15,6 +15,7 @@
 
 #include "actors/loop/shards.hpp"
 #include "actors/loop/swarm_session.hpp"
+#include "runtime/status/status_board.hpp"
 #include "runtime/training/state_schema.hpp"
 
 namespace waggle::python {
@@ -79,6 +80,8 @@ public:
   /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`
   /// it looks every 100 ms.
   [[nodiscard]] swarm_status status();
+  /// Of a group, this peer on rank 0: for its status.
+  void show_ranks(std::vector<rank_pace> all) const;
   /// See swarm::notice. From any thread; after `leave` it does nothing.
   void notice(double within) const;
   /// Leaves the run, and frees the port and the data folder. From any thread: a wait of another one

@@ -76,5 +76,40 @@ TEST_F(LeaderNotReached, TheMemberThatIsReachedLeadsAfterTheNextRound) {
   pass(25s);
 }
 
+TEST_F(LeaderNotReached, OneThatLeavesSoonGivesLeadAndShareAwayAtOnce) {
+  average_both();
+  round_plan plan; // the last one that was announced
+  lets_through = [&](std::size_t, const notify_peer& msg) {
+    if (const auto* next = std::get_if<wire::next_plan>(&msg.what))
+      plan = next->plan;
+    return true;
+  };
+  a.ctx.bandwidth->withdraw();
+  pass(1s);
+  EXPECT_EQ(leader(), b.ctx.record.id);
+  EXPECT_EQ(plan.shares, (std::vector<std::uint64_t>{values, 0}));
+  average_both();
+  b.ctx.bandwidth->withdraw();
+  pass(3s);
+  EXPECT_EQ(leader(), b.ctx.record.id) << "nobody else reduces";
+  EXPECT_EQ(plan.shares, (std::vector<std::uint64_t>{values, 0}));
+  average_both();
+}
+
+TEST_F(LeaderNotReached, AMemberThatLeavesSoonReducesNoMore) {
+  average_both();
+  round_plan plan;
+  lets_through = [&](std::size_t, const notify_peer& msg) {
+    if (const auto* next = std::get_if<wire::next_plan>(&msg.what))
+      plan = next->plan;
+    return true;
+  };
+  b.ctx.bandwidth->withdraw();
+  pass(1s);
+  EXPECT_EQ(leader(), a.ctx.record.id);
+  EXPECT_EQ(plan.shares, (std::vector<std::uint64_t>{values, 0}));
+  average_both();
+}
+
 } // namespace
 } // namespace waggle::testing

@@ -40,6 +40,7 @@ struct GroupAverager : actor_test {
     auto i = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(i + 1, wall);
+    p.ctx.bandwidth = std::make_shared<bandwidth_estimator>();
     auto board =
       spawn([this, i](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
         return {

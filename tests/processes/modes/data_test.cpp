@@ -25,7 +25,7 @@ struct Data : ::testing::Test {
     return folder.path() / ("data-" + name) / "text";
   }
   peer start(const std::string& name, std::vector<std::string> more = {}) {
-    more.insert(more.end(), {"--data", text_of(name).string()});
+    more.insert(more.end(), {"--data", text_of(name).parent_path().string()});
     return {folder, name,
             words("train --run-id data --model mlp --width 16 --layers 1 --context 32 "
                   "--micro-batch 4 --target-batch-size 32 --step-interval 5ms",
@@ -51,6 +51,24 @@ TEST_F(Data, AFileThatBecomesShorterEndsThePeerInOrderAndNotTheOthers) {
   b.signal(SIGHUP);
   EXPECT_EQ(b.await_exit(), 0) << b.log();
   EXPECT_GE(last_checkpoint(folder.path() / "b").epoch, epoch + 5) << "at the end";
+}
+
+TEST_F(Data, APassOverFilesLargerThanMemoryReadsWhatItNeeds) {
+  auto second = text_of("a").parent_path() / "second";
+  std::ofstream{second} << "text";
+  fs::resize_file(second, 20ULL << 30U); // a hole
+  auto a = start("a", {"--passes", "1"});
+  a.await_address();
+  ASSERT_TRUE(eventually([&] { return trains_with(a, 1, 20); })) << a.log();
+  std::istringstream status{content_of("/proc/" + std::to_string(a.pid()) + "/status")};
+  std::uint64_t kib = 0;
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:")
+      status >> kib;
+  EXPECT_GT(kib, 0U);
+  EXPECT_LT(kib >> 10U, 2048U) << "of 20 GiB of text";
+  a.signal(SIGHUP);
+  EXPECT_EQ(a.await_exit(), 0) << a.log();
 }
 
 } // namespace

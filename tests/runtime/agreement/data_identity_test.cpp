@@ -10,6 +10,7 @@ namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// Empty: no data at `path`.
@@ -48,6 +49,28 @@ TEST_F(DataIdentity, DependsOnNamesAndSizes) {
   EXPECT_NE(base, data_identity(make("b", {{"one", 200}, {"two", 100}}), 10));
   EXPECT_NE(base, data_identity(make("c", {{"one", 100}, {"three", 200}}), 10));
   EXPECT_NE(base, data_identity(make("d", {{"one", 100}, {"two", 200}, {"x", 10}}), 10));
+}
+
+TEST_F(DataIdentity, OfSeveralFilesNamesTheFirstThatDiffers) {
+  auto of = [&](const char* name, std::size_t size, std::size_t files = 2) {
+    std::vector<std::pair<std::string, std::size_t>> all{{"b.txt", 100}};
+    for (std::size_t i = 1; i < files; ++i)
+      all.emplace_back("c" + std::to_string(i), size);
+    auto listed = list_data_files(make(name, all), 10);
+    run_agreement out;
+    EXPECT_TRUE(
+      out.add(listed_field("data", identity_of(listed->files) + lines_of(listed->files))));
+    return out;
+  };
+  EXPECT_EQ(disagreement(of("a", 20), of("b", 20)), std::nullopt);
+  EXPECT_THAT(disagreement(of("a", 20), *run_agreement::decode(of("d", 21).encode())).value_or(""),
+              ::testing::AllOf(StartsWith("data is 2 files of 120 bytes, "),
+                               HasSubstr("the first that differs is 'c1 of 20 bytes' here")));
+  EXPECT_THAT(disagreement(of("e", 20), of("f", 20, 1)).value_or(""),
+              ::testing::AllOf(HasSubstr("here and b.txt of 100 bytes there"),
+                               ::testing::Not(HasSubstr("#"))));
+  EXPECT_THAT(disagreement(of("g", 20, 900), of("h", 21, 900)).value_or(""), HasSubstr("c1 of 20"));
+  EXPECT_EQ(listed_field("data", "").value, "");
 }
 
 TEST_F(DataIdentity, LeavesOutWhatIsNotLearnedFrom) {

@@ -28,6 +28,9 @@ TEST(GroupBandwidths, DeclaredBandwidthsAndPeersThatNeverReduceStay) {
   EXPECT_FALSE(known.report(plan.members[0].peer.id, slow));
   EXPECT_FALSE(known.report(plan.members[1].peer.id, slow));
   EXPECT_EQ(known.of(plan), before);
+  EXPECT_TRUE(known.report(plan.members[0].peer.id, 0.0)) << "it leaves soon";
+  EXPECT_FALSE(known.report(plan.members[0].peer.id, 0.0)) << "as before";
+  EXPECT_EQ(known.of(plan.members[0].peer.id), member_bandwidth{0.0});
 }
 
 TEST(GroupBandwidths, APartitionIsAnnouncedOnlyIfItIsWorthIt) {

@@ -670,6 +670,29 @@ TEST_F(OpenGroup, WorkIsRepartitionedWhenABandwidthChanges) {
   EXPECT_FALSE(all[1].on_bandwidth(records[0].peer.id, 1e6)) << "only the leader partitions";
 }
 
+TEST_F(OpenGroup, WhoLeavesSoonReducesOnlyWhereNobodyElseCan) {
+  form(3);
+  end_round({0, 1, 2}, member_set::first(3));
+  auto leaves = [&](std::size_t i) { return all[0].on_bandwidth(records[i].peer.id, 0.0); };
+  EXPECT_EQ(successor_in(all[0].next()), records[1].peer.id);
+  auto replaced = all[0].next().id;
+  auto plan = leaves(1);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->shares[1], 0U);
+  EXPECT_GT(plan->shares[0], 0U);
+  ASSERT_TRUE(*all[2].on_plan(records[0].peer.id, replaced, *plan));
+  EXPECT_FALSE(leaves(1)) << "as before";
+  EXPECT_EQ(successor_in(*plan), records[2].peer.id);
+  ASSERT_TRUE(leaves(0));
+  EXPECT_EQ(all[0].next().shares, (std::vector<std::uint64_t>{0, 0, elements}));
+  ASSERT_TRUE(leaves(2)) << "all do";
+  EXPECT_EQ(all[0].next().shares, (std::vector<std::uint64_t>{elements, 0, 0}));
+  EXPECT_EQ(successor_in(all[0].next()), std::nullopt);
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().shares, (std::vector<std::uint64_t>{0, 0, 0, elements}));
+}
+
 TEST_F(OpenGroup, ItsLeaderSaysWhetherAllAreOnOneHostAndAnotherOneHasToLookItself) {
   form(3);
   EXPECT_FALSE(all[0].on_one_host(false)) << "as before";

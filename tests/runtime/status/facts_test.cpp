@@ -90,6 +90,26 @@ TEST(Facts, EachLinkSaysWhatItIs) {
   }
 }
 
+TEST(Facts, ThePeerOfAGroupNamesItsRanksAndWhichOneIsSlow) {
+  shown_facts it;
+  auto ranks = [&] {
+    return nlohmann::json::parse(status_document({it.picture, it.own}))["ranks"];
+  };
+  EXPECT_TRUE(ranks()["count"].is_null());
+  EXPECT_TRUE(ranks()["each"].is_null());
+  it.own.ranks = {{"cuda:0", 0.1, 0.5}, {"cuda:1", 0.19, 0.5}};
+  EXPECT_EQ(ranks()["count"], 2);
+  EXPECT_EQ(ranks()["devices"], "cuda:0, cuda:1");
+  EXPECT_TRUE(ranks()["slowest"].is_null()) << "18 %";
+  it.own.ranks[1].seconds = 0.3;
+  EXPECT_EQ(ranks()["slowest"], 1);
+  EXPECT_EQ(ranks()["each"][1].dump(),
+            R"({"device":"cuda:1","pass_seconds":0.5,"rank":1,"seconds":0.3})");
+  it.own.ranks = {{"cpu", 0.4, 0.5}, {"cpu", 0.1, 0.5}, {"cpu", 0.1, 0.5}};
+  EXPECT_EQ(ranks()["slowest"], 0);
+  EXPECT_EQ(ranks()["devices"], "cpu");
+}
+
 TEST(Facts, APeerWithoutAModelExportsNothingOfTraining) {
   shown_facts it;
   it.own.bandwidth = 8;

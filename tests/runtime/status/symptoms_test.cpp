@@ -70,6 +70,18 @@ TEST(Symptoms, ALoopThatGivesNoLossIsOneWhereTheStrategyNeedsIt) {
     EXPECT_THAT(said(other), IsEmpty()) << other;
 }
 
+TEST(Symptoms, ARankThatTheOthersWaitForIsOne) {
+  std::string each =
+    R"("each":[{"rank":0,"seconds":0.1},{"rank":1,"seconds":0.3,"pass_seconds":0.5}])";
+  EXPECT_THAT(said(R"({"ranks":{"slowest":null,)" + each + "}}"), IsEmpty());
+  EXPECT_THAT(said(R"({"ranks":{"slowest":1,)" + each + "}}"),
+              ElementsAre("rank 1 of this peer is slow"));
+  for (const char* bad : {R"({"ranks":7})", R"({"ranks":{"slowest":2,"each":[1,2]}})",
+                          R"({"ranks":{"slowest":-1e9,"each":[]}})", R"({"ranks":{"slowest":0}})"})
+    EXPECT_THAT(said(bad), IsEmpty()) << bad;
+  EXPECT_THAT(said(R"({"ranks":{"slowest":0,"each":["x"]}})"), ElementsAre(HasSubstr("rank 0")));
+}
+
 TEST(Symptoms, LinksThatOthersCanReadAreOne) {
   EXPECT_THAT(said(R"({"plain_links":0})"), IsEmpty());
   EXPECT_THAT(said(R"({"plain_links":1})"),

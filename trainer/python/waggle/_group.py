@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,6 +127,9 @@ class GroupPeer:
         self._mine: list[int] = []  # samples that are dealt to this rank and not handed out yet
         self._rows: list[int] | None = None  # different samples of each round of the deal that no step was over; None: no shards
         self._waits_for = ""
+        self._devices: list[str] = []  # of the ranks
+        self._paces: list[tuple[float, float]] = []  # of the ranks: seconds of their own work in a pass, and of the pass, smoothed
+        self.stepped_at = time.perf_counter()  # the end of the last step
         self.began = False  # all ranks construct the optimizer
         ranks.meet("waggle.join")
 
@@ -132,6 +137,7 @@ class GroupPeer:
             self.own = peer = _waggle.Peer(options, log)
             ranks.waits_for = lambda: str(peer.status()["waiting_for"])
             ranks.on_failure = lambda: peer.leave(True)
+            ranks.on_notice = peer.notice
             say_goodbye_on_term()
             return peer.id, peer.data_dir
         self.id, folder = self._all("", make)
@@ -151,7 +157,7 @@ class GroupPeer:
     def _report(self) -> dict[str, Any]:
         assert self.own is not None
         names = ("adds_up", "left", "address", "addresses", "passes_complete")
-        return {"status": self.own.status(), "epoch": self.own.epoch, **{name: getattr(self.own, name) for name in names}}
+        return {"status": self.own.status(), "epoch": self.own.epoch, "noticed": self.ranks.notice < math.inf, **{name: getattr(self.own, name) for name in names}}
 
     def _obey(self, command: str, *arguments: Any) -> None:
         if command == "wait":
@@ -202,6 +208,7 @@ class GroupPeer:
                 raise ValueError(f"the ranks of the group have different modules: rank 0 has {ours[:200]}, and rank {rank} has "
                                  f"{theirs[:200]}")
         self._model = model
+        self._devices = self.ranks.each(str(model.parameters[0][1].device))
         self.ranks.equalize([p.detach() for _, p in model.parameters if not hasattr(p, "device_mesh")])
         _share_buffers(model, self.ranks)
         self._leading = Leading(model, self.ranks, self)
@@ -226,7 +233,16 @@ class GroupPeer:
             if outcome in ("stepped", "synced"):
                 self._leading.share_buffers()
             return outcome
-        return str(self._all("", work))
+        outcome = str(self._all("", work))
+        self.stepped_at = time.perf_counter()
+        return outcome
+
+    def show_paces(self, seconds: Sequence[float], of_pass: float) -> None:
+        """What the ranks needed for their own work in a pass, of so many seconds with the waits for each other."""
+        if self.own is not None:
+            before = self._paces or [(each, of_pass) for each in seconds]
+            self._paces = [(0.8 * mine + 0.2 * now, 0.8 * whole + 0.2 * of_pass) for (mine, whole), now in zip(before, seconds)]
+            self.own.show_ranks([(device, *pace) for device, pace in zip(self._devices, self._paces)])
 
     def kept(self) -> bytes:
         return bytes(self._all("kept", lambda: self.own.kept()))  # type: ignore[union-attr]
@@ -288,7 +304,8 @@ class GroupPeer:
     # -- of this rank
 
     def notice(self, within: float) -> None:
-        """On rank 0, with which the others end."""
+        """Of any rank, for all: rank 0 learns it with the next call, or within a second of a wait."""
+        self.ranks.notice = min(self.ranks.notice, within)
         if self.own is not None:
             self.own.notice(within)
 
@@ -309,6 +326,10 @@ class GroupPeer:
         if self.own is None:
             return {**seen, "waiting_for": self._waits_for}
         return {**self.own.status(), **{name: seen[name] for name in ("epoch", "finished") if name in seen}}
+
+    @property
+    def is_noticed(self) -> bool:
+        return bool(self._seen.get("noticed"))
 
     @property
     def deals(self) -> bool:

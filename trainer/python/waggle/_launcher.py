@@ -374,6 +374,11 @@ class Launcher:
             joined.step(samples=self.samples, loss=self.loss)
         while self.clear:
             self.clear.pop(0)()
+        if joined is not None and joined.last == "finished" and joined.swarm._leaves_soon:
+            joined.leave()
+            print("waggle: this peer has left the run, because its machine will be taken away, and the script ends", file=sys.stderr,
+                  flush=True)
+            raise SystemExit(0)
         if joined is not None and joined.last == "finished" and not self.said_finished:
             self.said_finished = True
             print("waggle: the run has finished; the script goes on without training", file=sys.stderr, flush=True)

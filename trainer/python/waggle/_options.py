@@ -22,14 +22,15 @@ _not_for_loops |= {
     "learning_rate": "set it in the constructor of the torch optimizer, or pass lr for a rate of the run",
 }
 _not_for_loops["run_id"] = _not_for_loops["run"]
+del _not_for_loops["leave_within"]  # which is a notice for C++, where the program owns the signals
 
 # The arguments of waggle.Optimizer, and of waggle.join.
 of_optimizer = {name for name, (group, *_) in _table.items() if group in ("training", "averaging")}
-of_optimizer -= set(_not_for_loops)
+of_optimizer -= {*_not_for_loops, "leave_within"}
 in_two_copies = ("offload_optimizer", "delay_optimizer_step")  # of the parameters; the latter implies the former
 _in_python = {"frozen", "masters", "sum_on_device"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
-of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "encrypt", "log"}
+of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "encrypt", "leave_within", "log"}
 
 
 def is_known(name: str) -> bool:
@@ -108,15 +109,24 @@ def of_text(name: str, text: str) -> Any:
         return text == "true"
     if name == "data_dir" or (name in ("swarm_key", "members_list") and not text.startswith(("key:", "list:"))):
         return os.path.abspath(text)  # the script may go to another folder
-    if name == "join_timeout":
+    if name in ("join_timeout", "leave_within"):
         for unit, seconds in (("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("", 1)):
             if text.endswith(unit):
                 try:
                     return float(text[:len(text) - len(unit)]) * seconds
                 except ValueError:
                     break
-        raise ValueError(f"--join-timeout {text}: is no time, such as 15s")
+        raise ValueError(f"--{name.replace('_', '-')} {text}: is no time, such as 15s")
     return text
+
+
+def notice(name: str, within: Any) -> float:
+    """The seconds of a notice."""
+    seconds = within.total_seconds() if isinstance(within, datetime.timedelta) else within
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{name} is of type {type(within).__name__}, and must be a number of seconds, or a datetime.timedelta")
+    _waggle.check_notice(seconds)
+    return seconds
 
 
 def of_file(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -147,6 +157,8 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
             if not callable(value) and not isinstance(value, (logging.Logger, logging.LoggerAdapter)):
                 raise TypeError(f"log is of type {type(value).__name__}, and must be a logging.Logger, or a function "
                                 "of a level and a text")
+        elif name == "leave_within":  # likewise: of the signals of this process
+            notice(name, value)
         elif name == "client_mode":
             out.setdefault("more", {})["client-mode"] = _text(name, _typed(name, value, (bool,), "True or False"))
         elif name == "encrypt":

@@ -26,7 +26,7 @@ Failure = tuple[str, str, str]  # the class of an error, its code and its text
 
 _CALLS = ("waggle.join", "the constructor of waggle.Optimizer", "weighed", "step", "kept", "shards", "an iteration over the shards",
           "shared_weights", "leave")
-_numbers = 6  # of each rank, with a call
+_numbers = 7  # of each rank, with a call
 _record_bytes = 1024  # of a record; a longer one needs a second message
 _beat_seconds = 1.0  # in which rank 0 sees that another one has ended
 _notice_seconds = 10.0
@@ -83,6 +83,8 @@ class Ranks:
         self.failure: str | None = None  # why the ranks cannot talk any more
         self.waits_for: Callable[[], str] = lambda: ""
         self.on_failure: Callable[[], None] = lambda: None
+        self.notice = math.inf  # seconds of the shortest one of this rank, and after a call of all
+        self.on_notice: Callable[[float], None] = lambda within: None  # on rank 0, of any rank
         self._beats.start()
 
     # -- calls of all ranks
@@ -91,11 +93,8 @@ class Ranks:
         """Begins a call. Returns the numbers of each rank. Raises `failed`, or what another rank raised before, or that
         the ranks are in different calls."""
         self._waits_in = call, time.monotonic()
-        mine = torch.tensor([_CALLS.index(call), failed is not None, *numbers, *[0.0] * (_numbers - len(numbers))], dtype=torch.float64)
-        rows = torch.empty(self.size, len(mine), dtype=torch.float64)
-        self._talk(lambda: dist.all_gather(list(rows.unbind(0)), mine, group=self._channel))
+        found = self._gathered(_CALLS.index(call), failed is not None, *numbers, *[0.0] * (_numbers - len(numbers)))
         self._waits_in = None
-        found: list[list[float]] = rows.tolist()
         if failed is not None or any(row[1] for row in found):
             texts = self.each(None if failed is None else _failure_of(failed))
             if failed is not None:
@@ -107,6 +106,18 @@ class Ranks:
                 raise error_of("not_ready", f"rank {rank} of the group calls {_CALLS[int(row[0])]}, and rank 0 calls "
                                             f"{_CALLS[int(found[0][0])]}: all ranks make the same calls in the same order")
         return [row[2:] for row in found]
+
+    def _gathered(self, *numbers: float) -> list[list[float]]:
+        """Those of all ranks. A notice that one of them was given is that of all."""
+        mine = torch.tensor([self.notice, *numbers], dtype=torch.float64)
+        rows = torch.empty(self.size, len(mine), dtype=torch.float64)
+        self._talk(lambda: dist.all_gather(list(rows.unbind(0)), mine, group=self._channel))
+        within = min(row[0] for row in rows.tolist())
+        if within < math.inf:
+            self.notice = within
+            if self.rank == 0:
+                self.on_notice(within)
+        return [row[1:] for row in rows.tolist()]
 
     def each(self, value: Any) -> list[Any]:
         """The values of all ranks."""
@@ -140,6 +151,8 @@ class Ranks:
         """On the others. obey(command, …) does this rank's part."""
         while True:
             command, *arguments = self._receive()
+            if command == "wait":
+                self._gathered()
             if command == "done":
                 result, report, failure = arguments
                 if failure is not None:
@@ -254,6 +267,7 @@ class Ranks:
                 with self._lock:
                     if self._leads:
                         self._send(("wait", self.waits_for()))
+                        self._gathered()
             except _waggle.Error:
                 self._ended.set()
                 self.on_failure()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _L = TypeVar("_L", bound="Leaves")
 
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()  # peers and nodes that may have to say goodbye when the process ends
+_noticed: weakref.WeakSet[Any] = weakref.WeakSet()  # peers of this process alone that leave soon
 _logs: set[_Log] = set()  # that get lines
 _of_one: Any = object()  # no group; None is what torch has for one before it is initialized
 
@@ -266,7 +267,12 @@ class Swarm(Leaves):
         nothing new, and gives no new downloads if others can. `finished` becomes True, and `step` returns "finished",
         when its samples are in an update, at the latest when the time is over; then let the loop end, and leave. Of
         several notices, the shortest counts. From any thread. Raises TypeError or ValueError with a sentence."""
-        self._peer.notice(_notice(within))
+        _give_notice(self._peer, _options.notice("within", within))
+
+    @property
+    def _leaves_soon(self) -> bool:
+        """With group, as of the last call on all ranks."""
+        return bool(getattr(self._peer, "is_noticed", self._peer in _noticed))
 
     def leave(self, *, in_a_hurry: bool = False) -> None:
         """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
@@ -290,7 +296,7 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
          announce: str | None = None, data_dir: str | os.PathLike[str] | None = None,
          client_mode: bool | None = None, log_level: str | None = None, log: Log | None = None,
          join_timeout: float | timedelta | None = None, start_alone: bool | None = None,
-         resume: bool | None = None, group: Any = _of_one, **unknown: Any) -> Swarm:
+         resume: bool | None = None, leave_within: float | timedelta | None = None, group: Any = _of_one, **unknown: Any) -> Swarm:
     """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
     creates the identity.
 
@@ -313,11 +319,13 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
         nobody answers for forty times as long, `step` raises waggle.Error. Default: 15.
     start_alone: whether it may, although there are initial peers. Default: False.
     resume: read the newest checkpoint and write checkpoints. Default: True.
+    leave_within: seconds, 1 to 3600: SIGTERM and SIGUSR1 are a notice (`leave_on_notice`) that the machine will be taken away so soon.
+        With group, one of them to any rank is a notice for all. Only on the main thread. Default: they are none.
     group: a group of torch.distributed, such as torch.distributed.group.WORLD, all ranks of which call this and are one
         peer together. Rank 0 has it; on the others the swarm has no folder and no socket. See `Swarm`.
 
-    Raises TypeError or ValueError with a sentence. Installs no signal handlers, but with group on rank 0 one of SIGTERM
-    if there is none, which ends the program by SystemExit.
+    Raises TypeError or ValueError with a sentence. Installs no signal handlers but those of leave_within, and with group on
+    rank 0 one of SIGTERM if there is none, which ends the program by SystemExit.
     """
     of_file, of_training = ({}, {}) if config is None else _options.of_file(config)
     run = of_file.pop("run", None) if run is None else run
@@ -325,7 +333,7 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
         raise TypeError("waggle.join needs the name of the run, or a config that has it")
     given = dict(swarm_key=swarm_key, members=members, members_list=members_list, initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
                  client_mode=client_mode, log_level=log_level, log=log, join_timeout=join_timeout,
-                 start_alone=start_alone, resume=resume, **unknown)
+                 start_alone=start_alone, resume=resume, leave_within=leave_within, **unknown)
     given = {**given, **{name: value for name, value in of_file.items() if given.get(name) is None}}
     ranks = None
     if group is not _of_one:
@@ -333,22 +341,27 @@ def join(run: str | None = None, *, config: str | os.PathLike[str] | None = None
             from ._ranks import Ranks
 
         ranks = Ranks(group)
-    return Swarm(_options.text("run", run), given, of_training, ranks)
+    within = given["leave_within"]
+    if within is not None and threading.current_thread() is not threading.main_thread():
+        raise ValueError("leave_within makes signals a notice, which only the main thread may do: call waggle.join there, or "
+                         "swarm.notice from any thread")
+    swarm = Swarm(_options.text("run", run), given, of_training, ranks)
+    if within is not None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            leave_on_notice(number, within=within)
+    return swarm
 
 
-def _notice(within: float | timedelta) -> float:
-    seconds = within.total_seconds() if isinstance(within, timedelta) else within
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"within is of type {type(within).__name__}, and must be a number of seconds, or a datetime.timedelta")
-    _waggle.check_notice(seconds)
-    return seconds
+def _give_notice(peer: Any, within: float) -> None:
+    _noticed.add(peer)
+    peer.notice(within)
 
 
 def leave_on_notice(number: int = signal.SIGTERM, *, within: float | timedelta = 25) -> None:
     """Makes a signal a notice (`Swarm.notice`) for all peers of this process: SIGTERM, which clouds, Kubernetes and
     Slurm send some time before they end a process, or SIGUSR1. A second one does what it did before. Call it on the
     main thread. Raises TypeError or ValueError with a sentence."""
-    seconds = _notice(within)
+    seconds = _options.notice("within", within)
     before = signal.getsignal(number)
 
     def on_notice(*_: object) -> None:
@@ -357,7 +370,7 @@ def leave_on_notice(number: int = signal.SIGTERM, *, within: float | timedelta =
         if not peers:  # nothing to wait for
             signal.raise_signal(number)
         for peer in peers:
-            peer.notice(seconds)
+            _give_notice(peer, seconds)
 
     signal.signal(number, on_notice)
 

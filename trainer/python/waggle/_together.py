@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,21 @@ import torch.nn.parallel
 
 from ._ranks import Ranks, weighed
 from ._swarm import Swarm
+
+
+class _Mark:
+    """A hook of a module, of whose copies it does nothing."""
+
+    def __init__(self, of: Together | None = None) -> None:
+        self._of = None if of is None else weakref.ref(of)
+
+    def __call__(self, *_: Any) -> None:
+        together = self._of() if self._of is not None else None
+        if together is not None:
+            together.waits()
+
+    def __reduce__(self) -> Any:
+        return _Mark, ()
 
 
 class Together:
@@ -22,7 +39,16 @@ class Together:
         # Both have averaged the gradients before a step; in other modules each rank has its own.
         self._averages = isinstance(module, torch.nn.parallel.DistributedDataParallel)
         self._weighed = False  # the loss of this rank, so that the mean of the gradients is that over the samples
+        self._busy: float | None = None  # seconds of this rank's own work in this pass, where it waits for others within a pass
         self._sharded = [m for m in module.modules() if hasattr(m, "reshard")] if module is not None else []
+        if module is not None and (self._averages or self._sharded):  # ranks wait for each other in the passes
+            waits = self._sharded or next(module.buffers(), None) is not None  # from the forward pass on, or from the backward pass on
+            (module.register_forward_pre_hook if waits else module.register_forward_hook)(_Mark(self))
+
+    def waits(self) -> None:
+        """This rank's own work is done, the first time in a pass."""
+        if self._busy is None:
+            self._busy = time.perf_counter() - self._peer.stepped_at
 
     @staticmethod
     def of(swarm: Swarm, module: torch.nn.Module | None) -> Together | None:
@@ -53,10 +79,13 @@ class Together:
              parameters: Sequence[torch.Tensor]) -> tuple[int, float | None, bool]:
         """Returns the samples and the loss of all ranks, and whether all gradients are finite. Afterwards .grad is the mean
         over the samples of all ranks. Raises ValueError if it cannot be."""
+        of_pass = time.perf_counter() - self._peer.stepped_at
+        busy, self._busy = of_pass if self._busy is None else self._busy, None
         own = [p.grad for p in parameters if p.grad is not None and not hasattr(p, "device_mesh")]
         scaled, self._weighed = self._weighed, False
-        rows = self.ranks.meet("step", samples, math.nan if loss is None else loss, finite, len(own), scaled, claims)
-        for rank, (of_rank, _, _, count, is_weighed, of_blocks) in enumerate(rows):
+        rows = self.ranks.meet("step", samples, math.nan if loss is None else loss, finite, len(own), scaled, claims, busy)
+        self._peer.show_paces([row[6] for row in rows], time.perf_counter() - self._peer.stepped_at)
+        for rank, (of_rank, _, _, count, is_weighed, of_blocks, _) in enumerate(rows):
             if count != rows[0][3]:
                 raise ValueError(f"rank {rank} has gradients of {count:.0f} parameters, and rank 0 of {rows[0][3]:.0f}: use all "
                                  "parameters in the passes of all ranks, or DistributedDataParallel, which gives each its gradient")

@@ -33,7 +33,8 @@ Files = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 
 class Blocks:
-    """Data of `len()` blocks, of which `read(i)` has the records of block i. `description`: what peers compare."""
+    """Data of `len()` blocks, of which `read(i)` has the records of block i. `description`: what peers compare; of several lines, the
+    first, and the others one by one, so that a disagreement names the first that differs."""
 
     def __init__(self, count: int, read: Callable[[int], Sequence[Any]], description: str) -> None:
         self._count = count
@@ -249,8 +250,9 @@ def _of_files(files: Files, block: int | str, decode: Callable[[bytes], Any]) ->
         raise ValueError(f"{files!r}: all files are empty")
     named = [(os.path.basename(name), length, size) for name, length in found]
     digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
-    return Blocks(reader.ends[-1], reader,
-                  f"{reader.ends[-1]} blocks of {size} bytes in {len(found)} files (names and sizes {digest})")
+    words = [re.sub(r"[\x00-\x1f\x7f]", "?", f"{name} of {length} bytes") for name, length, _ in named]
+    where = words[0] if len(words) == 1 else "\n".join([f"{len(words)} files (names and sizes {digest})", *words])
+    return Blocks(reader.ends[-1], reader, f"{reader.ends[-1]} blocks of {size} bytes in {where}")
 
 
 def jsonl(files: Files, block: int | str = "4MiB") -> Blocks:
