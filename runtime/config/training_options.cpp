@@ -363,8 +363,7 @@ void add_training_options(std::vector<option_spec>& table) {
      {"loss-scale", "SCALE",
       "Multiply the loss by this before the backward pass, and divide the gradient again: dynamic "
       "(65536, less after an overflow), a power of two, or off; auto: dynamic with float16.",
-      bound(&o::loss_scale, loss_scale, text_of_scale)
-        .not_in_python("use torch's GradScaler, as in a plain loop")},
+      bound(&o::loss_scale, loss_scale, text_of_scale)},
      {"reuse-grad-buffers", "BOOL",
       "collaborative: accumulate in the gradient of the model, which saves a vector; a round waits "
       "for the running pass.",

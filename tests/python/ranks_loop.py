@@ -38,7 +38,7 @@ def main():
                                 ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
                                 ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 300),
                                 ("shards", int, 0), ("uneven", int, 0), ("leave-within", float, None),
-                                ("lag", float, 0)):
+                                ("lag", float, 0), ("loss-scale", str, None)):
         parser.add_argument(f"--{name}", type=kind, default=default)
     args = parser.parse_args()
     group, rank, ranks = {}, 0, 1
@@ -54,7 +54,9 @@ def main():
                         leave_within=args.leave_within, **group)
     shards = swarm.shards(args.shards) if args.shards else None
     target = {"target_batch_size": args.target} if args.target else {}
-    opt = waggle.Optimizer(inner, swarm, model, strategy=args.strategy, epochs=args.epochs, min_peers=args.min_peers, **target)
+    extra = torch.zeros(2)
+    opt = waggle.Optimizer(inner, swarm, model, strategy=args.strategy, epochs=args.epochs, min_peers=args.min_peers,
+                           loss_scale=args.loss_scale, extra_tensors=[extra], **target)
     if rank == 0:
         print("address", swarm.address, flush=True)
     random = torch.Generator().manual_seed(1000 + args.seed)
@@ -80,7 +82,8 @@ def main():
             opt.zero_grad()
             time.sleep(args.lag if rank == args.fail_on else 0)  # what makes a rank slow
             loss = (model(x)[:, 0] - x.sum(1)).square().mean()
-            (opt.weighed(loss, samples=len(x)) if args.uneven else loss).backward()
+            opt.scaled(opt.weighed(loss, samples=len(x)) if args.uneven else loss).backward()
+            extra.fill_(10 * step + rank)
             opt.step(samples=0 if fails == "samples" else len(x) - (fails == "batch"), loss=loss)
             step += 1
             print("stepped", step, opt.last, flush=True)
@@ -89,7 +92,7 @@ def main():
     values = [whole(p.detach()).flatten().tolist() for p in model.parameters()]
     kept = [whole(inner.state[p][name]).flatten().tolist() for p in model.parameters() for name in sorted(inner.state[p])]
     lines = [f"\nDEALT {json.dumps(dealt)}", f"STATUS {rank} {json.dumps(dataclasses.asdict(swarm.status()))}",
-             f"VALUES {rank} {json.dumps([values, kept])}\n"]
+             f"VALUES {rank} {json.dumps([values, kept])}", f"EXTRA {extra.tolist()}\n"]
     os.write(1, "\n".join(lines).encode())  # at once: the ranks share the file
     if group:
         dist.destroy_process_group()

@@ -1,12 +1,18 @@
 """What the documents of hivemind, Lightning and HeAT show, in its closest form (documents.py): two processes each."""
 
+import concurrent.futures
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from support import processes
+
+import waggle
 
 HERE = pathlib.Path(__file__).parent
 STAND_INS = str(HERE / "stand_ins")
@@ -79,6 +85,7 @@ def test_optimizers_of_heat(name, tmp_path):
     assert ends[0]["parameters"] == ends[1]["parameters"] and ends[0]["rounds"] > 0
     if name == "DASO":
         assert "daso: its 6 epochs are over" in log and all(end["phase"] == "cool-down" for end in ends)
+        assert log.count("this loop gives no loss") == 1 and all(0 < end["loss"] < 10 for end in ends)  # of the other one
     else:
         assert all(end["epoch"] == 6 for end in ends)
 
@@ -99,3 +106,57 @@ def test_recipes_of_lightning(recipe, tmp_path):
     assert log.count("host_maddrs: /ip4/0.0.0.0/udp/0/quic left out, as peers talk by TCP") == 2
     assert log.count("left out: delay_state_averaging=True (peers average gradients") == (2 if recipe == "overlap" else 0)
     assert log.count("left out: matchmaking_time=5.0 (all peers are one group") == (2 if recipe == "defaults" else 0)
+
+
+class Digits:
+    """Files as of MNIST: 28 x 28 bytes an image, a noisy picture of its label."""
+
+    def __init__(self, folder, images=2000):
+        random = np.random.default_rng(1)
+        labels = random.integers(0, 10, images, np.uint8)
+        pictures = random.integers(0, 256, (10, 28, 28))
+        pixels = np.clip(pictures[labels] // 2 + random.integers(0, 128, (images, 28, 28)), 0, 255).astype(np.uint8)
+        self.images, self.labels = folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte"
+        self.images.write_bytes(struct.pack(">4i", 0x803, images, 28, 28) + pixels.tobytes())
+        self.labels.write_bytes(struct.pack(">2i", 0x801, images) + labels.tobytes())
+
+    def read(self):
+        pixels, labels = np.fromfile(self.images, np.uint8, offset=16), np.fromfile(self.labels, np.uint8, offset=8)
+        return torch.tensor(pixels).view(-1, 784).float() / 255, torch.tensor(labels).long()
+
+
+def test_the_benchmark_of_the_optimizer_trains_its_mlp_on_eight_peers(tmp_path):
+    """With hivemind's flags: three clients, batches of 2 to 16, updates that are delayed, in reused buffers."""
+    x, y = Digits(tmp_path).read()
+    address = concurrent.futures.Future()
+
+    def peer(number):
+        try:
+            torch.manual_seed(number)
+            model = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+            swarm = waggle.join("benchmark", listen="127.0.0.1:0", data_dir=tmp_path / str(number), log_level="error",
+                                initial_peers=[] if number == 0 else [address.result(60)], client_mode=number > 4)
+            opt = waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), swarm, model, target_batch_size=256, epochs=25,
+                                   samples=2 * number + 2, min_peers=8, reuse_grad_buffers=True, delay_grad_averaging=True,
+                                   delay_optimizer_step=True)
+        except BaseException as e:
+            address.cancel() or address.done() or address.set_exception(e)
+            raise
+        if number == 0:
+            address.set_result(swarm.address)
+        opt.follow(torch.optim.lr_scheduler.StepLR(opt, 10, 0.1))
+        random = torch.Generator().manual_seed(number)
+        while opt.last != "finished":
+            opt.zero_grad()
+            picked = torch.randint(len(x), (2 * number + 2,), generator=random)
+            loss = torch.nn.functional.cross_entropy(model(x[picked]), y[picked])
+            loss.backward()
+            opt.step(loss=loss)
+        opt.leave()
+        return swarm.status(), opt.rate, [p.tolist() for p in model.parameters()], (model(x).argmax(1) == y).float().mean().item()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        ends = list(threads.map(peer, range(8)))
+    for status, rate, values, right in ends:
+        assert status.epoch == 25 and status.samples_used > 0 and rate == pytest.approx(0.1 * 0.1**2)
+        assert values == ends[0][2] and right > 0.9, right

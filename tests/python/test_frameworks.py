@@ -1,5 +1,6 @@
 """The call sequences of frameworks that Debian does not have."""
 
+import contextlib
 import copy
 import inspect
 import pathlib
@@ -96,6 +97,62 @@ def test_grad_scaler(tmp_path):
         scaler.step(opt, samples=3)
         scaler.update()
         assert opt.last == "held" and opt.swarm.status().samples_offered == 3
+
+
+@pytest.mark.parametrize("how", [dict(target_batch_size=4), dict(target_batch_size=4, sum_on_device=True),
+                                 dict(target_batch_size=4, offload_optimizer=True), dict(strategy="local-updates"),
+                                 dict(target_batch_size=4, masters=True)])
+def test_loss_scale_changes_no_bit_and_an_overflow_costs_its_step_alone(how, tmp_path):
+    ours, plain = net(), net()
+    if "masters" in how:
+        ours, plain = ours.bfloat16(), plain.bfloat16()
+    dtype = next(ours.parameters()).dtype
+    own = torch.optim.AdamW(plain.parameters(), 1e-2)
+    steps, scales = 6, []
+    with contextlib.ExitStack() as at_end:
+        kinds = [(ours, at_end.enter_context(waggle.Optimizer(torch.optim.AdamW(ours.parameters(), 1e-2), join(tmp_path), ours,
+                                                              samples=4, loss_scale="dynamic", **how)))]
+        if "masters" in how:
+            kinds.append((plain, at_end.enter_context(waggle.Optimizer(own, join(tmp_path / "plain"), plain, samples=4, **how))))
+        else:
+            kinds.append((plain, own))
+        for i in range(steps):
+            for model, optimizer in kinds:
+                optimizer.zero_grad()
+                x, y = batch(i)
+                loss = torch.nn.functional.mse_loss(model(x.to(dtype)).float(), y)
+                if optimizer is kinds[0][1]:
+                    scales.append((optimizer.scaled(loss) / loss).item())
+                    optimizer.scaled(loss * (1e36 if i == 2 else 1)).backward()
+                    optimizer.step(loss=loss)
+                    assert (optimizer.last == "dropped") == (i == 2)
+                elif i != 2:
+                    loss.backward()
+                    optimizer.step()
+            assert equal(ours, plain), i
+        assert scales == [65536] * 3 + [32768] * 3 and all(p.grad is None or p.grad.abs().max() < 100 for p in ours.parameters())
+        loss_of(ours.float(), 0).backward() if "masters" not in how else None
+        with pytest.raises(ValueError, match=r"call optimizer.scaled\(loss\).backward\(\) before each step, and leave out a GradScaler"):
+            kinds[0][1].step()
+
+
+def test_loss_scale_is_refused_where_it_cannot_be(tmp_path):
+    model, swarm = net(), join(tmp_path)
+
+    def refused(sentence, of=model, kind=ValueError, **more):
+        with pytest.raises(kind, match=sentence):
+            waggle.Optimizer(torch.optim.SGD(of.parameters(), 0.1), swarm, of, **more)
+
+    refused("loss_scale: '3'.*power of two", loss_scale=3)
+    refused("loss_scale: '-1'.*power of two", loss_scale=-1)
+    refused("loss_scale: 'true' is not one of auto, dynamic, off, or a number", loss_scale=True)
+    refused("loss_scale and reuse_grad_buffers exclude each other", loss_scale=1024, reuse_grad_buffers=True)
+    refused("loss_scale and offload_optimizer exclude each other for parameters in half precision", net().bfloat16(), loss_scale=2,
+            masters=True, offload_optimizer=True)
+    with pytest.raises(TypeError, match="waggle.Loop takes no loss_scale"):
+        waggle.Loop(swarm, waggle.LoopModel(), [("x", [2])], loss_scale=1024)
+    with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), swarm, model, loss_scale=1024.0) as opt:
+        assert opt.scaled(torch.tensor(2.0, dtype=torch.float16)).item() == 2048
 
 
 @pytest.mark.parametrize("device", [GPU])
@@ -198,5 +255,15 @@ def test_lightning_refuses(tmp_path):
         SwarmStrategy(4, host_maddrs=["/ip4/0.0.0.0/udp/0/quic"])
     with pytest.raises(TypeError, match="the nearest is target_batch_size"):
         strategy(tmp_path, 4, target_bach_size=3)
+    for name, value, kind, sentence in [
+            ("batch_size", "4", TypeError, "of type str, and must be a whole number"), ("batch_size", 0, ValueError, "0, and must be"),
+            ("delay_optimizer_step", "yes", TypeError, "of type str, and must be True or False"),
+            ("matchmaking_time", "5s", TypeError, "of type str, and must be a number of seconds"),
+            ("averaging_timeout", 0, ValueError, "0, and must be more than 0 seconds"),
+            ("averager_opts", [], TypeError, "of type list, and must be a dictionary of options"),
+            ("scheduler_fn", "StepLR", TypeError, "of type str, and must be a function"),
+            ("host_maddrs", [5], TypeError, r"\[5\], and must be a list of texts")]:
+        with pytest.raises(kind, match=f"{name} is {sentence}"):
+            SwarmStrategy(4, **{name: value})
     with pytest.raises(ValueError, match="pass it as SwarmStrategy"):
         Trainer(strategy(tmp_path, 4)).fit(Module(), [{"words": "none"}])

@@ -150,6 +150,7 @@ while True:
 
 @pytest.mark.parametrize("options, script, sentence", [
     (["--target-batch", "3"], "pass", "--target-batch is no option; the nearest is --target-batch-size"),
+    (["--loss-scale", "dynamic", "s.py"], None, "--loss-scale is for loops that scale their loss by it: use torch's GradScaler"),
     (["--run", "birds", "s.py"], None, "--run is no option; the nearest is --run-id"),
     (["--listen"], None, "--listen needs a value"),
     (["--strategy", "diloco", "--target-batch-size", "256"],

@@ -1,9 +1,10 @@
 """Peers without a model: waggle.node, waggle.Averager and waggle.DHT."""
 
 import asyncio
-import json
+import datetime
 import os
-import pathlib
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -12,10 +13,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from support import ROOT
 
 import waggle
-
-HERE = pathlib.Path(__file__).parent
 
 
 def node(*peers):
@@ -49,26 +49,40 @@ def both(calls):
     return out
 
 
-def test_the_example_runs_between_two_processes():
-    def start(*arguments):
-        return subprocess.Popen([sys.executable, HERE / "averager_script.py", *arguments], text=True,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def examples_of_the_readme(folder):
+    """shell(number, port, more arguments) runs one, on another port than the printed one, which may be taken."""
+    section = (ROOT / "trainer/python/README.md").read_text().partition("## A peer without a model")[2].partition("\n## ")[0]
+    examples = re.findall("```sh\n(.*?)```", section, re.S)
+    assert all(example.count("\n") <= 5 for example in examples)
 
-    a = start("a")
-    b = start("b", a.stdout.readline().strip())
-    b.stdout.readline()
-    try:
-        said = [json.loads(each.stdout.readline()) for each in (a, b)]
-    finally:
-        for each in (a, b):
-            each.stdin.close()
-            each.wait(60)
-    for name, one in zip("ab", said):
-        assert one["values"] == ["a", "b"] and one["me"] == {"name": name} and one["contributors"] == 2
-        assert one["stage"] == "done"
-        assert one["w"] == [[2, 2, 2], [2, 2, 2]] and one["h"] == [0, 1.5, 3, 4.5]
-        assert one["found"] == {"key-a": {"x": 1}, "key-b": {"x": 1}, "key-c": None}
-        assert one["both"] == ["['stored']", "['stored']"]
+    def shell(number, port, *arguments):
+        text = re.sub(r":77\d\d", f":{port}", examples[number].rstrip()).replace("python3", sys.executable, 1)
+        if arguments:
+            text = text[:text.rindex("'") + 1] + " " + " ".join(arguments)
+        return subprocess.Popen(["bash", "-c", text], text=True, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    return shell
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as here:
+        return here.getsockname()[1]
+
+
+def test_the_example_runs_between_two_processes(tmp_path):
+    shell, port = examples_of_the_readme(tmp_path), free_port()
+    with shell(0, port) as first:
+        assert first.stdout.read(len("Enter ends it")) == "Enter ends it"
+        assert shell(1, port).communicate(timeout=60)[0] == "{'hello': 'world'}\n"
+        first.communicate("\n", timeout=60)
+    assert first.returncode == 0
+
+
+def test_the_example_of_a_mean_runs_between_three_processes(tmp_path):
+    shell, port = examples_of_the_readme(tmp_path), free_port()
+    where = f"127.0.0.1:{port}"
+    shells = [shell(2, port, *words) for words in (("1", where), ("2", "127.0.0.1:0", where), ("6", "127.0.0.1:0", where))]
+    assert [each.communicate(timeout=120)[0] for each in shells] == ["[3. 3.]\n"] * 3
 
 
 def test_arrays_of_each_type_are_averaged_in_place(pair):
@@ -149,6 +163,25 @@ def test_what_cannot_be_is_refused_with_a_sentence(pair):
     refused(ValueError, "codec", lambda: waggle.Averager(pair[0], {"x": x}, prefix="wrong", codec="gzip"))
     refused(ValueError, "already", lambda: waggle.Averager(pair[0], {"x": x}, prefix="refusals"))
     refused(ValueError, "listen", lambda: waggle.node("tests", listen="nowhere"))
+    refused(TypeError, "listen is of type int, and must be a text like", lambda: waggle.node("tests", listen=7700))
+    for kind, match, options in [
+            (TypeError, "target_group_size is of type float, and must be a whole number", dict(target_group_size=2.0)),
+            (TypeError, "target_group_size is of type bool", dict(target_group_size=True)),
+            (ValueError, "min_vector_size is -1, and must be a whole number from 0", dict(min_vector_size=-1)),
+            (TypeError, "matchmaking_time is of type str, and must be a number of seconds", dict(matchmaking_time="1s")),
+            (ValueError, "matchmaking_time is inf, and must be finite", dict(matchmaking_time=np.float32("inf"))),
+            (TypeError, "alpha is of type str, and must be a number", dict(alpha="1")),
+            (TypeError, "auxiliary is of type int, and must be True or False", dict(auxiliary=1)),
+            (TypeError, "group_bits is of type int, and must be a text", dict(group_bits=1))]:
+        refused(kind, match, lambda: waggle.Averager(pair[0], {"x": x}, **{"prefix": "wrong", **options}))
+    refused(TypeError, "tensors is of type list, and must be a dictionary", lambda: waggle.Averager(pair[0], [x], prefix="wrong"))
+    refused(TypeError, "node is of type NoneType: pass what waggle.node returns", lambda: waggle.DHT(None))
+    for kind, match, options in [(TypeError, "weight is of type str", dict(weight="1")), (ValueError, "weight is nan", dict(weight=float("nan"))),
+                                 (TypeError, "timeout is of type str", dict(timeout="3")), (TypeError, "gather|scheduled_time is", dict(scheduled_time="now")),
+                                 (ValueError, "gather holds a text that is no valid UTF-8", dict(gather="\ud800"))]:
+        refused(kind, match, lambda: averager.step(**options))
+    waggle.Averager(pair[0], {"x": x}, prefix="numbers-of-numpy", target_group_size=np.int64(4), alpha=np.float32(0.5),
+                    matchmaking_time=datetime.timedelta(seconds=1), auxiliary=np.bool_(False)).shutdown()
     moved = torch.zeros(3)
     of_torch = waggle.Averager(pair[0], {"t": moved}, prefix="moved")
     moved.resize_(1000)
@@ -156,6 +189,10 @@ def test_what_cannot_be_is_refused_with_a_sentence(pair):
     dht = waggle.DHT(pair[0])
     refused(waggle.Error, "lifetime", lambda: dht.store("k", 1, ttl=-1))
     refused(TypeError, "bytes", lambda: dht.store("k", b"1", ttl=1))
+    refused(TypeError, "ttl is of type NoneType, and must be a number of seconds", lambda: dht.store("k", 1, ttl=None))
+    refused(TypeError, "key is of type int, and must be a text", lambda: dht.get(5))
+    refused(TypeError, "subkey is of type int", lambda: dht.store("k", 1, ttl=1, subkey=5))
+    refused(TypeError, "keys is of type str, and must be a list of texts", lambda: dht.get_many("ab"))
     pair[0].leave()
     refused(waggle.Error, "has left the run", averager.step)
     refused(waggle.Error, "has left the run", lambda: dht.get("k"))

@@ -40,6 +40,7 @@ class Island:
             assert each.ended() == 0, each.log
         endings = [each.line("VALUES ")[1:] for each in self.ranks]
         assert endings == endings[:1] * len(endings)
+        assert len({each.line("EXTRA ") for each in self.ranks}) == 1
         assert [json.loads(each.line("STATUS ")[1:]) for each in self.ranks][0]["finished"]
         return json.loads(self.ranks[0].line("STATUS ")[1:]), *json.loads(endings[0])
 
@@ -62,7 +63,7 @@ def close(ours, theirs):
 def test_an_island_alone_is_one_process_with_its_batch(tmp_path):
     with processes(tmp_path) as start:
         one = single(start, tmp_path, "one", "--samples", 16, "--target", 32)
-        islands = [Island(start, tmp_path, kind, "--kind", kind, "--target", 32, "--uneven", 3) for kind in KINDS]
+        islands = [Island(start, tmp_path, kind, "--kind", kind, "--target", 32, "--uneven", 3, "--loss-scale", 1024) for kind in KINDS]
         _, parameters, statistics = one.ending()
         for island in islands:
             status, ours, kept = island.ending()
@@ -322,5 +323,11 @@ def test_refusals(tmp_path):
         half = net().bfloat16()
         with join(tmp_path, **of_all) as swarm, pytest.raises(ValueError, match="masters=True does not go together with group yet"):
             waggle.Optimizer(torch.optim.SGD(half.parameters(), 0.1), swarm, half, masters=True)
+        for sentence, more in [("offload_optimizer and delay_optimizer_step do not go together with group", dict(offload_optimizer=True)),
+                               ("offload_optimizer and delay_optimizer_step do not go together with group", dict(delay_optimizer_step=True)),
+                               ("auxiliary does not go together with group: start one process that helps", dict(auxiliary=True))]:
+            model = net()
+            with join(tmp_path, **of_all) as swarm, pytest.raises(ValueError, match=sentence):
+                waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), swarm, model, **more)
         with join(tmp_path, **of_all) as swarm, pytest.raises(TypeError, match="waggle.Loop trains whole arrays of one process"):
             waggle.Loop(swarm, waggle.LoopModel(), [("w", [2])], target_batch_size=4)

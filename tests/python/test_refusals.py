@@ -53,6 +53,8 @@ def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
 
 @pytest.mark.parametrize("given, kind, sentence", [
     (dict(target_batch=3), TypeError, "takes no target_batch; the nearest is target_batch_size$"),
+    (dict(target_batch_size=True), TypeError, "target_batch_size is of type bool, and must be a whole number"),
+    (dict(averaging_timeout=float("inf")), ValueError, "averaging_timeout is inf, and must be finite"),
     (dict(batch_size=3), TypeError, "takes no batch_size; the nearest is target_batch_size$"),
     (dict(initial_pears=[]), TypeError, "takes no initial_pears; the nearest is initial_peers of waggle.join"),
     (dict(learning_rate=0.1), TypeError, "in the constructor of the torch optimizer, or pass lr for a rate of the run"),

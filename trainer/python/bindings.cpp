@@ -301,15 +301,17 @@ PYBIND11_MODULE(_waggle, m) {
       "offer",
       [](python_loop& loop, std::uint64_t samples, std::optional<double> loss,
          const std::optional<py::list>& addresses, std::uint64_t passes, std::string written,
-         bool finite, std::uint64_t claims) {
+         bool finite, std::uint64_t claims, double scale) {
         return std::string{to_string(
-          loop.offer(samples, loss, addresses, passes, std::move(written), finite, claims))};
+          loop.offer(samples, loss, addresses, passes, std::move(written), finite, claims, scale))};
       },
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1,
-      py::arg("written") = "", py::arg("finite") = true, py::arg("claims") = 0)
+      py::arg("written") = "", py::arg("finite") = true, py::arg("claims") = 0,
+      py::arg("scale") = 0.0)
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)
+    .def_property_readonly("loss_scale", &python_loop::loss_scale)
     .def("show_shared", &python_loop::show_shared)
     .def("show_own", &python_loop::show_own)
     .def("status", [](python_loop& loop) { return dict_of(loop.status()); })

@@ -340,7 +340,8 @@ void python_loop::point_to(const std::optional<py::list>& addresses) {
 
 step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss,
                                 const std::optional<py::list>& addresses, std::uint64_t passes,
-                                std::string written, bool finite, std::uint64_t claims) {
+                                std::string written, bool finite, std::uint64_t claims,
+                                double scale) {
   require_optimizer();
   session_->check_samples(samples, option_writer::python_loop, claims);
   if (session_->was_over())
@@ -349,6 +350,11 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   away here{*this};
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = finite && std::isfinite(loss.value_or(0));
+  if (const auto& scaler = session_->loss_scale(); scaler && scale > 0) {
+    pass.scale = scale;
+    bool too_large = !finite && std::isfinite(loss.value_or(0)) && scale > loss_scaler::scale_min;
+    pass.overflow = too_large && scaler->on_overflow(scale);
+  }
   pass.written = std::move(written);
   if (claims > 0)
     session_->draws()->weigh(samples, claims);
@@ -366,6 +372,11 @@ bool python_loop::look() {
   py::gil_scoped_acquire gil;
   status_ = std::move(now);
   return is;
+}
+
+std::optional<double> python_loop::loss_scale() const {
+  const auto* scaler = session_ ? session_->loss_scale().get() : nullptr;
+  return scaler != nullptr ? std::optional{scaler->scale()} : std::nullopt;
 }
 
 void python_loop::keep(const py::bytes& what) {

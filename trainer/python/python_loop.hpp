@@ -63,10 +63,14 @@ public:
   /// (0: zeros), of each buffer, and if there are numbers to settle of the update_terms: float32
   /// values one after another, which stay as they are meanwhile; without them, what is in
   /// `gradient` is offered. `written`: see micro_step. `passes`: see offered_gradients::add.
-  /// `finite`: of a gradient on a device. `claims`: 0, or the blocks of a stream that it is over.
+  /// `finite`: of a gradient on a device, or of one whose loss was multiplied by `scale` (0: none).
+  /// `claims`: 0, or the blocks of a stream that it is over.
   [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss,
                                    const std::optional<py::list>& addresses, std::uint64_t passes,
-                                   std::string written, bool finite, std::uint64_t claims);
+                                   std::string written, bool finite, std::uint64_t claims,
+                                   double scale);
+  /// By which to multiply the loss of the next pass; none without "loss-scale".
+  [[nodiscard]] std::optional<double> loss_scale() const;
   /// See optimizer.hpp.
   void keep(const py::bytes& what);
   [[nodiscard]] py::bytes kept();

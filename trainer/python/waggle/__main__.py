@@ -41,6 +41,8 @@ def _arguments(words: list[str]) -> tuple[str, dict[str, Any], dict[str, Any], l
         if not _options.is_known(name):
             nearest = _waggle.nearest(name, sorted({"run_id", *_options.of_join, *_options.of_optimizer}))
             raise Usage(f"{flag} is no option; the nearest is --{nearest.replace('_', '-')}")
+        if name == "loss_scale":
+            raise Usage(f"{flag} is for loops that scale their loss by it: use torch's GradScaler in the script")
         if not equals:
             if name == "client_mode":
                 text = "true"

@@ -10,6 +10,16 @@ import torch
 from ._describe import here
 
 
+def all_finite(parameters: Sequence[torch.Tensor]) -> bool:
+    """Of what is in .grad. Waits for the backward pass."""
+    largest: dict[torch.device, torch.Tensor] = {}
+    for p in parameters:
+        if p.grad is not None and here(p.grad).numel() > 0:
+            of = torch.linalg.vector_norm(here(p.grad), math.inf)
+            largest[p.device] = torch.maximum(largest.get(p.device, of), of)  # and NaN stays NaN
+    return all(math.isfinite(value.item()) for value in largest.values())
+
+
 class HostCopies:
     """In host memory, by numbers: pinned for a GPU, and kept for the next time."""
 
@@ -39,15 +49,6 @@ class DeviceSum:
         self._sums: list[torch.Tensor | None] | None = None  # None of a parameter: no pass had a gradient for it
         self._unused: dict[int, torch.Tensor] = {}
         self._host = HostCopies()
-
-    def is_finite(self) -> bool:
-        """Of what is in .grad. Waits for the backward pass."""
-        largest: dict[torch.device, torch.Tensor] = {}
-        for p in self._parameters:
-            if p.grad is not None and here(p.grad).numel() > 0:
-                of = torch.linalg.vector_norm(here(p.grad), math.inf)
-                largest[p.device] = torch.maximum(largest.get(p.device, of), of)  # and NaN stays NaN
-        return all(math.isfinite(value.item()) for value in largest.values())
 
     @torch.no_grad()
     def add(self, keep: float, times: float) -> None:

@@ -123,7 +123,8 @@ class GroupPeer:
         self.own: _waggle.Peer | None = None
         self._model: Any = None
         self._leading: Leading | None = None
-        self._seen: dict[str, Any] = {"adds_up": False, "left": False, "address": None, "addresses": [], "passes_complete": 0}
+        self._seen: dict[str, Any] = {"adds_up": False, "left": False, "address": None, "addresses": [], "passes_complete": 0,
+                                      "loss_scale": None}
         self._mine: list[int] = []  # samples that are dealt to this rank and not handed out yet
         self._rows: list[int] | None = None  # different samples of each round of the deal that no step was over; None: no shards
         self._waits_for = ""
@@ -156,8 +157,9 @@ class GroupPeer:
 
     def _report(self) -> dict[str, Any]:
         assert self.own is not None
-        names = ("adds_up", "left", "address", "addresses", "passes_complete")
-        return {"status": self.own.status(), "epoch": self.own.epoch, "noticed": self.ranks.notice < math.inf, **{name: getattr(self.own, name) for name in names}}
+        names = ("adds_up", "left", "address", "addresses", "passes_complete", "loss_scale")
+        return {"status": self.own.status(), "epoch": self.own.epoch, "noticed": self.ranks.notice < math.inf,
+                **{name: getattr(self.own, name) for name in names}}
 
     def _obey(self, command: str, *arguments: Any) -> None:
         if command == "wait":
@@ -216,7 +218,7 @@ class GroupPeer:
             self._leading, options, parameters, statistics, buffers, *more))
 
     def offer(self, samples: int, loss: float | None, addresses: list[int] | None = None, passes: int = 1,
-              written: str = "", finite: bool = True, claims: int = 0) -> str:
+              written: str = "", finite: bool = True, claims: int = 0, scale: float = 0) -> str:
         """When the ranks have met, with the samples and the loss of all."""
         def work() -> str:
             assert self.own is not None and self._leading is not None
@@ -229,7 +231,7 @@ class GroupPeer:
                     of_blocks["claims"] = dealt
                 else:
                     weight = dealt or samples
-            outcome = self.own.offer(weight, loss, addresses, passes, written, finite, **of_blocks)
+            outcome = self.own.offer(weight, loss, addresses, passes, written, finite, scale=scale, **of_blocks)
             if outcome in ("stepped", "synced"):
                 self._leading.share_buffers()
             return outcome
@@ -347,6 +349,11 @@ class GroupPeer:
     @property
     def passes_complete(self) -> int:
         return int(self._seen["passes_complete"])
+
+    @property
+    def loss_scale(self) -> float | None:
+        known: float | None = self._seen["loss_scale"]
+        return known
 
     @property
     def adds_up(self) -> bool:

@@ -101,8 +101,11 @@ class Loop(Leaves):
         if options.get("reuse_grad_buffers") and not model._clears_gradients:
             raise TypeError("waggle.Loop takes no reuse_grad_buffers: add up in arrays of your own, and offer their "
                             "mean")
-        if name := next((name for name in _options.in_two_copies if options.get(name) and not model._has_copies), None):
-            raise TypeError(f"waggle.Loop takes no {name}: keep what `apply` changes wherever you like")
+        for name in (*_options.in_two_copies, "loss_scale") if not model._has_copies else ():
+            if options.get(name):
+                raise TypeError(f"waggle.Loop takes no {name}: " + (
+                    "offer gradients that are divided by a scale of your own" if name == "loss_scale" else
+                    "keep what `apply` changes wherever you like"))
         training = _options.of_training(options)
         merged: dict[str, Any] = {**swarm._given, **training,
                                   "more": {**swarm._given.get("more", {}), **training["more"]}}
@@ -113,6 +116,7 @@ class Loop(Leaves):
         named = [(name, _sizes(name, shape)) for name, shape in parameters]
         if statistics is None:
             statistics = [[] for _ in named]
+        optimizer = _options.text("optimizer", optimizer)
         if _waggle.steps_each_pass(str(merged.get("strategy", ""))):
             settled = 0
         elif settled is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Union
 
-from . import _waggle
+from . import _options, _waggle
 from ._swarm import Leaves, Log, _alive, _Log
 
 Json = Union[None, bool, int, float, str, "list[Json]", "dict[str, Json]"]
@@ -40,7 +40,10 @@ def _check(name: str, value: Any, depth: int = 0) -> None:
 
 def _encode(name: str, value: Json, bytes_max: int) -> bytes:
     _check(name, value)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} holds a text that is no valid UTF-8") from None
     if len(text) > bytes_max:
         raise ValueError(f"{name} has {len(text)} bytes as JSON: it may have at most {bytes_max}")
     return text
@@ -59,6 +62,8 @@ def _decode(text: bytes) -> Json:
 def _addresses(name: str, given: str | Sequence[str] | None) -> list[str]:
     if given is None:
         return []
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{name} is of type {type(given).__name__}, and must be a text like 10.0.0.1:7700, or a list of them")
     all = given.split(",") if isinstance(given, str) else list(given)
     for each in all:
         if not isinstance(each, str):
@@ -66,8 +71,32 @@ def _addresses(name: str, given: str | Sequence[str] | None) -> list[str]:
     return [each.strip() for each in all if each.strip()]
 
 
+_checks: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("run", "prefix", "group_bits", "codec", "log_level", "key", "subkey"), _options.text),
+    **dict.fromkeys(("target_group_size", "min_group_size", "part_size_bytes", "min_vector_size", "retries", "expected_peers",
+                     "bytes_max"), lambda name, value: _options.whole(name, value, 0)),
+    **dict.fromkeys(("matchmaking_time", "request_timeout", "allreduce_timeout", "sender_timeout", "reducer_timeout", "timeout",
+                     "declare_state_period", "shutdown_timeout", "ttl"), _options.seconds),
+    **dict.fromkeys(("alpha", "bandwidth", "weight", "state_sharing_priority", "scheduled_time"), _options.number),
+    **dict.fromkeys(("auxiliary", "client_mode", "allow_retries", "require_trigger", "keep_group", "allow_state_sharing"),
+                    _options.flag),
+}
+
+
+def _checked(name: str, value: Any) -> Any:
+    """As the extension takes it. Raises TypeError or ValueError with a sentence."""
+    check = _checks.get(name)
+    return value if check is None else check(name, value)
+
+
 def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: _checked(name, value) for name, value in options.items() if value is not None}
+
+
+def _node_of(node: Any) -> Node:
+    if not isinstance(node, Node):
+        raise TypeError(f"node is of type {type(node).__name__}: pass what waggle.node returns")
+    return node
 
 
 class Node(Leaves):
@@ -100,7 +129,7 @@ class Node(Leaves):
 
     def wait_until_ready(self, timeout: float = 30) -> None:
         """Waits until an initial peer has answered, if there are any. Raises waggle.Error."""
-        self._peer.wait_until_ready(timeout)
+        self._peer.wait_until_ready(_checked("timeout", timeout))
 
     def status(self) -> dict[str, Any]:
         """What this peer serves as /api/v1/status."""
@@ -140,7 +169,9 @@ def node(run: str, *, swarm_key: str | os.PathLike[str] | None = None, members: 
     return Node(_given(run=run, swarm_key=swarm_key, members=members, encrypt=encrypt,
                        members_list=None if members_list is None else os.fspath(members_list), listen=_addresses("listen", listen) or None,
                        initial_peers=_addresses("initial_peers", initial_peers), announce=_addresses("announce", announce),
-                       client_mode=client_mode, data_dir=data_dir, agreed=None if agreed is None else dict(agreed),
+                       client_mode=client_mode, data_dir=None if data_dir is None else os.fspath(data_dir),
+                       agreed=None if agreed is None else {_options.text("agreed", name): _options.text("agreed", value)
+                                                           for name, value in agreed.items()},
                        shutdown_timeout=shutdown_timeout, log_level=log_level), log)
 
 
@@ -152,22 +183,26 @@ class DHT:
     _bytes_max = 65536
 
     def __init__(self, node: Node) -> None:
-        self.node = node
+        self.node = _node_of(node)
 
     def store(self, key: str, value: Json, *, ttl: float, subkey: str = "", timeout: float = 10) -> None:
         """Stores the value for `ttl` seconds, at most a day. The one that expires last replaces others. Raises
         waggle.Error if no peer stored it by `timeout`, TypeError or ValueError for what is no JSON or too long."""
-        self.node._peer.put(key, subkey, _encode("value", value, self._bytes_max), ttl, timeout)
+        self.node._peer.put(_checked("key", key), _checked("subkey", subkey), _encode("value", value, self._bytes_max),
+                            _checked("ttl", ttl), _checked("timeout", timeout))
 
     def get(self, key: str, *, timeout: float = 10) -> Json:
         """The value; a dictionary by subkey if there are subkeys; None if there is none."""
-        found = {subkey: _decode(text) for subkey, text in self.node._peer.get(key, timeout).items()}
+        found = {subkey: _decode(text) for subkey, text in
+                 self.node._peer.get(_checked("key", key), _checked("timeout", timeout)).items()}
         if not found or list(found) == [""]:
             return found.get("")
         return found
 
     def get_many(self, keys: Iterable[str], *, timeout: float = 10) -> dict[str, Json]:
         """The same for several keys, at once."""
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"keys is of type {type(keys).__name__}, and must be a list of texts")
         all = list(dict.fromkeys(keys))
         if not all:
             return {}
@@ -265,7 +300,7 @@ class Step:
         `gather`, by its id. Raises waggle.Error with the reason, and then the tensors are unchanged; TimeoutError after
         `timeout` seconds, and then the step goes on."""
         self._averager._require_same()
-        report = self._peer.wait(timeout)
+        report = self._peer.wait(None if timeout is None else _checked("timeout", timeout))
         if report is None:
             raise TimeoutError("the step has not ended yet")
         self.contributors, self.weight_sum = report["contributors"], report["weight_sum"]
@@ -308,16 +343,20 @@ class Averager:
                  codec: str = "none", bandwidth: float | None = None, min_vector_size: int = 0, auxiliary: bool = False,
                  retries: int = 3, allow_state_sharing: bool | None = None, state_sharing_priority: float = 0.0,
                  declare_state_period: float = 30.0) -> None:
-        self.node = node
-        self._shares = not auxiliary if allow_state_sharing is None else bool(allow_state_sharing)
-        self._priority = float(state_sharing_priority)
+        self.node = _node_of(node)
+        auxiliary = _checked("auxiliary", auxiliary)
+        self._shares: bool = not auxiliary if allow_state_sharing is None else _checked("allow_state_sharing", allow_state_sharing)
+        self._priority = _options.number("state_sharing_priority", state_sharing_priority)
+        if not isinstance(tensors, Mapping):
+            raise TypeError(f"tensors is of type {type(tensors).__name__}, and must be a dictionary of arrays by name, as in "
+                            '{"w": w}')
         self._tensors = [_Tensor(name, of) for name, of in tensors.items()]
         self._by_name = dict(tensors)
         if not self._tensors:
             raise ValueError("tensors is empty: there is nothing to average")
         self._holder: int | None = None  # a thread in get_tensors
         self._peer = _waggle.Averager(node._peer, _given(
-            name=prefix, target_group_size=target_group_size, min_group_size=min_group_size,
+            name=_checked("prefix", prefix), target_group_size=target_group_size, min_group_size=min_group_size,
             matchmaking_time=matchmaking_time, request_timeout=request_timeout, group_bits=group_bits,
             allreduce_timeout=allreduce_timeout, sender_timeout=sender_timeout, reducer_timeout=reducer_timeout,
             alpha=alpha, part_size_bytes=part_size_bytes, codec=codec, bandwidth=bandwidth,
@@ -388,7 +427,8 @@ class Averager:
                     future.set_exception(e)
             threading.Thread(target=load, daemon=True, name="waggle-load-state").start()
             return future
-        metadata, rows = self._peer.load_state(60 if timeout is None else timeout, bytes_max)
+        metadata, rows = self._peer.load_state(60.0 if timeout is None else _checked("timeout", timeout),
+                                               _checked("bytes_max", bytes_max))
         of_torch = any(hasattr(t.of, "data_ptr") for t in self._tensors)
         return _decode(metadata), {name: _array(kind, shape, values, of_torch) for name, kind, shape, values in rows}
 
@@ -398,8 +438,9 @@ class Averager:
 
     @allow_state_sharing.setter
     def allow_state_sharing(self, allowed: bool) -> None:
+        allowed = _options.flag("allow_state_sharing", allowed)
         self._peer.allow_state_sharing(allowed)
-        self._shares = bool(allowed)
+        self._shares = allowed
 
     @property
     def state_sharing_priority(self) -> float:
@@ -407,8 +448,9 @@ class Averager:
 
     @state_sharing_priority.setter
     def state_sharing_priority(self, priority: float) -> None:
+        priority = _checked("state_sharing_priority", priority)
         self._peer.set_state_sharing_priority(priority)
-        self._priority = float(priority)
+        self._priority = priority
 
     @property
     def group_bits(self) -> str:
@@ -417,7 +459,7 @@ class Averager:
 
     @group_bits.setter
     def group_bits(self, bits: str) -> None:
-        self._peer.set_group_bits(bits)
+        self._peer.set_group_bits(_checked("group_bits", bits))
 
     def shutdown(self) -> None:
         """Ends it: a step that runs fails, other peers go on, and the prefix is free again."""

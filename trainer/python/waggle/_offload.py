@@ -37,8 +37,8 @@ class HostCopy(Master):
 def host_copies_of(named: list[tuple[str, torch.Tensor]], ranks: object) -> list[Master | None]:
     """Raises ValueError with a sentence."""
     if ranks is not None:
-        raise ValueError("offload_optimizer does not go together with group yet: of modules by fully_shard, CPUOffloadPolicy keeps "
-                         "the optimizer in host memory")
+        raise ValueError("offload_optimizer and delay_optimizer_step do not go together with group: of modules by fully_shard, "
+                         "CPUOffloadPolicy keeps the optimizer in host memory, and delay_grad_averaging hides rounds")
     return [HostCopy(name, p) for name, p in named]
 
 

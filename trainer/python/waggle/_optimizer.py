@@ -14,14 +14,14 @@ import torch
 
 from . import _waggle
 from ._buffers import Buffer, extra_buffers, offer_buffers
-from ._describe import compared, initial_rate, rate_ratios
+from ._describe import HALVES, compared, here, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
-from ._gradients import HostCopies
+from ._gradients import HostCopies, all_finite
 from ._loop import Loop
 from ._masters import Master, masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
 from ._offload import host_copies_of, made_again
-from ._options import in_two_copies, of_training, whole
+from ._options import flag, in_two_copies, of_training, plain, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._several import as_one, parts_of
 from ._swarm import Leaves, Swarm
@@ -63,6 +63,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         those of the module, and `state` is that of the copies. On a CPU the bytes are the same.
     delay_optimizer_step: the same, on another thread while passes go on: each misses up to one update more. Where gradients are
         averaged; not with buffers, and what the loop writes to parameters is lost.
+    loss_scale: "dynamic", or a power of two: `scaled` multiplies the loss by it for the backward pass, so that small gradients
+        survive in float16, and `step` divides the gradients again. After an overflow, which drops its own samples alone, the
+        next one is smaller. Instead of a GradScaler, and not with reuse_grad_buffers.
     auxiliary: computes nothing, and reduces for the others: `step()`, without samples, returns when the run is over. The module
         and the optimizer say what peers exchange.
     extra_tensors: a list, or by name: averaged as the module's buffers are, and given to peers that join.
@@ -88,10 +91,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                  extra_tensors: Mapping[str, torch.Tensor] | Sequence[torch.Tensor] = (), **options: Any) -> None:
         if frozen not in ("equal", "any"):
             raise ValueError(f"frozen is {frozen!r}, and must be 'equal' or 'any'")
-        if not isinstance(masters, bool):
-            raise TypeError(f"masters is of type {type(masters).__name__}, and must be True or False")
-        if not isinstance(sum_on_device, (bool, type(None))):
-            raise TypeError(f"sum_on_device is of type {type(sum_on_device).__name__}, and must be True, False or None")
+        masters = flag("masters", masters)
+        if sum_on_device is not None:
+            sum_on_device = flag("sum_on_device", sum_on_device)
         if isinstance(optimizer, (list, tuple)):
             optimizer = as_one(optimizer)
         if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
@@ -116,9 +118,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._samples = samples
         self._needs_loss = str(options.get("schedule", "")).startswith("plateau") and "lr" in options
         self._last: str | None = None
+        self._scale: float | None = None  # of the backward passes since the last step; None: no such pass
+        options = {name: plain(value) for name, value in options.items()}
         for name in (*in_two_copies, "auxiliary"):
-            if not isinstance(options.get(name), (bool, type(None))):
-                raise TypeError(f"{name} is of type {type(options[name]).__name__}, and must be True or False")
+            if options.get(name) is not None:
+                flag(name, options[name])
         beside, offloads = bool(options.get("delay_optimizer_step")), any(options.get(name) for name in in_two_copies)
         if beside and sum_on_device:
             raise ValueError("delay_optimizer_step and sum_on_device exclude each other: the sum is on the way to host memory "
@@ -140,6 +144,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             buffers = sorted(buffers + extra, key=lambda b: b.counts)
             if offloads:
                 self._refuse_buffers(beside, buffers)
+                if options.get("loss_scale") and any(p.dtype in HALVES for _, p in parameters):
+                    raise ValueError("loss_scale and offload_optimizer exclude each other for parameters in half precision, whose gradients "
+                                     "would be divided in that precision: leave offload_optimizer out, or use a GradScaler")
                 of_half = host_copies_of(parameters, ranks)
                 model = Model(made_again(optimizer, of_half), parameters, buffers, of_half, shown=optimizer, beside=beside)
             else:
@@ -255,17 +262,18 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             self._together.reshard()
         try:
             samples, loss = self._checked(samples, loss)
+            scale = self._unscale()
         except Exception as e:
             if self._together is not None:
                 self._together.fails(e)
             raise
-        finite = not self._looks_at_gradients or self._model.sum is None or self._model.sum.is_finite()
+        finite = not (self._looks_at_gradients or scale) or all_finite(self._tensors)
         if self._together is not None:
             samples, loss, finite = self._together.meet(samples, loss, finite, claims, self._tensors)
         addresses = self._addresses()
         try:
             self._last = self._loop._peer.offer(samples, loss, addresses, self._model.passes, self._model.written(), finite,
-                                                **({"claims": claims} if claims else {}))
+                                                scale=scale, **({"claims": claims} if claims else {}))
         except _waggle.Error as e:
             if self._model.failed is not None:
                 raise self._model.failed from e
@@ -273,6 +281,34 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
+
+    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """With `loss_scale`, the loss to call backward of: `optimizer.scaled(loss).backward()`. The scale stays the same until the
+        next `step`, which gets the loss itself. Do not clip gradients meanwhile: max_gradient_norm does. Without the
+        option, `loss`."""
+        scale = self._loop._peer.loss_scale
+        if scale is None:
+            return loss
+        if self._scale is None:
+            self._scale = scale
+        return loss.float() * self._scale  # float16 has no 65536
+
+    @torch.no_grad()
+    def _unscale(self) -> float:
+        """Returns the scale of the gradients so far; 0: there is none."""
+        if self._loop._peer.loss_scale is None:
+            return 0
+        if self._scale is None:
+            raise ValueError("with loss_scale, gradients must be those of the scaled loss: call optimizer.scaled(loss).backward() "
+                             "before each step, and leave out a GradScaler")
+        scale, self._scale = self._scale, None
+        for m in self._model.masters if self._model.shown is self._model.inner else ():
+            if m is not None:
+                m.take()
+        for p in self._tensors:
+            if p.grad is not None:
+                here(p.grad).div_(scale)
+        return scale
 
     def weighed(self, loss: torch.Tensor, *, samples: int) -> torch.Tensor:
         """With a group of ranks whose batches differ, on all ranks before the backward pass of `loss`, the mean over `samples`
@@ -292,7 +328,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             loss = loss.item()
         if loss is not None:
             try:
-                loss = float(loss)
+                loss = float(None if isinstance(loss, (str, bytes)) else loss)  # type: ignore[arg-type]
             except (TypeError, ValueError):
                 raise TypeError(f"loss is {loss!r}, and must be a number") from None
         if loss is None and self._needs_loss:

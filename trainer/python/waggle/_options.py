@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import logging
+import math
 import operator
 import os
 from collections.abc import Mapping
@@ -38,15 +39,40 @@ def is_known(name: str) -> bool:
     return name != "run" and name in of_join | of_optimizer | set(_not_for_loops)
 
 
+def plain(value: Any) -> Any:
+    """What numpy or torch have as a number or a truth value, as Python's."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
 def whole(name: str, value: Any, least: int) -> int:
     """A number that the extension can take."""
+    value = plain(value)
     try:
-        number = operator.index(value)
+        if isinstance(value, bool):
+            raise TypeError
+        counted = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is of type {type(value).__name__}, and must be a whole number") from None
-    if not least <= number < 2**63:
-        raise ValueError(f"{name} is {number}, and must be a whole number from {least} to 2^63 - 1")
-    return number
+    if not least <= counted < 2**63:
+        raise ValueError(f"{name} is {counted}, and must be a whole number from {least} to 2^63 - 1")
+    return counted
+
+
+def number(name: str, value: Any, kind: str = "a number") -> float:
+    value = _typed(name, plain(value), (int, float), kind)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {value}, and must be finite")
+    return float(value)
+
+
+def seconds(name: str, value: Any) -> float:
+    if isinstance(value, datetime.timedelta):
+        value = value.total_seconds()
+    return number(name, value, "a number of seconds, or a datetime.timedelta")
+
+
+def flag(name: str, value: Any) -> bool:
+    return bool(_typed(name, plain(value), (bool,), "True or False"))
 
 
 def _utf8(name: str, text: str) -> str:
@@ -67,6 +93,8 @@ def _text(name: str, value: Any) -> str:
         value = value.total_seconds()
         kind = "TIME"
     if isinstance(value, (int, float)):
+        if kind == "TIME":
+            value = number(name, value)
         return f"{round(value * 1000)}ms" if kind == "TIME" else repr(value)
     if isinstance(value, (list, tuple)):
         return _utf8(name, ",".join(str(each) for each in value))
@@ -122,11 +150,9 @@ def of_text(name: str, text: str) -> Any:
 
 def notice(name: str, within: Any) -> float:
     """The seconds of a notice."""
-    seconds = within.total_seconds() if isinstance(within, datetime.timedelta) else within
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"{name} is of type {type(within).__name__}, and must be a number of seconds, or a datetime.timedelta")
-    _waggle.check_notice(seconds)
-    return seconds
+    value = seconds(name, within)
+    _waggle.check_notice(value)
+    return value
 
 
 def of_file(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -146,6 +172,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
             if name in of_optimizer:
                 raise TypeError(f"waggle.join takes no {name}: pass it to waggle.Optimizer")
             _refuse_unknown("waggle.join", name)
+        value = plain(value)
         if value is None:
             continue
         if name == "initial_peers":
@@ -166,9 +193,7 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
         elif name in ("start_alone", "resume"):
             out[name] = _typed(name, value, (bool,), "True or False")
         elif name == "join_timeout":
-            if isinstance(value, datetime.timedelta):
-                value = value.total_seconds()
-            value = _typed(name, value, (int, float), "a number of seconds")
+            value = seconds(name, value)
             if not 0 <= value <= 1e9:
                 raise ValueError(f"join_timeout is {value}, and must be a number of seconds from 0 on")
             out[name] = round(value * 1000)
@@ -189,6 +214,7 @@ def of_training(given: Mapping[str, Any]) -> dict[str, Any]:
             if name in of_join:
                 raise TypeError(f"waggle.Optimizer takes no {name}: pass it to waggle.join")
             _refuse_unknown("waggle.Optimizer", name)
+        value = plain(value)
         if value is None or name in _in_python:
             continue
         if name in ("target_batch_size", "epochs"):

@@ -372,7 +372,10 @@ def leave_on_notice(number: int = signal.SIGTERM, *, within: float | timedelta =
         for peer in peers:
             _give_notice(peer, seconds)
 
-    signal.signal(number, on_notice)
+    try:
+        signal.signal(number, on_notice)
+    except OSError:
+        raise ValueError(f"signal {number} cannot be a notice: it ends the process at once") from None
 
 
 @atexit.register

@@ -227,6 +227,8 @@ def _size(block: int | str) -> int:
 def _found(files: Files) -> list[str]:
     """In an order that does not depend on the machine."""
     out: list[str] = []
+    if not isinstance(files, (str, os.PathLike, list, tuple)):
+        raise TypeError(f"files is of type {type(files).__name__}, and must be a path, a pattern, or a list of them")
     for each in [files] if isinstance(files, (str, os.PathLike)) else files:
         name = os.fspath(each)
         matching = [name] if os.path.exists(name) else glob.glob(name, recursive=True)

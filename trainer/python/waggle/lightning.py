@@ -47,8 +47,12 @@ def _lengths(batch: Any) -> Iterator[int]:
             yield from _lengths(part)
 
 
-def _listen(host_maddrs: Sequence[str]) -> str:
+def _listen(host_maddrs: str | Sequence[str]) -> str:
     """Addresses as of libp2p, or HOST:PORT, as waggle.join takes them."""
+    if isinstance(host_maddrs, str):
+        host_maddrs = host_maddrs.split(",")
+    if not isinstance(host_maddrs, Sequence) or not all(isinstance(each, str) for each in host_maddrs):
+        raise TypeError(f"host_maddrs is {host_maddrs!r}, and must be a list of texts, such as /ip4/0.0.0.0/tcp/7700")
     addresses = []
     of_quic = [each for each in host_maddrs if each.endswith("/quic")]
     if 0 < len(of_quic) < len(host_maddrs):
@@ -165,18 +169,29 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
                  initial_peers: str | Sequence[str] | None = None, **more: Any) -> None:
         super().__init__()
         peer = {name: more.pop(name) for name in list(more) if name in _options.of_join}
-        if host_maddrs is not None:
+        if host_maddrs:
             peer["listen"] = _listen(host_maddrs)
         if verbose:
             peer["log_level"] = "debug"
         delayed = {"delay_state_averaging": delay_state_averaging, "delay_optimizer_step": delay_optimizer_step,
                    "delay_grad_averaging": delay_grad_averaging, "offload_optimizer": offload_optimizer,
                    "reuse_grad_buffers": reuse_grad_buffers}
+        delayed = {name: given is not None and _options.flag(name, given) for name, given in delayed.items()}
+        for name, given in (("matchmaking_time", matchmaking_time), ("averaging_timeout", averaging_timeout)):
+            if given is not None and _options.seconds(name, given) <= 0:
+                raise ValueError(f"{name} is {given}, and must be more than 0 seconds")
+        if averager_opts is not None and not isinstance(averager_opts, Mapping):
+            raise TypeError(f"averager_opts is of type {type(averager_opts).__name__}, and must be a dictionary of options")
+        if scheduler_fn is not None and not callable(scheduler_fn) and not isinstance(scheduler_fn, KINDS):
+            raise TypeError(f"scheduler_fn is of type {type(scheduler_fn).__name__}, and must be a function that makes the scheduler of an "
+                            "optimizer")
         self._training = _meant({"target_batch_size": target_batch_size, "matchmaking_time": matchmaking_time,
                                  "averaging_timeout": averaging_timeout, **{name: True for name in delayed if delayed[name]},
                                  **(averager_opts or {}), **more})
         _options.of_training({name: value for name, value in self._training.items() if name != "samples"})
-        self._batch_size = batch_size
+        if self._training.get("loss_scale"):
+            raise TypeError("SwarmStrategy takes no loss_scale: pass precision=\"16-mixed\" to the Trainer")
+        self._batch_size = None if batch_size is None else _options.whole("batch_size", batch_size, 1)
         self._scheduler_fn = (lambda _: scheduler_fn) if isinstance(scheduler_fn, KINDS) else scheduler_fn
         self._samples = 0  # of the batches since the last step
         self._optimizer: Optimizer | None = None
