@@ -53,12 +53,13 @@ say() { printf '\n== %s\n' "$*" >&2; }
 program_packages=(
   build-essential cmake ninja-build ccache pkg-config git ca-certificates
   libcaf-dev libboost-dev libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcurl4-openssl-dev
-  zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev)
+  zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev
+  libminiupnpc-dev libnatpmp-dev)
 trainer_packages=(libtorch-dev libopenblas0-pthread)
 python_packages=(python3-dev pybind11-dev python3-torch)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
-  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin
+  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 nftables miniupnpd-nftables jq python3 spin
   python3-pytest python3-venv mypy dataset-fashion-mnist chromium chromium-driver python3-selenium
   node-typescript)
 

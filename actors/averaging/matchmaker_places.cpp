@@ -73,6 +73,8 @@ void matchmaker::on_refusal(failure why, const std::vector<peer_record>& suggest
   auto& search = place_->search;
   log_about about{{.remote = search.asked().id, .reason = why.code}};
   ctx_.log->debug("peer {} does not admit us: {}", short_name(search.asked().id), to_string(why));
+  if (ctx_.unlinked && (why.code == ec::unreachable || why.code == ec::timeout))
+    ctx_.unlinked(search.asked(), false);
   search.refused(std::move(why), suggested);
   ask_next();
 }

@@ -21,6 +21,8 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   }
   if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
     return reach_.dial_back(*wanted, msg);
+  if (const auto* wanted = std::get_if<wire::introduce>(&msg.what))
+    return punching_.introduce(*wanted, msg);
   return to_caf(ec::protocol_violation, "this is not for the DHT");
 }
 

@@ -149,7 +149,7 @@ void dht_joining::on_down(const caf::actor_addr& source) {
 void dht_joining::notify_listeners() {
   auto content = [](const dht_status& s) {
     return std::tie(s.bootstrapped, s.addresses_known, s.initial_peers, s.bootstrap_failures,
-                    s.notices);
+                    s.notices, s.punches);
   };
   auto present = status();
   if (!present.notices.empty() && present.notices != std::exchange(logged_, present.notices))
@@ -166,12 +166,18 @@ void dht_joining::show_reach(notice what) {
   notify_listeners();
 }
 
+void dht_joining::show_punches(std::vector<notice> all) {
+  punches_ = std::move(all);
+  notify_listeners();
+}
+
 dht_status dht_joining::status() const {
   dht_status out;
   out.bootstrapped = bootstrap_.joined();
   out.addresses_known = bootstrap_.addresses_known();
   out.initial_peers = static_cast<std::uint32_t>(bootstrap_.initial_addresses());
   out.bootstrap_failures = bootstrap_.failures();
+  out.punches = punches_;
   for (const auto& each : {bootstrap_.seen(), reach_})
     if (!each.empty())
       out.notices.push_back(each);

@@ -34,14 +34,30 @@ struct inquiry_due {
 struct named_peer {
   peer_record peer;
 };
+/// To itself: the moment at which to dial a peer that dials us, from here.
+struct punch_due {
+  peer_id peer;
+  endpoint from;
+  endpoint where;
+};
+/// To itself: such a dial has ended; ec::none: with a connection.
+struct punch_ended {
+  peer_id peer;
+  failure why;
+};
+/// To itself: where our router has mapped our port, or why it has not.
+struct port_mapped {
+  result<endpoint> where;
+};
 /// To itself: periodic upkeep.
 struct table_tick {};
 
 using joining_actor = caf::typed_actor<caf::reacts_to<name_resolved>>;
-using dht_router_base =
-  wired_dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
-                                 caf::reacts_to<inquiry_due>, caf::reacts_to<named_peer>,
-                                 caf::reacts_to<table_tick>>::extend_with<joining_actor>::base;
+using punching_actor = caf::typed_actor<caf::reacts_to<punch_ended>, caf::reacts_to<port_mapped>>;
+using dht_router_base = wired_dht_router_actor::extend<
+  caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>, caf::reacts_to<inquiry_due>,
+  caf::reacts_to<named_peer>, caf::reacts_to<punch_due>,
+  caf::reacts_to<table_tick>>::extend_with<joining_actor>::extend_with<punching_actor>::base;
 
 // -- joining -------------------------------------------------------------------------------------
 
@@ -73,6 +89,7 @@ public:
   void on_resolved(const name_resolved& msg);
   /// Listeners are notified that others do not reach us; empty: that they do.
   void show_reach(notice what);
+  void show_punches(std::vector<notice> all);
   /// Releases the handles that it holds.
   void on_exit();
 
@@ -100,6 +117,7 @@ private:
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;
   std::vector<dht_listener_actor> listeners_;
+  std::vector<notice> punches_;
   notice reach_;
   dht_status told_;            // the last one that was sent to them
   std::vector<notice> logged_; // notices

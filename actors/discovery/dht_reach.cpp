@@ -52,14 +52,52 @@ void dht_reach::look_at_addresses() {
     return;
   looked_ = now();
   look_due_ = looked_ + config_.read_addresses_every;
+  show_addresses(config_.read_addresses());
+}
+
+/// @param found those of this machine.
+void dht_reach::show_addresses(std::vector<endpoint> found) {
   auto before = addresses();
-  auto found = config_.read_addresses();
+  if (mapped_ && announces_mapped_ && std::ranges::find(found, *mapped_) == found.end())
+    found.insert(found.begin(), *mapped_); // before those that only neighbours reach
+  found.resize(std::min(found.size(), addresses_max));
   if (found == before)
     return;
   ctx_.log->info("the network has changed: this peer announces {}, no longer {}", joined(found),
                  joined(before));
   ctx_.reach->set_addresses(std::move(found));
   announce();
+}
+
+/// Once: from then on the mapping is kept.
+void dht_reach::map_port() {
+  auto own = addresses();
+  if (!config_.map_port || own.empty() || std::exchange(asked_router_, true))
+    return;
+  auto address = caf::actor_cast<caf::weak_actor_ptr>(self_);
+  config_.map_port(own.front().port, [address](const result<endpoint>& where) {
+    if (auto self = caf::actor_cast<caf::strong_actor_ptr>(address))
+      caf::anon_send(caf::actor_cast<punching_actor>(self), port_mapped{where});
+  });
+}
+
+void dht_reach::on_mapped(const port_mapped& msg) {
+  auto own = addresses();
+  if (mapped_ && std::exchange(announces_mapped_, false))
+    std::erase(own, *mapped_);
+  mapped_.reset();
+  unmapped_.reset();
+  show_addresses(std::move(own));
+  if (msg.where) {
+    mapped_ = *msg.where;
+    ctx_.log->info("the router passes connections to {} on to this peer", to_string(*mapped_));
+  } else {
+    unmapped_ = msg.where.error().detail;
+    ctx_.log->info("the router was asked to pass connections on to this peer, and does not: {}",
+                   *unmapped_);
+  }
+  reach_.ask_soon(now());
+  go_on();
 }
 
 void dht_reach::announce() {
@@ -85,6 +123,16 @@ void dht_reach::on_connected(const peer_id& peer) {
   look_soon();
   bool known = link && !link->host().empty();
   reach_.connected(peer, known ? link->host() : std::string{}, known && link->outbound(), now());
+  go_on();
+}
+
+void dht_reach::on_punched(const peer_id& peer) {
+  reach_.punched(peer, now());
+  go_on();
+}
+
+void dht_reach::on_missing(const peer_id& peer) {
+  reach_.missing(peer, now());
   go_on();
 }
 
@@ -126,8 +174,13 @@ void dht_reach::ask(const peer_id& peer) {
   std::set<std::uint16_t> ports;
   for (const auto& where : addresses())
     ports.insert(where.port);
-  auto answered = [this, peer](net::dial_back_outcome outcome) {
+  if (mapped_)
+    ports.insert(mapped_->port);
+  auto answered = [this, peer, asked = mapped_](net::dial_back_outcome outcome) {
     reach_.answered(peer, outcome, now());
+    if (outcome == net::dial_back_outcome::reached && asked && asked == mapped_
+        && !std::exchange(announces_mapped_, true))
+      show_addresses(addresses());
     go_on();
   };
   auto patience = config_.dial_timeout + 2s;
@@ -156,6 +209,8 @@ void dht_reach::on_unlinked(const member_unlinked& msg) {
 
 /// Acts on what is known now.
 void dht_reach::settle() {
+  if (reach_.unreachable())
+    map_port();
   auto present = seen();
   if (present == told_)
     return;
@@ -166,14 +221,19 @@ void dht_reach::settle() {
   }
   if (told_.empty())
     ctx_.log->info(before.matter == path_mtu ? "large messages pass to and from all hosts again"
-                                             : "other peers reach this one again");
+                   : reach_.unreachable()
+                     ? "this peer has a direct link with each member that it meets"
+                     : "other peers reach this one again");
   changed_(told_);
 }
 
 notice dht_reach::seen() const {
   std::string what;
-  if (reach_.unreachable())
-    what = "no other peer reaches this one: nobody that dialled it back got a connection";
+  bool matters = reach_.client() || !config_.may_become_client;
+  if (reach_.unreachable() && matters)
+    what =
+      "no other peer reaches this one: nobody that dialled it back got a connection"
+      + (unmapped_ ? " (its router was asked to pass connections on: " + *unmapped_ + ")" : "");
   else if (const auto* member = reach_.unlinked())
     what = "this peer and peer " + short_name(member->id)
            + ", a member of the same group, do not reach each other";

@@ -24,6 +24,10 @@ struct reach_config {
   /// Reads at which addresses this peer listens now. Empty: they never change.
   std::function<std::vector<endpoint>()> read_addresses;
   milliseconds read_addresses_every{10'000};
+  /// Asks our router to pass connections on to this port, and calls `told` on any thread with
+  /// where, or why not, whenever that changes. Empty: no router is asked.
+  std::function<void(std::uint16_t port, std::function<void(const result<endpoint>&)> told)>
+    map_port;
   /// Takes what this peer announces in handshakes from now on. May be empty.
   std::function<void(peer_record)> announce;
 };
@@ -54,7 +58,12 @@ public:
   /// A dial of ours failed: perhaps the network is another one.
   void on_dial_failed();
   void on_connected(const peer_id& peer);
+  /// The same, by punching: it says nothing about how others reach us.
+  void on_punched(const peer_id& peer);
+  /// Punching has brought no link with this peer.
+  void on_missing(const peer_id& peer);
   void on_disconnected(const peer_id& peer);
+  void on_mapped(const port_mapped& msg);
   void on_due(const inquiry_due& msg);
   void on_unlinked(const member_unlinked& msg);
   /// Dials the peer that asks at the host from which we see it, never at another one.
@@ -76,6 +85,8 @@ private:
   [[nodiscard]] std::vector<endpoint> addresses() const;
   void go_on();
   void look_soon();
+  void map_port();
+  void show_addresses(std::vector<endpoint> found);
   void look_at_addresses();
   void announce();
   void ask(const peer_id& peer);
@@ -105,6 +116,10 @@ private:
   std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
   std::uint64_t inquiries_ = 0;
   notice told_; // the last one
+  bool asked_router_ = false;
+  std::optional<endpoint> mapped_;      // by our router
+  std::optional<std::string> unmapped_; // why not, if it was asked
+  bool announces_mapped_ = false;       // others have reached us since then
 };
 
 } // namespace waggle

@@ -34,6 +34,10 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
         self_lookup_ = {}; // one that runs does not say where we are now
         look_up_self();
       }),
+    punching_(
+      this, ctx_, config_.punching, switchboard_,
+      [this](const peer_id& peer) { reach_.on_missing(peer); },
+      [this](std::vector<notice> all) { joining_.show_punches(std::move(all)); }),
     unread_(unread_bytes_max) {
   end_on_exception(this, ctx_);
 }
@@ -42,6 +46,7 @@ void dht_router::on_exit() {
   searches_.clear();
   joining_.on_exit();
   reach_.on_exit();
+  punching_.on_exit();
   switchboard_ = nullptr;
 }
 
@@ -60,7 +65,13 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
-    [this](const member_unlinked& msg) { reach_.on_unlinked(msg); },
+    [this](const member_unlinked& msg) {
+      reach_.on_unlinked(msg);
+      punching_.begin(msg.peer.id);
+    },
+    [this](const port_mapped& msg) { reach_.on_mapped(msg); },
+    [this](const punch_due& msg) { punching_.on_due(msg); },
+    [this](const punch_ended& msg) { punching_.on_ended(msg); },
     [this](const search_expired& msg) { on_search_expired(msg.search); },
     [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
     [this](const name_resolved& msg) { joining_.on_resolved(msg); },
@@ -169,6 +180,8 @@ void dht_router::on_reached(const peer_id& peer) {
 
 void dht_router::on_event(const inbound_event& msg) {
   msg.release();
+  if (const auto* note = std::get_if<wire::punch_note>(&msg.what))
+    return punching_.on_note(*note, msg.from.id);
   const auto* note = std::get_if<wire::reach_note>(&msg.what);
   // Later, as all that it tells of a peer dial that one, and most find it themselves meanwhile.
   if (note != nullptr && !ctx_.links->find(note->peer.id) && reach_.may_follow(msg.from.id))
@@ -392,7 +405,7 @@ void dht_router::look_up_self() {
 
 void dht_router::on_connected(const peer_record& peer) {
   bool joins = joining_.on_connected(peer);
-  reach_.on_connected(peer.id);
+  punching_.on_connected(peer.id) ? reach_.on_punched(peer.id) : reach_.on_connected(peer.id);
   silent_.forget(peer.id);
   seen(peer);
   ping(peer);

@@ -7,6 +7,7 @@
 #include <caf/all.hpp>
 
 #include "actors/discovery/dht_joining.hpp"
+#include "actors/discovery/dht_punching.hpp"
 #include "actors/discovery/dht_reach.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/core/time_outs.hpp"
@@ -37,6 +38,7 @@ struct dht_config {
   std::size_t nearer_max = 40;
   joining_config joining;
   reach_config reach;
+  punch_config punching;
   /// How often buckets are refreshed and expired records dropped.
   milliseconds upkeep_interval{10'000};
   /// A bucket that was not updated for this long is refreshed by a lookup (Kademlia §2.3).
@@ -144,6 +146,7 @@ private:
   random_source random_;
   dht_joining joining_;
   dht_reach reach_;
+  dht_punching punching_;
   std::map<std::uint64_t, search> searches_;
   std::uint64_t last_search_ = 0;
   std::uint64_t self_lookup_ = 0; // the last lookup of our own id

@@ -11,7 +11,9 @@ struct topic_of {
   service_topic operator()(const wire::dht_find&) const { return service_topic::dht; }
   service_topic operator()(const wire::dht_store&) const { return service_topic::dht; }
   service_topic operator()(const wire::dial_back&) const { return service_topic::dht; }
+  service_topic operator()(const wire::introduce&) const { return service_topic::dht; }
   service_topic operator()(const wire::reach_note&) const { return service_topic::dht; }
+  service_topic operator()(const wire::punch_note&) const { return service_topic::dht; }
   service_topic operator()(const wire::members_note&) const { return service_topic::dht; }
   service_topic operator()(const wire::open_state&) const { return service_topic::state; }
   service_topic operator()(const wire::get_state_chunk&) const { return service_topic::state; }

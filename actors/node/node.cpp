@@ -1,3 +1,5 @@
+// This file is long: it is the wiring of one peer, in the order in which its parts start.
+
 // start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
 //        ─► averaging (matchmaker, group_averager; and averager or moshpit_averager)
 //        ─► trainer or helper ─► donor ─► connect (services, listeners) ─► supervisor ─► bootstrap
@@ -354,6 +356,29 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     if (auto to = caf::actor_cast<caf::strong_actor_ptr>(links))
       caf::anon_send(caf::actor_cast<link_owner_actor>(to), record_changed{std::move(self)});
   };
+  if (!config.client_mode)
+    dht.punching.dial =
+      [weak = std::weak_ptr{transport}, links = caf::actor_cast<caf::weak_actor_ptr>(board)](
+        const net::dial_target& to, milliseconds timeout, std::function<void(failure)> done) {
+        auto ended = [links, done = std::move(done)](result<std::shared_ptr<net::link>> made) {
+          auto owner = caf::actor_cast<caf::strong_actor_ptr>(links);
+          if (made && *made && owner)
+            caf::anon_send(caf::actor_cast<wired_switchboard_actor>(owner), link_arrived{*made});
+          else if (made && *made)
+            (*made)->close({ec::shutting_down, {}});
+          done(made ? failure{} : made.error());
+        };
+        if (auto network = weak.lock())
+          network->dial(to, timeout, std::move(ended));
+      };
+  if (!config.client_mode && announce->empty() && dependencies.router) {
+    out.ports = std::make_shared<net::port_mapping>(dependencies.router);
+    dht.reach.map_port = [weak = std::weak_ptr{out.ports}](std::uint16_t port,
+                                                           net::port_mapping::on_mapped told) {
+      if (auto ports = weak.lock())
+        ports->want(port, std::move(told));
+    };
+  }
   const auto* first = first_averager(config);
   dht.reach.may_become_client = first && first->matchmaking.mode == member_mode::node;
   p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);

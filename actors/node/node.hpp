@@ -22,6 +22,7 @@
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/net_events.hpp"
+#include "runtime/net/port_mapping.hpp"
 
 namespace waggle {
 
@@ -112,6 +113,8 @@ struct node_dependencies {
   byte_store_factory make_store;
   /// How full and busy the machine is; null, as in simulations: not shown.
   std::shared_ptr<machine_watch> machine;
+  /// The router before this machine; null: it is not asked for ports.
+  std::shared_ptr<net::port_router> router;
   /// Gives the actors that block (computing, hashing, writing files) threads of their own. Off in
   /// simulations.
   bool detach_workers = true;
@@ -163,6 +166,7 @@ struct started_node {
   endpoint bound; // in client mode: for HTTP only
   node_context ctx;
   std::shared_ptr<status_board> board;
+  std::shared_ptr<net::port_mapping> ports; // mapped until the last copy ends; null: none
 };
 
 /// Binds the address, then starts a peer in `system`: transport, switchboard, DHT, progress,

@@ -371,6 +371,7 @@ int examine_this_machine(const run_options& options, const training_check& check
     });
     const auto& by = other != reached.end() ? *other : reached.front();
     out.add(judge_dial_back(by.where, ports, network.dialled_back(by, ports)));
+    out.add(judge_port_mapping(options.maps_ports, net::make_port_router() != nullptr));
   }
   return out.end();
 }

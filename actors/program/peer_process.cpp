@@ -107,6 +107,8 @@ result<started_node> peer_process::start(const node_config& config) {
   };
   auto dependencies = machine_dependencies(around_, self_, log_, config.run_id, data_dir_,
                                            std::move(tcp), watch_events);
+  if (options_.maps_ports)
+    dependencies.router = net::make_port_router();
   auto started = start_node(*around_.system, config, dependencies);
   if (!started)
     return started;

@@ -301,6 +301,22 @@ finding judge_dial_back(const endpoint& through, const std::vector<std::uint16_t
           "otherwise use --client-mode"};
 }
 
+finding judge_port_mapping(bool wanted, bool possible) {
+  constexpr auto check = "port mapping";
+  if (!wanted)
+    return {level::warning, check, "no router is asked for this port (--port-mapping off)",
+            "leave that option out, unless the port is forwarded"};
+  if (!possible)
+    return {level::warning, check,
+            "no router is asked for this port: this program was built without libminiupnpc and "
+            "libnatpmp",
+            "build it with them, or forward the port yourself"};
+  return {level::good,
+          check,
+          "a peer that others do not reach asks its router for this port (UPnP, NAT-PMP)",
+          {}};
+}
+
 finding judge_path(const endpoint& where, bool small_passed, bool large_sent, bool large_received) {
   if (!small_passed)
     return {level::warning, "path", to_string(where) + " does not answer HTTP: not tried", {}};

@@ -80,6 +80,8 @@ finding judge_clock(const endpoint& where, swarm_clock::duration offset, net::cl
 /// What a peer found that dialled us back. `announced`: the ports that it tried.
 finding judge_dial_back(const endpoint& through, const std::vector<std::uint16_t>& announced,
                         ec outcome);
+/// Whether a peer asks its router for its port: `wanted` by its options, `possible` in this build.
+finding judge_port_mapping(bool wanted, bool possible);
 /// Small and large requests to the same port. A path that drops large packets answers only the
 /// small ones.
 finding judge_path(const endpoint& where, bool small_passed, bool large_sent, bool large_received);

@@ -158,6 +158,12 @@ private:
                                                        : ": " + clean(what.seen)),
                     clean(what.cure)});
     }
+    if (auto tried = status.find("punches"); tried != status.end() && tried->is_array())
+      for (const auto& each : *tried)
+        if (auto seen = clean(text_in(each, "seen")); !seen.empty()) {
+          auto cure = clean(text_in(each, "cure"));
+          add(cure.empty() ? level::good : level::warning, "routers", name + ": " + seen, cure);
+        }
     if (auto why = clean(text_in(status, "waiting_for")); !why.empty())
       add(level::warning, "waiting", name + " waits for " + why, {});
   }

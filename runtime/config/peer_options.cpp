@@ -136,6 +136,17 @@ void add_peer_options(std::vector<option_spec>& table) {
           return v == "auto";
         },
         [](bool encrypts) { return std::string{encrypts ? "auto" : "never"}; })},
+     {"port-mapping", "WHEN",
+      "auto: if others do not reach this peer, it asks its router to pass on its port (UPnP, "
+      "NAT-PMP). off: it never does.",
+      bound(
+        &o::maps_ports,
+        [](std::string_view v) -> result<bool> {
+          if (v != "auto" && v != "off")
+            return failure{ec::bad_config, "is not one of auto, off"};
+          return v == "auto";
+        },
+        [](bool maps) { return std::string{maps ? "auto" : "off"}; })},
      {"pages", "WHO",
       "Who sees the live page at / of this peer's port: all, local (this machine) or none. With "
       "--swarm-key and without this option, other machines see health and metrics; to see more, "

@@ -49,6 +49,7 @@ struct run_options : learner_options, training_options {
   std::string log_format = "text";
   std::string pages = "all";                  // or local, none
   bool encrypts = true;                       // links to other machines
+  bool maps_ports = true;                     // asks routers, if others do not reach this peer
   milliseconds duration{0};                   // 0: until stopped
   std::uint64_t event_log = 32 * 1024 * 1024; // bytes; 0: none
   std::uint64_t seed = 0;                     // 0: from the operating system

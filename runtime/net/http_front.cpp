@@ -136,6 +136,20 @@ void http_front::accept_next(listener& at) {
   });
 }
 
+void http_front::adopt(unique_fd connected, bool v6) {
+  // Shared, because handlers are copied.
+  auto moved = std::make_shared<unique_fd>(std::move(connected));
+  asio::post(io_, [this, moved, v6] {
+    tcp::socket socket{io_};
+    error_code error;
+    socket.assign(v6 ? tcp::v6() : tcp::v4(), moved->get(), error);
+    if (error)
+      return;
+    (void)moved->release();
+    serve(std::move(socket));
+  });
+}
+
 void http_front::serve(tcp::socket socket) {
   error_code gone;
   auto remote = socket.remote_endpoint(gone).address();

@@ -49,6 +49,9 @@ public:
   /// without IPv6 it becomes 0.0.0.0.
   result<std::vector<endpoint>> listen(const std::vector<endpoint>& where, on_peer peers);
 
+  /// Goes on with a connection as with one that it has accepted. Any thread.
+  void adopt(unique_fd connected, bool v6);
+
   /// Closes everything. Nothing is called after this returns. Called by any thread but the front's.
   void stop();
 

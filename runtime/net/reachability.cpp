@@ -7,9 +7,8 @@ namespace waggle::net {
 
 void reachability::connected(const peer_id& peer, const std::string& host, bool dialled,
                              steady_time now) {
-  if (unlinked_.erase(peer) > 0 && unlinked_.empty())
-    all_linked_ = now;
-  if (host.empty())
+  linked(peer, now);
+  if (host.empty() || punched_.contains(peer))
     return;
   if (!dialled)
     return reached(now);
@@ -23,7 +22,30 @@ void reachability::connected(const peer_id& peer, const std::string& host, bool 
     due_ = std::min(due_.value_or(soon), std::max(soon, *begun_ + options_.apart));
 }
 
+void reachability::linked(const peer_id& peer, steady_time now) {
+  missing_.erase(peer);
+  if (unlinked_.erase(peer) > 0 && unlinked_.empty())
+    all_linked_ = now;
+}
+
+void reachability::punched(const peer_id& peer, steady_time now) {
+  linked(peer, now);
+  punched_.insert(peer);
+}
+
+void reachability::disconnected(const peer_id& peer) {
+  peers_.erase(peer);
+  punched_.erase(peer);
+}
+
+void reachability::missing(const peer_id& peer, steady_time now) {
+  if (missing_.contains(peer) || missing_.size() < options_.unlinked_max)
+    missing_.insert_or_assign(peer, now);
+}
+
 void reachability::unlinked(const peer_record& peer, bool stalled, steady_time now) {
+  if (unreachable_)
+    missing(peer.id, now);
   bool flaps = all_linked_ && now - *all_linked_ < options_.relapse;
   if (auto known = unlinked_.find(peer.id); known != unlinked_.end())
     known->second.met = now;
@@ -32,6 +54,8 @@ void reachability::unlinked(const peer_record& peer, bool stalled, steady_time n
 }
 
 std::vector<peer_record> reachability::links_due(steady_time now) {
+  std::erase_if(missing_,
+                [&](const auto& each) { return now - each.second >= options_.link_missed; });
   std::erase_if(unlinked_,
                 [&](const auto& each) { return now - each.second.met >= options_.link_missed; });
   std::vector<peer_record> out;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ enum class dial_back_outcome : std::uint8_t {
 /// Two peers that others reach may still have no link with each other. They find that out in a
 /// round that stalls, and both go on as clients, which need no link, until there is one.
 ///
+/// A peer that nobody reaches, but that has met members through its router (punching), needs no
+/// others to reach it as long as it has a link with all members that it meets.
+///
 /// Uses no network and no clock. Not thread-safe.
 class reachability {
 public:
@@ -48,10 +52,17 @@ public:
 
   /// A peer on `host` is connected; empty: its host is not known. `dialled`: by us.
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
-  void disconnected(const peer_id& peer) { peers_.erase(peer); }
+  /// The same, though neither can dial the other alone.
+  void punched(const peer_id& peer, steady_time now);
+  void disconnected(const peer_id& peer);
   /// There is no link with this member of a round, which stalled because of that. If it did not,
   /// both are clients by now; the call shows that the member is still there.
   void unlinked(const peer_record& peer, bool stalled, steady_time now);
+  /// There is no link with this peer, which is of our run, and punching has brought none.
+  void missing(const peer_id& peer, steady_time now);
+
+  /// Others may reach us now: our router passes connections on.
+  void ask_soon(steady_time now) { due_ = now + options_.settle; }
 
   /// The peers to ask now. Report the outcome of each with `answered`.
   [[nodiscard]] std::vector<peer_id> due(steady_time now);
@@ -63,7 +74,10 @@ public:
   [[nodiscard]] std::vector<peer_record> links_due(steady_time now);
 
   /// Whether this peer should do without links to members that it does not reach.
-  [[nodiscard]] bool client() const { return unreachable_ || !unlinked_.empty(); }
+  [[nodiscard]] bool client() const {
+    bool shut = unreachable_ && (punched_.empty() || !missing_.empty());
+    return shut || !unlinked_.empty();
+  }
   /// Nobody of those that tried has reached us.
   [[nodiscard]] bool unreachable() const { return unreachable_; }
   /// A member without a link; null: none.
@@ -74,6 +88,7 @@ public:
 private:
   void conclude(steady_time now);
   void reached(steady_time now);
+  void linked(const peer_id& peer, steady_time now);
 
   options options_;
   std::map<peer_id, std::string> peers_; // that we dialled, with their hosts; bounded by the links
@@ -85,6 +100,8 @@ private:
   };
   std::map<peer_id, missing_link> unlinked_; // bounded by unlinked_max
   std::optional<steady_time> all_linked_;    // since when none has been missing
+  std::set<peer_id> punched_;                // those linked now; bounded by the links
+  std::map<peer_id, steady_time> missing_;   // when met without a link; bounded by unlinked_max
   std::optional<steady_time> begun_;         // the last inquiry
   std::optional<steady_time> due_;           // the next one
   bool unreachable_ = false;

@@ -60,8 +60,12 @@ void tcp_session::on_handshake(std::string_view bytes) {
     remote_ = std::move(*step.peer);
     error_code error;
     auto seen = socket_.remote_endpoint(error);
-    if (!error)
+    if (!error) {
       remote_host_ = unmapped(seen.address()).to_string();
+      error_code unknown;
+      if (auto own = socket_.local_endpoint(unknown); !unknown)
+        ends_ = {{unmapped(own.address()).to_string(), own.port()}, {remote_host_, seen.port()}};
+    }
     // A peer that listens on every interface does not know the address by which we reach it.
     for (auto& address : remote_.addresses)
       if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::"))

@@ -58,6 +58,7 @@ public:
   void grant(std::size_t bytes) override;
   void hold(bool on) override;
   [[nodiscard]] std::string host() const override { return remote_host_; }
+  [[nodiscard]] std::optional<socket_ends> ends() const override { return ends_; }
   [[nodiscard]] link_facts facts() const override;
   [[nodiscard]] std::shared_ptr<const neighbourhood> neighbour() const override {
     return memory_.neighbour();
@@ -94,6 +95,7 @@ private:
   bool outbound_ = false;
   peer_record remote_;
   std::string remote_host_;
+  std::optional<socket_ends> ends_;
   peer_claims claims_;
 
   std::optional<handshake> handshake_;

@@ -153,7 +153,8 @@ private:
     dialler(std::shared_ptr<tcp_transport> owner, dial_target to, milliseconds timeout,
             on_dialled done)
       : owner_(std::move(owner)), to_(std::move(to)), timeout_(timeout), done_(std::move(done)),
-        began_(owner_->wall_time()), socket_(owner_->io_), deadline_(owner_->io_) {}
+        began_(owner_->wall_time()), socket_(owner_->io_), deadline_(owner_->io_),
+        again_(owner_->io_) {}
 
     void run() {
       if (owner_->stopping_)
@@ -163,29 +164,12 @@ private:
         if (!error)
           me->expire(ec::timeout);
       });
-      auto address = numeric(to_.where.host);
-      if (!address)
-        return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
-      tcp::endpoint there{*address, to_.where.port};
-      error_code failed;
-      open_socket(socket_, there.protocol(), failed);
-      if (failed)
-        return finish(failure{ec::unreachable, failed.message()});
-      if (owner_->narrow_.contains(unmapped(*address).to_string(),
-                                   std::chrono::steady_clock::now()))
-        socket_tuning::use_small_segments(socket_.native_handle());
-      socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
-        if (error)
-          return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});
-        if (me->owner_->tls_ && me->owner_->is_far(me->socket_))
-          me->encrypt();
-        else
-          me->upgrade();
-      });
+      connect();
     }
 
     void expire(ec reason) {
       error_code ignored;
+      again_.cancel();
       socket_.close(ignored);
       if (close_request_) // it has the socket
         close_request_();
@@ -198,6 +182,59 @@ private:
     }
 
   private:
+    void connect() {
+      auto address = numeric(to_.where.host);
+      if (!address)
+        return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
+      tcp::endpoint there{*address, to_.where.port};
+      error_code failed;
+      open_socket(socket_, there.protocol(), failed);
+      // So that a later socket may be bound to the same port (dial_target::from).
+      if (!failed)
+        socket_.set_option(tcp::socket::reuse_address{true}, failed);
+      if (auto own = numeric(to_.from.value_or(endpoint{}).host); own && !failed)
+        socket_.bind({*own, to_.from->port}, failed);
+      if (failed)
+        return finish(failure{ec::unreachable, failed.message()});
+      if (owner_->narrow_.contains(unmapped(*address).to_string(),
+                                   std::chrono::steady_clock::now()))
+        socket_tuning::use_small_segments(socket_.native_handle());
+      socket_.async_connect(there, [me = shared_from_this()](const error_code& error) {
+        if (error && me->to_.from && error != asio::error::operation_aborted)
+          return me->connect_again();
+        if (error)
+          return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});
+        if (me->to_.answers)
+          return me->answer();
+        if (me->owner_->tls_ && me->owner_->is_far(me->socket_))
+          me->encrypt();
+        else
+          me->upgrade();
+      });
+    }
+
+    /// The other end has not dialled yet, so its router refused us.
+    void connect_again() {
+      constexpr auto pause = std::chrono::milliseconds{200};
+      error_code ignored;
+      socket_.close(ignored);
+      again_.expires_after(pause);
+      again_.async_wait([me = shared_from_this()](const error_code& error) {
+        if (!error && me->done_)
+          me->connect();
+      });
+    }
+
+    void answer() {
+      error_code error;
+      bool v6 = socket_.local_endpoint(error).protocol() == tcp::v6();
+      if (!error)
+        owner_->front_.adopt(unique_fd{socket_.release(error)}, v6);
+      if (error)
+        return finish(failure{ec::unreachable, error.message()});
+      finish(std::shared_ptr<link>{});
+    }
+
     /// In place of the upgrade. Whatever fails ends the attempt: nothing falls back.
     void encrypt() {
       if (!done_)
@@ -244,7 +281,7 @@ private:
     void finish(result<std::shared_ptr<link>> outcome) {
       auto done = std::exchange(done_, nullptr);
       if (!done) {
-        if (outcome.ok())
+        if (outcome.ok() && *outcome)
           (*outcome)->close({ec::timeout, {}});
         return;
       }
@@ -270,6 +307,7 @@ private:
     std::function<void()> close_request_; // that of the upgrade
     std::shared_ptr<byte_stream> stream_; // encrypted
     asio::steady_timer deadline_;
+    asio::steady_timer again_; // of a dial that meets another
     std::shared_ptr<tcp_session> session_;
   };
 

@@ -84,6 +84,12 @@ struct neighbourhood {
   std::atomic<bool> mutual{false};
 };
 
+/// The sockets of a link, as this end sees them: another peer may see them elsewhere.
+struct socket_ends {
+  endpoint here;
+  endpoint there;
+};
+
 /// An authenticated connection with one peer. Every member is thread-safe.
 class link {
 public:
@@ -114,6 +120,9 @@ public:
   /// The address of the host at the other end, without port; empty: not known.
   [[nodiscard]] virtual std::string host() const { return {}; }
 
+  /// Nothing: not known, or a simulated link.
+  [[nodiscard]] virtual std::optional<socket_ends> ends() const { return {}; }
+
   /// Any thread. A link that measures nothing need not override it.
   [[nodiscard]] virtual link_facts facts() const { return {}; }
   /// What this link has shown of the peer's process; it changes later. Null: simulated links.
@@ -140,6 +149,12 @@ struct dial_target {
   /// servers expect that distinguish hosts by name.
   std::optional<endpoint> given;
   peer_id expected; // zero: any peer
+  /// Both ends dial at the same time, because a router is before each (punching): this one from
+  /// here, an end of a link of its own, and again until both meet or the time is over.
+  std::optional<endpoint> from{};
+  /// Of such a dial: the other end shows first who it is, and the link arrives as one that the peer
+  /// dialled (transport::listen). This dial then ends with null.
+  bool answers = false;
 };
 
 /// How a peer reaches others. Both implementations (TCP, simulated) exchange the same frames.

@@ -89,6 +89,14 @@ json slowest_rank(at p) {
   return known(slowest->seconds - *middle > much * slowest->pass_seconds, slowest - all.begin());
 }
 
+json punches(at p) {
+  json all = json::array();
+  if (p.picture.dht)
+    for (const auto& each : p.picture.dht->punches)
+      all.push_back({{"seen", each.seen}, {"cure", each.cure}});
+  return all;
+}
+
 json actors(at p) {
   json all;
   for (const auto& [name, kind] : p.own.actors)
@@ -199,6 +207,7 @@ constexpr fact table[]{
   {"waiting_for", [](at p) { return known(!p.t.waiting_for.empty(), p.t.waiting_for); }},
   {"notice", [](at) { return json(nullptr); }, "What symptoms.hpp finds."},
   {"notices", notices, "The same, each with its matter, its level, since when, and its cure."},
+  {"punches", punches, "Direct links through routers that were tried, and what came of each."},
   {"slow", slow, "Who slows the rounds down, and why."},
   {"ranks.count", [](at p) { return known(!p.own.ranks.empty(), p.own.ranks.size()); },
    "Processes that are this peer together; null: one."},

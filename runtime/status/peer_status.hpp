@@ -120,6 +120,7 @@ struct dht_status {
   std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
   std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
   std::vector<notice> notices; // about the initial addresses of a peer that has joined, and its own
+  std::vector<notice> punches; // of the last peers; with a cure: it brought no link
 };
 
 } // namespace waggle

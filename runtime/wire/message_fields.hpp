@@ -125,6 +125,20 @@ void fields(of<dialled_back>, auto& io, auto& x) {
   io("outcome", x.outcome);
 }
 
+void fields(of<introduce>, auto& io, auto& x) {
+  io("peer", x.peer);
+}
+
+void fields(of<introduced>, auto& io, auto& x) {
+  io("outcome", x.outcome);
+}
+
+void fields(of<punch_note>, auto& io, auto& x) {
+  io("peer", x.peer);
+  io("where", x.where);
+  io("wait_ms", x.wait_ms, {0, punch_wait_ms_max});
+}
+
 void fields(of<reach_note>, auto& io, auto& x) {
   io("peer", x.peer);
 }

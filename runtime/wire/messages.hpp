@@ -29,6 +29,7 @@ constexpr std::size_t body_bytes_max = frame_body_bytes_max;
 constexpr std::size_t keys_per_find_max = 64;
 constexpr std::size_t records_per_message_max = 256;
 constexpr std::size_t nearest_per_key_max = 20;
+constexpr std::uint32_t punch_wait_ms_max = 1'000;
 constexpr std::size_t detail_bytes_max = 512; // a refusal's text
 constexpr std::size_t prefix_bytes_max = 128;
 constexpr std::size_t group_key_bytes_max = 256;
@@ -49,6 +50,22 @@ struct dial_back {
 };
 struct dialled_back {
   ec outcome = ec::none; // none: it reached us; overloaded: it has not tried; else why it did not
+};
+
+/// Asks the peer to have another one and us dial each other at the same moment, through our routers
+/// (punching): both have dialled it, and do not reach each other.
+struct introduce {
+  peer_id peer;
+};
+struct introduced {
+  ec outcome = ec::none; // none: both are told; else why not (net::punch_broker)
+};
+/// The receiver is to dial that peer, whom the sender sees there, after that time: at the same
+/// moment the peer dials the receiver.
+struct punch_note {
+  peer_id peer;
+  endpoint where;
+  std::uint32_t wait_ms = 0; // to punch_wait_ms_max
 };
 
 /// How a peer is reached now. The sender: in place of what it announced before. Another peer: the
@@ -311,15 +328,15 @@ struct state_chunk {
 struct goodbye {};
 
 using request = std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk,
-                             enter_group, dial_back>;
+                             enter_group, dial_back, introduce>;
 using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header,
-                              state_chunk, dialled_back>;
+                              state_chunk, dialled_back, introduced>;
 using event =
   std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part, round_propose,
                round_prepared, round_suspect, round_commit, round_abort, round_takeover,
                round_promise, bandwidth_report, next_plan, call_round, progress_note,
                round_key_share, round_digests, round_pledge, round_pledge_digests, round_checked,
-               round_challenge, reach_note, members_note>;
+               round_challenge, reach_note, members_note, punch_note>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

@@ -7,6 +7,7 @@ namespace waggle::testing {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class DhtReach : public DhtRouter {
@@ -313,6 +314,45 @@ TEST_F(DhtReach, DialsBackOnlySoOften) {
              != ec::overloaded;
   EXPECT_EQ(tried, net::dial_back_limits::options{}.of_host_max);
   EXPECT_THAT(world->dials, SizeIs(tried));
+}
+
+TEST_F(DhtReach, AnnouncesThePortThatItsRouterMapsOnceItWasDialledBackThere) {
+  std::vector<std::uint16_t> wanted;
+  std::function<void(const result<endpoint>&)> mapped;
+  dht_config with;
+  with.reach.may_become_client = true;
+  with.reach.announce = [this](peer_record self) { announced.push_back(std::move(self)); };
+  with.reach.map_port = [&](std::uint16_t port, std::function<void(const result<endpoint>&)> told) {
+    wanted.push_back(port);
+    mapped = std::move(told);
+  };
+  start(with);
+  link(2, "10.0.0.2", true);
+  pass(1s);
+  EXPECT_EQ(wanted, std::vector<std::uint16_t>{7700});
+  EXPECT_TRUE(ctx.is_client());
+  mapped(failure{ec::unreachable, "no router answers"});
+  pass(1s);
+  EXPECT_THAT(text_of(status().notices), HasSubstr("asked to pass connections on: no router"));
+  endpoint outside{"198.51.100.7", 7'800};
+  mapped(outside);
+  pass(1s);
+  EXPECT_EQ(asked_ports, (std::vector<std::uint16_t>{7'700, 7'800}));
+  EXPECT_TRUE(ctx.is_client()) << "nobody reaches it there";
+  outcome = ec::none;
+  pass(61s);
+  EXPECT_FALSE(ctx.is_client());
+  EXPECT_EQ(ctx.own_record().addresses.front(), outside);
+  EXPECT_EQ(announced.back().addresses.front(), outside);
+  mapped(endpoint{"198.51.100.7", 7'801}); // it was started again
+  outcome = ec::unreachable;
+  pass(1s);
+  EXPECT_THAT(ctx.own_record().addresses, Not(Contains(outside)));
+  mapped(failure{ec::unreachable, "no router answers"});
+  outcome = ec::none;
+  pass(61s);
+  EXPECT_EQ(ctx.own_record().addresses, ctx.record.addresses);
+  EXPECT_THAT(wanted, SizeIs(1)) << "it goes on by itself";
 }
 
 } // namespace waggle::testing

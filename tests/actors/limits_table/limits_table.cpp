@@ -57,6 +57,7 @@ std::vector<limit_row> limits_table() {
   const bootstrap::options joining;
   const net::dial_back_limits::options dial_backs;
   const net::reachability::options reach;
+  const punch_config punching;
   const fault_memory::limits faults;
   const auto overloaded = refused(ec::overloaded);
   const auto rate_limited = refused(ec::rate_limited);
@@ -166,6 +167,11 @@ std::vector<limit_row> limits_table() {
      number(dial_backs.all_max) + "; " + number(dial_backs.of_host_max),
      "the newcomers of a swarm that starts", "not dialled; the peer asks again after 10 s",
      "none: the caller decides nothing"},
+    {"punches that others ask for, or have us take part in, in 10 s; of one host",
+     number(punching.limits.all_max) + "; " + number(punching.limits.of_host_max),
+     "the members of a group that has just begun", "refused", rate_limited},
+    {"pairs of peers that are brought together, or were, in 10 min",
+     number(punching.broker.pairs_max), "those of a group of 45", "refused", overloaded},
     {"addresses of peers that dialled us that are tried, in 10 s; of one host",
      number(tries_max.all_max) + "; " + number(tries_max.of_host_max),
      "so few that dials of our own have room", "tried at the peer's next sign of life",

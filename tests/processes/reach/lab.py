@@ -47,6 +47,27 @@ def rate(peers, seconds=8):
     return min(p.epoch() - b for p, b in zip(peers, before)) / (time.monotonic() - at)
 
 
+# What a router does: its rules for new connections. The first two let nothing in that its hosts have not dialled.
+KINDS = {
+    "keeps ports": ["masquerade", "drop"],
+    "refuses": ["masquerade", "reject with tcp reset"],  # what comes from outside is answered
+    "other ports": ["masquerade fully-random", "drop"],  # one for each connection
+    "closed": ["masquerade", "drop"],  # and connections go out to port 21000 only
+    "maps ports": ["masquerade", "drop"],  # if asked (miniupnpd)
+}
+# Of the "internet" of a lab with routers. Private and documentation addresses are none that miniupnpd maps.
+OUTSIDE = "11.77.0"
+MAPPING = """table inet filter {
+  chain miniupnpd {}
+  chain prerouting_miniupnpd {}
+  chain postrouting_miniupnpd {}
+  chain forward { type filter hook forward priority 0; jump miniupnpd; }
+  chain prerouting { type nat hook prerouting priority -100; jump prerouting_miniupnpd; }
+  chain postrouting { type nat hook postrouting priority 99; jump postrouting_miniupnpd; }
+}
+"""
+
+
 def unavailable():
     """Why no lab can be made here; None if one can."""
     try:
@@ -138,6 +159,81 @@ class Host:
 def enter(namespace_file):
     if libc.setns(namespace_file.fileno(), CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
+
+
+class Router:
+    """A namespace between the bridge, where its address is OUTSIDE.(100 + N), and a network of its own, 192.168.N.0/24,
+    whose hosts share that address."""
+
+    def __init__(self, lab, number, kind):
+        self.lab, self.number, self.hosts = lab, number, 0
+        self.namespace = f"{lab.prefix}r{number}"
+        self.address = f"{OUTSIDE}.{100 + number}"
+        lab.make_namespace(self.namespace)
+        self.ip("link", "add", "outside", "type", "veth", "peer", "name", f"router{number}", "netns", lab.bridge)
+        lab.on_bridge("link", "set", f"router{number}", "master", "bridge", "up")
+        self.ip("link", "add", "inside", "type", "bridge")
+        self.ip("address", "add", f"192.168.{number}.1/24", "dev", "inside")
+        self.ip("address", "add", f"{self.address}/24", "dev", "outside")
+        for device in ("outside", "inside"):
+            self.ip("link", "set", device, "up")
+        self.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+        mapped, refused = KINDS[kind]
+        self.nft("add table ip waggle")
+        self.nft("add chain ip waggle out { type nat hook postrouting priority 100; }")
+        self.nft(f'add rule ip waggle out oifname "outside" {mapped}')
+        for chain in ("input", "forward"):
+            self.nft(f"add chain ip waggle {chain} {{ type filter hook {chain} priority 0; }}")
+            self.nft(f"add rule ip waggle {chain} ct state established,related accept")
+            self.nft(f'add rule ip waggle {chain} iifname "outside" {refused}')
+        if kind == "closed":
+            self.nft('add rule ip waggle forward iifname "inside" tcp dport != 21000 drop')
+        if kind == "maps ports":
+            self.map_ports()
+
+    def run(self, *words):
+        return command("ip", "netns", "exec", self.namespace, *words)
+
+    def ip(self, *words):
+        return command("ip", "-n", self.namespace, *words)
+
+    def nft(self, rule):
+        self.run("nft", rule)
+
+    def map_ports(self):
+        self.nft("insert rule ip waggle forward ct status dnat accept")
+        rules = self.lab.folder / f"router{self.number}.nft"
+        rules.write_text(MAPPING)
+        self.run("nft", "-f", rules)
+        settings = self.lab.folder / f"router{self.number}.conf"
+        settings.write_text(f"""ext_ifname=outside
+listening_ip=inside
+enable_natpmp=yes
+enable_upnp=yes
+uuid=00000000-0000-0000-0000-00000000000{self.number}
+clean_ruleset_interval=2
+allow 1024-65535 192.168.0.0/16 1024-65535
+deny 0-65535 0.0.0.0/0 0-65535
+""")
+        self.lab.start(self, ["miniupnpd", "-d", "-f", settings, "-P", self.lab.folder / f"router{self.number}.pid"],
+                       f"miniupnpd{self.number}")
+
+    def mapped(self):
+        """The ports that it passes on, as nftables has them."""
+        return re.findall(r"dport (\d+) dnat", self.run("nft", "list", "chain", "inet", "filter", "prerouting_miniupnpd"))
+
+    def host(self, number):
+        """A host behind it: number N of the lab."""
+        host = Host(self.lab, number, True, False, attached=False)
+        self.hosts += 1
+        host.address = f"192.168.{self.number}.{10 + self.hosts}"
+        host.ip("link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", self.namespace)
+        self.ip("link", "set", host.port, "master", "inside", "up")
+        host.ip("address", "add", f"{host.address}/24", "dev", "eth0")
+        host.ip("link", "set", "eth0", "up")
+        host.ip("route", "add", "default", "via", f"192.168.{self.number}.1")
+        self.lab.hosts.append(host)
+        return host
 
 
 class Process(process.Process):
@@ -242,6 +338,16 @@ class Lab(Namespaces):
     def on_bridge(self, *words):
         """`ip` in the namespace of the bridge."""
         return command("ip", "-n", self.bridge, *words)
+
+    def behind_routers(self, kinds, shared=False):
+        """The lab's first host, and two more: behind a router of each of these KINDS, or both behind the only one."""
+        public = self.hosts[0]
+        public.address = f"{OUTSIDE}.1"
+        public.ip("address", "add", f"{public.address}/24", "dev", "eth0")
+        routers = [Router(self, number, kind) for number, kind in enumerate(kinds, 1)]
+        self.routers = routers
+        return [public] + [router.host(2 + number) for number, router in
+                                  enumerate(routers * 2 if shared else routers)]
 
     @staticmethod
     def cut(here, there):

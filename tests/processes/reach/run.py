@@ -2,11 +2,13 @@
 """Runs rows: real peers in network namespaces that have to find each other.
 
 A row is a file reach_*.py beside this one, with `run(new_lab)`: new_lab(count, ...) makes a lab.Lab; lab.Failed is
-raised with the reason. Each row prints one line. Exits with 0; 1 if a row failed; 77 where no namespace can be made.
+raised with the reason. Programs that it NEEDS besides iproute2 are a list beside `run`. Each row prints one line. Exits
+with 0; 1 if a row failed; 77 where no namespace can be made, or all rows need what is not there.
 """
 import argparse
 import importlib.util
 import pathlib
+import shutil
 import sys
 import time
 
@@ -24,7 +26,11 @@ def load(file):
 
 
 def run_row(file, binary, verbose):
-    """Runs one row and prints its line. Returns whether it passed."""
+    """Runs one row and prints its line. Returns whether it passed; None: skipped."""
+    row = load(file)
+    if missing := [program for program in getattr(row, "NEEDS", []) if not shutil.which(program)]:
+        print(f"{file.stem.removeprefix('reach_'):<32} skipped: there is no {', no '.join(missing)}", flush=True)
+        return None
     logs = []
 
     class RowLab(lab.Lab):
@@ -36,7 +42,7 @@ def run_row(file, binary, verbose):
     began = time.monotonic()
     reason = None
     try:
-        load(file).run(lambda *words, **options: RowLab(binary, *words, **options))
+        row.run(lambda *words, **options: RowLab(binary, *words, **options))
     except (lab.Failed, OSError) as error:
         reason = str(error)
     finally:
@@ -66,7 +72,9 @@ def main():
         return 77
     chosen = [row for row in rows if not wanted or row.stem.removeprefix("reach_") in wanted]
     passed = [run_row(row, arguments.binary, arguments.verbose) for row in chosen]
-    return 0 if all(passed) else 1
+    if False in passed:
+        return 1
+    return 0 if True in passed else 77
 
 
 if __name__ == "__main__":

@@ -175,4 +175,28 @@ TEST(DialBackLimits, LimitWhatOneHostAndAllCanHaveUsDial) {
   EXPECT_TRUE(limits.take("a", 1, now + 10s));
 }
 
+TEST_F(Reachability, WhoMeetsAllMembersThroughItsRouterIsNoClientThoughNobodyReachesIt) {
+  dialled(1, "a");
+  (void)due_later(200ms);
+  reach.answered(peer(1), not_reached, now);
+  reach.unlinked(record(2), false, now);
+  reach.unlinked(record(3), false, now);
+  EXPECT_TRUE(reach.client());
+  reach.punched(peer(2), now);
+  EXPECT_TRUE(reach.client()) << "there is no link with the third one";
+  reach.punched(peer(3), now);
+  EXPECT_FALSE(reach.client());
+  reach.connected(peer(3), "c", false, now); // it announces something else
+  EXPECT_TRUE(reach.unreachable());
+  reach.missing(peer(4), now); // a newcomer
+  EXPECT_TRUE(reach.client());
+  now += 10min;
+  EXPECT_TRUE(reach.links_due(now).empty());
+  EXPECT_FALSE(reach.client()) << "nobody has met it for so long";
+  reach.disconnected(peer(2));
+  EXPECT_FALSE(reach.client());
+  reach.disconnected(peer(3));
+  EXPECT_TRUE(reach.client());
+}
+
 } // namespace waggle::net

@@ -73,6 +73,8 @@ inline std::vector<sample> samples() {
                                      sample_digest(9)});
   call_of("dial_back", dial_back{{21'000, 65'535}});
   answer_of("dialled_back", dialled_back{ec::timeout});
+  call_of("introduce", introduce{sample_peer(4).id});
+  answer_of("introduced", introduced{ec::rate_limited});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
   answer_of("dht_found",
             dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});
@@ -133,6 +135,7 @@ inline std::vector<sample> samples() {
                                   {{7, codec_id::none}, {1'000, codec_id::float16}}});
   event_of("call_round", call_round{round});
   event_of("reach_note", reach_note{sample_peer(5)});
+  event_of("punch_note", punch_note{sample_peer(4).id, {"192.0.2.7", 40'001}, 65});
   event_of("members_note", members_note{std::string(member_list::bytes_min, 'm')});
   event_of("progress_note", progress_note{epoch_id{5}, sample_digest(7), 96, 123.5});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});

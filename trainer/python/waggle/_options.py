@@ -31,7 +31,8 @@ of_optimizer -= {*_not_for_loops, "leave_within"}
 in_two_copies = ("offload_optimizer", "delay_optimizer_step")  # of the parameters; the latter implies the former
 _in_python = {"frozen", "masters", "sum_on_device"}  # which are no options of `waggle train`
 of_optimizer |= _in_python
-of_join = {name for name, (group, *_) in _table.items() if group == "join"} - {"run"} | {"client_mode", "encrypt", "leave_within", "log"}
+of_join = ({name for name, (group, *_) in _table.items() if group == "join"} - {"run"}
+           | {"client_mode", "encrypt", "leave_within", "log", "port_mapping"})
 
 
 def is_known(name: str) -> bool:
@@ -188,8 +189,8 @@ def of_peer(given: Mapping[str, Any]) -> dict[str, Any]:
             notice(name, value)
         elif name == "client_mode":
             out.setdefault("more", {})["client-mode"] = _text(name, _typed(name, value, (bool,), "True or False"))
-        elif name == "encrypt":
-            out.setdefault("more", {})["encrypt"] = text(name, value)
+        elif name in ("encrypt", "port_mapping"):
+            out.setdefault("more", {})[name.replace("_", "-")] = text(name, value)
         elif name in ("start_alone", "resume"):
             out[name] = _typed(name, value, (bool,), "True or False")
         elif name == "join_timeout":

@@ -1,0 +1,78 @@
+#include "runtime/net/punching.hpp"
+
+#include <gtest/gtest.h>
+
+namespace waggle::net {
+
+namespace {
+
+peer_id peer(unsigned char number) {
+  peer_id id;
+  id.bytes.fill(std::byte{number});
+  return id;
+}
+
+punch_end end(unsigned char number, milliseconds round_trip = 10ms) {
+  return {peer(number), true, endpoint{"192.0.2." + std::to_string(number), 40'000}, round_trip};
+}
+
+struct Punching : ::testing::Test {
+  punch_broker broker;
+  steady_time now{};
+
+  ec refusal(const punch_end& one, const std::optional<punch_end>& other) {
+    auto got = broker.introduce(one, other, now);
+    return got ? ec::none : got.error().code;
+  }
+};
+
+} // namespace
+
+TEST_F(Punching, TheNearerPeerWaitsUntilTheOtherOneCanKnow) {
+  auto got = broker.introduce(end(1, 10ms), end(2, 110ms), now);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->one, 50ms);
+  EXPECT_EQ(got->other, 0ms);
+  auto far = broker.introduce(end(1, 1h), end(3, 0ms), now);
+  ASSERT_TRUE(far);
+  EXPECT_EQ(far->one, 0ms);
+  EXPECT_EQ(far->other, 1s) << "what a peer claims does not make another wait for long";
+}
+
+TEST_F(Punching, APairIsBroughtTogetherOnceInTenMinutesWhoeverAsks) {
+  EXPECT_EQ(refusal(end(1), end(2)), ec::none);
+  EXPECT_EQ(refusal(end(2), end(1)), ec::rate_limited);
+  EXPECT_EQ(refusal(end(1), end(3)), ec::none);
+  now += 10min - 1ms;
+  EXPECT_EQ(refusal(end(1), end(2)), ec::rate_limited);
+  now += 1ms;
+  EXPECT_EQ(refusal(end(1), end(2)), ec::none);
+}
+
+TEST_F(Punching, OnlyPeersThatHaveDialledUsAreBroughtTogether) {
+  EXPECT_EQ(refusal(end(1), std::nullopt), ec::not_found);
+  EXPECT_EQ(refusal(end(1), end(1)), ec::protocol_violation);
+  auto dialled = end(2);
+  dialled.dialled_us = false;
+  EXPECT_EQ(refusal(end(1), dialled), ec::unreachable);
+  EXPECT_EQ(refusal(dialled, end(1)), ec::unreachable);
+  auto simulated = end(2);
+  simulated.seen_at.reset();
+  EXPECT_EQ(refusal(end(1), simulated), ec::unreachable);
+  auto v6 = end(2);
+  v6.seen_at->host = "2001:db8::2";
+  EXPECT_EQ(refusal(end(1), v6), ec::unreachable);
+  EXPECT_EQ(refusal(end(1), end(2)), ec::none) << "a refusal does not count";
+}
+
+TEST_F(Punching, RemembersSoManyPairsAndNoMore) {
+  recent_pairs pairs{1s, 2};
+  EXPECT_EQ(pairs.take(peer(1), peer(2), now), ec::none);
+  EXPECT_EQ(pairs.take(peer(1), peer(3), now), ec::none);
+  EXPECT_EQ(pairs.take(peer(1), peer(4), now), ec::overloaded);
+  EXPECT_TRUE(pairs.contains(peer(2), peer(1), now));
+  EXPECT_FALSE(pairs.contains(peer(2), peer(1), now + 1s));
+  EXPECT_EQ(pairs.take(peer(1), peer(4), now + 1s), ec::none);
+}
+
+} // namespace waggle::net
