@@ -77,7 +77,8 @@ struct members_changed {};
 /// Event for the dht_router: we have no link with this member of a round.
 struct member_unlinked {
   peer_record peer;
-  bool stalled = true; // the round, because of that
+  bool stalled = true;  // the round, because of that
+  bool in_round = true; // otherwise it leads a group that we want to enter, and may be gone
 };
 /// The last link to a peer went down.
 struct peer_disconnected {

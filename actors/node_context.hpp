@@ -108,6 +108,8 @@ struct node_context {
   /// Takes a member of a round with which there is no link, and whether the round stalled because
   /// of that (reachability::unlinked). May be empty. Any thread.
   std::function<void(const peer_record&, bool stalled)> unlinked;
+  /// Takes the leader of a group that we want to enter and do not reach. May be empty. Any thread.
+  std::function<void(const peer_record&)> unreached;
 
   /// Whether this peer is a client now.
   [[nodiscard]] bool is_client() const { return record.client_mode || reach->as_client(); }

@@ -93,6 +93,14 @@ private:
 
 } // namespace
 
+round_registry::group_listener group_listener_to(const round_listener_actor& actor) {
+  return [to = caf::actor_cast<caf::weak_actor_ptr>(actor)](const peer_record& who,
+                                                            const wire::event& message) {
+    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(to))
+      caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_message{who, message});
+  };
+}
+
 allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,
                                  round_request request, round_handles peers)
   : allreduce_round_base(cfg), ctx_(std::move(ctx)), fills_(request.fills),
@@ -123,11 +131,7 @@ allreduce_round::behavior_type allreduce_round::make_behavior() {
   set_down_handler([this](const caf::down_msg&) { quit(); });
   if (fills_)
     follow_filling();
-  auto listener = caf::actor_cast<caf::weak_actor_ptr>(listener_);
-  ctx_.rounds->begin(engine_, [listener](const peer_record& who, const wire::event& message) {
-    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(listener))
-      caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_message{who, message});
-  });
+  ctx_.rounds->begin(engine_, group_listener_to(listener_));
   return {
     [this](check_round) { engine_->check(); },
     [this](const cancel_round& msg) {

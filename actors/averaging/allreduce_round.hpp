@@ -27,6 +27,9 @@ struct round_handles {
   std::vector<compute_worker_actor> workers; // empty: the thread that receives parts reduces them
 };
 
+/// Passes on to this actor what members of a round say about their group. Does not keep it alive.
+round_registry::group_listener group_listener_to(const round_listener_actor& actor);
+
 /// How often a round must be checked.
 constexpr milliseconds round_check_interval(const round_config& config) {
   return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});

@@ -13,6 +13,7 @@
 #include <array>
 #include <span>
 
+#include "actors/averaging/allreduce_round.hpp"
 #include "actors/guard.hpp"
 #include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/part_reducer.hpp"
@@ -207,12 +208,16 @@ void group_averager::yield_work() {
     between_rounds();
 }
 
+void group_averager::expect(const round_plan& plan) {
+  ctx_.rounds->expect(plan, group_listener_to(caf::actor_cast<round_listener_actor>(this)));
+}
+
 void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
                               const round_plan& plan) {
   log_about about{{.epoch = plan.epoch, .round = plan.id}};
   ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
                   plan.members.size(), before.size());
-  ctx_.rounds->expect(plan);
+  expect(plan);
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
       tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
@@ -285,7 +290,7 @@ void group_averager::judge_plan(const peer_record& from, const wire::next_plan& 
     return refuse(changed.error());
   if (!*changed)
     return;
-  ctx_.rounds->expect(group_->next()); // perhaps a later plan, which had arrived early
+  expect(group_->next()); // perhaps a later plan, which had arrived early
   if (current_) {
     current_->replaced = true;
     round_.cancel({ec::cancelled, "the group's plan has changed"}, true);
@@ -317,7 +322,7 @@ status group_averager::enter(const peer_id& leader, const wire::next_plan& messa
   ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                   message.plan.epoch.value());
   asked.promise.deliver(view());
-  ctx_.rounds->expect(message.plan);
+  expect(message.plan);
   if (called_ == group_->next().id)
     on_call(called_);
   return waggle::done{};
@@ -479,6 +484,8 @@ void group_averager::deliver(round_report report) {
   current_.reset();
   round_.forget();
   between_rounds();
+  if (group_->is_member())
+    expect(group_->next());
   // Only matchmaking, which forms groups without a history, has a smallest size.
   auto smallest = std::max<std::size_t>(members_.min_group_size, members_.min_contributors);
   if (group_->is_member() && group_->branch().is_zero() && group_size() < smallest)

@@ -127,6 +127,7 @@ private:
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
   void yield_work();
+  void expect(const round_plan& plan);
   void on_disconnected(const peer_disconnected& msg);
   // -- with a coding (group_averager_coding.cpp)
   void use(std::shared_ptr<two_round_coding> coding);

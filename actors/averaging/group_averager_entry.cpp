@@ -24,7 +24,7 @@ void group_averager::adopt(const adopt_group& msg) {
   use(terms_of(members_, msg.plan.codecs, {}));
   group_->adopt(msg.plan, msg.terms);
   lead_.entered(msg.plan.members.front().peer.id);
-  ctx_.rounds->expect(msg.plan);
+  expect(msg.plan);
 }
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
@@ -59,8 +59,10 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
   request(matchmaker_, msg.deadline + 2s, std::move(question))
     .then([](const place_found&) { /* what we said of the plan */ },
           [this, number = ++entries_](const caf::error& why) {
-            if (entry_ && number == entries_)
-              std::exchange(entry_, std::nullopt)->promise.deliver(why);
+            if (!entry_ || number != entries_)
+              return;
+            send(matchmaker_, cancel_search{}); // it may not have answered
+            std::exchange(entry_, std::nullopt)->promise.deliver(why);
           });
   return promise;
 }

@@ -3,6 +3,8 @@
 //   find_place ─► wire::enter_group ─► accepted ─► the leader's plan, to the group_averager ─► judged
 //                   └ refused, or another leader named ─► the next peer; none left ─► the answer
 
+#include <spdlog/logger.h>
+
 #include "actors/averaging/matchmaker.hpp"
 #include "actors/caf_error.hpp"
 #include "runtime/core/log_about.hpp"
@@ -73,8 +75,8 @@ void matchmaker::on_refusal(failure why, const std::vector<peer_record>& suggest
   auto& search = place_->search;
   log_about about{{.remote = search.asked().id, .reason = why.code}};
   ctx_.log->debug("peer {} does not admit us: {}", short_name(search.asked().id), to_string(why));
-  if (ctx_.unlinked && (why.code == ec::unreachable || why.code == ec::timeout))
-    ctx_.unlinked(search.asked(), false);
+  if (ctx_.unreached && (why.code == ec::unreachable || why.code == ec::timeout))
+    ctx_.unreached(search.asked());
   search.refused(std::move(why), suggested);
   ask_next();
 }

@@ -102,6 +102,14 @@ wire::dht_stored dht_router::answer_store(const wire::dht_store& put, const inbo
   return stored;
 }
 
+status dht_router::check(const record& entry) const {
+  auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
+  if (valid && config_.accepts && rules_of(entry.kind)->of_applications && !config_.accepts(entry))
+    return failure{ec::schema_mismatch, "this application does not accept the value of "
+                                          + entry.name + " (node_options::accepts)"};
+  return valid;
+}
+
 /// Why `entry` is not stored; ec::none: it may be. ec::not_owner: of another peer, or of a kind
 /// that anybody may write; ec::not_found: a stranger's, and we know many peers that are nearer to
 /// its key.

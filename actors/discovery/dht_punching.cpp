@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t outcomes_max = 8;
 /// From the connection to the link: TLS and handshake.
-constexpr milliseconds handshake_time{3'000};
+constexpr milliseconds handshake_time{6'000};
 
 } // namespace
 
@@ -27,7 +27,8 @@ dht_punching::dht_punching(dht_router_base* self, node_context ctx, punch_config
                            std::function<void(std::vector<notice>)> told)
   : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), missed_(std::move(missed)), told_(std::move(told)),
-    broker_(config_.broker), limits_(config_.limits), asked_(config_.ask_again) {}
+    broker_(config_.broker), questions_(config_.asked), limits_(config_.limits),
+    asked_(config_.ask_again) {}
 
 void dht_punching::on_exit() {
   switchboard_ = nullptr;
@@ -42,7 +43,8 @@ void dht_punching::begin(const peer_id& peer) {
   // The other end asks the same peers in the same order, and whoever comes second is refused.
   std::deque<peer_id> others;
   for (const auto& other : ctx_.links->peers())
-    if (auto link = ctx_.links->find(other); link && link->outbound() && link->ends())
+    if (auto link = ctx_.links->find(other);
+        link && link->outbound() && link->ends() && !has_met(other))
       others.push_back(other);
   std::ranges::sort(others);
   others.resize(std::min(others.size(), config_.asked_max));
@@ -87,7 +89,7 @@ caf::result<outbound_answer> dht_punching::introduce(const wire::introduce& want
     return outbound_answer{wire::introduced{why}, {}};
   };
   auto one = seen(call.from.id);
-  if (!one || call.host.empty() || !limits_.take(call.host, 1, now()))
+  if (!one || call.host.empty() || !questions_.take(call.host, 1, now()))
     return refuse(ec::overloaded);
   auto other = seen(wanted.peer);
   auto moments = broker_.introduce(*one, other, now());
@@ -104,7 +106,7 @@ caf::result<outbound_answer> dht_punching::introduce(const wire::introduce& want
 
 void dht_punching::on_note(const wire::punch_note& note, const peer_id& by) {
   auto link = ctx_.links->find(by);
-  auto ends = link && link->outbound() ? link->ends() : std::nullopt;
+  auto ends = link && link->outbound() && !has_met(by) ? link->ends() : std::nullopt;
   auto kind = net::kind_of(note.where.host);
   bool plausible = ends && note.peer != ctx_.record.id && note.peer != by
                    && kind != net::host_kind::nowhere && kind != net::host_kind::name
@@ -146,12 +148,13 @@ bool dht_punching::on_connected(const peer_id& peer) {
   auto found = under_way_.extract(peer);
   if (!found)
     return false;
+  met_.insert(peer);
   notice met{"punched",
              "a direct link with peer " + short_name(peer)
                + " passes the routers of both: both dialled when peer " + short_name(found.mapped())
                + " said",
              {}};
-  ctx_.log->info("{}", met.text());
+  ctx_.log_caused("punched", now(), spdlog::level::info, met.text());
   tell(peer, std::move(met));
   return true;
 }
@@ -164,9 +167,10 @@ void dht_punching::failed(const peer_id& peer, const std::string& why) {
                 + "): a router or firewall gives each connection another port, or lets none pass",
               "open or forward the port of one of the two; until then they train through members "
               "that both reach, or a waggle node"};
-  ctx_.log->warn("{}", none.text());
+  ctx_.log_caused("not punched", now(), spdlog::level::warn, none.text());
   tell(peer, std::move(none));
-  missed_(peer);
+  if (asked_.contains(ctx_.record.id, peer, now())) // nobody else makes us a client
+    missed_(peer);
 }
 
 void dht_punching::tell(const peer_id& peer, notice what) {

@@ -3,6 +3,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace waggle {
 
 struct punch_config {
   net::punch_broker::options broker;
-  net::dial_back_limits::options limits; // of what others have us dial, and have us bring together
+  net::dial_back_limits::options asked{16, 1'024}; // to bring others together, of each host
+  net::dial_back_limits::options limits;           // of what others have us dial
   /// Between two questions for the same peer: nobody may be linked with both yet.
   milliseconds ask_again{60'000};
   std::size_t asked_max = 4; // peers that may bring us together, per attempt
@@ -55,6 +57,10 @@ public:
   void on_ended(const punch_ended& msg);
   /// Whether this link came about by punching.
   bool on_connected(const peer_id& peer);
+  void on_disconnected(const peer_id& peer) { met_.erase(peer); }
+  /// Whether the link with this peer did: then we have not chosen it, and others cannot dial it,
+  /// whichever end has dialled.
+  [[nodiscard]] bool has_met(const peer_id& peer) const { return met_.contains(peer); }
   /// Releases the handles that it holds.
   void on_exit();
 
@@ -72,10 +78,11 @@ private:
   std::function<void(const peer_id&)> missed_;
   std::function<void(std::vector<notice>)> told_;
   net::punch_broker broker_;
-  net::dial_back_limits limits_;
+  net::dial_back_limits questions_, limits_;
   net::recent_pairs asked_;
   net::recent_pairs punched_{net::punched_again};
   std::map<peer_id, peer_id> under_way_;            // and who has us dial; bounded by limits_
+  std::set<peer_id> met_;                           // linked now; bounded by the links
   std::deque<std::pair<peer_id, notice>> outcomes_; // of the last peers
 };
 

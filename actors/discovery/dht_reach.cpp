@@ -10,6 +10,7 @@
 #include <spdlog/logger.h>
 
 #include "actors/caf_error.hpp"
+#include "runtime/net/dial_policy.hpp"
 
 namespace waggle {
 
@@ -174,11 +175,20 @@ void dht_reach::ask(const peer_id& peer) {
   std::set<std::uint16_t> ports;
   for (const auto& where : addresses())
     ports.insert(where.port);
+  // Every other time the mapped port alone: otherwise we could not tell which one was reached.
+  mapped_alone_ = mapped_ && !announces_mapped_ && !mapped_alone_;
+  if (mapped_alone_)
+    ports.clear();
   if (mapped_)
     ports.insert(mapped_->port);
-  auto answered = [this, peer, asked = mapped_](net::dial_back_outcome outcome) {
+  auto link = ctx_.links->find(peer);
+  // A neighbour reaches us without the router, whose address it may not know.
+  bool tells =
+    mapped_alone_ && link
+    && net::is_of_private_network(link->host()) == net::is_of_private_network(mapped_->host);
+  auto answered = [this, peer, tells, asked = mapped_](net::dial_back_outcome outcome) {
     reach_.answered(peer, outcome, now());
-    if (outcome == net::dial_back_outcome::reached && asked && asked == mapped_
+    if (outcome == net::dial_back_outcome::reached && tells && asked == mapped_
         && !std::exchange(announces_mapped_, true))
       show_addresses(addresses());
     go_on();

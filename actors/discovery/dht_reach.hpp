@@ -120,6 +120,7 @@ private:
   std::optional<endpoint> mapped_;      // by our router
   std::optional<std::string> unmapped_; // why not, if it was asked
   bool announces_mapped_ = false;       // others have reached us since then
+  bool mapped_alone_ = false;           // of the last inquiry
 };
 
 } // namespace waggle

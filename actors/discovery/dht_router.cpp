@@ -17,6 +17,14 @@ namespace {
 constexpr std::uint64_t unread_bytes_max = 1_MiB;
 constexpr std::size_t forged_max = 3; // records whose signatures do not verify, in one answer
 
+/// Whoever names a peer may name wrong addresses: only there it is silent.
+std::string named_at(const peer_record& peer) {
+  auto text = to_string(peer.id);
+  for (const auto& where : peer.addresses)
+    text += ' ' + to_string(where);
+  return text;
+}
+
 } // namespace
 
 dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config config,
@@ -66,7 +74,8 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
     [this](const member_unlinked& msg) {
-      reach_.on_unlinked(msg);
+      if (msg.in_round)
+        reach_.on_unlinked(msg);
       punching_.begin(msg.peer.id);
     },
     [this](const port_mapped& msg) { reach_.on_mapped(msg); },
@@ -132,17 +141,14 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
 
 caf::result<found_records> dht_router::await(std::uint64_t id, milliseconds timeout) {
   auto promise = make_response_promise<found_records>();
-  searches_.at(id).askers.push_back({now() + timeout, promise});
+  auto& s = searches_.at(id);
+  s.askers.push_back({now() + timeout, promise});
   delayed_send(this, timeout, search_expired{id});
+  for (const auto& entry : store_.get(s.key, ctx_.wall->now())) // stored here meanwhile
+    s.merge.add(entry);
+  if (!s.latest && !s.merge.empty())
+    finish(id, s);
   return promise;
-}
-
-status dht_router::check(const record& entry) const {
-  auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
-  if (valid && config_.accepts && rules_of(entry.kind)->of_applications && !config_.accepts(entry))
-    return failure{ec::schema_mismatch, "this application does not accept the value of "
-                                          + entry.name + " (node_options::accepts)"};
-  return valid;
 }
 
 // -- routing table ----------------------------------------------------------------------------
@@ -156,7 +162,7 @@ void dht_router::seen(const peer_record& named) {
     ping(*oldest);
   auto link = ctx_.links->find(peer.id);
   auto at_its_host = [&](const endpoint& where) { return where.host == link->host(); };
-  if (link && link->outbound()
+  if (link && link->outbound() && !punching_.has_met(peer.id)
       && (link->host().empty() || std::ranges::any_of(peer.addresses, at_its_host)))
     on_reached(peer.id);
   else if (!table_.is_reached(peer.id))
@@ -184,7 +190,8 @@ void dht_router::on_event(const inbound_event& msg) {
     return punching_.on_note(*note, msg.from.id);
   const auto* note = std::get_if<wire::reach_note>(&msg.what);
   // Later, as all that it tells of a peer dial that one, and most find it themselves meanwhile.
-  if (note != nullptr && !ctx_.links->find(note->peer.id) && reach_.may_follow(msg.from.id))
+  if (note != nullptr && !ctx_.links->find(note->peer.id) && !punching_.has_met(msg.from.id)
+      && reach_.may_follow(msg.from.id))
     delayed_send(this, 1s + 1ms * static_cast<int>(random_.below(1'000)), named_peer{note->peer});
 }
 
@@ -227,7 +234,7 @@ void dht_router::advance(std::uint64_t id) {
   auto& s = found->second;
   for (auto next = s.way.next(); !next.empty(); next = s.way.next())
     for (const auto& peer : next)
-      if (silent_.holds(peer.id, now()))
+      if (silent_.holds(named_at(peer), now()))
         s.way.failed(peer.id);
       else
         ask(id, s, peer);
@@ -251,7 +258,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
     return on_find_failed(id, peer, {ec::protocol_violation, {}});
   ctx_.metrics->count_dht_request("find", ec::none);
   ctx_.metrics->observe_dht_request("find", seconds_of(now() - began));
-  silent_.forget(peer.id);
+  silent_.forget(named_at(peer));
   seen(peer);
   auto found = searches_.find(id);
   if (found == searches_.end())
@@ -275,7 +282,7 @@ void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const
   ctx_.metrics->count_dht_request("find", why.code);
   table_.failed(peer.id, now());
   if (!table_.find(peer.id)) // others may name it for as long as they know it
-    silent_.add(peer.id, now());
+    silent_.add(named_at(peer), now());
   auto found = searches_.find(id);
   if (found == searches_.end())
     return;
@@ -406,7 +413,7 @@ void dht_router::look_up_self() {
 void dht_router::on_connected(const peer_record& peer) {
   bool joins = joining_.on_connected(peer);
   punching_.on_connected(peer.id) ? reach_.on_punched(peer.id) : reach_.on_connected(peer.id);
-  silent_.forget(peer.id);
+  silent_.forget(named_at(peer));
   seen(peer);
   ping(peer);
   if (joins)
@@ -420,6 +427,7 @@ void dht_router::on_disconnected(const peer_disconnected& msg) {
     table_.failed(msg.peer, now());
   joining_.on_disconnected(msg);
   reach_.on_disconnected(msg.peer);
+  punching_.on_disconnected(msg.peer);
 }
 
 // -- upkeep -------------------------------------------------------------------------------------

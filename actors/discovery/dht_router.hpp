@@ -44,7 +44,7 @@ struct dht_config {
   /// A bucket that was not updated for this long is refreshed by a lookup (Kademlia §2.3).
   milliseconds bucket_refresh{900'000};
   /// How long a peer that is silent again and again is not asked: the time doubles.
-  time_outs::limits silence{milliseconds{5'000}, milliseconds{60'000}};
+  time_outs_of<std::string>::limits silence{milliseconds{5'000}, milliseconds{60'000}};
 };
 
 /// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
@@ -141,7 +141,7 @@ private:
   switchboard_actor switchboard_;
 
   routing_table table_;
-  time_outs silent_;
+  time_outs_of<std::string> silent_; // by named_at
   record_store store_;
   random_source random_;
   dht_joining joining_;

@@ -362,7 +362,8 @@ void progress_tracker::on_tick() {
     on_change();
   auto since_read = now() - read_;
   if (!reading_ && seconds_of(since_read) >= current.refresh_seconds
-      && since_read >= pace_.between_readings(now()))
+      && since_read >= std::min<report_pace::duration>(pace_.between_readings(now()),
+                                                       config_.report_ttl / 4))
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
                           static_cast<double>(current.num_clients),

@@ -382,6 +382,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   const auto* first = first_averager(config);
   dht.reach.may_become_client = first && first->matchmaking.mode == member_mode::node;
   p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);
+  ctx.unreached = [to = p.dht](const peer_record& leader) {
+    caf::anon_send(to, member_unlinked{leader, false, false});
+  };
   ctx.unlinked = [to = p.dht](const peer_record& member, bool stalled) {
     caf::anon_send(to, member_unlinked{member, stalled});
   };

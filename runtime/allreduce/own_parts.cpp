@@ -23,20 +23,6 @@ status own_parts::add(std::uint32_t part, std::size_t member, double weight, pay
   return at(part).reducer.add(member, weight, std::move(values));
 }
 
-status own_parts::replace(std::uint32_t part, std::size_t member, double weight, payload values) {
-  auto& kept = at(part).reducer;
-  part_reducer now{kept.codec(), kept.elements(), reduce_by_};
-  auto sound = now.add(member, weight, std::move(values));
-  if (!sound)
-    return sound;
-  kept.present().for_each([&](std::size_t other) {
-    auto shown = kept.contribution_of(other);
-    (void)now.add(other, shown.weight, shown.values); // not again that of `member`
-  });
-  kept = std::move(now);
-  return done{};
-}
-
 std::optional<member_set> own_parts::due(std::uint32_t part) {
   auto& own = at(part);
   if (own.wanted.empty() || !own.reducer.present().contains(own.wanted))

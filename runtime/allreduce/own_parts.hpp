@@ -26,8 +26,6 @@ public:
   void want(std::uint32_t part, member_set contributors);
   /// As part_reducer::add.
   status add(std::uint32_t part, std::size_t member, double weight, payload values);
-  /// `values` take the place of what `member` contributed before.
-  status replace(std::uint32_t part, std::size_t member, double weight, payload values);
   /// The contributors to sum the part over now. Returns a value once per call of `want`.
   std::optional<member_set> due(std::uint32_t part);
   /// A copy shares the contributions.

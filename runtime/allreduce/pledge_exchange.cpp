@@ -60,15 +60,15 @@ bool pledge_exchange::on_pledge(std::size_t from, const inbound_event& event,
   return true;
 }
 
-std::map<std::uint32_t, member_set> pledge_exchange::unlike_pledged() const {
-  std::map<std::uint32_t, member_set> out;
+bool pledge_exchange::own_parts_agree() {
+  member_set at_fault;
   auto contributors = round_.view().contributor_set();
   for (auto index : round_.transfers.owned())
-    if (auto part = received_.find(index); part != received_.end())
-      for (const auto& [member, contribution] : part->second)
-        if (contributors.contains(member) && !covers(member, index, contribution))
-          out[index].insert(member);
-  return out;
+    for (const auto& [member, contribution] : received_[index])
+      if (contributors.contains(member) && !covers(member, index, contribution))
+        at_fault.insert(member);
+  round_.refuse(at_fault, ec::protocol_violation, " contributed something else than it pledged");
+  return at_fault.empty();
 }
 
 // -- comparing -----------------------------------------------------------------------------------

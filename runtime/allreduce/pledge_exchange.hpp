@@ -17,7 +17,6 @@ namespace waggle {
 ///
 ///   our parts are sent ─► pledge ─► participants
 ///   result and all pledges here, contributions to our parts agree with them ─► share of the key
-///                                └ not so: disputed_contributions
 ///   shares of all ─ one is not as pledged ─► ask the leader for it
 ///                 └ members were sent different pledges ─► compare ─► who sent them is suspected
 ///
@@ -33,9 +32,9 @@ public:
   void contribute(std::uint32_t part, const digest& contribution);
   /// Pledges in the current view, if we have not and can.
   void pledge();
-  /// What arrived for a part that we reduce; the last one counts.
+  /// What arrived for a part that we reduce.
   void received(std::uint32_t part, std::size_t member, const digest& contribution) {
-    received_[part].insert_or_assign(member, contribution);
+    received_[part].emplace(member, contribution);
   }
 
   /// A member's pledge. False: it was refused. Releases the event.
@@ -59,8 +58,9 @@ public:
     return pledges_.opens(round_.plan().id, round_.view(), member, share);
   }
 
-  /// By part of ours, who contributed something else to it than it pledged.
-  [[nodiscard]] std::map<std::uint32_t, member_set> unlike_pledged() const;
+  /// Whether the contributions to our parts are what their members pledged. Before we reveal our
+  /// share: afterwards we answer for them.
+  [[nodiscard]] bool own_parts_agree();
   /// Once the key is known: whether all members were sent the same pledges, and the shares are
   /// those that were pledged.
   [[nodiscard]] bool agree();

@@ -8,8 +8,7 @@ namespace waggle {
 result_settlement::result_settlement(round_state& round) : round_(round), groups_(round.parts()) {
   if (has_pledges(round.plan()))
     audit_.emplace(round_, shares_,
-                   sum_audit::events{[this] { prepare(); }, [this] { own_groups_.clear(); },
-                                     [this] { collect(); }});
+                   sum_audit::events{[this] { prepare(); }, [this] { own_groups_.clear(); }});
 }
 
 bool result_settlement::is_keyed(const round_plan& plan, const round_config& config) {
@@ -95,7 +94,8 @@ void result_settlement::collect() {
   if (has_shared())
     return prepare();
   if (audited()
-      && (!audit_->pledges().missing().empty() || !audit_->own_parts_agree() || round_.over))
+      && (!audit_->pledges().missing().empty() || !audit_->pledges().own_parts_agree()
+          || round_.over))
     return;
   auto number = round_.view().number;
   shared_ = number;

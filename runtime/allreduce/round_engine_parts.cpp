@@ -184,8 +184,6 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
   }
   if (in_place)
     round_.result.returned(head.index);
-  if (said == transfer_state::arrival::ignore && audit != nullptr && audit->may_correct(from, head))
-    said = transfer_state::arrival::accept;
   if (said == transfer_state::arrival::accept)
     accept(from, event.body, head, now);
   event.release();
@@ -291,7 +289,20 @@ void round_engine::take_sum(const reduced_part& sum) {
   round_.marks.result(round_.self(), now, 0);
   if (!had)
     round_.result.put(index, out);
-  round_.send_sum(index, outcome.weight_sum, out);
+  auto bytes = round_.encode_sum(index, round_.own.reducer(index), over, out);
+  auto head = round_.header(index, wire::part_kind::result);
+  head.weight = outcome.weight_sum;
+  head.contributors = over.bits();
+  head.weights = round_.own.reducer(index).weights(over);
+  // Each reducer begins with the next member, so that the reducers do not all send to the same one
+  // first.
+  std::vector<std::size_t> in_turn;
+  auto members = plan().members.size();
+  for (std::size_t step = 1; step < members; ++step)
+    if (auto member = (round_.self() + step) % members; view.participant_set().contains(member))
+      in_turn.push_back(member);
+  round_.send_to(in_turn, head, bytes);
+  round_.weights.report_own(head.weights);
   settlement_.collect();
 }
 

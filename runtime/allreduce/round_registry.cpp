@@ -145,6 +145,8 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
       if (is_about_group(event))
         on_group = found->second.on_group;
     }
+    if (is_about_group(event) && !on_group)
+      on_group = listener_of_expected(event.from.id, *id);
     if (!running && !promise && !on_group) {
       bool of_stranger =
         !is_known(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
@@ -287,8 +289,8 @@ std::vector<round_registry::parked_event> round_registry::take_parked(entry& fro
   return taken;
 }
 
-void round_registry::expect(const round_plan& plan) {
-  expected_round next{plan.id, {}, 2 * plan.elements * sizeof(float)};
+void round_registry::expect(const round_plan& plan, const group_listener& on_group) {
+  expected_round next{plan.id, {}, 2 * plan.elements * sizeof(float), on_group};
   for (const auto& member : plan.members)
     next.members.insert(member.peer.id);
   {
@@ -305,6 +307,14 @@ bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::s
     return next.id == id && next.members.contains(peer)
            && parked_of(peer).bytes + bytes <= next.bytes_max;
   });
+}
+
+round_registry::group_listener round_registry::listener_of_expected(const peer_id& peer,
+                                                                    const round_id& id) const {
+  auto found = std::ranges::find_if(expected_, [&](const auto& item) {
+    return item.second.id == id && item.second.members.contains(peer);
+  });
+  return found == expected_.end() ? group_listener{} : found->second.on_group;
 }
 
 bool round_registry::expects(const peer_id& peer, const round_id& id, std::size_t bytes) const {

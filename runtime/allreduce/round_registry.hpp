@@ -61,7 +61,8 @@ public:
   /// A round of this plan is going to begin. What its members send of it before it begins here is
   /// not counted as that of strangers: a large model's first round would not have a place there.
   /// The plan replaces the one before with its prefix, and is no evidence of anything else.
-  void expect(const round_plan& plan);
+  /// @param on_group receives what its members say about the group before it begins.
+  void expect(const round_plan& plan, const group_listener& on_group = {});
   /// Whether a message of `peer` about round `id` with a body of this size is kept as that of an
   /// expected round.
   [[nodiscard]] bool expects(const peer_id& peer, const round_id& id, std::size_t bytes) const;
@@ -117,6 +118,7 @@ private:
   [[nodiscard]] tally parked_of(const peer_id& peer) const;
   [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;
   [[nodiscard]] bool is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const;
+  [[nodiscard]] group_listener listener_of_expected(const peer_id& peer, const round_id& id) const;
   void drop_heaviest_stranger(const inbound_event& in_favour_of, std::vector<parked_event>& gone);
   void forget(const parked_event& parked);
   std::vector<parked_event> take_parked(entry& from);
@@ -145,6 +147,7 @@ private:
     round_id id;
     std::set<peer_id> members;
     std::size_t bytes_max = 0; // of a member: its contributions and its results
+    group_listener on_group;
   };
   std::map<std::string, expected_round> expected_; // by prefix
   std::uint64_t rounds_begun_ = 0;

@@ -117,26 +117,6 @@ payload round_state::encode_sum(std::uint32_t index, const part_reducer& contrib
   return bytes;
 }
 
-void round_state::send_sum(std::uint32_t index, double weight_sum,
-                           const std::shared_ptr<float>& out) {
-  auto over = view().contributor_set();
-  const auto& contributions = own.reducer(index);
-  auto bytes = encode_sum(index, contributions, over, out);
-  auto head = header(index, wire::part_kind::result);
-  head.weight = weight_sum;
-  head.contributors = over.bits();
-  head.weights = contributions.weights(over);
-  // Each reducer begins with the next member, so that the reducers do not all send to the same one
-  // first.
-  std::vector<std::size_t> in_turn;
-  auto members = plan().members.size();
-  for (std::size_t step = 1; step < members; ++step)
-    if (auto member = (self() + step) % members; view().participant_set().contains(member))
-      in_turn.push_back(member);
-  send_to(in_turn, head, bytes);
-  weights.report_own(head.weights);
-}
-
 status round_state::read_result(const wire::part& head, const payload& body,
                                 std::span<float> out) const {
   const auto& part = parts()[head.index];

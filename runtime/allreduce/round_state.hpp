@@ -103,8 +103,6 @@ struct round_state {
   /// All of them, in the order of the members. REQUIRES: `fits`, and as many weights.
   [[nodiscard]] std::vector<sent_back> contributions_in(const wire::part& head,
                                                         const payload& body) const;
-  /// Sends `out`, our sum of a part over the view's contributors, to the other participants.
-  void send_sum(std::uint32_t index, double weight_sum, const std::shared_ptr<float>& out);
   /// Whether our values of the part are there.
   [[nodiscard]] bool is_filled(std::uint32_t part) const {
     const auto& cut = parts()[part];

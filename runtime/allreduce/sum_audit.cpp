@@ -7,13 +7,7 @@ namespace waggle {
 
 sum_audit::sum_audit(round_state& round, const by_view<digest>& shares, events on)
   : round_(round), shares_(shares), on_(std::move(on)), pledges_(round, shares),
-    disputes_(round, pledges_, shares, on_.settled), open_(round.parts(), round.plan().reduce_by) {}
-
-bool sum_audit::own_parts_agree() {
-  auto wrong = pledges_.unlike_pledged();
-  disputes_.claim(wrong);
-  return wrong.empty();
-}
+    open_(round.parts(), round.plan().reduce_by) {}
 
 bool sum_audit::sums_are_right() {
   if (!pledges_.applies())
@@ -132,7 +126,7 @@ void sum_audit::draw() {
   evidence_limit_ = std::max<steady_time::duration>(
     2 * stall, std::min<steady_time::duration>(
                  std::max<steady_time::duration>(4 * stall, round_.now() - round_.marks.began),
-                 round_.config.deadline / 4));
+                 round_.config.deadline / 2));
   auto drawn = *drawn_;
   for (const auto& [part, checker] : drawn) {
     checkers_.insert(checker);
@@ -196,8 +190,6 @@ void sum_audit::on_evidence(std::size_t from, const inbound_event& event, const 
     event.release();
     return round_.refuse(from, ec::wrong_shape);
   }
-  if (head.view == view.number && pledges_.applies() && disputes_.on_shown(from, head, event.body))
-    return event.release();
   bool leads = round_.protocol.leader() == round_.self();
   // Shown because of a challenge that we have not received yet, perhaps.
   bool unasked =
@@ -315,10 +307,10 @@ void sum_audit::challenge(std::uint32_t part) {
 void sum_audit::on_challenge(std::size_t from, const wire::round_challenge& what) {
   const auto& view = round_.view();
   if (what.view != view.number || what.part >= round_.parts().size()
-      || !view.participant_set().contains(from) || !pledges_.applies())
+      || !view.participant_set().contains(from) || !pledges_.applies()
+      || from == owner_of(what.part))
     return;
-  if (!disputes_.on_challenge(from, what.part) && !round_.over)
-    challenged(from, what.part);
+  challenged(from, what.part);
 }
 
 /// What is sent back, everybody checks: only those that were sent something else need to see it,
@@ -365,12 +357,9 @@ void sum_audit::challenged(std::size_t from, std::uint32_t part) {
 }
 
 void sum_audit::on_tick() {
-  if (!pledges_.applies())
+  if (!pledges_.applies() || !drawn_)
     return;
   auto number = round_.view().number;
-  disputes_.on_tick();
-  if (round_.over || !drawn_)
-    return;
   for (const auto& late :
        open_.overdue(round_.now(), round_.config.stall_timeout, evidence_limit_)) {
     if (round_.over || round_.view().number != number)
@@ -384,7 +373,6 @@ void sum_audit::on_tick() {
 
 void sum_audit::forget() {
   pledges_.enter();
-  disputes_.enter();
   drawn_.reset();
   checkers_ = {};
   to_check_.clear();

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/allreduce/disputed_contributions.hpp"
 #include "runtime/allreduce/open_checks.hpp"
 #include "runtime/allreduce/pledge_exchange.hpp"
 #include "runtime/allreduce/round_state.hpp"
@@ -41,8 +40,6 @@ public:
     std::function<void()> checked;
     /// The owner of a part had sent us alone another sum: ours was replaced.
     std::function<void()> corrected;
-    /// The contributions to our parts are now those that were pledged.
-    std::function<void()> settled;
   };
 
   /// `round` and `shares`, the key of the view, must outlive this.
@@ -51,13 +48,6 @@ public:
   [[nodiscard]] pledge_exchange& pledges() { return pledges_; }
   [[nodiscard]] const pledge_exchange& pledges() const { return pledges_; }
 
-  /// Whether the contributions to our parts are what their members pledged. Before we reveal our
-  /// share: afterwards we answer for them. Otherwise they are disputed.
-  [[nodiscard]] bool own_parts_agree();
-  /// See disputed_contributions.
-  [[nodiscard]] bool may_correct(std::size_t from, const wire::part& head) {
-    return disputes_.may_correct(from, head);
-  }
   /// Draws the checks, once the key of the view is known. True: the sums are right, as far as they
   /// are checked. False: something has to be awaited first, or is wrong.
   [[nodiscard]] bool sums_are_right();
@@ -112,7 +102,6 @@ private:
   const by_view<digest>& shares_;
   const events on_;
   pledge_exchange pledges_;
-  disputed_contributions disputes_;
   std::optional<std::vector<sum_check>> drawn_; // in the current view; so is what follows
   member_set checkers_;                         // of all that were drawn
   std::set<std::uint32_t> to_check_;            // drawn for us, and not known to be right

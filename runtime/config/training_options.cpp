@@ -398,7 +398,8 @@ void add_training_options(std::vector<option_spec>& table) {
       yes_no(&o::share_state)},
      {"share-priority", "N",
       "Peers that join ask those with the highest priority first for the state.",
-      real(&o::share_priority, {-1e6, 1e6, "there are fewer peers than that"})
+      real(&o::share_priority,
+           {-1e6, 1e6, "only the order of the peers counts", "only the order of the peers counts"})
         .only_if([](const o& x) { return x.share_state; },
                  "needs --share-state true: this peer gives its state to nobody")},
      {"shutdown-timeout", "TIME",

@@ -21,6 +21,19 @@ host_kind kind_of(std::string_view host) {
   return nowhere ? host_kind::nowhere : host_kind::usual;
 }
 
+bool is_of_private_network(std::string_view host) {
+  auto found = numeric(host);
+  if (!found)
+    return false;
+  auto address = unmapped(*found);
+  if (address.is_v6())
+    return (address.to_v6().to_bytes()[0] & 0xFEU) == 0xFCU; // RFC 4193
+  auto bytes = address.to_v4().to_bytes();
+  return bytes[0] == 10 || (bytes[0] == 172 && bytes[1] / 16 == 1)
+         || (bytes[0] == 192 && bytes[1] == 168)     // RFC 1918
+         || (bytes[0] == 100 && bytes[1] / 64 == 1); // RFC 6598, behind a carrier's router
+}
+
 bool is_numeric(std::string_view host) {
   return numeric(host).has_value();
 }

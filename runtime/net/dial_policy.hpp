@@ -17,6 +17,8 @@ enum class host_kind : std::uint8_t {
   usual,
 };
 host_kind kind_of(std::string_view host);
+/// Whether this is an address of a home, a company or a carrier, which means nothing outside it.
+bool is_of_private_network(std::string_view host);
 /// Whether a host needs no resolver.
 bool is_numeric(std::string_view host);
 

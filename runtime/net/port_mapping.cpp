@@ -1,40 +1,72 @@
 #include "runtime/net/port_mapping.hpp"
 
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
 namespace waggle::net {
 
-port_mapping::port_mapping(std::shared_ptr<port_router> router, options opts)
-  : router_(std::move(router)), options_(opts),
-    thread_([this](const std::stop_token& stop) { run(stop); }) {}
+struct port_mapping::shared {
+  shared(std::shared_ptr<port_router> of, options how) : router(std::move(of)), given(how) {}
 
-void port_mapping::want(std::uint16_t port, on_mapped told) {
-  std::lock_guard guard{mutex_};
-  if (wanted_)
-    return;
-  wanted_ = port;
-  told_ = std::move(told);
-  changed_.notify_all();
+  void run();
+
+  const std::shared_ptr<port_router> router;
+  const options given;
+  std::mutex mutex; // guards everything below
+  std::condition_variable changed;
+  std::optional<std::uint16_t> wanted;
+  on_mapped told; // called under the mutex, so never after the end
+  bool stops = false;
+  bool ended = false;
+};
+
+port_mapping::port_mapping(std::shared_ptr<port_router> router, options opts)
+  : shared_(std::make_shared<shared>(std::move(router), opts)),
+    thread_([with = shared_] { with->run(); }) {}
+
+port_mapping::~port_mapping() {
+  std::unique_lock lock{shared_->mutex};
+  shared_->stops = true;
+  shared_->changed.notify_all();
+  bool ended =
+    shared_->changed.wait_for(lock, shared_->given.patience, [this] { return shared_->ended; });
+  shared_->told = nullptr;
+  lock.unlock();
+  ended ? thread_.join() : thread_.detach();
 }
 
-void port_mapping::run(const std::stop_token& stop) {
-  std::unique_lock lock{mutex_};
-  if (!changed_.wait(lock, stop, [this] { return wanted_.has_value(); }))
+void port_mapping::want(std::uint16_t port, on_mapped told) {
+  std::lock_guard guard{shared_->mutex};
+  if (shared_->wanted)
     return;
-  auto port = *wanted_;
+  shared_->wanted = port;
+  shared_->told = std::move(told);
+  shared_->changed.notify_all();
+}
+
+void port_mapping::shared::run() {
+  std::unique_lock lock{mutex};
+  changed.wait(lock, [this] { return stops || wanted; });
+  auto port = wanted.value_or(0);
   std::optional<result<endpoint>> before;
-  while (!stop.stop_requested()) {
+  while (!stops) {
     lock.unlock();
-    auto now = router_->map(port, options_.lease);
-    bool same = before && before->ok() == now.ok() && (!now.ok() || **before == *now);
-    if (!same)
-      told_(now);
-    before = now;
+    auto now = router->map(port, given.lease);
     lock.lock();
-    changed_.wait_for(lock, stop, now.ok() ? options_.renewed_every : options_.tried_every,
-                      [] { return false; });
+    bool same = before && before->ok() == now.ok() && (!now.ok() || **before == *now);
+    if (!same && !stops)
+      told(now);
+    before = now;
+    changed.wait_for(lock, now.ok() ? given.renewed_every : given.tried_every,
+                     [this] { return stops; });
   }
   lock.unlock();
   if (before && before->ok())
-    router_->unmap(port);
+    router->unmap(port);
+  lock.lock();
+  ended = true;
+  changed.notify_all();
 }
 
 } // namespace waggle::net

@@ -1,12 +1,8 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <stop_token>
 #include <thread>
 
 #include "runtime/core/endpoint.hpp"
@@ -39,14 +35,16 @@ public:
     std::chrono::seconds lease{120};
     milliseconds renewed_every{60'000};
     milliseconds tried_every{300'000}; // after it has failed
+    milliseconds patience{2'000};      // at the end
   };
   using on_mapped = std::function<void(const result<endpoint>&)>;
 
   explicit port_mapping(std::shared_ptr<port_router> router)
     : port_mapping(std::move(router), options{}) {}
   port_mapping(std::shared_ptr<port_router> router, options opts);
-  /// Takes the mapping back.
-  ~port_mapping() = default;
+  /// Takes the mapping back, unless the router needs more than `patience` for what it was asked
+  /// last: then the lease ends it.
+  ~port_mapping();
   port_mapping(const port_mapping&) = delete;
   port_mapping& operator=(const port_mapping&) = delete;
 
@@ -55,15 +53,10 @@ public:
   void want(std::uint16_t port, on_mapped told);
 
 private:
-  void run(const std::stop_token& stop);
+  struct shared; // with the thread, which a router may keep for longer than we wait
 
-  const std::shared_ptr<port_router> router_;
-  const options options_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::optional<std::uint16_t> wanted_;
-  on_mapped told_;
-  std::jthread thread_; // last: runs while all of the above exist
+  const std::shared_ptr<shared> shared_;
+  std::thread thread_;
 };
 
 } // namespace waggle::net

@@ -24,6 +24,7 @@ namespace {
 constexpr milliseconds patience{1'500}; // for one answer
 constexpr int searched_ms = 1'500;      // for routers that speak UPnP
 constexpr std::uint16_t ports_tried = 8;
+constexpr int port_taken = 718; // ConflictInMappingEntry
 
 /// One conversation with the default gateway.
 class natpmp_session {
@@ -40,7 +41,7 @@ public:
   std::optional<std::string> outside() {
     if (!open_ || sendpublicaddressrequest(&state_) < 0)
       return {};
-    auto answer = wait();
+    auto answer = wait(NATPMP_RESPTYPE_PUBLICADDRESS);
     std::array<char, INET_ADDRSTRLEN> text{};
     if (!answer
         || inet_ntop(AF_INET, &answer->pnu.publicaddress.addr, text.data(), text.size()) == nullptr)
@@ -53,14 +54,15 @@ public:
     auto seconds = static_cast<std::uint32_t>(lease.count());
     if (!open_ || sendnewportmappingrequest(&state_, NATPMP_PROTOCOL_TCP, port, asked, seconds) < 0)
       return {};
-    auto answer = wait();
+    auto answer = wait(NATPMP_RESPTYPE_TCPPORTMAPPING);
     if (!answer)
       return {};
     return answer->pnu.newportmapping.mappedpublicport;
   }
 
 private:
-  std::optional<natpmpresp_t> wait() {
+  /// One of this type: an answer to an earlier question may come twice.
+  std::optional<natpmpresp_t> wait(int type) {
     auto until = std::chrono::steady_clock::now() + patience;
     while (std::chrono::steady_clock::now() < until) {
       timeval left{};
@@ -71,9 +73,9 @@ private:
       ::poll(&readable, 1, static_cast<int>(wait_ms));
       natpmpresp_t answer{};
       auto got = readnatpmpresponseorretry(&state_, &answer);
-      if (got == 0)
+      if (got == 0 && answer.type == type)
         return answer;
-      if (got != NATPMP_TRYAGAIN)
+      if (got != 0 && got != NATPMP_TRYAGAIN)
         return {};
     }
     return {};
@@ -121,6 +123,8 @@ struct upnp_gateway {
                                  nullptr, std::to_string(lease.count()).c_str());
       if (code == UPNPCOMMAND_SUCCESS)
         return endpoint{address.data(), there};
+      if (code != port_taken)
+        break;
     }
     const auto* text = strupnperror(code);
     return failure{ec::unreachable, std::string{"the router refuses: "}

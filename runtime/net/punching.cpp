@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/net/dial_policy.hpp"
+
 namespace waggle::net {
 
 namespace {
@@ -44,6 +46,12 @@ result<punch_broker::moments> punch_broker::introduce(const punch_end& one,
       return failure{ec::unreachable, "it is not known from where its router lets it out"};
   if (is_v6(*one.seen_at) != is_v6(*other->seen_at))
     return failure{ec::unreachable, "one has IPv4 here and the other has IPv6"};
+  if (is_of_private_network(one.seen_at->host) != is_of_private_network(other->seen_at->host))
+    return failure{ec::unreachable, "one is in our own network: its address here is of no use to "
+                                    "the other"};
+  for (const auto& end : {one, *other})
+    if (!told_.take(to_string(end.peer), 1, now))
+      return failure{ec::overloaded, "it has been told of many peers just now"};
   if (auto taken = pairs_.take(one.peer, other->peer, now); taken != ec::none)
     return failure{taken, "it was tried a short time ago, or for many pairs"};
   auto slower = std::max(one.round_trip, other->round_trip);

@@ -8,6 +8,7 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/net/reachability.hpp"
 
 namespace waggle::net {
 
@@ -47,6 +48,7 @@ public:
   struct options {
     milliseconds again = punched_again;
     std::size_t pairs_max = 1'024;
+    dial_back_limits::options told{12, 1'024};
     milliseconds wait_max{1'000}; // of a path that is slower only the rest is late
   };
   /// After these times, from when the message about it leaves us, each of the two dials.
@@ -55,11 +57,13 @@ public:
   };
 
   punch_broker() : punch_broker(options{}) {}
-  explicit punch_broker(options opts) : options_(opts), pairs_(opts.again, opts.pairs_max) {}
+  explicit punch_broker(options opts)
+    : options_(opts), pairs_(opts.again, opts.pairs_max), told_(opts.told) {}
 
   /// Each is told where we see the other, and nothing else: nobody can have a third host dialled.
   /// `other`: nothing if it has no link with us (ec::not_found). Fails with ec::unreachable if we
-  /// have dialled one of the two, or they speak different versions of IP with us; with
+  /// have dialled one of the two, or one speaks another version of IP with us or is in our private
+  /// network; with ec::overloaded if one was told of many others just now; with
   /// ec::protocol_violation if they are one peer; as recent_pairs.
   [[nodiscard]] result<moments> introduce(const punch_end& one,
                                           const std::optional<punch_end>& other, steady_time now);
@@ -67,6 +71,7 @@ public:
 private:
   options options_;
   recent_pairs pairs_;
+  dial_back_limits told_; // notes to each peer: fewer than it would follow
 };
 
 } // namespace waggle::net

@@ -57,6 +57,8 @@ void write_shares(const peer_vitals& vitals, byte_writer& out) {
   out.put(vitals.share_priority.value_or(std::numeric_limits<float>::quiet_NaN()));
 }
 
+constexpr float share_priority_max = 1e6F; // as of the option
+
 /// False: a rate or priority out of bounds, or settings that are no plain text, or too long.
 bool read_shares(byte_reader& in, peer_vitals& out) {
   if (auto rate = in.get<float>(); std::isinf(rate) || rate < 0)
@@ -68,7 +70,7 @@ bool read_shares(byte_reader& in, peer_vitals& out) {
     out.shares.read_thousandths(i, in.get<std::uint16_t>());
   out.settings = in.get_raw(in.get<std::uint16_t>());
   auto priority = in.get<float>();
-  if (std::isinf(priority))
+  if (std::abs(priority) > share_priority_max)
     return false;
   out.share_priority = std::isnan(priority) ? std::nullopt : std::optional{priority};
   return out.settings.size() <= settings_bytes_max && std::ranges::all_of(out.settings, [](char c) {

@@ -25,7 +25,6 @@ public:
     return limited(lasts(now) / 4, 15);
   }
   /// The same for readings of what others have stored, which only shows peers without a link to us.
-  /// REQUIRES: shorter than reports last.
   [[nodiscard]] duration between_readings(steady_time now) const {
     return limited(lasts(now) / 2, 30);
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double look_again = 0.1;     // seconds, at the latest
 constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
-constexpr double longest_first_pass = 60; // seconds: that is waited for before an epoch has ended
+constexpr double longest_pass_believed = 60;           // seconds
 constexpr auto believed_max = std::uint64_t{1} << 40U; // the sum of 64 members does not overflow
 
 std::uint64_t milliseconds_of(swarm_time wall) {
@@ -97,7 +97,9 @@ double epoch_progress::longest_pass(const pass_account& passes, steady_time now)
     if (auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now); speed > 0)
       longest = std::max(longest, static_cast<double>(passes.samples) / speed);
   });
-  return std::min(longest, seconds_ > 0 ? seconds_ : longest_first_pass);
+  // What members claim of their speed must not hold up the others for long.
+  return std::min(
+    {longest, seconds_ > 0 ? seconds_ : longest_pass_believed, longest_pass_believed});
 }
 
 bool epoch_progress::exhausted(const sample_ledger& ledger, std::uint64_t own_samples, bool adds,

@@ -112,8 +112,9 @@ int main(int count, char** given) {
     if (i == 0) // finds the groups
       flat.milliseconds.clear(), list.milliseconds.clear();
   }
-  for (auto* each : {&flat, &list})
-    std::printf("%s: %.1f ms, at least %.1f\n", each->name, each->median(),
-                each->milliseconds.front());
+  for (auto* each : {&flat, &list}) {
+    auto median = each->median();
+    std::printf("%s: %.1f ms, at least %.1f\n", each->name, median, each->milliseconds.front());
+  }
   std::printf("ratio %.2f\n", list.median() / flat.median());
 }

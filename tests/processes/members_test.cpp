@@ -100,7 +100,7 @@ TEST_F(MembersOfARun, OnlyThoseOnTheListTrainAndItChangesWhileTheyRun) {
   cid->signal(SIGTERM);
   EXPECT_EQ(cid->await_exit(), 0);
   cid = start("cid", {"--initial-peers", where, "--members-list", path("old.list")});
-  EXPECT_TRUE(says(*cid, "has a newer list of members than --members-list")) << cid->log();
+  EXPECT_TRUE(says(*cid, "has a newer list of members than this peer was given")) << cid->log();
 }
 
 TEST_F(MembersOfARun, OfTwoListsOfOneVersionAllKeepTheSameAndItsEndIsKept) {

@@ -111,7 +111,7 @@ TEST_F(DhtPunching, SaysWhatHelpsIfNoLinkComes) {
   pass(1s);
   EXPECT_THAT(status().punches, SizeIs(1));
   EXPECT_THAT(text_of(status().punches), HasSubstr("open or forward the port"));
-  pass(3s);
+  pass(6s);
   EXPECT_THAT(status().punches, SizeIs(2));
   link_at(3, {"203.0.113.3", 7700}, true); // later, in another way
   EXPECT_THAT(status().punches, SizeIs(2));
@@ -136,6 +136,21 @@ TEST_F(DhtPunching, NobodyHasItDialAThirdHost) {
   pass(1s);
   EXPECT_THAT(dials, SizeIs(16)) << "as many as one host may have us dial in any way";
   EXPECT_EQ(refused("rate_limited"), 14);
+}
+
+TEST_F(DhtPunching, APeerThatItHasMetLikeThatBringsItToNobody) {
+  link_at(2, {"203.0.113.9", 7700}, true);
+  note_by(2, 3, {"203.0.113.3", 40'003});
+  pass(1ms);
+  ASSERT_THAT(ended, SizeIs(1));
+  ended[0]({});
+  link_at(3, {"203.0.113.3", 40'003}, true); // a stranger may have asked for this
+  note_by(3, 5, {"203.0.113.5", 22});
+  pass(1s);
+  EXPECT_THAT(dials, SizeIs(1));
+  EXPECT_EQ(refused("protocol_violation"), 1);
+  tell(router, member_unlinked{test_peer(6), false});
+  EXPECT_THAT(questions, ElementsAre(std::pair{test_peer(2).id, test_peer(6).id}));
 }
 
 TEST_F(DhtPunching, AsksThoseInTurnThatMayBeLinkedWithBoth) {

@@ -113,6 +113,20 @@ TEST(RoundRegistry, ExpectsAsMuchAsARoundSends) {
   EXPECT_FALSE(rounds.expects(member, other, 1));
 }
 
+TEST(RoundRegistry, WhatAMemberSaysOfTheGroupBetweenRoundsIsHeardAtOnce) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  std::size_t heard = 0;
+  rounds.expect(plan, [&heard](const peer_record&, const wire::event&) { ++heard; });
+  auto member = plan.members[1].peer;
+  EXPECT_TRUE(rounds.deliver({member, wire::bandwidth_report{plan.id, 0}, {}, nullptr}, {}));
+  EXPECT_EQ(heard, 1U);
+  EXPECT_EQ(rounds.size(), 0U) << "nothing is kept for the round, which would expire with it";
+  auto stranger = message_from(9, 1).from;
+  EXPECT_TRUE(rounds.deliver({stranger, wire::bandwidth_report{plan.id, 0}, {}, nullptr}, {}));
+  EXPECT_EQ(heard, 1U);
+}
+
 TEST(RoundRegistry, ExpectsNothingOfARoundThatDoesNotBegin) {
   round_registry rounds{{}, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);

@@ -228,7 +228,7 @@ TEST(Resolve, RefusesAValueWithItsBoundsOrTheNearestName) {
                  {"target-group-size", "65", "64 members"},
                  {"target-group-size", "1", "a group of 1"},
                  {"stall-timeout", "1ms", "50ms"},
-                 {"peers", "1000", "one machine"},
+                 {"peers", "1000", "a round has at most 64 members"},
                  {"elements", "0", "between 1 and"},
                  {"values", "0", "between 1 and 1e13"},
                  {"values", "many", "such as 1e9"},

@@ -4,6 +4,7 @@
 #include "runtime/net/port_mapping.hpp"
 
 #include <deque>
+#include <future>
 
 #include <gtest/gtest.h>
 
@@ -66,6 +67,31 @@ TEST_F(PortMapping, RenewsAMappingSaysItOnceAndTakesItBackAtTheEnd) {
   EXPECT_EQ(router->asked.back(), 7700);
   EXPECT_EQ(router->leases[0], 120s);
   EXPECT_EQ(router->unmapped, std::vector<std::uint16_t>{7700});
+}
+
+TEST_F(PortMapping, ARouterThatDoesNotAnswerHoldsUpNoEnd) {
+  struct silent_router final : port_router {
+    result<endpoint> map(std::uint16_t, std::chrono::seconds) override {
+      asked.note([&] { called = true; });
+      answer.get_future().wait();
+      return endpoint{"198.51.100.7", 7700};
+    }
+    void unmap(std::uint16_t) override {
+      asked.note([&] { unmapped = true; });
+    }
+    journal asked;
+    std::promise<void> answer;
+    bool called = false, unmapped = false;
+  };
+  auto slow = std::make_shared<silent_router>();
+  {
+    port_mapping ports{slow, {120s, 1ms, 1ms, 1ms}};
+    ports.want(7700, tell());
+    ASSERT_TRUE(slow->asked.wait([&] { return slow->called; }));
+  }
+  slow->answer.set_value();
+  EXPECT_TRUE(slow->asked.wait([&] { return slow->unmapped; })) << "it was mapped after all";
+  EXPECT_TRUE(told.empty()) << "nobody is there any more";
 }
 
 TEST_F(PortMapping, ARouterThatIsStartedAgainMayMapAnotherPortOrNone) {

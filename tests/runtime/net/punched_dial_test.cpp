@@ -56,26 +56,37 @@ private:
 
 } // namespace
 
-TEST(PunchedDial, ComesFromThePortOfALinkThatExists) {
+/// Whether a second dial came from the port of the first one's link.
+static bool dials_from_the_port_of_a_link() {
   peer ann{1};
   peer bob{2};
   peer cat{3};
   auto link = ann.dial(cat.listen(), cat.id);
-  ASSERT_TRUE(link.ok());
+  if (!link.ok() || !cat.seen.wait([&] { return cat.links.size() == 1; }))
+    return false;
   auto here = (*link)->ends().value().here;
-  ASSERT_TRUE(cat.seen.wait([&] { return cat.links.size() == 1; }));
   EXPECT_EQ(cat.links[0]->ends().value().there, here) << "where another peer sees it";
-  std::promise<ec> ended;
+  std::promise<bool> ended;
   ann.wire->dial({bob.listen(), {}, bob.id, here}, 20s,
                  [&](result<std::shared_ptr<net::link>> made) {
                    if (made.ok())
                      ann.adopt(*made);
-                   ended.set_value(made.ok() ? ec::none : made.error().code);
+                   ended.set_value(made.ok());
                  });
-  EXPECT_EQ(ended.get_future().get(), ec::none);
-  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  if (!ended.get_future().get() || !bob.seen.wait([&] { return bob.links.size() == 1; }))
+    return false;
   EXPECT_EQ(bob.links[0]->ends().value().there, here);
   EXPECT_EQ(bob.links[0]->remote().id, ann.id);
+  return true;
+}
+
+TEST(PunchedDial, ComesFromThePortOfALinkThatExists) {
+  // Another process may have the same port in use, to another address: then nobody else can bind
+  // it.
+  bool came = false;
+  for (int i = 0; i < 5 && !came; ++i)
+    came = dials_from_the_port_of_a_link();
+  EXPECT_TRUE(came);
 }
 
 TEST(PunchedDial, OfTwoThatDialOneAnswersAndBothHaveALink) {

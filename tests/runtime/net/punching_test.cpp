@@ -56,13 +56,39 @@ TEST_F(Punching, OnlyPeersThatHaveDialledUsAreBroughtTogether) {
   dialled.dialled_us = false;
   EXPECT_EQ(refusal(end(1), dialled), ec::unreachable);
   EXPECT_EQ(refusal(dialled, end(1)), ec::unreachable);
-  auto simulated = end(2);
-  simulated.seen_at.reset();
+  const punch_end simulated{peer(2), true, {}, 10ms};
   EXPECT_EQ(refusal(end(1), simulated), ec::unreachable);
   auto v6 = end(2);
   v6.seen_at->host = "2001:db8::2";
   EXPECT_EQ(refusal(end(1), v6), ec::unreachable);
   EXPECT_EQ(refusal(end(1), end(2)), ec::none) << "a refusal does not count";
+}
+
+TEST_F(Punching, AnAddressInOurOwnNetworkIsOfNoUseToAPeerElsewhere) {
+  for (const auto* host : {"192.168.1.5", "10.0.0.5", "172.31.0.5", "100.64.0.5"}) {
+    auto neighbour = end(2);
+    neighbour.seen_at->host = host;
+    EXPECT_EQ(refusal(end(1), neighbour), ec::unreachable) << host;
+    auto another = end(3);
+    another.seen_at->host = "192.168.1.6";
+    EXPECT_EQ(broker.introduce(neighbour, another, now).ok(), true) << host;
+    now += 10min;
+  }
+  for (const auto* host : {"172.32.0.5", "192.169.1.5", "100.128.0.5", "11.0.0.5"}) {
+    auto elsewhere = end(2);
+    elsewhere.seen_at->host = host;
+    EXPECT_EQ(refusal(end(1), elsewhere), ec::none) << host;
+    now += 10min;
+  }
+}
+
+TEST_F(Punching, APeerIsToldOfNoMoreThanItFollows) {
+  for (unsigned char i = 2; i < 14; ++i)
+    ASSERT_EQ(refusal(end(i), end(1)), ec::none) << int{i};
+  EXPECT_EQ(refusal(end(14), end(1)), ec::overloaded);
+  EXPECT_EQ(refusal(end(14), end(2)), ec::none);
+  now += 10s;
+  EXPECT_EQ(refusal(end(14), end(1)), ec::none) << "the pair did not count";
 }
 
 TEST_F(Punching, RemembersSoManyPairsAndNoMore) {

@@ -121,20 +121,8 @@ const way ways[] = {
   {"BrokenPledges", bends::none, changing([](std::size_t to, wire::event& what, payload& body) {
      if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
        bend(body);
-   })},
-  // And does not show, or not to those reducers, what it pledged.
-  {"BrokenPledgesNotShown", bends::none,
-   [](std::size_t to, wire::event& what, payload& body) {
-     if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
-       bend(body);
-     return !is_part(what, evidence);
-   }},
-  {"BrokenPledgesShownToSome", bends::none,
-   [](std::size_t to, wire::event& what, payload& body) {
-     if (to % 2 == 1 && is_part(what, wire::part_kind::contribution))
-       bend(body);
-     return to % 2 == 0 || !is_part(what, evidence);
-   }},
+   }),
+   1},
   {"NoPledges", bends::none,
    [](std::size_t, wire::event& what, payload&) {
      return !std::holds_alternative<wire::round_pledge>(what);
@@ -247,38 +235,6 @@ TEST(FalseChallenges, HaveThePartShownToTwoMembersOnce) {
     }
   }
   EXPECT_GT(rounds, seeds / 2);
-}
-
-/// A reducer says that it was sent something else than was pledged, and was not.
-class disputes_all final : public saboteur {
-public:
-  explicit disputes_all(std::size_t who) : who_(who) {}
-  bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
-               payload&) override {
-    const auto* pledge = std::get_if<wire::round_pledge>(&what);
-    if (pledge == nullptr || from != who_ || to != 0)
-      return true;
-    part_table parts{swarm.plan()};
-    for (std::uint32_t part = 0; part < parts.size(); ++part)
-      if (parts[part].default_owner == who_)
-        swarm.inject(who_, 0, wire::round_challenge{swarm.plan().id, pledge->view, part});
-    return true;
-  }
-
-private:
-  const std::size_t who_;
-};
-
-TEST(FalseDisputes, CostNobodyThatShowsWhatItPledged) {
-  for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed)
-    for (bool sends_back : {false, true}) {
-      auto scene = checked_round(seed, {aggregator::median, 1, 1});
-      if (sends_back)
-        send_back(scene);
-      auto who = liar_of(seed, scene, false);
-      disputes_all planted{who};
-      EXPECT_EQ(violation_by(std::move(scene), who, planted), "") << "seed " << seed;
-    }
 }
 
 /// Whom a reducer tells something else than the truth.
