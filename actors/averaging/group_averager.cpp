@@ -254,10 +254,10 @@ void group_averager::on_event(const inbound_event& event) {
 void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
   if (!entry_)
     return judge_plan(from, message, false);
-  request(matchmaker_, caf::infinite, is_plan_awaited{from.id})
-    .then([this, from, message, number = entries_](bool awaited) {
-      judge_plan(from, message, awaited && entry_ && number == entries_);
-    });
+  request(matchmaker_, members_.request_timeout, is_plan_awaited{from.id})
+    .then([this, from, message, number = entries_](
+            bool awaited) { judge_plan(from, message, awaited && entry_ && number == entries_); },
+          [this, from, message](const caf::error&) { judge_plan(from, message, false); });
 }
 
 /// @param awaited we have applied to its sender.
