@@ -93,11 +93,12 @@ function(waggle_library name)
   add_library(waggle::${name} ALIAS waggle_${name})
 endfunction()
 
-# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL | WAITS] [UNITY n]): builds all *_test.cpp of this folder
+# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL | WAITS] [SIMULATES] [UNITY n]): builds all *_test.cpp of this folder
 # into one GoogleTest program. SERIAL: ctest runs no other test at the same time. WAITS: its peers mostly
 # wait, so it takes two thirds of a processor, and others run beside it (scripts/test.sh counts in thirds).
+# SIMULATES: its own code computes for long, so it is optimized.
 function(waggle_test name)
-  cmake_parse_arguments(ARG "SERIAL;WAITS" "TIMEOUT;UNITY" "LIBRARIES;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;SIMULATES;WAITS" "TIMEOUT;UNITY" "LIBRARIES;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   endif()
@@ -110,6 +111,10 @@ function(waggle_test name)
   waggle_unity(ARG_SOURCES "${ARG_UNITY}")
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE waggle_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  # Optimizing what runs once takes up to half of the time to compile.
+  if(NOT ARG_SIMULATES AND NOT WAGGLE_SANITIZE)
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
+  endif()
   # Pass only properties that are set: an empty value would shift the names and values that follow.
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_WAITS)

@@ -249,7 +249,7 @@ void bootstrap::reached(const endpoint& where, const peer_id& who, steady_time n
   auto& t = *ended.of;
   auto& a = *ended.at;
   a.dialling = false;
-  a.why.clear();
+  a.clear_reasons();
   a.failures = 0;
   t.from_earlier = false;
   // The link may be closed again before `connected` is called.
@@ -279,7 +279,7 @@ void bootstrap::met_ourselves(const endpoint& where, steady_time now) {
     forget(ended); // it is no longer the peer's
     return join_if_alone();
   }
-  a.why.clear();
+  a.clear_reasons();
   a.failures = 0;
   a.shared = a.shared || !a.peer.is_zero();
   a.peer = {};
@@ -304,7 +304,8 @@ bool bootstrap::failed(const endpoint& where, const failure& why, steady_time no
     join_if_alone();
     return false;
   }
-  bool is_news = t.given && a.why.empty() && !a.left && why.code != ec::shutting_down;
+  bool is_news = a.reasons.insert(why.code).second && t.given && !a.left
+                 && why.code != ec::shutting_down;
   a.why = to_string(why);
   back_off(t, a, now);
   if (why.code == ec::not_a_member)
@@ -387,7 +388,7 @@ bool bootstrap::connected(const peer_record& peer, steady_time now) {
       t.from_earlier = false;
     for (auto& a : t.addresses)
       if (t.peer == peer.id || a.peer == peer.id)
-        a.why.clear();
+        a.clear_reasons();
   }
   return !std::exchange(joined_, true);
 }

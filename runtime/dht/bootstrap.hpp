@@ -104,8 +104,8 @@ public:
   void reached(const endpoint& where, const peer_id& who, steady_time now);
   /// The address led to this very process.
   void met_ourselves(const endpoint& where, steady_time now);
-  /// True if this is an initial address that failed for the first time since it was last reached,
-  /// and neither this peer nor the one there has ended in order.
+  /// True if this is an initial address that failed for the first time for this reason since it was
+  /// last reached, and neither this peer nor the one there has ended in order.
   bool failed(const endpoint& where, const failure& why, steady_time now);
 
   // -- links --------------------------------------------------------------------------------------
@@ -130,9 +130,14 @@ private:
     unsigned repeats = 0;     // attempts since it was found to be shared
     unsigned short_links = 0; // consecutive links that broke before `settled_after`
     std::string why;          // of the last failure; empty: none since it was last reached
+    std::set<ec> reasons;     // of all failures since
     steady_time away_since;
     steady_time due;
 
+    void clear_reasons() {
+      why.clear();
+      reasons.clear();
+    }
     [[nodiscard]] bool untried() const { return why.empty() && meetings == 0 && peer.is_zero(); }
   };
   /// An initial address or a peer, dialled whenever there is no link to it.

@@ -114,15 +114,16 @@ TEST_F(Bootstrap, JoinsThroughAnyPeerThatAnswersAndReportsWhyOthersDidNot) {
   EXPECT_THAT(joins.failures(), ElementsAre("first:7700: unreachable: refused"));
 }
 
-TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsReported) {
+TEST_F(Bootstrap, EachReasonOfSeveralFailuresIsReportedOnce) {
   joins.join_at({first}, {}, now);
-  (void)joins.due(now);
-  EXPECT_TRUE(joins.failed(first, refused, now));
-  wait();
-  (void)joins.due(now);
-  EXPECT_FALSE(joins.failed(first, {ec::wrong_run, ""}, now));
+  for (const auto& [why, is_news] : {std::pair{refused, true}, {refused, false},
+                                     {{ec::wrong_run, ""}, true}, {refused, false},
+                                     {{ec::wrong_run, ""}, false}}) {
+    (void)joins.due(now);
+    EXPECT_EQ(joins.failed(first, why, now), is_news) << to_string(why);
+    wait();
+  }
   EXPECT_THAT(joins.failures(), ElementsAre(HasSubstr("wrong_run")));
-  wait();
   (void)joins.due(now);
   joins.reached(first, numbered(2).id, now);
   EXPECT_THAT(joins.failures(), IsEmpty());
