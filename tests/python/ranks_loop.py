@@ -36,16 +36,17 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     for name, kind, default in (("kind", str, "plain"), ("peer", str, ""), ("strategy", str, "collaborative"), ("epochs", int, 20),
                                 ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
-                                ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 300),
+                                ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 0),
                                 ("shards", int, 0), ("uneven", int, 0), ("leave-within", float, None),
                                 ("lag", float, 0), ("loss-scale", str, None)):
         parser.add_argument(f"--{name}", type=kind, default=default)
     args = parser.parse_args()
     group, rank, ranks = {}, 0, 1
     if "RANK" in os.environ:
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=args.timeout))
+        dist.init_process_group("gloo")
         rank, ranks = dist.get_rank(), dist.get_world_size()
-        group = {"group": dist.group.WORLD}
+        # Only now: beginning may take longer than the timeout.
+        group = {"group": dist.new_group(timeout=datetime.timedelta(seconds=args.timeout)) if args.timeout else dist.group.WORLD}
     fails = args.how if rank == args.fail_on else ""
     torch.manual_seed(args.seed)
     model = made(args.kind, 7 if fails == "module" else 5)
