@@ -7,8 +7,8 @@
 #
 #   scripts/model.sh            up to five members, all omissions: up to 6 GB of memory and, on an
 #                               otherwise idle core, about half an hour
-#   scripts/model.sh --short    three members, all schedules with one crash and one wrong suspicion:
-#                               1 GB and a minute or two
+#   scripts/model.sh --short    three members, all schedules with one crash or one wrong suspicion, with
+#                               both for safety, and all omissions: 300 MB and less than a minute
 #
 # Prints a line for each search: the result, the number of states, the seconds and MB it took.
 set -euo pipefail
@@ -34,14 +34,18 @@ bad=0
 #   EXPECTED  holds: no error exists; found: the search finds an error
 #   HOW       every: visits all states; most: visits as many as SECONDS and the memory allow, and
 #             reports whether those were all; sample: uses one bit per state, for SECONDS
+# -DREVERSE looks at the last choice first, which only changes how soon an error is found.
 search() {
   local expected=$1 how=$2 seconds=$3
   shift 3
   local arguments=(-m200000) gcc_flags=(-O1 -DSAFETY -DNOREDUCE -DMEMLIM=6000 -DVECTORSZ=8192)
   [[ " $* " == *" -DSAFETY_ONLY "* ]] && arguments+=(-E)
+  [[ " $* " == *" -DREVERSE "* ]] && gcc_flags+=(-DREVERSE)
+  # Most searches for an error end before the compiler would have optimized them; one has 600 seconds.
+  [ "$expected" = found ] && [ "$seconds" -le 300 ] && gcc_flags+=(-O0)
   if [ "$how" = sample ]; then
     gcc_flags+=(-DBITSTATE)
-    arguments+=(-w30)
+    arguments+=("-w$([ "$short" = yes ] && echo 28 || echo 30)")
   else
     gcc_flags+=(-DCOLLAPSE)
   fi
@@ -82,11 +86,15 @@ search() {
 # An idle machine needs far less time than the limits. A search ends as soon as it finds an error.
 echo "== the protocol"
 search holds every 1800 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
-search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=1
-search holds every 1800 -DN=3 -DLIAR -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search holds every 1800 -DN=3 -DLIAR -DCRASHES=0 -DWRONG=0
-search holds every 1800 -DN=3 -DLIAR -DFORGES=2 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
-if [ "$short" = no ]; then
+if [ "$short" = yes ]; then
+  search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=0
+  search holds every 1800 -DN=3 -DCRASHES=0 -DWRONG=1
+  search holds every 1800 -DN=3 -DLIAR -DFORGES=1 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
+else
+  search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=1
+  search holds every 1800 -DN=3 -DLIAR -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
+  search holds every 1800 -DN=3 -DLIAR -DFORGES=2 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
   search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=0 -DGIVE_UPS=1
   search holds every 1800 -DN=3 -DCRASHES=0 -DWRONG=1 -DGIVE_UPS=1
   search holds most 600 -DN=4 -DCRASHES=1 -DWRONG=0
@@ -102,7 +110,7 @@ fi
 model=$PWD/tests/model/lying_leader.pml
 echo "== leaders that lie"
 search holds every 1800 -DN=4 -DTERMS=1 -DSAFETY_ONLY
-search holds sample 30 -DN=4 -DTERMS=2 -DSAFETY_ONLY
+search holds sample "$([ "$short" = yes ] && echo 4 || echo 30)" -DN=4 -DTERMS=2 -DSAFETY_ONLY
 if [ "$short" = no ]; then
   search holds sample 60 -DN=5 -DTERMS=2 -DSAFETY_ONLY
   search holds sample 60 -DN=4 -DTERMS=3 -DSAFETY_ONLY
@@ -121,9 +129,9 @@ search found sample 300 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASH
 search found sample 300 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_SHRINK_WITHOUT_PROMISES -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_PASS_TERMS -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
-search found sample 300 -DPLANT_NEVER_YIELD -DN=3 -DCRASHES=1 -DWRONG=2
+search found sample 300 -DPLANT_NEVER_YIELD -DN=3 -DCRASHES=0 -DWRONG=2
 search found sample 600 -DPLANT_FORGET_KEPT -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=2
-search found sample 300 -DPLANT_WAIT_FOR_SUCCESSOR -DN=3 -DCRASHES=1 -DWRONG=1
+search found sample 300 -DREVERSE -DPLANT_WAIT_FOR_SUCCESSOR -DN=3 -DCRASHES=1 -DWRONG=1
 search found sample 300 -DPLANT_COMPARE_NOTHING -DN=3 -DLIAR -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
 search found sample 300 -DPLANT_BELIEVE_ANYBODY -DQUEUE=12 -DN=3 -DLIAR -DFORGES=2 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
 exit $bad

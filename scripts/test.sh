@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds everything and runs the tests. Arguments go to ctest: -LE live.
-# tests/python also runs with today's PyTorch and frameworks (tests/python/frameworks.txt, installed in build/frameworks),
-# unless the first argument is --no-frameworks or there is no network. If it is --libtorch2, only the tests that use
-# LibTorch run, with that PyTorch's instead of Debian's, in build-libtorch2.
+# tests/python runs with today's PyTorch and frameworks (tests/python/frameworks.txt, installed in build/frameworks), and what depends
+# on the version with Debian's, too; all of it with Debian's if the first argument is --no-frameworks or there is no network. If it is
+# --libtorch2, only the tests that use LibTorch run, with today's instead of Debian's, in build-libtorch2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 libtorch2=no
@@ -15,7 +15,7 @@ frameworks() {
   rm -rf "$venv"
   /usr/bin/python3 -m venv "$venv"
   if ! "$venv/bin/pip" install -q --retries 1 "$(grep pytest "$wanted")"; then
-    say "no network: the tests of today's PyTorch and frameworks are skipped"
+    say "no network: tests/python runs with Debian's PyTorch only"
     return
   fi
   "$venv/bin/pip" install -q -r "$wanted"

@@ -149,13 +149,18 @@ class Peers:
             own.update({"checkpoint-interval": self.checkpoints} if i == 0 else {"resume": "false"})
             if self.addresses:
                 own["initial-peers"] = self.addresses[0]
-            peer = Process([self.binary, "train", *words(self.options), *words(own)], self.folder / f"peer{i}.log")
-            self.children.append(peer)
-            host, port = eventually("a peer listens or ends", lambda: peer.listens_at() or not peer.running() and (None, 0), 60, 0.1)
-            if not port:
-                raise Failed(f"a peer ended: {peer.text()[-2000:]}")
-            self.addresses.append(f"{host}:{port}")
+            self.children.append(Process([self.binary, "train", *words(self.options), *words(own)], self.folder / f"peer{i}.log"))
+            if i == 0:
+                self.await_address(self.children[0])
+        for peer in self.children[1:]:
+            self.await_address(peer)
         return self
+
+    def await_address(self, peer):
+        host, port = eventually("a peer listens or ends", lambda: peer.listens_at() or not peer.running() and (None, 0), 60, 0.1)
+        if not port:
+            raise Failed(f"a peer ended: {peer.text()[-2000:]}")
+        self.addresses.append(f"{host}:{port}")
 
     def statuses(self):
         found = []

@@ -1,29 +1,37 @@
-"""The snippets of the libraries' documents in their closest form, each a peer. Arguments: which, the address of another
-peer or nothing, a folder. Prints its address, and at the end what it has, as JSON."""
+"""The snippets of the libraries' documents in their closest form, each a peer. Arguments: which, one or more in turn with ";"
+between them; the folder of another process, whose peers these join, or nothing; a folder. Prints for each what it has at its end,
+as JSON."""
 
 import json
+import os
+import pathlib
 import sys
 from functools import partial
 
 import numpy as np
 import torch
-from support import batch, net
+from support import batch, eventually, net
 
 import waggle
 
-which, peers, folder = sys.argv[1:]
-peer = dict(listen="127.0.0.1:0", initial_peers=[peers] if peers else [], data_dir=folder)
 torch.set_num_threads(1)
+# Of the snippet that runs.
+number, peers, folder, peer = 0, "", pathlib.Path(), {}
+
+
+def listens_at(address):
+    (folder / "new").write_text(address or "")  # a client has none
+    (folder / "new").rename(folder / "address")
 
 
 def ended(**what):
-    print("ENDED", json.dumps(what), flush=True)
+    print("ENDED", number, json.dumps(what), flush=True)
 
 
 # hivemind.averaging.DecentralizedAverager
 def averager():
     node = waggle.node("documents", **peer)
-    print("address", node.address, flush=True)
+    listens_at(node.address)
     dht = waggle.DHT(node)
     averaged_tensors = {"w": torch.full((3,), 1.0 if peers else 3.0), "b": np.full(2, 2.0 if peers else 4.0)}
     averager = waggle.Averager(node, averaged_tensors, prefix="docs", target_group_size=2, min_group_size=2, group_bits="",
@@ -46,10 +54,11 @@ def averager():
     dht.store("documents.progress", [1, 2.0, 3], ttl=60, subkey=node.id)
     averager.group_bits = ""  # each round has put them in another bucket
     averager.step(gather=None)  # both have stored
+    progress = sorted(dht.get("documents.progress").values())
+    averager.step(gather=None)  # both have read
+    node.leave()
     ended(metadata=list(metadata.values()), first=first, b=averaged_tensors["b"].tolist(), bits=bits,
-          group=sorted(v[0] for v in ids.values()) == sorted(ids), stage=control.stage,
-          progress=sorted(dht.get("documents.progress").values()))
-    sys.stdin.read()
+          group=sorted(v[0] for v in ids.values()) == sorted(ids), stage=control.stage, progress=progress)
 
 
 def train(inner, follow=None, norm=False, size=4, extra=None, silent=False, half=False, **options):
@@ -60,7 +69,7 @@ def train(inner, follow=None, norm=False, size=4, extra=None, silent=False, half
     if extra is not None:
         options["extra_tensors"] = [extra]
     opt = waggle.Optimizer(inner(model.parameters()), swarm, model, min_peers=2, **options)
-    print("address", swarm.address, flush=True)
+    listens_at(swarm.address)
     if follow:
         opt.follow(follow(opt))
     i, means = 0, []
@@ -142,9 +151,11 @@ def recipe(name):
     from lightning import LightningModule, Trainer
     from waggle.lightning import SwarmStrategy
 
-    known = None if peers in ("", "in the environment") else peers
+    known = peers or None
+    if name == "defaults" and peers:
+        os.environ["PL_INITIAL_PEERS"], known = peers, None
     hivemind_strategy = partial(SwarmStrategy, run_id="documents", host_maddrs=["/ip4/127.0.0.1/tcp/0", "/ip4/0.0.0.0/udp/0/quic"],
-                                initial_peers=known, data_dir=folder, epochs=3, min_peers=2)
+                                initial_peers=known, data_dir=folder / "peer", epochs=3, min_peers=2)
     accelerator = "gpu" if torch.cuda.is_available() and name != "defaults" else "cpu"
     RECIPES = {
         "overlap": lambda: hivemind_strategy(
@@ -177,7 +188,7 @@ def recipe(name):
             self.most = max(self.most, strategy.num_peers)
             if strategy.swarm.address and not self.said:
                 self.said = True
-                print("address", strategy.swarm.address, flush=True)
+                listens_at(strategy.swarm.address)
             return torch.nn.functional.mse_loss(self.net(batch[0]), batch[1])
 
         said = False
@@ -194,10 +205,24 @@ def recipe(name):
     ended(epoch=now.epoch, parameters=now.parameters, rounds=now.rounds, most=module.most, rate=strategy._optimizer.rate)
 
 
+def main(names, others, own):
+    global number, peers, folder, peer
+    for number, which in enumerate(names.split(";")):
+        folder = pathlib.Path(own) / str(number)
+        folder.mkdir(parents=True)
+        if others:
+            where = pathlib.Path(others) / str(number) / "address"
+            assert eventually(where.exists)
+            peers = where.read_text()
+        peer = dict(listen="127.0.0.1:0", initial_peers=[peers] if peers else [], data_dir=folder / "peer")
+        print("BEGINS", number, which, flush=True)
+        kind, _, name = which.partition(": ")
+        {"averager": averager, "decentralized": lambda: DECENTRALIZED_OF[name](), "Optimizer": lambda: mode(name),
+         "HeAT": lambda: HEAT[name](), "Lightning": lambda: recipe(name)}[kind]()
+
+
 if __name__ == "__main__":
     import logging
 
     logging.basicConfig(level=logging.INFO)
-    kind, _, name = which.partition(": ")
-    {"averager": averager, "decentralized": lambda: DECENTRALIZED_OF[name](), "Optimizer": lambda: mode(name),
-     "HeAT": lambda: HEAT[name](), "Lightning": lambda: recipe(name)}[kind]()
+    main(*sys.argv[1:])

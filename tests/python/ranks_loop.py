@@ -38,15 +38,16 @@ def main():
                                 ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
                                 ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 0),
                                 ("shards", int, 0), ("uneven", int, 0), ("leave-within", float, None),
-                                ("lag", float, 0), ("loss-scale", str, None)):
+                                ("lag", float, 0), ("loss-scale", str, None), ("ranks-meet", str, None)):
         parser.add_argument(f"--{name}", type=kind, default=default)
     args = parser.parse_args()
     group, rank, ranks = {}, 0, 1
     if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-        rank, ranks = dist.get_rank(), dist.get_world_size()
-        # Only now: beginning may take longer than the timeout.
-        group = {"group": dist.new_group(timeout=datetime.timedelta(seconds=args.timeout)) if args.timeout else dist.group.WORLD}
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        dist.init_process_group("gloo", args.ranks_meet, rank=rank, world_size=ranks)
+        # A time that is shorter than a wait counts from here on, for one rank may take longer to import torch.
+        within = datetime.timedelta(seconds=args.timeout)
+        group = {"group": dist.new_group(timeout=within) if args.timeout else dist.group.WORLD}
     fails = args.how if rank == args.fail_on else ""
     torch.manual_seed(args.seed)
     model = made(args.kind, 7 if fails == "module" else 5)

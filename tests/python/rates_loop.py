@@ -17,8 +17,6 @@ torch.set_num_threads(1)
 
 def changes(how, opt, swarm, seed):
     """Called before each step."""
-    if how == "follow one" and seed != 0:
-        how = "cosine"
     if how in ("cosine", "the run's"):  # which leaves only the decay to the loop
         return lambda i, loss: opt.param_groups[0].update(lr=0.05 * (0.6 + 0.4 * math.cos((i + seed) / 7)),
                                                           weight_decay=0.01 * (1 + seed))
@@ -30,8 +28,6 @@ def changes(how, opt, swarm, seed):
     if how == "StepLR":
         step = torch.optim.lr_scheduler.StepLR(opt, 3, 0.9)
         return lambda i, loss: step.step()
-    if how == "follow one":
-        opt.follow(torch.optim.lr_scheduler.StepLR(opt, 3, 0.9))
     if how == "larger":
         return lambda i, loss: opt.param_groups[0].update(lr=0.2)
     return lambda i, loss: None

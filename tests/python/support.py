@@ -1,9 +1,14 @@
 """Loops for the tests: in this process, and in processes of their own."""
 
+import atexit
 import contextlib
+import functools
+import json
 import os
 import pathlib
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +21,8 @@ import waggle
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = pathlib.Path(os.environ.get("WAGGLE_BIN", ROOT / "build/bin")) / "waggle"
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"))
+# Of tests that do not depend on the version of torch, in files with others that do: see tests.cmake.in.
+once = pytest.mark.skipif("WAGGLE_TODAY_TOO" in os.environ, reason="it runs with today's torch")
 DEVICE = "cpu"  # of net and batch
 
 
@@ -64,28 +71,78 @@ def eventually(what, seconds=60):
     return what()
 
 
+@functools.lru_cache(None)
+def forker():
+    made = subprocess.Popen([sys.executable, ROOT / "tests/python/forker.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(lambda: (made.stdin.close(), made.wait()))
+    return made
+
+
+def ask_forker(what):
+    forker().stdin.write(json.dumps(what) + "\n")
+    forker().stdin.flush()
+    return int(forker().stdout.readline())
+
+
+class Forked:
+    """As a subprocess.Popen, of one that has torch already."""
+
+    def __init__(self, command, log, environment):
+        path = [each for each in environment.get("PYTHONPATH", "").split(":") if each]
+        self.pid = ask_forker([command, str(log), os.getcwd(), {**os.environ, **environment}, path])
+        self.lives, self.code = os.pidfd_open(self.pid), None
+
+    def wait(self, timeout=None):
+        if self.code is None:
+            if not select.select([self.lives], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            os.close(self.lives)
+            self.code = ask_forker({"wait": self.pid})
+        return self.code
+
+    def poll(self):
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
 class Process:
     def __init__(self, folder, name, command, **environment):
         self.log_file = folder / f"{name}.log"
+        words = [str(word) for word in command]
         with open(self.log_file, "wb") as log:
-            self.process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log,
-                                            env={**os.environ, **environment})
+            if words[0] == sys.executable and words[1:3] != ["-m", "torch.distributed.run"] and "ATEN_CPU_CAPABILITY" not in environment:
+                self.process = Forked(words[1:], self.log_file, environment)
+            else:
+                self.process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
 
     @property
     def log(self):
         return self.log_file.read_text()
 
-    def line(self, beginning, seconds=60):
+    def line(self, beginning, seconds=120):
         """The rest of the first line that has the text, as soon as there is one."""
         def found():
             for line in self.log.splitlines(keepends=True):
                 if beginning in line and line.endswith("\n"):
                     return line[line.index(beginning) + len(beginning):].strip() or " "
-        rest = eventually(lambda: found() or self.process.poll() is not None, seconds)
+
+        def found_or_ended():
+            ended = self.process.poll() is not None  # first: its last lines are there when it has ended
+            return found() or ended
+        rest = eventually(found_or_ended, seconds)
         assert isinstance(rest, str), self.log
         return rest.strip()
 
-    def ended(self, seconds=120):
+    def ended(self, seconds=240):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -93,6 +150,15 @@ class Process:
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
+
+
+@contextlib.contextmanager
+def reserved_port():
+    """Nothing else is given it meanwhile; who asks for it may listen there."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @contextlib.contextmanager

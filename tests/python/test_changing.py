@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from support import batch, equal, eventually, join, loss_of, net, processes
+from support import batch, equal, eventually, join, loss_of, net, once, processes
 
 import waggle
 
@@ -147,10 +147,8 @@ def test_a_switch_that_is_changed_later_is_refused_by_name(tmp_path):
             trained(model, opt, lambda *_: None, range(2, 3), samples=4)
 
 
-@pytest.mark.parametrize("how", [
-    "cosine", "epoch", "plateau", "StepLR", "the run's",
-    pytest.param("follow one", marks=pytest.mark.xfail(
-        strict=False, reason="an update of samples of the one that follows alone has no rate that the others know"))])
+@once
+@pytest.mark.parametrize("how", ["cosine", "epoch", "plateau", "StepLR", "the run's"])
 def test_peers_that_set_their_rates_themselves_hold_one_model(how, tmp_path):
     """Three, of which one is killed and one joins later."""
     epochs = 40
@@ -182,6 +180,7 @@ def test_peers_that_set_their_rates_themselves_hold_one_model(how, tmp_path):
         assert min(end["state_downloads"] for end in ends[1:]) >= 1, [each.log for each in (first, second, third)]
 
 
+@once
 def test_who_wants_another_rate_than_the_others_is_told_once(tmp_path):
     with processes(tmp_path) as start:
         first = start.python("loop0", HERE / "rates_loop.py", tmp_path / "peer0", "", 0, 12, "constant", 2)

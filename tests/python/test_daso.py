@@ -46,8 +46,11 @@ def test_a_joiner_stands_where_the_run_does_in_status_and_metric(tmp_path):
         joiner.line("cool-down, epoch ")
         status = eventually(lambda: (s := status_of(peers[0])).get("group_size") == 2 and s)
         assert status["strategy"]["phase"] == "cool-down" and status["strategy"]["skips"] == 0, status
-        with urllib.request.urlopen(f"http://{peers[0]}/metrics", timeout=60) as answer:
-            assert re.search(r'waggle_training_strategy_phase{[^}]*phase="cool-down"[^}]*} 1\n', answer.read().decode())
+
+        def shown():
+            with urllib.request.urlopen(f"http://{peers[0]}/metrics", timeout=60) as answer:
+                return re.search(r'waggle_training_strategy_phase{[^}]*phase="cool-down"[^}]*} 1\n', answer.read().decode())
+        assert eventually(shown)
         assert "daso: cool-down from epoch" in [line for line in first.log.splitlines() if "daso: " in line][-1]
         assert status["strategy"]["epoch"] >= 3 and status["strategy"]["epochs"] == 0
 

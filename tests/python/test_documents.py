@@ -1,10 +1,9 @@
-"""What the documents of hivemind, Lightning and HeAT show, in its closest form (documents.py): two processes each."""
+"""What the documents of hivemind, Lightning and HeAT show, in its closest form (documents.py)."""
 
 import concurrent.futures
 import json
 import pathlib
 import struct
-import subprocess
 import sys
 
 import numpy as np
@@ -18,52 +17,59 @@ HERE = pathlib.Path(__file__).parent
 STAND_INS = str(HERE / "stand_ins")
 
 
-def two(tmp_path, which, of_second=None, **environment):
-    """What both have at the end, and their logs."""
-    with processes(tmp_path) as start:
-        first = start.python("first", HERE / "documents.py", which, "", tmp_path / "1", **environment)
-        address = first.line("address ")
-        if which == "Lightning: defaults":
-            environment["PL_INITIAL_PEERS"], address = address, "in the environment"
-        second = start.python("second", HERE / "documents.py", of_second or which, address, tmp_path / "2", **environment)
-        for each in (first, second):
-            assert each.ended() == 0, each.log
-        return [json.loads(each.line("ENDED ")) for each in (first, second)], first.log + second.log
+RECIPES = ["overlap", "offload", "buffers", "defaults"]
+MODES = ["each step in turn", "offload_optimizer", "delay_optimizer_step", "delay_grad_averaging", "reuse_grad_buffers",
+         "client_mode", "extra_tensors", "grad_compression", "PowerSGD", "use_local_updates", "offloaded local updates"]
+# In this order, because each needs a pair of peers, and a pair of processes takes longer to import torch than for some of them.
+ALL = ["averager", *("decentralized: " + name for name in ("optimizer", "SGD", "Adam")), *("Optimizer: " + name for name in MODES),
+       "Optimizer: auxiliary", *("HeAT: " + name for name in ("DASO", "DataParallelOptimizer", "DataParallelOptimizer, not blocking")),
+       *("Lightning: " + name for name in RECIPES)]
 
 
-def test_the_example_of_the_averager(tmp_path):
-    def start(*arguments):
-        return subprocess.Popen([sys.executable, HERE / "documents.py", "averager", *arguments], text=True,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    a = start("", tmp_path / "a")
-    b = start(a.stdout.readline().split()[1], tmp_path / "b")
-    b.stdout.readline()
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Two processes that run all in turn: of each, what both have at its end, and what they said."""
+    folder = tmp_path_factory.mktemp("documents")
     try:
-        said = [json.loads(each.stdout.readline().partition(" ")[2]) for each in (a, b)]
-    finally:
-        for each in (a, b):
-            each.stdin.close()
-            each.wait(60)
-    for one in said:
+        import lightning
+        path = [] if getattr(lightning, "__version__", None) else [STAND_INS]
+    except ImportError:
+        path = [STAND_INS]  # instead of Lightning
+    with processes(folder) as start:
+        def run(name, names, others):
+            return start.python(name, HERE / "documents.py", ";".join(names), others, folder / name,
+                                PYTHONPATH=":".join([*path, *sys.path]))
+
+        first = run("first", [name.replace("auxiliary", "each step in turn") for name in ALL], "")
+        second = run("second", ALL, folder / "first")
+
+        def of(name):
+            i = ALL.index(name)
+            theirs, ours = (json.loads(each.line(f"ENDED {i} ")) for each in (second, first))
+            return [ours, theirs], "".join(each.log.partition(f"BEGINS {i} ")[2].partition(f"BEGINS {i + 1} ")[0] for each in (first, second))
+
+        of.processes = first, second
+        yield of
+
+
+def test_the_example_of_the_averager(both):
+    for one in both("averager")[0]:
         assert one["metadata"] == [{"my_batch_size": 32}] * 2 and one["first"] == [3, 3, 3]
         assert one["b"] == [3, 3] and one["group"] and one["stage"] == "done"
         assert one["progress"] == [[1, 2.0, 3]] * 2 and one["bits"] == "01"
 
 
 @pytest.mark.parametrize("name", ["optimizer", "SGD", "Adam"])
-def test_decentralized_optimizers(name, tmp_path):
-    ends, _ = two(tmp_path, "decentralized: " + name)
+def test_decentralized_optimizers(name, both):
+    ends, _ = both("decentralized: " + name)
     for end in ends:
         assert end["epoch"] == 6 and end["rounds"] > 0 and end["used"] > 0
     assert name == "optimizer" or ends[0]["rate"] < (0.05 if name == "SGD" else 0.01)
 
 
-@pytest.mark.parametrize("mode", ["each step in turn", "offload_optimizer", "delay_optimizer_step", "delay_grad_averaging",
-                                  "reuse_grad_buffers", "client_mode", "extra_tensors", "grad_compression", "PowerSGD", "use_local_updates",
-                                  "offloaded local updates"])
-def test_modes_of_the_optimizer(mode, tmp_path):
-    ends, _ = two(tmp_path, "Optimizer: " + mode)
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_the_optimizer(mode, both):
+    ends, _ = both("Optimizer: " + mode)
     for end in ends:
         assert end["epoch"] == 6 and end["rounds"] > 0 and end["used"] > 0
     if mode == "extra_tensors":
@@ -73,15 +79,15 @@ def test_modes_of_the_optimizer(mode, tmp_path):
         assert ends[0]["rate"] == ends[1]["rate"] == pytest.approx(1e-2 * 0.5**5)
 
 
-def test_an_auxiliary_of_loops_computes_nothing_and_reduces_for_the_others(tmp_path):
-    (first, helps), _ = two(tmp_path, "Optimizer: each step in turn", "Optimizer: auxiliary")
+def test_an_auxiliary_of_loops_computes_nothing_and_reduces_for_the_others(both):
+    (first, helps), _ = both("Optimizer: auxiliary")
     assert helps["offered"] == 0 and helps["rounds"] > 0 and first["used"] > 0
     assert first["epoch"] == helps["epoch"] == 6 and first["values"] == helps["values"]
 
 
 @pytest.mark.parametrize("name", ["DASO", "DataParallelOptimizer", "DataParallelOptimizer, not blocking"])
-def test_optimizers_of_heat(name, tmp_path):
-    ends, log = two(tmp_path, "HeAT: " + name)
+def test_optimizers_of_heat(name, both):
+    ends, log = both("HeAT: " + name)
     assert ends[0]["parameters"] == ends[1]["parameters"] and ends[0]["rounds"] > 0
     if name == "DASO":
         assert "daso: its 6 epochs are over" in log and all(end["phase"] == "cool-down" for end in ends)
@@ -90,15 +96,10 @@ def test_optimizers_of_heat(name, tmp_path):
         assert all(end["epoch"] == 6 for end in ends)
 
 
-@pytest.mark.parametrize("recipe", ["overlap", "offload", "buffers", "defaults"])
-def test_recipes_of_lightning(recipe, tmp_path):
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_of_lightning(recipe, both):
     """With Lightning where it is installed; else by the stand-in."""
-    try:
-        import lightning
-        path = [] if getattr(lightning, "__version__", None) else [STAND_INS]
-    except ImportError:
-        path = [STAND_INS]
-    ends, log = two(tmp_path, "Lightning: " + recipe, PYTHONPATH=":".join([*path, *sys.path]))
+    ends, log = both("Lightning: " + recipe)
     for end in ends:
         assert end["epoch"] == 3 and end["most"] == 2 and end["rounds"] > 0
         assert end["rate"] == pytest.approx(1e-2 * (0.5**2 if recipe in ("overlap", "offload") else 1))
@@ -106,6 +107,12 @@ def test_recipes_of_lightning(recipe, tmp_path):
     assert log.count("host_maddrs: /ip4/0.0.0.0/udp/0/quic left out, as peers talk by TCP") == 2
     assert log.count("left out: delay_state_averaging=True (peers average gradients") == (2 if recipe == "overlap" else 0)
     assert log.count("left out: matchmaking_time=5.0 (all peers are one group") == (2 if recipe == "defaults" else 0)
+
+
+def test_both_processes_end_in_order(both):
+    both(ALL[-1])
+    for each in both.processes:
+        assert each.ended() == 0, each.log
 
 
 class Digits:

@@ -182,7 +182,7 @@ def test_a_launched_script_of_a_framework(framework, tmp_path):
 
 
 AVERAGES = """
-import sys
+import os, sys, time
 import lightning, torch, waggle
 from lightning.pytorch.callbacks import EMAWeightAveraging, WeightAveraging
 from test_installed_frameworks import batch, net
@@ -203,15 +203,16 @@ class Say(lightning.Callback):
     def on_before_zero_grad(self, trainer, *_):
         if trainer.global_step == 0:
             print("address", strategy.swarm.address, flush=True)
+        time.sleep(0.1 if os.path.exists(slow) else 0)
 
-folder, peers = sys.argv[1:]
+folder, peers, slow = sys.argv[1:]
 strategy = SwarmStrategy(32, "tests", data_dir=folder, host_maddrs=["/ip4/127.0.0.1/tcp/0"], initial_peers=peers or None,
-                         epochs=4000)
+                         epochs=300)
 average = EMAWeightAveraging(decay=0.99) if {ema} else WeightAveraging()
 trainer = lightning.Trainer(strategy=strategy, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
                             enable_progress_bar=False, enable_model_summary=False, callbacks=[average, Say()])
 module = Module()
-data = [batch(i, 8) for i in range(20_000)]
+data = [batch(i, 8) for i in range(5000)]
 trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=None))
 status = strategy.swarm.status()
 print("digest of", status.epoch, status.parameters)
@@ -227,11 +228,14 @@ def test_averages_of_weights_in_lightning_are_equal_also_on_a_peer_that_joins(em
     script.write_text(AVERAGES.replace("{ema}", str(ema)))
     path = {"PYTHONPATH": ":".join([str(HERE), *sys.path])}
     with processes(tmp_path) as start:
-        first = start.python("first", script, tmp_path / "1", "", **path)
-        second = start.python("second", script, tmp_path / "2", first.line("address "), **path)
+        slow = tmp_path / "slow"  # until the second one has joined
+        slow.touch()
+        first = start.python("first", script, tmp_path / "1", "", slow, **path)
+        second = start.python("second", script, tmp_path / "2", first.line("address "), slow, **path)
+        second.line("downloaded the state of epoch")
+        slow.unlink()
         for each in (first, second):
             assert each.ended() == 0, each.log
-        assert "downloaded the state of epoch" in second.log
         for what in ("digest of ", "in the module ", "in the checkpoint "):
             assert first.line(what) == second.line(what), what
         assert first.line("in the module ") != first.line("in the checkpoint ")

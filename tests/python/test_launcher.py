@@ -135,11 +135,12 @@ o = torch.optim.SGD(m.parameters(), 0.1)
 while True:
     m(torch.ones(4, 2)).sum().backward()
     o.step()
+    print("stepped", flush=True)
 """)
     with processes(tmp_path) as start:
         process = launch(start, "peer", tmp_path, ["--listen", "127.0.0.1:0", "--target-batch-size", "16", "--leave-within", "60s"],
                          tmp_path / "s.py")
-        process.line("is a peer of")
+        process.line("stepped")  # its first samples are offered
         process.kill(signal.SIGTERM)
         assert process.ended() == 0, process.log
         assert "because its machine will be taken away, and the script ends" in process.log

@@ -4,7 +4,6 @@ import asyncio
 import datetime
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from support import ROOT
+from support import ROOT, reserved_port
 
 import waggle
 
@@ -64,14 +63,9 @@ def examples_of_the_readme(folder):
     return shell
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as here:
-        return here.getsockname()[1]
-
-
 def test_the_example_runs_between_two_processes(tmp_path):
-    shell, port = examples_of_the_readme(tmp_path), free_port()
-    with shell(0, port) as first:
+    shell = examples_of_the_readme(tmp_path)
+    with reserved_port() as port, shell(0, port) as first:
         assert first.stdout.read(len("Enter ends it")) == "Enter ends it"
         assert shell(1, port).communicate(timeout=60)[0] == "{'hello': 'world'}\n"
         first.communicate("\n", timeout=60)
@@ -79,10 +73,11 @@ def test_the_example_runs_between_two_processes(tmp_path):
 
 
 def test_the_example_of_a_mean_runs_between_three_processes(tmp_path):
-    shell, port = examples_of_the_readme(tmp_path), free_port()
-    where = f"127.0.0.1:{port}"
-    shells = [shell(2, port, *words) for words in (("1", where), ("2", "127.0.0.1:0", where), ("6", "127.0.0.1:0", where))]
-    assert [each.communicate(timeout=120)[0] for each in shells] == ["[3. 3.]\n"] * 3
+    shell = examples_of_the_readme(tmp_path)
+    with reserved_port() as port:
+        where = f"127.0.0.1:{port}"
+        shells = [shell(2, port, *words) for words in (("1", where), ("2", "127.0.0.1:0", where), ("6", "127.0.0.1:0", where))]
+        assert [each.communicate(timeout=120)[0] for each in shells] == ["[3. 3.]\n"] * 3
 
 
 def test_arrays_of_each_type_are_averaged_in_place(pair):

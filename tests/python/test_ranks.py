@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import signal
-import socket
 import sys
 import urllib.request
 
@@ -24,11 +23,9 @@ class Island:
     """Its ranks, as torchrun starts them, without its own process."""
 
     def __init__(self, start, folder, name, *arguments, ranks=2):
-        with contextlib.closing(socket.socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.ranks = [start.python(f"{name}.{rank}", HERE / "ranks_loop.py", folder / name, *arguments, RANK=str(rank),
-                                   WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        # At a file, because another process may take a port that was free.
+        self.ranks = [start.python(f"{name}.{rank}", HERE / "ranks_loop.py", folder / name, "--ranks-meet",
+                                   f"file://{folder}/{name}.ranks", *arguments, RANK=str(rank), WORLD_SIZE=str(ranks))
                       for rank in range(ranks)]
 
     def address(self):
@@ -79,7 +76,7 @@ def test_an_island_alone_is_one_process_with_its_batch(tmp_path):
 def test_islands_of_each_kind_and_a_process_are_equal_peers_whoever_joins_later(strategy, tmp_path):
     slow = tmp_path / "slow"
     slow.touch()
-    of_run = ["--strategy", strategy, "--epochs", 30, "--slow", slow, *(["--target", 64] if strategy == "collaborative" else [])]
+    of_run = ["--strategy", strategy, "--epochs", 60, "--slow", slow, *(["--target", 64] if strategy == "collaborative" else [])]
     with processes(tmp_path) as start:
         first = Island(start, tmp_path, "first", "--kind", "fsdp", *of_run)
         where = first.address()
@@ -119,7 +116,7 @@ def test_a_killed_rank_ends_its_island_and_no_other_peer(doomed, tmp_path):
 
 
 @pytest.mark.parametrize("how, sentence", [
-    ("raise", "of the group.* has ended or does not answer, so rank 0 ends, too|Connection closed by peer"),
+    ("raise", "of the group.* has ended or does not answer, so rank 0 ends, too|/gloo/"),  # in a call, or in a pass
     ("kept", "rank 1 of the group calls kept, and rank 0 calls step: all ranks make the same calls in the same order"),
     ("samples", "rank 1: samples is 0, and must be a whole number from 1"),
     ("module", r"rank 1 has 0.weight \[7, 6\]"),
@@ -165,10 +162,9 @@ def test_the_status_names_the_ranks_and_how_long_each_works(kind, tmp_path):
 
         def ranks():
             with urllib.request.urlopen(f"http://{address}/api/v1/status") as answer:
-                return json.load(answer)["ranks"]["each"]
-        seen = eventually(ranks)
-        assert [(rank["rank"], rank["device"]) for rank in seen] == [(0, "cpu"), (1, "cpu")]
-        assert seen[1]["seconds"] >= 0.2 and seen[0]["pass_seconds"] >= 0.2, seen
+                each = json.load(answer)["ranks"]["each"]
+            return each and each[1]["seconds"] >= 0.2 and each[0]["pass_seconds"] >= 0.2 and each
+        assert [(rank["rank"], rank["device"]) for rank in eventually(ranks)] == [(0, "cpu"), (1, "cpu")]
         slow.unlink()
         island.ending()
 
@@ -176,7 +172,7 @@ def test_the_status_names_the_ranks_and_how_long_each_works(kind, tmp_path):
 def test_a_wait_may_be_longer_than_the_timeout_of_the_group(tmp_path):
     of_run = ["--target", 32, "--min-peers", 2, "--epochs", 5]
     with processes(tmp_path) as start:
-        island = Island(start, tmp_path, "island", "--timeout", 3, *of_run)
+        island = Island(start, tmp_path, "island", "--timeout", 8, *of_run)
         where = island.address()
         island.ranks[0].line("for 10 s now waiting")
         other = single(start, tmp_path, "other", "--peer", where, *of_run)

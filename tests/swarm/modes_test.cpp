@@ -253,11 +253,30 @@ protected:
     sim.run_for(80ms);
     waited_for_ += status_of(1).phase == trainer_phase::averaging ? 1 : 0;
   }
-  bool run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit) {
-    until_ = sim.network().now() + limit;
-    bool is = sim.run_until(what, limit);
+  /// With two peers of another mode, to the last epoch.
+  void train_beside(const mode& others) {
+    constexpr std::uint64_t last = 60;
+    add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
+    add(with_mode(others, 2, last), {0});
+    add(with_mode(others, 3, last), {0});
+    until_ = sim.network().now() + 120s;
+    bool ended = sim.run_until([&] { return all_ended_at(sim, last); }, 120s);
     until_ = {};
-    return is;
+    ASSERT_TRUE(ended) << picture(sim);
+    expect_rounds_kept_the_contract(sim);
+    auto first = status_of(0);
+    EXPECT_FALSE(first.parameters.is_zero());
+    for (auto i : sim.living()) {
+      auto s = status_of(i);
+      expect_samples_accounted(s);
+      EXPECT_EQ(s.past.branch, first.past.branch);
+      EXPECT_EQ(s.parameters, first.parameters);
+      const auto& rounds = sim[i].rounds;
+      EXPECT_GT(std::count_if(rounds.begin(), rounds.end(),
+                              [](const round_report& r) { return r.contributors.size() == 3; }),
+                40);
+      EXPECT_LT(s.loss, 0.7 * s.first_loss);
+    }
   }
 
   steady_time until_;
@@ -266,47 +285,17 @@ protected:
 
 // The toy learner ends the process if its gradient is taken while a pass adds to it.
 TEST_P(PassesInReusedBuffers, EndBeforeTheirGradientIsTaken) {
-  constexpr std::uint64_t last = 60;
-  add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
-  add(with_mode(GetParam(), 2, last), {0});
-  add(with_mode(GetParam(), 3, last), {0});
-  ASSERT_TRUE(run_until([&] { return all_ended_at(sim, last); }, 120s)) << picture(sim);
+  train_beside(GetParam());
   EXPECT_GT(waited_for_, 5U);
-  expect_rounds_kept_the_contract(sim);
-  auto first = status_of(0);
-  for (auto i : sim.living()) {
-    auto s = status_of(i);
-    expect_samples_accounted(s);
-    EXPECT_EQ(s.samples_dropped, 0U);
-    EXPECT_GT(s.rounds_complete, 40U);
-    EXPECT_FALSE(s.parameters.is_zero());
-    EXPECT_EQ(s.parameters, first.parameters);
-  }
+  for (auto i : sim.living())
+    EXPECT_EQ(status_of(i).samples_dropped, 0U);
 }
 
 // Whether gradients are summed in the outgoing vector is each peer's own affair.
 TEST_P(PassesInReusedBuffers, TrainBesidePeersWithSeparateBuffers) {
-  constexpr std::uint64_t last = 60;
   auto separate = GetParam();
   separate.toy.in_place = false;
-  add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
-  add(with_mode(separate, 2, last), {0});
-  add(with_mode(separate, 3, last), {0});
-  ASSERT_TRUE(run_until([&] { return all_ended_at(sim, last); }, 120s)) << picture(sim);
-  expect_rounds_kept_the_contract(sim);
-  auto first = status_of(0);
-  EXPECT_FALSE(first.parameters.is_zero());
-  for (auto i : sim.living()) {
-    auto s = status_of(i);
-    expect_samples_accounted(s);
-    EXPECT_EQ(s.past.branch, first.past.branch);
-    EXPECT_EQ(s.parameters, first.parameters);
-    const auto& rounds = sim[i].rounds;
-    EXPECT_GT(std::count_if(rounds.begin(), rounds.end(),
-                            [](const round_report& r) { return r.contributors.size() == 3; }),
-              40);
-    EXPECT_LT(s.loss, 0.7 * s.first_loss);
-  }
+  train_beside(separate);
 }
 
 std::vector<mode> modes_in_place() {

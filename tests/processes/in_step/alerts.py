@@ -28,12 +28,6 @@ SWARM = {"step-interval": "50ms", "target-batch-size": 256}
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def rules():
     """(the rules with all times divided, {alert: seconds after its cause by which it has to fire})"""
     def divided(found):
@@ -186,10 +180,12 @@ def restarts(scene):
 
 def wrong_address(scene):
     peers = scene.swarm(2)
-    closed = scene.run.add(via=peers[0], announce=f"127.0.0.1:{free_port()}").start()
-    closed.address()
-    scene.planted()
-    scene.watch()
+    with socket.socket() as held:  # so that nothing listens at its port
+        held.bind(("127.0.0.1", 0))
+        closed = scene.run.add(via=peers[0], announce=f"127.0.0.1:{held.getsockname()[1]}").start()
+        closed.address()
+        scene.planted()
+        scene.watch()
 
 
 def other_options(scene):

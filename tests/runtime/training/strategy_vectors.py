@@ -52,4 +52,4 @@ runs += [
     for n in (1, 2, 5)
     for peer in (0, 1)
 ]
-json.dump(runs, sys.stdout, indent=1)
+print("[" + ",\n".join(map(json.dumps, runs)) + "]")
