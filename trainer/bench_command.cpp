@@ -186,19 +186,8 @@ int bench_train(run_options options) {
   report["ratios"] = ratios;
   report["steps"] = micro_steps;
   report["optimizer_steps"] = steps;
-  report["target_batch_size"] = options.target_batch_size;
   report["micro_batch"] = options.micro_batch;
-  report["strategy"] = options.strategy.text();
-  report["model"] = options.model;
-  report["layers"] = options.layers;
-  report["width"] = options.width;
-  report["heads"] = options.heads;
-  report["context"] = options.context;
-  report["data"] = options.data;
-  report["optimizer"] = options.optimizer;
-  report["device"] = options.device;
-  report["threads"] = options.threads;
-  report["checkpoints"] = options.resume;
+  report["options"] = options.given;
   print(report);
   return (*output)->write(report);
 }

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   using namespace waggle;
   keep_freed_memory();
   ignore_broken_pipes();
-  auto commands = common_commands({check_for_training, parameter_bytes_of, unused_checkpoint});
+  auto commands = common_commands({check_for_training, unused_checkpoint, facts_of_model});
   commands.insert(commands.begin(), train_command());
   commands.push_back(export_command());
   auto benchmarks = common_benchmarks();

@@ -3,7 +3,6 @@
 #include "trainer/torch_learner.hpp"
 
 #include <cmath>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 
@@ -21,7 +20,6 @@
 #include "trainer/gradient_hooks.hpp"
 #include "trainer/gradient_sum.hpp"
 #include "trainer/host_staging.hpp"
-#include "trainer/models.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/replicas.hpp"
 #include "trainer/script_model.hpp"
@@ -405,18 +403,6 @@ status check_buffers(const learner_config& config, const training_model& model) 
 status check_learner_config(const learner_config& config) {
   auto in = open_inputs(config);
   return in ? check_training_model(config, in->data->shape()) : in.error();
-}
-
-std::uint64_t parameter_bytes(const learner_config& config) {
-  std::error_code none;
-  if (is_torchscript(config.model)) {
-    auto size = std::filesystem::file_size(config.model, none);
-    return none ? 0 : size;
-  }
-  auto in = open_inputs(config);
-  if (!in || !check_training_model(config, in->data->shape()))
-    return 0;
-  return sizeof(float) * parameter_count(config, in->data->shape());
 }
 
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {

@@ -36,10 +36,6 @@ result<std::uint64_t> count_samples(const learner_config& config);
 /// the option and how to correct it.
 status check_learner_config(const learner_config& config);
 
-/// About the bytes of the model's parameters, without making it; 0: not known, as of options that
-/// check_learner_config refuses.
-std::uint64_t parameter_bytes(const learner_config& config);
-
 /// Makes a learner that uses LibTorch. The parameters, the gradient and each optimizer statistic
 /// are one flat float32 tensor each. Sets the number of compute threads of the process. Use it from
 /// one thread.

@@ -165,10 +165,6 @@ std::string unused_checkpoint(const run_options& options, const std::filesystem:
   return found.newest || found.skipped.empty() ? std::string{} : found.skipped.front().detail;
 }
 
-std::uint64_t parameter_bytes_of(const run_options& options) {
-  return check_training_options(options) ? parameter_bytes(learner_from(options, {})) : 0;
-}
-
 learner_config learner_from(const run_options& o, const peer_id& peer) {
   learner_config c{o};
   c.optimizer = optimizer_of(o);

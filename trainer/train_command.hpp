@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/cli/bench.hpp"
+#include "runtime/cli/commands.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "trainer/torch_learner.hpp"
 
@@ -20,9 +21,8 @@ result<checkpoint_store::found> last_checkpoint(const std::filesystem::path& fol
 /// with ec::bad_config and a sentence.
 status check_for_training(const run_options& options);
 /// See training_check.
+result<model_facts> facts_of_model(const run_options& options, model_look how);
 std::string unused_checkpoint(const run_options& options, const std::filesystem::path& data_dir);
-/// Of the model's parameters, about; 0: not known.
-std::uint64_t parameter_bytes_of(const run_options& options);
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);

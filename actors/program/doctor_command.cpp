@@ -257,7 +257,8 @@ finding look_at_path(const endpoint& where) {
 /// What `waggle train` would find of these options, once it is known that the model has room.
 std::vector<finding> look_at_training(const run_options& options, const training_check& check,
                                       const fs::path& folder) {
-  auto bytes = check ? check.parameter_bytes(options) : 0;
+  auto facts = check ? check.facts(options, model_look::guess) : model_facts{};
+  auto bytes = facts ? sizeof(float) * (facts->trained + facts->frozen) : 0;
   std::vector<finding> out{judge_memory(available_memory(), bytes)};
   if (out.front().how == finding::level::bad || !check)
     return out;

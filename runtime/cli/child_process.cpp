@@ -68,18 +68,12 @@ result<child_process> child_process::start(const std::vector<std::string>& argum
 child_process::child_process(child_process&& other) noexcept
   : pid_(std::exchange(other.pid_, -1)), log_(std::move(other.log_)), status_(other.status_) {}
 
-child_process& child_process::operator=(child_process&& other) noexcept {
-  if (this != &other) {
-    reap();
-    pid_ = std::exchange(other.pid_, -1);
-    log_ = std::move(other.log_);
-    status_ = other.status_;
-  }
-  return *this;
-}
-
 child_process::~child_process() {
-  reap();
+  if (pid_ <= 0 || ended())
+    return;
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 void child_process::signal(int number) const {
@@ -108,16 +102,6 @@ failure child_process::ended_early() {
     return {ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
   return {ec::internal,
           "a process ended " + how_it_ended(how) + "; its log says:\n" + end_of_log()};
-}
-
-void child_process::reap() {
-  if (pid_ <= 0 || ended())
-    return;
-  ::kill(pid_, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  status_ = status;
 }
 
 } // namespace waggle

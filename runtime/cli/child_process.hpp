@@ -26,9 +26,6 @@ public:
   static result<child_process> start(const std::vector<std::string>& arguments,
                                      const std::filesystem::path& log);
   child_process(child_process&& other) noexcept;
-  child_process& operator=(child_process&& other) noexcept;
-  child_process(const child_process&) = delete;
-  child_process& operator=(const child_process&) = delete;
   ~child_process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -46,7 +43,6 @@ public:
 
 private:
   child_process(pid_t pid, std::filesystem::path log) : pid_(pid), log_(std::move(log)) {}
-  void reap();
 
   pid_t pid_ = -1;
   std::filesystem::path log_;

@@ -14,12 +14,23 @@
 
 namespace waggle {
 
+/// How large --model is, and how fast.
+struct model_facts {
+  std::uint64_t trained = 0; // parameters
+  std::uint64_t frozen = 0;  // parameters
+  double step_seconds = 0;   // of a pass with --micro-batch on this machine; 0: not measured
+};
+/// guess: without reading a TorchScript file, by its size. measure: makes passes for a second or
+/// two.
+enum class model_look { guess, count, measure };
+
 /// What `waggle train` reports about options on this machine. Empty: there is no LibTorch to ask.
 struct training_check {
   std::function<status(const run_options&)> usable;
-  std::function<std::uint64_t(const run_options&)> parameter_bytes; // 0: not known
   /// Why no checkpoint of this data folder can be used; empty: one can, or there is none.
   std::function<std::string(const run_options&, const std::filesystem::path&)> unused_checkpoint;
+  /// Fails as `usable` does.
+  std::function<result<model_facts>(const run_options&, model_look)> facts;
 
   explicit operator bool() const { return usable != nullptr; }
 };
@@ -28,7 +39,7 @@ command health_command();
 command id_command();
 command invite_command();
 command members_command();
-command plan_command();
+command plan_command(training_check check);
 command replay_command();
 command status_command();
 command swarm_command();

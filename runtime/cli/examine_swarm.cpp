@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <future>
-#include <iostream>
 
+#include "runtime/cli/commands.hpp"
 #include "runtime/cli/finding_report.hpp"
 #include "runtime/cli/swarm_findings.hpp"
 #include "runtime/net/http_client.hpp"
@@ -32,9 +32,10 @@ void add_members(std::vector<asked_member>& all, std::vector<asked_member> more)
       all.push_back(std::move(each));
 }
 
-/// What /api/v1/peers of those members say that answer, of which the first ones were asked already.
-std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t first,
-                             const std::optional<swarm_key>& key) {
+} // namespace
+
+std::vector<std::string> ask_members(std::vector<asked_member>& members, std::size_t first,
+                                     const std::optional<swarm_key>& key) {
   std::vector<std::string> peers(members.size());
   auto ask_one = [&](std::size_t i) {
     auto& member = members[i];
@@ -58,25 +59,17 @@ std::vector<std::string> ask(std::vector<asked_member>& members, std::size_t fir
   return peers;
 }
 
-} // namespace
-
 int examine_swarm(const run_options& options, const endpoint& where) {
-  auto peers = net::http_get(where, "/api/v1/peers", page_timeout, options.key);
-  auto document = peers ? parse_document(peers->body) : std::nullopt;
-  if (peers && peers->status == 403)
-    return bad_usage(to_string(where)
-                     + " refuses: " + text_in(document.value_or(nullptr), "error"));
-  if (!field(document.value_or(nullptr), "peers").is_array()) {
-    std::cerr << "waggle: no peer answers at " << to_string(where)
-              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
-    return exit_failed;
-  }
+  int code = exit_clean;
+  auto said = documents_of(where, options, code);
+  if (!said)
+    return code;
   auto now = unix_ms();
   std::vector<asked_member> members;
-  add_members(members, members_in(*document, where, members_asked_max, now));
+  add_members(members, members_in(said->peers, where, members_asked_max, now));
   // Those that these have lost, and behind a split their members, are asked, too.
   for (std::size_t asked = 0; asked < members.size();) {
-    auto seen = ask(members, std::exchange(asked, members.size()), options.key);
+    auto seen = ask_members(members, std::exchange(asked, members.size()), options.key);
     for (std::size_t i = 0; i < seen.size(); ++i)
       if (auto others = parse_document(seen[i]))
         add_members(members,

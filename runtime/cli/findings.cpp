@@ -7,6 +7,7 @@
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/watch/json_fields.hpp"
@@ -33,13 +34,6 @@ std::string place(const endpoint& given, const endpoint& where) {
 }
 
 } // namespace
-
-std::string listed(const std::set<std::string>& all) {
-  std::string out;
-  for (const auto& each : all)
-    out += (out.empty() ? "" : ", ") + each;
-  return out;
-}
 
 std::string to_line(const finding& f) {
   auto padded = [](std::string_view text, std::size_t width) {
@@ -286,7 +280,7 @@ finding judge_dial_back(const endpoint& through, const std::vector<std::uint16_t
   std::set<std::string> ports;
   for (auto port : announced)
     ports.insert(std::to_string(port));
-  auto port = "port " + listed(ports);
+  auto port = "port " + joined({ports.begin(), ports.end()}, ", ");
   if (outcome == ec::none)
     return {
       level::good, "dial back", to_string(through) + " reaches " + port + " of this machine", {}};

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +25,6 @@ struct finding {
   std::string cure;  // what to change; empty if nothing
 };
 
-/// "a, b"
-std::string listed(const std::set<std::string>& all);
 /// One line for people, without a line end.
 std::string to_line(const finding& f);
 /// An array of objects: check, level, seen, cure.

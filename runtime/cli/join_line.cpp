@@ -28,11 +28,15 @@ std::string shell_word(std::string_view text) {
 
 namespace {
 
-/// The options of a joiner besides name and key.
-std::vector<std::pair<std::string, std::string>>
-options_to_join(const run_agreement* agreement, const std::vector<endpoint>& initial_peers) {
-  std::vector<std::pair<std::string, std::string>> all{{"initial-peers", text_of(initial_peers)},
-                                                       {"listen", "[::]:0"}};
+using named_texts = std::vector<std::pair<std::string, std::string>>;
+
+/// The options of a joiner. `of_run`: those that tell the run from others; empty ones are left out.
+named_texts options_to_join(named_texts of_run, const run_agreement* agreement,
+                            const std::vector<endpoint>& initial_peers) {
+  auto all = std::move(of_run);
+  std::erase_if(all, [](const auto& option) { return option.second.empty(); });
+  all.emplace_back("initial-peers", text_of(initial_peers));
+  all.emplace_back("listen", "[::]:0");
   const auto& host = initial_peers.front().host;
   if (host == "127.0.0.1" || host == "::1") // others reach it over loopback only
     all.emplace_back("announce", to_string(endpoint{host, 0}));
@@ -58,14 +62,10 @@ std::string toml_text(std::string_view text) {
 std::string join_line(const std::string& run_id, const run_agreement* agreement,
                       const std::vector<endpoint>& addresses, const endpoint& bound,
                       const std::string& key_file, const std::string& authority) {
-  std::string line =
-    "waggle " + std::string{command_of(agreement)} + " --run-id " + shell_word(run_id);
-  if (!key_file.empty())
-    line += " --swarm-key " + shell_word(key_file);
-  if (!authority.empty())
-    line += " --members " + authority;
+  std::string line = "waggle " + std::string{command_of(agreement)};
   for (const auto& [name, value] :
-       options_to_join(agreement, {addresses.empty() ? bound : addresses.front()}))
+       options_to_join({{"run-id", run_id}, {"swarm-key", key_file}, {"members", authority}},
+                       agreement, {addresses.empty() ? bound : addresses.front()}))
     line += " --" + name + " " + shell_word(value);
   return line;
 }
@@ -76,16 +76,13 @@ std::string invitation(const std::string& run_id, const run_agreement* agreement
                        const std::string& list) {
   auto text = "# `waggle " + std::string{command_of(agreement)}
               + " --config FILE` joins this run with this file.\n"
-              + (key ? "# Keep it secret: it holds the key of the run.\n" : "")
-              + "run-id = " + toml_text(run_id) + "\n";
-  if (key)
-    text += "swarm-key = " + toml_text(inline_text(*key)) + "\n";
-  if (!authority.empty())
-    text += "members = " + toml_text(authority) + "\n";
-  if (!list.empty())
-    text += "members-list = " + toml_text(list) + "\n";
+              + (key ? "# Keep it secret: it holds the key of the run.\n" : "");
   for (const auto& [name, value] :
-       options_to_join(agreement, addresses.empty() ? std::vector{bound} : addresses))
+       options_to_join({{"run-id", run_id},
+                        {"swarm-key", key ? inline_text(*key) : ""},
+                        {"members", authority},
+                        {"members-list", list}},
+                       agreement, addresses.empty() ? std::vector{bound} : addresses))
     text += name + " = " + toml_text(value) + "\n";
   return text;
 }

@@ -26,12 +26,16 @@ fs::path list_file(const run_options& o) {
   return o.members_list.empty() ? fs::path{"members.list"} : fs::path{o.members_list};
 }
 
-/// Nothing: there is none yet.
-result<std::optional<member_list>> read_own_list(const run_options& o) {
+/// Nothing: there is none yet, and none is needed.
+result<std::optional<member_list>> read_own_list(const run_options& o, bool needed = true) {
   auto source = list_file(o);
   std::error_code unknown;
-  if (!is_inline_list(source.string()) && !fs::exists(source, unknown))
+  if (!is_inline_list(source.string()) && !fs::exists(source, unknown)) {
+    if (needed)
+      return failure{ec::bad_config,
+                     "there is no list " + source.string() + ": name it with --members-list"};
     return std::optional<member_list>{};
+  }
   auto bytes = read_list(source.string());
   auto list = bytes ? member_list::parse(*bytes) : result<member_list>{bytes.error()};
   if (!list)
@@ -80,8 +84,7 @@ result<std::vector<peer_id>> named_peers(const run_options& o) {
   }
   if (out.empty())
     return failure{ec::bad_config,
-                   "name at least one peer by its id, which `waggle id` prints on its "
-                   "machine"};
+                   "name at least one peer by its id, which `waggle id` prints on its machine"};
   return out;
 }
 
@@ -105,11 +108,9 @@ int change(const run_options& o, bool adds) {
     return bad_usage("say until when they belong to the run: --until 2027-01-31");
   if (adds && *until <= now)
     return bad_usage("--until " + o.until + " is in the past");
-  auto list = read_own_list(o);
+  auto list = read_own_list(o, !adds);
   if (!list)
     return bad_usage(list.error().detail);
-  if (!adds && !*list)
-    return bad_usage("there is no list " + list_file(o).string() + ": name it with --members-list");
   auto members = *list ? (*list)->members() : std::vector<member_list::member>{};
   for (const auto& id : *peers) {
     auto gone = std::erase_if(members, [&](const auto& each) { return each.id == id; });
@@ -147,8 +148,6 @@ int push(const run_options& o) {
   auto list = read_own_list(o);
   if (!list)
     return bad_usage(list.error().detail);
-  if (!*list)
-    return bad_usage("there is no list " + list_file(o).string() + ": name it with --members-list");
   auto known = std::make_shared<run_members>((*list)->authority());
   (void)known->take((*list)->bytes());
   net::tcp_transport_config tcp;
@@ -198,8 +197,6 @@ int run(const run_options& o) {
   auto list = read_own_list(o);
   if (!list)
     return bad_usage(list.error().detail);
-  if (!*list)
-    return bad_usage("there is no list " + list_file(o).string() + ": name it with --members-list");
   print(**list);
   return exit_clean;
 }

@@ -3,13 +3,24 @@
 #include <cstdio>
 #include <iostream>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/examine_swarm.hpp"
+#include "runtime/cli/readable.hpp"
 #include "runtime/cli/strategy_costs.hpp"
 #include "runtime/cli/text_table.hpp"
+#include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
 
 namespace {
+
+constexpr std::size_t peers_max = 64;
+
+bool is_measured(const run_options& options) {
+  return options.step_time == 0ms;
+}
 
 std::string shown(const char* format, double x) {
   std::array<char, 32> text{};
@@ -17,8 +28,9 @@ std::string shown(const char* format, double x) {
   return text.data();
 }
 
+/// Three digits.
 std::string decimals(double x) {
-  return shown(x < 0.1 ? "%.3f" : x < 10 ? "%.2f" : x < 1000 ? "%.1f" : "%.0f", x);
+  return shown(x < 999.5 ? "%.3g" : "%.0f", x);
 }
 
 void print_table(const std::vector<strategy_cost>& rows) {
@@ -45,7 +57,34 @@ int report_too_large(const std::vector<strategy_cost>& rows, const run_options& 
   return exit_failed;
 }
 
-/// Takes from a running peer what the user did not say.
+/// Takes from --model what the user did not say.
+int look_at_model(planned_run& run, const run_options& options, const training_check& check) {
+  if (!options.given.contains("model"))
+    return bad_usage("waggle plan needs --values N, the parameters that are trained, such as 1e9 "
+                     "(of adapters, those of the adapters alone), or --model to count them; "
+                     "--step-time measure needs --model");
+  if (!check)
+    return bad_usage("--model needs LibTorch, which is in the program waggle-trainer, and that is "
+                     "not beside this one: give --values N and --step-time TIME");
+  auto facts = check.facts(options, is_measured(options) ? model_look::measure : model_look::count);
+  if (!facts)
+    return bad_usage(facts.error().detail);
+  if (run.values == 0) {
+    run.values = facts->trained;
+    run.frozen = options.given.contains("frozen") ? run.frozen : facts->frozen;
+  }
+  std::cout << options.model << ": " << readable_count(run.values) << " parameters are trained, "
+            << readable_count(run.frozen) << " are not";
+  if (is_measured(options)) {
+    run.step_seconds = facts->step_seconds;
+    std::cout << "; passes of " << options.micro_batch << " samples take "
+              << decimals(1000 * run.step_seconds) << " ms";
+  }
+  std::cout << "\n\n";
+  return exit_clean;
+}
+
+/// Takes from a running swarm what the user did not say.
 int ask(planned_run& run, const run_options& options) {
   auto where = asked_peer(options);
   if (!where)
@@ -54,33 +93,45 @@ int ask(planned_run& run, const run_options& options) {
   auto said = documents_of(*where, options, code);
   if (!said)
     return code;
-  auto seen = seen_in(said->status, said->peers, run);
+  auto now =
+    std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  auto members = members_in(said->peers, *where, peers_max, now.count());
+  std::erase_if(members, [](const asked_member& each) { return each.left.has_value(); });
+  ask_members(members, 0, options.key);
+  std::vector<nlohmann::ordered_json> statuses{said->status};
+  for (const auto& member : members)
+    statuses.push_back(parse_document(member.status).value_or(nullptr));
+  auto seen = seen_in(statuses, said->peers, run);
   auto is_given = [&](const char* name) { return options.given.contains(name); };
   run.peers = is_given("peers") ? run.peers : seen.peers;
-  run.step_seconds = is_given("step-time") ? run.step_seconds : seen.step_seconds;
+  if (!is_given("step-time"))
+    run.step_seconds = seen.step_seconds;
+  else if (is_measured(options)) // here, and there by others
+    run.step_seconds = std::max(run.step_seconds, seen.step_seconds);
+  bool unknown = !is_given("link") && seen.link.bits_per_second == run.link.bits_per_second;
   run.link = is_given("link") ? run.link : seen.link;
   std::cout << to_string(*where) << ": " << run.peers << " peers, passes of "
             << decimals(1000 * run.step_seconds) << " ms, "
-            << decimals(run.link.bits_per_second / 1e6) << " Mbit/s and "
+            << decimals(run.link.bits_per_second / 1e6) << " Mbit/s"
+            << (unknown ? " (no peer has measured its link: give --link)" : "") << " and "
             << decimals(1000 * run.link.delay_seconds) << " ms to another peer\n\n";
   return exit_clean;
 }
 
-int run_plan(const run_options& options) {
-  if (!options.trained_values)
-    return bad_usage("waggle plan needs --values N, the parameters that are trained, such as 1e9; "
-                     "of adapters, those of the adapters alone");
+int run_plan(const run_options& options, const training_check& check) {
   planned_run run{options.peers,
                   options.link,
-                  *options.trained_values,
+                  options.trained_values.value_or(0),
                   options.frozen_values,
                   std::chrono::duration<double>(options.step_time).count(),
                   options.memory};
-  if (!options.arguments.front().empty()) {
-    auto code = ask(run, options);
-    if (code != exit_clean)
-      return code;
-  }
+  auto code = exit_clean;
+  if (run.values == 0 || is_measured(options))
+    code = look_at_model(run, options, check);
+  if (code == exit_clean && !options.arguments.front().empty())
+    code = ask(run, options);
+  if (code != exit_clean)
+    return code;
   auto rows = strategy_costs(run);
   print_table(rows);
   std::cout << "\nLoss: beside data-parallel after 64,000 samples of a char-gpt of 0.8 M values "
@@ -98,22 +149,25 @@ int run_plan(const run_options& options) {
 
 } // namespace
 
-command plan_command() {
+command plan_command(training_check check) {
   return {.name = "plan",
           .summary = "Computes what each strategy and codec costs on a link, before a run.",
           .details =
             "  waggle plan --peers 8 --link 50mbit,20ms --values 1e9 --step-time 400ms\n"
             "  waggle plan --values 20e6 --frozen 7e9      adapters: only they are sent\n"
+            "  waggle plan --model net.pt --step-time measure\n"
             "  waggle plan 127.0.0.1:7700 --values 1e9     for the run that this peer is in\n"
             "Its last line is the command of the row that follows most closely what one process "
             "would learn, of those that fit and compute for at least 90 % of the time.\n",
           .groups = {"plan"},
           .arguments = {{"HOST:PORT",
-                         "A peer of a running swarm: its peers, passes and link, where no option "
-                         "says otherwise.",
+                         "A peer of a running swarm: how many train, the slowest pass and the "
+                         "slowest link, where no option says otherwise.",
                          false}},
-          .run = run_plan,
-          .single_options = {"peers", "swarm-key"}};
+          .run = [check = std::move(check)](const run_options& o) { return run_plan(o, check); },
+          .single_options = {"peers", "swarm-key", "model", "loss", "layers", "width", "heads",
+                             "context", "data", "token-type", "classes", "micro-batch", "device",
+                             "threads", "precision"}};
 }
 
 } // namespace waggle

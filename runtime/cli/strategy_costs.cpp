@@ -20,18 +20,9 @@ constexpr double plain_vectors = 4;     // parameters, gradient, two of Adam's
 
 /// RESULTS.md, "Loss over samples": 64,000 samples, a cosine, outer-momentum=0.5.
 std::optional<double> measured_gap(std::uint64_t steps) {
-  switch (steps) {
-    case 1:
-      return 0;
-    case 25:
-      return 0.037;
-    case 50:
-      return 0.068;
-    case 100:
-      return 0.081;
-    default:
-      return std::nullopt;
-  }
+  constexpr std::pair<std::uint64_t, double> gaps[]{{1, 0}, {25, 0.037}, {50, 0.068}, {100, 0.081}};
+  const auto* known = std::ranges::find(gaps, steps, &std::pair<std::uint64_t, double>::first);
+  return known != std::end(gaps) ? std::optional{known->second} : std::nullopt;
 }
 
 /// RESULTS.md, "What a trainer keeps in memory".
@@ -110,13 +101,16 @@ std::vector<strategy_cost> strategy_costs(const planned_run& run) {
   return rows;
 }
 
-planned_run seen_in(const nlohmann::ordered_json& status, const nlohmann::ordered_json& peers,
-                    planned_run otherwise) {
+planned_run seen_in(const std::vector<nlohmann::ordered_json>& statuses,
+                    const nlohmann::ordered_json& peers, planned_run otherwise) {
   auto run = otherwise;
-  if (auto many = number_in(status, "peers"); many && *many >= 1 && *many <= 64)
+  if (auto many = number_in(statuses.at(0), "peers"); many && *many >= 1 && *many <= 64)
     run.peers = static_cast<std::uint64_t>(*many);
-  if (auto rate = number_in(status, "bandwidth"); rate && *rate > 0)
-    run.link.bits_per_second = 8 * *rate;
+  double least = 0;
+  for (const auto& status : statuses)
+    if (auto rate = number_in(status, "bandwidth").value_or(0); rate > 0)
+      least = least > 0 ? std::min(least, rate) : rate;
+  run.link.bits_per_second = least > 0 ? 8 * least : run.link.bits_per_second;
   double pass = 0;
   double way = 0;
   for (const auto& peer : field(peers, "peers")) {

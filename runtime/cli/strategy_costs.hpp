@@ -22,11 +22,11 @@ struct planned_run {
   std::uint64_t memory = 0;  // bytes of a peer; 0: not known
 };
 
-/// The same of a run that a peer is in, as it says on its pages: how many train, the time of a pass
-/// of the slowest, its bandwidth and the longest way to another peer, if it has measured them. What
-/// it does not say stays.
-planned_run seen_in(const nlohmann::ordered_json& status, const nlohmann::ordered_json& peers,
-                    planned_run otherwise);
+/// The same of a run, as its peers say on their pages: how many train, the time of a pass of the
+/// slowest, the least of their bandwidths, and the longest way from the first to another peer. What
+/// nobody says stays. `peers`: of the first.
+planned_run seen_in(const std::vector<nlohmann::ordered_json>& statuses,
+                    const nlohmann::ordered_json& peers, planned_run otherwise);
 
 /// A strategy with its numbers and a codec, and what these cost in a planned run.
 struct strategy_cost {

@@ -8,6 +8,7 @@
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/core/endpoint.hpp"
+#include "runtime/core/named.hpp"
 #include "runtime/watch/event_text.hpp"
 #include "runtime/watch/json_fields.hpp"
 #include "runtime/watch/timeline.hpp"
@@ -104,7 +105,7 @@ private:
   static std::string parts(const values& all) {
     std::string text;
     for (const auto& [value, who] : all)
-      text += (text.empty() ? "" : "; ") + value + ": " + listed(who);
+      text += (text.empty() ? "" : "; ") + value + ": " + joined({who.begin(), who.end()}, ", ");
     return text;
   }
   static std::string short_id(const asked_member& member) { return member.id.substr(0, 8); }

@@ -71,7 +71,11 @@ bool does_more_as_trainer_program(int argc, const char* const* argv) {
   std::error_code unreadable;
   std::string_view name = argc > 1 ? argv[1] : "";
   bool of_a_swarm = argc > 2 && argv[2][0] != '-'; // doctor HOST:PORT
-  return (name == "config" || (name == "doctor" && !of_a_swarm))
+  auto any = [&](auto is) { return std::any_of(argv + std::min(argc, 2), argv + argc, is); };
+  bool of_a_model = name == "plan" && (!any([](std::string_view word) {
+                      return word.starts_with("--values");
+                    }) || any([](std::string_view word) { return word.ends_with("measure"); }));
+  return (name == "config" || of_a_model || (name == "doctor" && !of_a_swarm))
          && std::filesystem::exists(trainer_program(unreadable), unreadable);
 }
 

@@ -24,7 +24,7 @@ std::vector<bench_entry> train_benchmark_entries(const std::function<int(const r
 bool needs_trainer_program(int argc, const char* const* argv);
 
 /// Whether it is installed, and the command can be carried out without it, but does less:
-/// `waggle config check` cannot look at a device.
+/// `waggle config check` cannot look at a device, nor `waggle plan` at a model.
 bool does_more_as_trainer_program(int argc, const char* const* argv);
 
 /// Replaces this process by waggle-trainer, from this program's folder, with the same arguments and

@@ -182,7 +182,6 @@ status check_pairs(const run_options& o) {
   auto search_time =
     2 * o.matchmaking.min_matchmaking_time; // moshpit_averager searches for as long
   auto schedule = schedule_of(o);
-  bool counts_rounds = o.strategy.unit(o.how.unit) == schedule_unit::rounds;
   return first_broken(
     {{o.auxiliary && given("micro-batch"),
       "--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it only "
@@ -230,13 +229,10 @@ status check_pairs(const run_options& o) {
         + o.strategy.text()
         + " step by themselves, without a loss of the swarm that would give all the same rate; use "
           "--strategy collaborative, or a schedule that depends on the epoch"},
-     order(counts_rounds && o.warmup_epochs > schedule_length(o) && schedule_length(o) > 0,
-           "warmup-epochs", "is larger than", "epochs",
-           ": the run would end before the rate has reached --lr"),
-     {!counts_rounds && o.warmup_epochs > schedule_length(o) && schedule_length(o) > 0,
+     {o.warmup_epochs > schedule_length(o) && schedule_length(o) > 0,
       "--warmup-epochs is larger than the " + std::to_string(schedule_length(o))
         + " epochs of --schedule in the run, which would end before the rate has reached --lr: "
-          "lower it, or make the run longer"}});
+          "lower it, or make the run longer (--epochs)"}});
 }
 
 } // namespace

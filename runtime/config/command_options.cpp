@@ -53,6 +53,19 @@ std::string text_of_link(const link_speed& link) {
   return text_of(link.bits_per_second / 1e6) + "mbit," + text_of(delay);
 }
 
+/// 0: it is measured.
+binding step_time() {
+  auto parse = [](std::string_view v) -> result<milliseconds> {
+    auto value = v == "measure" ? result<milliseconds>{0ms} : parse_duration(v);
+    if (value && *value < 1ms && v != "measure")
+      return failure{ec::bad_config, "must be at least 1ms, or measure: a pass takes time"};
+    return value;
+  };
+  return bound(&o::step_time, parse, [](milliseconds time) {
+    return time == 0ms ? std::string{"measure"} : text_of(time);
+  });
+}
+
 /// "1e9" is a whole number, too.
 auto parse_count(std::uint64_t low) {
   return [low](std::string_view v) -> result<std::uint64_t> {
@@ -112,12 +125,14 @@ void add_command_options(std::vector<option_spec>& table) {
       "direction.",
       bound(&o::link, parse_link, text_of_link)},
      {"values", "N",
-      "Parameters that are trained, such as 1e9; of adapters, those of the adapters alone.",
+      "Parameters that are trained, such as 1e9; of adapters, those of the adapters alone. Without "
+      "it, those of --model.",
       bound(&o::trained_values, parse_count(1))},
      {"frozen", "N", "Parameters that are not trained, which nobody sends.",
       bound(&o::frozen_values, parse_count(0))},
-     {"step-time", "TIME", "Time of a pass on one peer.",
-      duration(&o::step_time, 1ms, "a pass takes time")},
+     {"step-time", "TIME",
+      "Time of a pass on one peer; measure: of --model with --micro-batch on this machine.",
+      step_time()},
      {"memory", "BYTES", "Memory of a peer; 0: any row fits.", bound(&o::memory, parse_bytes)}});
   add_group(
     table, "status",

@@ -185,22 +185,15 @@ std::optional<std::string> too_many_threads(const run_options& options, std::uin
   auto count = [](std::uint64_t n, const char* what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
   };
-  if (replicas > 1) {
-    auto each = count(replicas, "replica") + " with " + count(threads, "compute thread")
-                + (peers == 1 ? "" : " in each peer");
-    return (peers == 1 ? "" : count(peers, "peer") + ", ") + each + ", on " + count(cores, "core")
-           + ": threads that share a core slow each other down; use "
-           + (peers * replicas <= cores
-                ? "--threads " + std::to_string(cores / peers / replicas)
-                : "--replicas " + std::to_string(std::max<std::uint64_t>(cores / peers, 1))
-                    + " and --threads 1");
-  }
-  auto who = peers == 1
-               ? "--threads " + std::to_string(threads)
-               : count(peers, "peer") + " with " + count(threads, "compute thread") + " each";
-  auto cure = cores >= peers ? "--threads " + std::to_string(cores / peers)
-              : threads > 1  ? "--threads 1 and --peers " + std::to_string(cores)
-                             : "--peers " + std::to_string(cores);
+  auto who = (peers > 1 ? count(peers, "peer") + " with " : "")
+             + (replicas > 1 ? count(replicas, "replica") + " with " : "")
+             + count(threads, "compute thread") + (peers * replicas > 1 ? " each" : "");
+  auto room = cores / peers / replicas;
+  auto cure = room > 0 ? "--threads " + std::to_string(room)
+              : replicas > 1
+                ? "--replicas " + std::to_string(std::max<std::uint64_t>(cores / peers, 1))
+                    + " and --threads 1"
+                : (threads > 1 ? "--threads 1 and " : "") + ("--peers " + std::to_string(cores));
   return who + " on " + count(cores, "core")
          + ": threads that share a core slow each other down; use " + cure;
 }

@@ -31,10 +31,12 @@ result<std::vector<endpoint>> own_addresses(std::string_view v) {
   return all;
 }
 
-result<std::string> key_text(std::string_view v) {
+/// What run files contain, as `is_inline` says, or else the name of a file.
+template <auto is_inline>
+result<std::string> file_or_content(std::string_view v) {
   if (v.empty())
     return failure{ec::bad_config, "must name a file"};
-  if (is_inline_key(v))
+  if (is_inline(v))
     return std::string{v};
   auto path = absolute_path(v);
   return path ? result<std::string>{path->string()} : path.error();
@@ -44,15 +46,6 @@ result<std::string> key_text(std::string_view v) {
 result<std::string> authority_key(std::string_view v) {
   auto key = parse_authority(v);
   return key ? result<std::string>{to_string(*key)} : key.error();
-}
-
-result<std::string> list_text(std::string_view v) {
-  if (v.empty())
-    return failure{ec::bad_config, "must name a file"};
-  if (is_inline_list(v))
-    return std::string{v};
-  auto path = absolute_path(v);
-  return path ? result<std::string>{path->string()} : path.error();
 }
 
 result<std::uint64_t> log_size(std::string_view v) {
@@ -73,9 +66,8 @@ void add_peer_options(std::vector<option_spec>& table) {
       bound(&o::run_id, run_name).member_in_loops("run")},
      {"swarm-key", "FILE",
       "The run's key, of which all its peers have copies; with it, --run-id is only a label. "
-      "`waggle "
-      "id --swarm-key FILE` makes one.",
-      bound(&o::swarm_key, key_text).member_in_loops("swarm_key")},
+      "`waggle id --swarm-key FILE` makes one.",
+      bound(&o::swarm_key, file_or_content<is_inline_key>).member_in_loops("swarm_key")},
      {"members", "KEY",
       "Only peers on the list that the owner of this public key signs belong to the run (`waggle "
       "members`).",
@@ -83,7 +75,7 @@ void add_peer_options(std::vector<option_spec>& table) {
      {"members-list", "FILE",
       "The list of members. A peer keeps the newest one that it has seen in --data-dir, and needs "
       "none if its initial peers have it.",
-      bound(&o::members_list, list_text).member_in_loops("members_list")},
+      bound(&o::members_list, file_or_content<is_inline_list>).member_in_loops("members_list")},
      {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
       path(&o::data_dir, "a folder").member_in_loops("data_dir")},
      {"log-level", "LEVEL", "debug, info, warn or error.",
@@ -102,8 +94,7 @@ void add_peer_options(std::vector<option_spec>& table) {
     table, "peer",
     {{"listen", "HOST:PORT,…",
       "Where peers, browsers and Prometheus reach this peer. [::] stands for all addresses, of "
-      "IPv4 "
-      "and IPv6; 0.0.0.0 for those of IPv4. Port 0 picks a free one.",
+      "IPv4 and IPv6; 0.0.0.0 for those of IPv4. Port 0 picks a free one.",
       bound(&o::listen, own_addresses).member_in_loops("listen")},
      {"announce", "HOST:PORT,…",
       "The addresses that other peers dial, if they differ from --listen (port 0: the bound port).",
@@ -126,32 +117,16 @@ void add_peer_options(std::vector<option_spec>& table) {
           "ones to dial")},
      {"encrypt", "WHEN",
       "auto: links are encrypted unless both ends are on loopback. never: none is; all peers of "
-      "the "
-      "run need it.",
-      bound(
-        &o::encrypts,
-        [](std::string_view v) -> result<bool> {
-          if (v != "auto" && v != "never")
-            return failure{ec::bad_config, "is not one of auto, never"};
-          return v == "auto";
-        },
-        [](bool encrypts) { return std::string{encrypts ? "auto" : "never"}; })},
+      "the run need it.",
+      choice(&o::encrypts, {{"auto", true}, {"never", false}})},
      {"port-mapping", "WHEN",
       "auto: if others do not reach this peer, it asks its router to pass on its port (UPnP, "
       "NAT-PMP). off: it never does.",
-      bound(
-        &o::maps_ports,
-        [](std::string_view v) -> result<bool> {
-          if (v != "auto" && v != "off")
-            return failure{ec::bad_config, "is not one of auto, off"};
-          return v == "auto";
-        },
-        [](bool maps) { return std::string{maps ? "auto" : "off"}; })},
+      choice(&o::maps_ports, {{"auto", true}, {"off", false}})},
      {"pages", "WHO",
       "Who sees the live page at / of this peer's port: all, local (this machine) or none. With "
       "--swarm-key and without this option, other machines see health and metrics; to see more, "
-      "they "
-      "have to know the key.",
+      "they have to know the key.",
       one_of(&o::pages, {"all", "local", "none"})},
      {"identity", "FILE",
       "File with the peer's key; by default identity.pem in --data-dir, created if missing.",

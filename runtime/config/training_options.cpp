@@ -15,6 +15,7 @@ namespace {
 
 using o = run_options;
 
+constexpr const char* no_pause = "the table would be read without pause";
 constexpr const char* too_much = "more does not fit a peer";
 constexpr const char* in_torch = "set it in the constructor of the torch optimizer";
 constexpr const char* parallel = "use torch's data parallelism in the loop";
@@ -110,8 +111,7 @@ result<milliseconds> notice_time(std::string_view v) {
   if (value && value->count() != 0 && !leave_notice::check(*value))
     return failure{
       ec::bad_config,
-      "must be 0, or from 1s, which a goodbye takes, to 1h, in which the peer computes "
-      "nothing"};
+      "must be 0, or from 1s, which a goodbye takes, to 1h, in which the peer computes nothing"};
   return value;
 }
 
@@ -189,8 +189,7 @@ void add_training_options(std::vector<option_spec>& table) {
       "collaborative: compute on while gradients are averaged; each update is one epoch late.",
       yes_no(in_how(&how::delay_gradients)).agreed()},
      {"delay-optimizer-step", "BOOL",
-      "collaborative: compute on while the optimizer steps; needs a second copy of the "
-      "parameters.",
+      "collaborative: compute on while the optimizer steps; needs a second copy of the parameters.",
       yes_no(&o::delay_optimizer_step)
         .only_if([](const o& x) { return x.replicas == 1; },
                  "and --replicas exclude each other: all replicas read the parameters that the "
@@ -254,8 +253,7 @@ void add_training_options(std::vector<option_spec>& table) {
       yes_no(in_how(&how::average_gradients)).agreed()},
      {"max-epoch-difference", "N",
       "Strategies that average parameters: a peer further behind downloads the state. diloco: a "
-      "peer "
-      "further behind loses the progress that it has not contributed.",
+      "peer further behind loses the progress that it has not contributed.",
       whole(&o::epoch_difference_max, 0, 1U << 20U, "more is another run")},
      {"groups", "NAME",
       "one: the peers of a run are one group of at most --target-group-size. moshpit: strategies "
@@ -410,15 +408,12 @@ void add_training_options(std::vector<option_spec>& table) {
       duration(&o::report_expiration, 1s, "reports would expire before they are read")},
      {"min-refresh-period", "TIME",
       "Minimum time between two reads of unconnected peers' progress.",
-      duration(in(&o::ledger, &ledger_options::refresh_min), 10ms,
-               "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_min), 10ms, no_pause)},
      {"max-refresh-period", "TIME",
       "Maximum time between two reads of unconnected peers' progress.",
-      duration(in(&o::ledger, &ledger_options::refresh_max), 10ms,
-               "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_max), 10ms, no_pause)},
      {"default-refresh-period", "TIME", "The same while no other peer is known.",
-      duration(in(&o::ledger, &ledger_options::refresh_default), 10ms,
-               "the table would be read without pause")},
+      duration(in(&o::ledger, &ledger_options::refresh_default), 10ms, no_pause)},
      {"expected-drift-peers", "X",
       "Peers that may join during an epoch: the progress is read earlier by their share.",
       real(in(&o::ledger, &ledger_options::expected_drift_peers),
@@ -448,8 +443,7 @@ void add_training_options(std::vector<option_spec>& table) {
       duration(&o::linger).not_in_python("keep the loop running, or call leave")},
      {"leave-within", "TIME",
       "TERM and USR1 are a notice: the peer computes nothing new and leaves when its samples are "
-      "in "
-      "an update, at the latest after this time; 0: they end it at once.",
+      "in an update, at the latest after this time; 0: they end it at once.",
       bound(&o::leave_within, notice_time)
         .not_in_loops("call swarm.notice, or waggle.leave_on_notice")},
      {"notice-url", "URL",

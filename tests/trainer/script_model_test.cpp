@@ -13,6 +13,7 @@
 #include "tests/support/states.hpp"
 #include "tests/trainer/image_folder.hpp"
 #include "trainer/torch_learner.hpp"
+#include "trainer/train_command.hpp"
 
 namespace waggle {
 
@@ -78,6 +79,30 @@ TEST_F(ScriptModel, TrainsAndIsMeasured) {
   auto found = (*judge)->measure(weights_of(model), false);
   ASSERT_TRUE(found);
   EXPECT_GT(found->accuracy, 0.95);
+}
+
+TEST_F(ScriptModel, APlanCountsWhatItTrainsAndMeasuresAPass) {
+  auto module = classifier();
+  module.define(linear);
+  module.register_parameter("frozen", torch::zeros({3, 5}), false);
+  save(module);
+  run_options options;
+  static_cast<learner_options&>(options) = config();
+  auto facts = facts_of_model(options, model_look::count);
+  ASSERT_TRUE(facts) << facts.error().detail;
+  EXPECT_EQ(facts->trained, 650U);
+  EXPECT_EQ(facts->frozen, 15U);
+  EXPECT_EQ(facts->step_seconds, 0);
+  facts = facts_of_model(options, model_look::measure);
+  ASSERT_TRUE(facts);
+  EXPECT_GT(facts->step_seconds, 0);
+  options.model = "mlp";
+  auto made = make_torch_learner(learner_from(options, {}));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(facts_of_model(options, model_look::count)->trained,
+            (*made)->tensors().parameter_count());
+  options.model = "none.pt";
+  EXPECT_EQ(facts_of_model(options, model_look::count).error().code, ec::bad_config);
 }
 
 // The gradient is that of torch for the same module and samples.

@@ -1,4 +1,5 @@
 """Compares the strategies: speed next to training without rounds, bytes, memory."""
+import re
 import statistics
 import subprocess
 import time
@@ -98,10 +99,17 @@ OUTER_MODES = {  # options, rounds to measure, least share of the speed of one o
 }
 
 
-def bytes_of_round(codec, n):
-    """What one of n peers sends: its contributions, and the results, which are all contributions again with sparse2."""
-    bits = {"sparse2": 15 / 64, "e3m0": 4.125}.get(codec, 32)
-    return ((n * n - 1) / n if codec == "sparse2" else 2 * (n - 1) / n) * VALUES * bits / 8
+def planned(settings, options, passes):
+    """The bytes that a peer sends in a round and the share of the time that it computes, as `waggle plan` foretells."""
+    plan = subprocess.run([settings.binary, "plan", "--peers", str(settings.peers), "--link", f"{settings.rate},{settings.delay:.0f}ms",
+                           "--values", str(VALUES), "--step-time", f"{1000 / passes:.0f}ms"], capture_output=True, text=True, check=True).stdout
+
+    def numbers(words):  # that tell the rows apart
+        return [re.findall(rf"{name}[= ](\w+)", words) for name in ("--codec", "steps", "overlap")]
+    wanted = numbers(options["strategy"] + (f" --codec {options['codec']}" if "codec" in options else ""))
+    row = next(line for line in plan.splitlines() if line.startswith("--strategy") and numbers(line) == wanted)
+    megabytes, _, share = (float(word) for word in re.split(r"  +", row)[1:4])
+    return 1e6 * megabytes, share
 
 
 class Link:
@@ -146,12 +154,12 @@ def outer_rounds(settings, report):
             options, rounds, _ = OUTER_MODES[name]
             speed, sent = passes_and_bytes(settings, options, settings.peers, rounds, **link)
             shares[name].append(speed / alone)
-            formula = bytes_of_round(options.get("codec"), settings.peers)
-            report.fact(name, alone=alone, passes_a_second=speed, share=speed / alone, bytes_a_round=sent,
-                        of_the_formula=sent / formula)
+            foretold, share = planned(settings, options, alone)
+            report.fact(name, alone=alone, passes_a_second=speed, share=speed / alone, planned_share=share, bytes_a_round=sent,
+                        of_the_plan=sent / foretold)
             # With a codec, the reports of progress are more than a round of a model this small, unless passes are slow.
             if "codec" not in options and name != "diloco-overlap":
-                report.require(abs(sent / formula - 1) <= 0.08, f"{name} sends {sent:.0f} bytes in a round")
+                report.require(abs(sent / foretold - 1) <= 0.08, f"{name} sends {sent:.0f} bytes in a round")
     for name in names:
         share = statistics.median(shares[name])
         report.fact(f"{name}, median", share=share)

@@ -74,11 +74,12 @@ TEST(StrategyCosts, ARowThatDoesNotFitIsNotTheBest) {
   EXPECT_EQ(row_of(run, "--strategy data-parallel").memory - without, 28e9);
 }
 
-TEST(StrategyCosts, TakeFromAPeerWhatItSaysAndLeaveTheRest) {
+TEST(StrategyCosts, TakeFromARunWhatItsPeersSayAndLeaveTheRest) {
   auto read = [](const char* text) { return nlohmann::ordered_json::parse(text); };
   planned_run before{.peers = 8, .link = {50e6, 0.02}, .values = 5, .step_seconds = 0.4};
   auto seen = seen_in(
-    read(R"({"peers": 3, "bandwidth": 2.5e6})"),
+    {read(R"({"peers": 3, "bandwidth": 9e6})"), read(R"({"peers": 2, "bandwidth": 2.5e6})"),
+     read("null")},
     read(
       R"({"peers": [{"pass_seconds": 0.1}, {"pass_seconds": 0.3, "rtt_ms": 60}, {"rtt_ms": 8}]})"),
     before);
@@ -88,7 +89,7 @@ TEST(StrategyCosts, TakeFromAPeerWhatItSaysAndLeaveTheRest) {
   EXPECT_EQ(seen.values, 5U);
   for (const auto* nothing : {"null", "[]", R"({"peers": null, "bandwidth": null})",
                               R"({"peers": [null, 7, {"pass_seconds": "1"}], "bandwidth": -1})"}) {
-    auto same = seen_in(read(nothing), read(nothing), before);
+    auto same = seen_in({read(nothing)}, read(nothing), before);
     EXPECT_EQ(same.peers, 8U) << nothing;
     EXPECT_EQ(same.link, before.link) << nothing;
     EXPECT_EQ(same.step_seconds, 0.4) << nothing;

@@ -33,6 +33,20 @@ TEST(TrainerProgram, IsNotNeededForAnythingElse) {
   EXPECT_FALSE(needed({"bench", "allreduce"}));
 }
 
+TEST(TrainerProgram, PlansForAModelAndMeasuresItsPasses) {
+  auto more = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"waggle", "plan"});
+    return does_more_as_trainer_program(static_cast<int>(words.size()), words.data());
+  };
+  // It is asked from the folder of this test's program, which may have no waggle-trainer.
+  bool beside = does_more_as_trainer_program(2, std::array{"waggle", "config"}.data());
+  EXPECT_EQ(more({"--model", "mlp"}), beside);
+  EXPECT_EQ(more({"--values", "1e9", "--step-time", "measure"}), beside);
+  EXPECT_EQ(more({"--values=1e9", "--step-time=measure"}), beside);
+  EXPECT_FALSE(more({"--values", "1e9"}));
+  EXPECT_FALSE(more({"127.0.0.1:7700", "--values=1e9", "--step-time", "20ms"}));
+}
+
 TEST(TrainerProgram, TheProgramItselfLoadsNoLibTorch) {
   std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen("ldd '" WAGGLE_PROGRAM "'", "r"), ::pclose};
   ASSERT_TRUE(pipe);

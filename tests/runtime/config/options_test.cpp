@@ -233,6 +233,7 @@ TEST(Resolve, RefusesAValueWithItsBoundsOrTheNearestName) {
                  {"values", "0", "between 1 and 1e13"},
                  {"values", "many", "such as 1e9"},
                  {"frozen", "-1", "between 0 and 1e13"},
+                 {"step-time", "0ms", "at least 1ms, or measure"},
                  {"link", "fast", "such as 50mbit,20ms"},
                  {"link", "50,20ms", "such as 50mbit,20ms"},
                  {"link", "50mbyte", "kbit, mbit or gbit"},
@@ -320,7 +321,7 @@ TEST(Threads, MoreThanCoresAreReportedWithTheRemedy) {
   EXPECT_EQ(too_many_threads(o, 4, 4), std::nullopt);
   EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "the number of cores is not known";
   o.threads = 8;
-  EXPECT_THAT(*too_many_threads(o, 1, 2), HasSubstr("--threads 8 on 2 cores"));
+  EXPECT_THAT(*too_many_threads(o, 1, 2), HasSubstr("8 compute threads on 2 cores"));
   EXPECT_THAT(*too_many_threads(o, 1, 2), ::testing::EndsWith("use --threads 2"));
   EXPECT_EQ(too_many_threads(o, 2, 16), std::nullopt);
   EXPECT_THAT(*too_many_threads(o, 3, 16),
@@ -334,7 +335,7 @@ TEST(Threads, MoreThanCoresAreReportedWithTheRemedy) {
   o.replicas = 4;
   EXPECT_EQ(too_many_threads(o, 1, 4), std::nullopt);
   EXPECT_THAT(*too_many_threads(o, 1, 2),
-              HasSubstr("4 replicas with 1 compute thread, on 2 cores"));
+              HasSubstr("4 replicas with 1 compute thread each on 2 cores"));
   EXPECT_THAT(*too_many_threads(o, 2, 4), ::testing::EndsWith("use --replicas 2 and --threads 1"));
   o.threads = 3;
   EXPECT_THAT(*too_many_threads(o, 2, 16), ::testing::EndsWith("use --threads 2"));

@@ -1,0 +1,67 @@
+// What `waggle plan` asks of a model: its size, and its pace on this machine.
+
+#include <algorithm>
+#include <filesystem>
+
+#include <torch/script.h>
+
+#include "runtime/config/options.hpp"
+#include "trainer/models.hpp"
+#include "trainer/plain_loop.hpp"
+#include "trainer/script_model.hpp"
+#include "trainer/train_command.hpp"
+
+namespace waggle {
+
+namespace {
+
+result<model_facts> size_of(const learner_config& config, model_look how) {
+  bool in_file = is_torchscript(config.model);
+  std::error_code none;
+  if (in_file && how == model_look::guess)
+    if (auto bytes = std::filesystem::file_size(config.model, none); !none)
+      return model_facts{.trained = bytes / sizeof(float)};
+  auto in = open_inputs(config);
+  if (!in)
+    return in.error();
+  const auto& shape = in->data->shape();
+  if (auto usable = check_training_model(config, shape); !usable)
+    return usable.error();
+  if (!in_file)
+    return model_facts{.trained = parameter_count(config, shape)};
+  auto module = load_module(config.model);
+  if (!module)
+    return module.error();
+  model_facts out;
+  for (const auto& item : trained_parameters(*module))
+    out.trained += static_cast<std::uint64_t>(item.second.numel());
+  for (const auto& parameter : module->parameters())
+    if (!parameter.requires_grad())
+      out.frozen += static_cast<std::uint64_t>(parameter.numel());
+  return out;
+}
+
+} // namespace
+
+result<model_facts> facts_of_model(const run_options& options, model_look how) {
+  if (auto usable = check_training_options(options); !usable)
+    return usable.error();
+  auto config = learner_from(options, {});
+  auto out = size_of(config, how);
+  if (!out || how != model_look::measure)
+    return out;
+  std::uint64_t steps = 3;
+  // Then as many as fill a second.
+  for (bool first : {true, false}) {
+    auto batch = static_cast<std::uint64_t>(config.micro_batch);
+    auto loop = run_plain_loop(config, batch, options.lr, steps);
+    if (!loop)
+      return loop.error();
+    out->step_seconds = loop->timing.seconds / static_cast<double>(steps);
+    if (first)
+      steps = static_cast<std::uint64_t>(std::clamp(1 / out->step_seconds, 1.0, 500.0));
+  }
+  return out;
+}
+
+} // namespace waggle
