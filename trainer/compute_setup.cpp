@@ -70,6 +70,11 @@ result<learner_inputs> open_inputs(const learner_config& config) {
   if (auto fits = check_eval_data(config, (*data)->shape()); !fits)
     return fits.error();
   in.data = *data;
+  if (in.data->in_blocks() && (config.replicas > 1 || config.reuse_gradient_buffers))
+    return failure{ec::bad_config,
+                   "--data " + config.data
+                     + " is lines of JSON, of which each pass is over another number "
+                       "of samples: leave out --replicas and --reuse-grad-buffers"};
   return in;
 }
 
@@ -77,7 +82,7 @@ result<std::uint64_t> count_samples(const learner_config& config) {
   auto data = open_data(config);
   if (!data)
     return data.error();
-  auto window = window_of((*data)->shape(), static_cast<std::size_t>(config.context));
+  auto window = drawn_window_of(**data, static_cast<std::size_t>(config.context));
   auto count = window_grid{**data, window}.count();
   if (count > sample_ledger::samples_max)
     return failure{ec::bad_config,

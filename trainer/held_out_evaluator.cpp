@@ -13,8 +13,9 @@ class held_out_evaluator final : public evaluator {
 public:
   held_out_evaluator(const learner_config& config, torch::Device device,
                      std::shared_ptr<training_model> model, std::shared_ptr<const sample_data> data)
-    : window_(window_of(data->shape(), static_cast<std::size_t>(config.context))), device_(device),
-      model_(std::move(model)), data_(std::move(data)) {
+    : window_(window_of(data->shape(), static_cast<std::size_t>(config.context))),
+      grid_(*data, drawn_window_of(*data, static_cast<std::size_t>(config.context))),
+      device_(device), model_(std::move(model)), data_(std::move(data)) {
     model_->to(device_);
     model_->train(false);
   }
@@ -23,30 +24,37 @@ public:
                              const std::atomic<bool>& stop) override {
     torch::NoGradGuard guard;
     load_weights(*model_, weights);
-    window_grid grid{*data_, window_};
     evaluation out;
     double loss = 0;
     std::uint64_t predictions = 0;
     std::uint64_t right = 0;
     bool shows = true;
-    while (out.samples < grid.count()) {
-      if (stop)
-        return failure{ec::shutting_down, "the evaluation was stopped"};
-      auto count = std::min(batch_max, grid.count() - out.samples);
+    for (std::uint64_t next = 0; next < grid_.count();) {
       std::vector<window_place> places;
-      while (places.size() < count)
-        places.push_back(grid.at(out.samples + places.size()));
-      auto samples = read_windows(*data_, window_, places);
+      for (auto most = data_->in_blocks() ? 1 : batch_max;
+           places.size() < most && next < grid_.count(); ++next)
+        places.push_back(grid_.at(next));
+      auto samples = data_->windows(window_, places);
       if (!samples)
         return samples.error();
-      auto found = model_->measure(
-        batch_of(*samples, static_cast<std::int64_t>(count), data_->shape(), device_));
-      loss += found.loss * static_cast<double>(found.predictions);
-      predictions += found.predictions;
-      right += found.right.value_or(0);
-      shows = shows && found.right;
-      out.samples += count;
+      for (auto left = std::span{*samples}; !left.empty();) {
+        if (stop)
+          return failure{ec::shutting_down, "the evaluation was stopped"};
+        auto bytes = window_ * data_->shape().item_bytes;
+        auto part = left.first(std::min(left.size(), batch_max * bytes));
+        left = left.subspan(part.size());
+        auto count = part.size() / bytes;
+        auto found = model_->measure(
+          batch_of(part, static_cast<std::int64_t>(count), data_->shape(), device_));
+        loss += found.loss * static_cast<double>(found.predictions);
+        predictions += found.predictions;
+        right += found.right.value_or(0);
+        shows = shows && found.right;
+        out.samples += count;
+      }
     }
+    if (predictions == 0)
+      return failure{ec::bad_config, "--eval-data has no text"};
     out.loss = loss / static_cast<double>(predictions);
     if (shows)
       out.accuracy = static_cast<double>(right) / static_cast<double>(predictions);
@@ -55,6 +63,7 @@ public:
 
 private:
   std::size_t window_;
+  window_grid grid_;
   torch::Device device_;
   std::shared_ptr<training_model> model_;
   std::shared_ptr<const sample_data> data_;

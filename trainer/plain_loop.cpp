@@ -14,6 +14,8 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   auto in = open_inputs(config);
   if (!in)
     return in.error();
+  if (in->data->in_blocks())
+    return failure{ec::bad_config, "the plain loop reads no lines of JSON: give another --data"};
   const auto& device = in->devices.front();
   set_threads(config.threads);
   const auto& shape = in->data->shape();

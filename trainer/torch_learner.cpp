@@ -11,6 +11,7 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/data/line_blocks.hpp"
 #include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/state_schema.hpp"
@@ -37,8 +38,8 @@ public:
                 std::vector<std::shared_ptr<training_model>> models,
                 std::shared_ptr<const sample_data> data, std::shared_ptr<loss_scaler> scale)
     : config_(config), device_(devices.front()), staging_(device_), model_(models.front()),
-      data_(data), grid_(*data, window_of(data->shape(), static_cast<std::size_t>(config.context))),
-      sampler_(data, window_of(data->shape(), static_cast<std::size_t>(config.context)),
+      data_(data), grid_(*data, drawn_window_of(*data, static_cast<std::size_t>(config.context))),
+      sampler_(data, drawn_window_of(*data, static_cast<std::size_t>(config.context)),
                random_source{config.data_seed}),
       scale_(std::move(scale)) {
     model_->to(device_);
@@ -72,8 +73,12 @@ public:
     sum_->use_vectors(std::move(vectors));
   }
 
-  micro_step accumulate() override { return pass(nullptr); }
+  micro_step accumulate() override {
+    return data_->in_blocks() ? pass_over_blocks() : pass(nullptr);
+  }
   micro_step accumulate_in_buckets(const early_gradient& when) override {
+    if (data_->in_blocks())
+      return pass_over_blocks();
     // On a GPU each copy to the host would wait for the pass, and the pass for the copy.
     bool can = device_.is_cpu() && others_.empty() && tensors_.buffer_count() == 0;
     return pass(can ? &when : nullptr);
@@ -262,11 +267,64 @@ private:
     step.finite = outcome.finite;
     step.taken = outcome.taken;
     keep_buffers();
-    if (scale_) {
-      step.scale = scale;
-      bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
-      step.overflow = too_large && scale_->on_overflow(scale);
+    note_scale(step, scale);
+    return step;
+  }
+  void note_scale(micro_step& step, double scale) {
+    if (!scale_)
+      return;
+    step.scale = scale;
+    bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
+    step.overflow = too_large && scale_->on_overflow(scale);
+  }
+
+  /// Over blocks that weigh as a batch, or more. Their gradient adds up in parts of a batch each. A
+  /// block without text weighs as one sample without a gradient.
+  micro_step pass_over_blocks() {
+    parameters_->refresh();
+    auto window = window_of(data_->shape(), static_cast<std::size_t>(config_.context));
+    auto batch = static_cast<std::size_t>(config_.micro_batch);
+    auto drawn = read_blocks(*data_, window, batch, [this]() -> std::optional<std::uint64_t> {
+      if (!config_.draws)
+        return sampler_.next().at;
+      auto number = config_.draws->draw(1);
+      return number.empty() ? std::nullopt : std::optional{number.front()};
+    });
+    if (!drawn)
+      return {.why = drawn.error()};
+    micro_step step{last_loss_,
+                    std::max(drawn->blocks, std::min(drawn->weight, config_.pass_weight_max))};
+    if (config_.draws && step.samples > 0) {
+      config_.draws->weigh(step.samples, drawn->blocks);
+      if (!config_.draws->offer(step.samples))
+        step.samples = 0; // another member has them now
     }
+    if (step.samples == 0)
+      return step;
+    sum_->will_draw(sampler_.drawn());
+    auto scale = sum_->begin_pass(scale_ ? scale_->scale() : 1);
+    hooks_->listen([this](std::size_t parameter) { sum_->computed(parameter); });
+    double losses = 0;
+    for (auto left = std::span{drawn->windows}; !left.empty();) {
+      auto part = left.first(std::min(left.size(), batch * window));
+      left = left.subspan(part.size());
+      auto count = static_cast<double>(part.size()) / static_cast<double>(window);
+      auto loss =
+        loss_of(batch_of(part, static_cast<std::int64_t>(count), data_->shape(), device_));
+      (loss * (scale * count / static_cast<double>(drawn->weight))).backward();
+      losses += loss.item<double>() * count;
+    }
+    hooks_->listen({});
+    if (!drawn->windows.empty())
+      step.loss = losses * static_cast<double>(window) / static_cast<double>(drawn->windows.size());
+    auto outcome = sum_->end_pass(step.samples, std::isfinite(step.loss));
+    step.finite = outcome.finite;
+    step.lost = outcome.lost;
+    step.taken = outcome.taken;
+    if (step.finite)
+      last_loss_ = step.loss;
+    keep_buffers();
+    note_scale(step, scale);
     return step;
   }
 
@@ -289,7 +347,7 @@ private:
       places.push_back(grid_.at(number));
     WAGGLE_CHECK(!places.empty(), "a pass without samples");
     size = static_cast<std::int64_t>(places.size());
-    auto samples = read_windows(*data_, sampler_.window(), places);
+    auto samples = data_->windows(sampler_.window(), places);
     if (!samples)
       return samples.error();
     return batch_of(*samples, size, data_->shape(), device_);
@@ -368,6 +426,7 @@ private:
   std::shared_ptr<const sample_data> data_;
   window_grid grid_;
   window_sampler sampler_;
+  double last_loss_ = 0;                     // of a pass over blocks
   const std::shared_ptr<loss_scaler> scale_; // of the loss; null: it is not scaled
   std::optional<parameter_copies> parameters_;
   std::vector<torch::Tensor> trained_;
@@ -410,7 +469,7 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
   if (!in)
     return in.error();
   if (config.draws) {
-    auto window = window_of(in->data->shape(), static_cast<std::size_t>(config.context));
+    auto window = drawn_window_of(*in->data, static_cast<std::size_t>(config.context));
     if (window_grid{*in->data, window}.count() != config.draws->ledger().samples())
       return failure{ec::bad_config,
                      "--data " + config.data

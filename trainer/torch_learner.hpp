@@ -23,11 +23,13 @@ struct learner_config : learner_options {
   bool settles = false; // the members of a round settle the numbers of their update: gradients
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples
-  /// Instead of random samples, those that it draws, by their number in the data.
+  /// Instead of random samples or blocks, those that it draws, by their number in the data.
   std::shared_ptr<sample_draws> draws{};
+  /// Of data in blocks, a pass weighs at most as so many samples.
+  std::uint64_t pass_weight_max = sample_ledger::samples_max;
 };
 
-/// The number of samples of the data. Fails with ec::bad_config, also if a ledger cannot count
+/// The number of samples of the data, or of its blocks. Fails with ec::bad_config, also if a ledger cannot count
 /// them.
 result<std::uint64_t> count_samples(const learner_config& config);
 

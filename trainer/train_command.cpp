@@ -169,6 +169,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   learner_config c{o};
   c.optimizer = optimizer_of(o);
   c.settles = !o.strategy->steps_each_pass();
+  c.pass_weight_max = o.samples_per_round();
   c.offload_optimizer |= o.delay_optimizer_step;
   c.init_seed = seed_from("waggle init/" + o.run());
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <map>
+#include <set>
 #include <sstream>
+
+#include <glob.h>
 
 #include "runtime/crypto/digest.hpp"
 
@@ -26,12 +28,9 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// Their sizes.
-std::map<std::string, std::uintmax_t> by_name(const std::vector<data_files::file>& list) {
-  std::map<std::string, std::uintmax_t> files;
-  for (const auto& file : list)
-    files.emplace(file.path.filename().string(), file.bytes);
-  return files;
+/// "text.txt of 1048576 bytes".
+std::string words_of(const data_files::file& file) {
+  return printable(file.path.filename().string()) + " of " + std::to_string(file.bytes) + " bytes";
 }
 
 /// @param home of the folder, without links.
@@ -61,6 +60,36 @@ void take(data_files& found, const fs::directory_entry& entry, const fs::path& h
     found.files.push_back({entry.path(), bytes});
 }
 
+/// Adds the file at `path`, or those of that folder.
+status list(const fs::path& path, const std::string& option, data_files& found) {
+  std::error_code error;
+  auto what = fs::status(path, error);
+  if (error || !fs::exists(what))
+    return bad("cannot read " + option + " " + path.string() + ": "
+               + (error ? error : make_error_code(std::errc::no_such_file_or_directory)).message());
+  if (!fs::is_directory(what) && !fs::is_regular_file(what))
+    return bad(option + " " + path.string()
+               + " is neither a file nor a folder: save the text in a file first");
+  if (!fs::is_directory(what)) {
+    auto bytes = fs::file_size(path, error);
+    if (!error && bytes >= found.shortest)
+      found.files.push_back({path, bytes});
+    else if (!error)
+      ++found.too_short;
+  } else {
+    auto home = fs::canonical(path, error);
+    auto before = static_cast<std::ptrdiff_t>(found.files.size());
+    fs::directory_iterator entry{path, error};
+    for (fs::directory_iterator end; !error && entry != end; entry.increment(error))
+      take(found, *entry, home);
+    std::sort(found.files.begin() + before, found.files.end(),
+              [](const auto& a, const auto& b) { return a.path < b.path; });
+  }
+  if (error)
+    return bad("cannot read " + option + " " + path.string() + ": " + error.message());
+  return done{};
+}
+
 } // namespace
 
 std::optional<std::string> data_files::left_out() const {
@@ -87,33 +116,34 @@ std::optional<std::string> data_files::left_out() const {
   return all;
 }
 
+std::vector<fs::path> named_paths(const fs::path& value) {
+  std::error_code error;
+  if (fs::exists(value, error))
+    return {value};
+  std::vector<fs::path> out;
+  std::istringstream in{value.string()};
+  for (std::string part; std::getline(in, part, ',');) {
+    glob_t found{};
+    if (!fs::exists(part, error) && ::glob(part.c_str(), 0, nullptr, &found) == 0)
+      out.insert(out.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc); // in order
+    else if (!part.empty())
+      out.emplace_back(part);
+    ::globfree(&found);
+  }
+  return out.empty() ? std::vector{value} : out;
+}
+
 result<data_files> list_data_files(const fs::path& path, std::size_t shortest,
                                    const std::string& option) {
   data_files found;
   found.shortest = shortest;
-  std::error_code error;
-  auto what = fs::status(path, error);
-  if (error || !fs::exists(what))
-    return bad("cannot read " + option + " " + path.string() + ": "
-               + (error ? error : make_error_code(std::errc::no_such_file_or_directory)).message());
-  if (fs::is_directory(what)) {
-    auto home = fs::canonical(path, error);
-    fs::directory_iterator entry{path, error};
-    for (fs::directory_iterator end; !error && entry != end; entry.increment(error))
-      take(found, *entry, home);
-    if (error)
-      return bad("cannot read " + option + " " + path.string() + ": " + error.message());
-    std::ranges::sort(found.files, [](const auto& a, const auto& b) { return a.path < b.path; });
-  } else if (!fs::is_regular_file(what)) {
-    return bad(option + " " + path.string()
-               + " is neither a file nor a folder: save the text in a file first");
-  } else {
-    auto bytes = fs::file_size(path, error);
-    if (error)
-      return bad("cannot read " + option + " " + path.string() + ": " + error.message());
-    if (bytes >= shortest)
-      found.files.push_back({path, bytes});
-  }
+  for (const auto& each : named_paths(path))
+    if (auto listed = list(each, option, found); !listed)
+      return listed.error();
+  std::set<fs::path> seen;
+  for (const auto& file : found.files)
+    if (!seen.insert(file.path).second)
+      return bad(option + " " + path.string() + " names " + file.path.string() + " twice");
   if (!found.files.empty())
     return found;
   auto beside = found.left_out();
@@ -140,8 +170,8 @@ std::string content_identity(const fs::path& file) {
 std::string lines_of(const std::vector<data_files::file>& list) {
   std::string lines;
   if (list.size() > 1)
-    for (const auto& [name, bytes] : by_name(list))
-      lines += "\n" + printable(name) + " of " + std::to_string(bytes) + " bytes";
+    for (const auto& file : list)
+      lines += "\n" + words_of(file);
   return lines;
 }
 
@@ -157,18 +187,16 @@ agreed_field listed_field(std::string name, const std::string& text) {
 }
 
 std::string identity_of(const std::vector<data_files::file>& list) {
-  auto files = by_name(list);
-  if (files.size() == 1)
-    return printable(files.begin()->first) + " of " + std::to_string(files.begin()->second)
-           + " bytes";
+  if (list.size() == 1)
+    return words_of(list.front());
   sha256_stream hash;
   std::uintmax_t bytes = 0;
-  for (const auto& [name, size] : files) {
+  for (const auto& [path, size] : list) {
     // A name contains no '/', so the list is unambiguous.
-    hash.add(name + "/" + std::to_string(size) + "\n");
+    hash.add(path.filename().string() + "/" + std::to_string(size) + "\n");
     bytes += size;
   }
-  return std::to_string(files.size()) + " files of " + std::to_string(bytes) + " bytes, "
+  return std::to_string(list.size()) + " files of " + std::to_string(bytes) + " bytes, "
          + to_string(hash.finish()).substr(0, 16);
 }
 

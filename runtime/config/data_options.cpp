@@ -1,5 +1,7 @@
 // The options of the model, and of the data that it learns from and is evaluated on.
 
+#include <sstream>
+
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/data/data_set.hpp"
@@ -30,6 +32,30 @@ using o = run_options;
 /// Peers compare the files' names and sizes, not their paths.
 std::string data_of(const run_options& x) {
   return data_set_identity(request_of(x, data_role::training));
+}
+
+/// A file or folder, or several with commas between, and patterns.
+binding data_paths() {
+  return bound(&o::data,
+               [](std::string_view v) -> result<std::string> {
+                 if (v.empty())
+                   return failure{ec::bad_config, "must not be empty"};
+                 if (v == "synthetic")
+                   return std::string{v};
+                 std::error_code error;
+                 bool one = std::filesystem::exists(v, error);
+                 std::string out, part;
+                 for (std::istringstream in{std::string{v}};
+                      std::getline(in, part, one ? '\0' : ',');) {
+                   auto path = absolute_path(part);
+                   if (!path)
+                     return path.error();
+                   out += (out.empty() ? "" : ",") + path->string();
+                 }
+                 return out;
+               })
+    .agreed(data_of)
+    .member_in_loops("data");
 }
 
 /// Peers compare what is in a file, wherever it is.
@@ -65,9 +91,10 @@ void add_data_options(std::vector<option_spec>& table) {
       "mse of what its forward returns.",
       one_of(&o::loss, {"cross-entropy", "mse"}).agreed()},
      {"data", "PATH",
-      "A text file or a folder of text files; tokens (.bin); a folder of images with MNIST's names "
-      "(IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
-      path_or_word(&o::data, {"synthetic"}).agreed(data_of).member_in_loops("data")},
+      "Text files, lines of JSON (.jsonl: texts, or objects with a field 'text') or tokens (.bin): "
+      "files, folders of files and patterns, with commas between; a folder of images with MNIST's "
+      "names (IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
+      data_paths()},
      {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
       choice(&o::token_bytes, {{"uint16", 2}, {"uint32", 4}}).agreed()},
      {"classes", "N",

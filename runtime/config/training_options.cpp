@@ -282,7 +282,8 @@ void add_training_options(std::vector<option_spec>& table) {
       whole(&o::epochs).agreed().member_in_loops("max_epochs")},
      {"passes", "N",
       "Length of the run instead of --epochs: passes over --data, in which each sample (an image, "
-      "or a window of text or tokens) enters one update of the swarm, whoever dies or joins; 0: "
+      "a window of text or tokens, a block of lines of JSON) enters one update of the swarm, "
+      "whoever dies or joins; 0: "
       "samples are drawn at random.",
       whole(&o::passes, 0, 1U << 20U, "a run needs an end before that")
         .agreed()

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <fstream>
+#include <set>
 #include <string_view>
 
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/data/images.hpp"
+#include "runtime/data/line_blocks.hpp"
 #include "runtime/data/sentence.hpp"
 #include "runtime/data/tokens.hpp"
 
@@ -20,22 +22,21 @@ bool has_file(const fs::path& folder, const std::string& name) {
   return fs::exists(folder / name, error);
 }
 
-bool ends_with_bin(const fs::path& file) {
-  return file.extension() == ".bin";
-}
-
-bool only_bin_files(const fs::path& folder) {
+/// The endings of these files, and of those in the folders among them.
+std::set<fs::path> endings_of(const std::vector<fs::path>& paths) {
+  std::set<fs::path> out;
   std::error_code error;
-  bool some = false;
-  fs::directory_iterator entry{folder, error};
-  for (fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
-    if (!entry->is_regular_file(error))
+  for (const auto& path : paths) {
+    if (!fs::is_directory(path, error)) {
+      out.insert(path.extension());
       continue;
-    if (!ends_with_bin(entry->path()))
-      return false;
-    some = true;
+    }
+    fs::directory_iterator entry{path, error};
+    for (fs::directory_iterator end; !error && entry != end; entry.increment(error))
+      if (entry->is_regular_file(error))
+        out.insert(entry->path().extension());
   }
-  return some;
+  return out;
 }
 
 /// Whether gzip, xz, zstd, bzip2 or zip has written it.
@@ -52,18 +53,18 @@ bool is_packed(const fs::path& file) {
 } // namespace
 
 data_format format_of(const fs::path& path) {
-  std::error_code error;
   if (path == "synthetic")
     return data_format::synthetic;
-  if (!fs::is_directory(path, error))
-    return ends_with_bin(path) ? data_format::tokens : data_format::text;
   for (const auto* images : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"})
     if (has_file(path, images) || has_file(path, std::string{images} + ".gz"))
       return data_format::idx;
   for (const auto* batch : {"data_batch_1.bin", "test_batch.bin"})
     if (has_file(path, batch))
       return data_format::cifar;
-  return only_bin_files(path) ? data_format::tokens : data_format::text;
+  auto endings = endings_of(named_paths(path));
+  if (endings == std::set<fs::path>{".bin"})
+    return data_format::tokens;
+  return endings == std::set<fs::path>{".jsonl"} ? data_format::lines : data_format::text;
 }
 
 std::string option_of(data_role role) {
@@ -79,6 +80,8 @@ result<data_files> files_of(const data_request& request) {
       return cifar_files(request.path, request.role);
     case data_format::tokens:
       return list_data_files(request.path, (request.context + 1) * request.token_bytes, option);
+    case data_format::lines:
+      return list_data_files(request.path, 1, option);
     case data_format::synthetic:
     case data_format::text:
       break;
@@ -105,12 +108,17 @@ std::size_t window_of(const sample_shape& shape, std::size_t context) {
   return shape.what == sample_shape::kind::images ? 1 : context + 1;
 }
 
+std::size_t drawn_window_of(const sample_data& data, std::size_t context) {
+  return data.in_blocks() ? 1 : window_of(data.shape(), context);
+}
+
 result<std::shared_ptr<const sample_data>> open_data_set(const data_request& request) {
   auto bad = [&](const std::string& why) {
     return failure{ec::bad_config, option_of(request.role) + " " + request.path + why};
   };
   auto format = format_of(request.path);
-  bool text = format == data_format::synthetic || format == data_format::text;
+  bool text =
+    format == data_format::synthetic || format == data_format::text || format == data_format::lines;
   if (text && request.classes != 0 && request.classes != 256)
     return bad(" is text, whose bytes are 256 classes: leave --classes "
                + std::to_string(request.classes) + " out");
@@ -122,6 +130,9 @@ result<std::shared_ptr<const sample_data>> open_data_set(const data_request& req
                                          "or --data"};
     return made;
   }
+  if (format == data_format::text && endings_of(named_paths(request.path)).contains(".jsonl"))
+    return bad(
+      " has lines of JSON (.jsonl) and other files: name one kind, such as \"DIR/*.jsonl\"");
   if (format == data_format::text)
     return open_text(request.path, request.context + 1, option_of(request.role));
   if (format == data_format::tokens && request.classes == 0)
@@ -132,6 +143,8 @@ result<std::shared_ptr<const sample_data>> open_data_set(const data_request& req
     return files.error();
   if (format == data_format::tokens)
     return open_tokens(*files, request);
+  if (format == data_format::lines)
+    return open_line_blocks(*files, request);
   auto classes = static_cast<std::int64_t>(request.classes == 0 ? 10 : request.classes);
   if (classes > 256)
     return bad(" holds labels of one byte, so --classes " + std::to_string(classes)
@@ -155,6 +168,9 @@ std::string data_set_identity(const data_request& request) {
     case data_format::idx:
     case data_format::cifar:
       identity += ", images of uint8";
+      break;
+    case data_format::lines:
+      identity = sentence(identity, ", in blocks of ", block_bytes(request), " bytes");
       break;
     case data_format::synthetic:
     case data_format::text:

@@ -16,12 +16,14 @@ namespace waggle {
 enum class data_format : std::uint8_t {
   synthetic, // the word
   text,      // any files
+  lines,     // of JSON: files that end with .jsonl
   tokens,    // files that end with .bin, without a header
   idx,       // a folder with MNIST's names, packed (.gz) or not
   cifar      // a folder with CIFAR-10's names
 };
-/// Looks at names only: `open_data_set` reports what is wrong with the files.
-data_format format_of(const std::filesystem::path& path);
+/// Of what a value of the option names (named_paths). Looks at names only: `open_data_set` reports
+/// what is wrong with the files.
+data_format format_of(const std::filesystem::path& value);
 
 /// Which half of a set is meant, where a folder holds both.
 enum class data_role : std::uint8_t { training, evaluation };
@@ -50,6 +52,8 @@ result<std::shared_ptr<const sample_data>> open_data_set(const data_request& req
 
 /// The number of items of a sample: an image, or the context and what follows it.
 std::size_t window_of(const sample_shape& shape, std::size_t context);
+/// The same of what is drawn by number: of data in blocks, 1, a block.
+std::size_t drawn_window_of(const sample_data& data, std::size_t context);
 
 /// For comparison between peers: the names and sizes of the files, and the type of an item. Empty:
 /// there is no such data on this machine.

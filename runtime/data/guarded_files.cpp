@@ -80,6 +80,17 @@ status guarded_files::read(std::size_t which, std::uint64_t at, std::span<std::b
                                         "from its checkpoint"};
 }
 
+bool guarded_files::is_hole(std::size_t which, std::uint64_t begin, std::uint64_t end) const {
+  if (!open(which))
+    return false; // reading says why
+  struct stat info {};
+  if (::fstat(files_[which].open.get(), &info) != 0
+      || info.st_size < static_cast<off_t>(files_[which].bytes))
+    return false;
+  auto data = ::lseek(files_[which].open.get(), static_cast<off_t>(begin), SEEK_DATA);
+  return data < 0 ? errno == ENXIO : data >= static_cast<off_t>(end);
+}
+
 status guarded_files::read_now(std::size_t which, std::uint64_t at,
                                std::span<std::byte> out) const {
   if (auto ready = open(which); !ready)

@@ -37,6 +37,9 @@ public:
   /// bytes that it had.
   [[nodiscard]] status read(std::size_t which, std::uint64_t at, std::span<std::byte> out) const;
 
+  /// Whether these bytes are known to be zeros that the file system does not store.
+  [[nodiscard]] bool is_hole(std::size_t which, std::uint64_t begin, std::uint64_t end) const;
+
 private:
   struct opened {
     std::filesystem::path path;

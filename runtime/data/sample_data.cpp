@@ -54,14 +54,14 @@ std::shared_ptr<const sample_data> make_synthetic_text() {
   return std::make_shared<synthetic_text>();
 }
 
-result<std::vector<std::byte>> read_windows(const sample_data& data, std::size_t window,
-                                            std::span<const window_place> places) {
-  auto length = window * data.shape().item_bytes;
+result<std::vector<std::byte>> sample_data::windows(std::size_t window,
+                                                    std::span<const window_place> places) const {
+  auto length = window * shape().item_bytes;
   std::vector<std::byte> out(places.size() * length);
   auto to = std::span{out};
   for (std::size_t i = 0; i < places.size(); ++i)
-    if (auto read = data.read(places[i].piece, places[i].at, to.subspan(i * length, length)); !read)
-      return read.error();
+    if (auto good = read(places[i].piece, places[i].at, to.subspan(i * length, length)); !good)
+      return good.error();
   return out;
 }
 

@@ -29,6 +29,13 @@ struct sample_shape {
   friend bool operator==(const sample_shape&, const sample_shape&) = default;
 };
 
+/// Where a window begins. It lies within one piece.
+struct window_place {
+  std::size_t piece = 0;
+  std::uint64_t at = 0;
+  friend bool operator==(const window_place&, const window_place&) = default;
+};
+
 /// The items of a data set, in one or several pieces, whose sizes do not change. Not thread-safe.
 class sample_data {
 public:
@@ -40,6 +47,13 @@ public:
   /// operator, e.g. if a file has become shorter. REQUIRES: they lie within the piece, and `out` is
   /// as long as a whole number of items.
   virtual status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const = 0;
+  /// Whether what is drawn by number is not a window but a block, which has any number of windows:
+  /// see line_blocks.hpp.
+  [[nodiscard]] virtual bool in_blocks() const { return false; }
+  /// The windows of `window` items at these places, one after another; of blocks, all in them.
+  /// Fails with ec::io_error, as `read`. REQUIRES: each lies within its piece.
+  [[nodiscard]] virtual result<std::vector<std::byte>>
+  windows(std::size_t window, std::span<const window_place> places) const;
 
 protected:
   sample_data(const sample_shape& shape, std::vector<std::uint64_t> sizes)
@@ -59,18 +73,6 @@ result<std::shared_ptr<const sample_data>> open_text(const std::filesystem::path
 /// 1 MiB from a fixed Markov chain over 64 letters, equal on every machine. Each letter is followed
 /// by one of four letters, so a model can learn it; the loss cannot fall below about 1.2 nats.
 std::shared_ptr<const sample_data> make_synthetic_text();
-
-/// Where a window begins. It lies within one piece.
-struct window_place {
-  std::size_t piece = 0;
-  std::uint64_t at = 0;
-  friend bool operator==(const window_place&, const window_place&) = default;
-};
-
-/// Copies windows, one after another. Fails with ec::io_error, as sample_data::read. REQUIRES: each
-/// lies within its piece.
-result<std::vector<std::byte>> read_windows(const sample_data& data, std::size_t window,
-                                            std::span<const window_place> places);
 
 /// Draws random windows of `data`; all positions are equally likely. The sequence depends on
 /// `random`, the data and the length of a window only, and can be continued from any point of it.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from support import ROOT, join, processes
+from support import PROGRAM, ROOT, join, processes
 from torch.utils.data import DataLoader
 
 import waggle
@@ -119,6 +119,43 @@ def test_the_example_of_two_peers(tmp_path):
         for each in (first, second):
             assert each.ended() == 0, each.log
             assert f"SamplesSeen(number=4, once={blocks}, twice=0, never=0)" in each.line("passes:"), each.log
+
+
+CONTEXT = 12  # a block of waggle train has 32 windows
+
+
+def write_texts(folder, lines=120):
+    folder.mkdir()
+    for name in ("a", "b"):
+        texts = [f"{name} is letter {i} of {lines} {'x' * (i * 37 % 300)}" for i in range(lines)]
+        (folder / f"{name}.jsonl").write_text("\n\n".join(json.dumps({"text": each} if i % 2 else each)
+                                                          for i, each in enumerate(texts)))
+    return folder / "*.jsonl"
+
+
+def train(start, folder, name, data, *more):
+    return start(name, PROGRAM, "train", "--run-id", "tests", "--data", data, "--data-dir", folder / name, "--listen", "127.0.0.1:0",
+                 "--passes", 2, "--layers", 1, "--width", 16, "--heads", 2, "--context", CONTEXT, "--micro-batch", 4,
+                 "--target-batch-size", 600, "--device", "cpu", "--step-interval", "5ms", *more)
+
+
+def test_the_program_trains_on_each_block_once_a_pass_though_a_peer_is_killed(tmp_path):
+    data = write_texts(tmp_path / "data")
+    others = write_texts(tmp_path / "others", 119)
+    with processes(tmp_path) as start:
+        first = train(start, tmp_path, "first", data, "--min-peers", 3)
+        where = first.line("listening on ").split(";")[0]
+        second, doomed = (train(start, tmp_path, name, data, "--min-peers", 3, "--initial-peers", where)
+                          for name in ("second", "doomed"))
+        doomed.line("epoch")
+        other = train(start, tmp_path, "other", others, "--initial-peers", where)
+        doomed.kill()
+        blocks = len(waggle.data.jsonl(str(data), 32 * (CONTEXT + 1)))
+        for each in (first, second):
+            assert each.ended() == 0, each.log
+            assert f"pass 2 over the data is complete: {blocks} samples seen once, 0 twice, 0 never" in each.log, each.log
+        assert other.ended() != 0
+        assert "the first that differs is 'a.jsonl of" in other.log, other.log
 
 
 @pytest.fixture

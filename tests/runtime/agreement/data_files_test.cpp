@@ -95,6 +95,22 @@ TEST_F(DataFiles, AFolderOfFoldersIsRefusedWithTheReason) {
   EXPECT_THAT(refusal_of("d"), HasSubstr("it has 2 folders, whose files are not read"));
 }
 
+TEST_F(DataFiles, SeveralAreReadInTheirOrderAndThoseOfAPatternSorted) {
+  for (const char* name : {"d/b.txt", "d/a.txt", "e/z", "e/y", "c.txt", "with,comma"})
+    write(name, 100);
+  auto in = [&](const std::string& names) { return names_in(names); };
+  auto at = [&](const char* name) { return (folder / name).string(); };
+  EXPECT_THAT(in("c.txt," + at("d/*.txt") + "," + at("e")),
+              ElementsAre("c.txt", "a.txt", "b.txt", "y", "z"));
+  EXPECT_THAT(in("with,comma"), ElementsAre("with,comma"));
+  EXPECT_THAT(refusal_of("c.txt," + at("d/*.md")), HasSubstr("d/*.md: No such file"));
+  EXPECT_THAT(refusal_of("c.txt," + at("*.txt")), HasSubstr("c.txt twice"));
+  auto named = [&](const std::string& names) {
+    return identity_of(list_data_files(folder / names, 33)->files);
+  };
+  EXPECT_NE(named("c.txt," + at("e")), named("e," + at("c.txt"))) << "samples go by number";
+}
+
 TEST_F(DataFiles, WhatIsNoFileIsRefused) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(refusal_of("pipe"), HasSubstr("neither a file nor a folder"));

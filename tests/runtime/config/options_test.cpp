@@ -54,6 +54,9 @@ TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
     auto text = name == "json" ? set.json_file->string() : find_option(name)->get(set);
     EXPECT_EQ(text, (here / file).string()) << name;
   }
+  run_options several;
+  ASSERT_TRUE(find_option("data")->set(several, "a.txt,more/*.txt"));
+  EXPECT_EQ(several.data, (here / "a.txt").string() + "," + (here / "more/*.txt").string());
   for (const char* word : {"data", "model"}) { // those that are no paths
     run_options set;
     auto text = find_option(word)->default_text;

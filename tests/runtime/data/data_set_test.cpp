@@ -297,7 +297,7 @@ TEST_F(DataSet, AGridHasEachImageOnceAndTextWithOneByteOfOverlap) {
   window_grid grid{**images, 1};
   ASSERT_EQ(grid.count(), 20u);
   for (std::uint64_t i = 0; i < 20; ++i) {
-    auto item = read_windows(**images, 1, std::vector{grid.at(i)});
+    auto item = (*images)->windows(1, std::vector{grid.at(i)});
     ASSERT_TRUE(item);
     EXPECT_EQ(std::to_integer<std::uint64_t>((*item)[1]), (10 * i) % 256);
   }
@@ -310,7 +310,7 @@ TEST_F(DataSet, AGridHasEachImageOnceAndTextWithOneByteOfOverlap) {
   std::vector<window_place> places;
   while (places.size() < words.count())
     places.push_back(words.at(places.size()));
-  auto all = read_windows(**text, 4, places);
+  auto all = (*text)->windows(4, places);
   ASSERT_TRUE(all);
   EXPECT_EQ(as_string_view(*all), "abcddefg1234");
 }
