@@ -104,8 +104,6 @@ status swarm_session::configure(const swarm_options& options) {
   auto resolved = run_options_of(options, passes_);
   if (auto usable = resolved ? check_training_options(*resolved) : resolved.error(); !usable)
     return usable;
-  if (resolved->strategy.make(resolved->how).averages.in_buckets)
-    return bad("--strategy: leave out buckets=1, a loop's backward pass is its own");
   auto rule = resolved->scale_rule();
   if (rule && resolved->reuse_gradient_buffers)
     return bad("--loss-scale and --reuse-grad-buffers exclude each other in a "
@@ -209,6 +207,8 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
+  if (o.strategy.make(o.how).averages.in_buckets && !o.auxiliary && !port->hears_gradients())
+    return bad("--strategy: leave out buckets=1, a loop's backward pass is its own");
   o.optimizer = optimizer.kind;
   o.weight_decay = optimizer.weight_decay;
   o.no_decay = optimizer.decay_vectors ? "none" : "vectors";

@@ -22,7 +22,13 @@ public:
   void use_shared(std::shared_ptr<const shared_parameters> shared) override {
     port_->use_shared(std::move(shared));
   }
+  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
+    port_->use_vectors(std::move(vectors));
+  }
   micro_step accumulate() override { return port_->pass(); }
+  micro_step accumulate_in_buckets(const early_gradient& when) override {
+    return port_->pass(port_->hears_gradients() ? &when : nullptr);
+  }
   void at_epoch(epoch_id now) override { port_->set_epoch(now.value()); }
   void settle(std::span<const float> terms) override {
     auto parameters = tensors().indices_of({state_tensor::kind::parameter}).size();
@@ -74,6 +80,8 @@ public:
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
+    if (auto early = port_->gradients().take_early())
+      return {std::move(early->values), early->samples, early->merges, std::move(early->fills)};
     auto out = vectors.take(gradient_count() + room);
     auto taken = take_mean(std::span{*out}.first(gradient_count()));
     return {std::move(out), taken.samples, taken.merges};
@@ -186,6 +194,11 @@ loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_mo
                update_terms::present_values(
                  tensors_.indices_of({state_tensor::kind::parameter}).size(), tensors_.numbers()),
                on_device) {
+  std::size_t begin = 0;
+  for (const auto& tensor : tensors_.tensors_of({state_tensor::kind::parameter})) {
+    places_.emplace_back(begin, tensor.elements());
+    begin += tensor.elements();
+  }
   WAGGLE_CHECK(!master_ || !on_device, "the worker would need the loop's thread");
   WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
                "passes would change the buffers while updates do");
@@ -244,9 +257,12 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
                               micro_step step, const is_over& over, std::uint64_t passes) {
   require_own();
   struct end {
-    offered_gradients& gradients;
-    ~end() { gradients.take_away(); }
-  } const at_end{gradients_};
+    loop_port& port;
+    ~end() {
+      port.discard_pass(); // one that was not added
+      port.gradients_.take_away();
+    }
+  } const at_end{*this};
   guard lock{mutex_};
   struct unused_samples { // until they are in the gradient; also if this throws
     sample_draws* draws;
@@ -276,28 +292,63 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
     return step_outcome::dropped;
   unused.samples = 0;
   account_.given += step.samples;
-  bool counts = false;
+  offered_gradients::added added{.counts = false, .finite = false};
   if (step.finite) {
-    auto added = gradients_.add(gradient, step.samples, passes, changes_.merged,
-                                gradients_.on_device() ? &model : nullptr);
-    counts = added.counts;
+    added = gradients_.add(gradient, step.samples, passes, changes_.merged,
+                           gradients_.on_device() ? &model : nullptr);
     step.finite = added.finite;
     step.lost = added.lost;
+    step.taken = added.taken;
   } else {
-    gradients_.pass_over();
+    step.taken = gradients_.pass_over();
     if (gradients_.use() == gradient_use::in_place)
       step.lost = gradients_.drop(); // it is in the same buffers
   }
   if (step.finite)
     last_loss_ = step.loss;
   end_pass(step);
+  if (added.changed)
+    throw std::invalid_argument{"the gradient, or the number of its samples, changed after the "
+                                "backward pass, in which other peers may have received "
+                                "a part of it: leave out buckets=1"};
   if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
   if (in_module_.loaded != before.loaded)
     return step_outcome::synced;
-  if (!counts || gradients_.was_not_finite())
+  if (!added.counts || gradients_.was_not_finite())
     return step_outcome::dropped;
   return in_module_ != before ? step_outcome::stepped : step_outcome::held;
+}
+
+void loop_port::computed(std::size_t parameter, const float* values, std::uint64_t samples) {
+  computed_.resize(places_.size());
+  computed_.at(parameter) = values;
+  auto write = [this](std::size_t i) {
+    auto [begin, count] = places_[i];
+    gradients_.write_early(begin, {computed_[i], count});
+  };
+  if (gradients_.is_early())
+    return write(parameter);
+  guard lock{mutex_};
+  if (when_ == nullptr || !pass_began_ || draws_ || closed_ || ended_ || !when_->due())
+    return;
+  when_ = nullptr; // asked once
+  auto count = tensors_.parameter_count() + tensors_.buffer_count() + tensors_.term_count();
+  if (!vectors_
+      || !gradients_.begin_early(samples, changes_.merged,
+                                 vectors_->take(static_cast<std::size_t>(count))))
+    return;
+  begun_early_ = true;
+  worker_.notify_all();
+  lock.unlock();
+  for (std::size_t i = 0; i < computed_.size(); ++i)
+    if (computed_[i] != nullptr)
+      write(i);
+}
+
+void loop_port::discard_pass() {
+  computed_.clear();
+  gradients_.fail_early();
 }
 
 /// REQUIRES: mutex_ is held, and a pass is wanted.
@@ -384,6 +435,7 @@ void loop_port::write_parameters(loop_model& model, std::span<const float> all) 
 void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
                       const is_over& over) {
   show_own(model);
+  discard_pass();
   guard lock{mutex_};
   ended_ = true;
   worker_.notify_all();
@@ -435,6 +487,7 @@ void loop_port::count(effect what) {
 }
 
 void loop_port::close() {
+  discard_pass();
   guard lock{mutex_};
   ended_ = closed_ = true;
   worker_.notify_all();
@@ -452,12 +505,21 @@ void loop_port::use_shared(std::shared_ptr<const shared_parameters> shared) {
   shared_ = std::move(shared);
 }
 
-micro_step loop_port::pass() {
+micro_step loop_port::pass(const learner::early_gradient* when) {
   guard lock{mutex_};
   if (!ended_) {
     pass_wanted_ = true;
+    when_ = when;
     loop_.notify_one();
-    worker_.wait(lock, [this] { return handed_ || ended_; });
+    auto is_over = [this] { return handed_ || ended_; };
+    worker_.wait(lock, [&] { return is_over() || begun_early_; });
+    if (std::exchange(begun_early_, false)) {
+      lock.unlock();
+      when->offered();
+      lock.lock();
+      worker_.wait(lock, is_over);
+    }
+    when_ = nullptr;
   } else {
     // The trainer would request the next pass at once.
     worker_.wait_for(lock, empty_pass_pause, [this] { return closed_; });

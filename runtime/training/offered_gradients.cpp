@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -103,6 +104,12 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
   position_ = next_position_;
   auto own = gradient(tensors);
   auto others = tensors.subspan(own.size());
+  if (auto before = std::exchange(early_, std::nullopt)) {
+    auto ended = end_early(*before, tensors, samples);
+    if (before->gone)
+      return ended;
+    samples_ = 0; // as if it had not been offered
+  }
   added result{true, true, std::exchange(poisoned_, 0)};
   if (use_ == gradient_use::in_place && passes != passes_ + 1) {
     passes_ = 0;
@@ -136,6 +143,67 @@ offered_gradients::added offered_gradients::add(std::span<const offered_tensor> 
     ++passes_;
   }
   return result;
+}
+
+/// The same values as those of one gradient in `take_mean`.
+offered_gradients::added offered_gradients::end_early(early_gradient& early,
+                                                      std::span<const offered_tensor> tensors,
+                                                      std::uint64_t samples) {
+  auto& [values, fills, of_samples, merges] = early.given;
+  added ended{.taken = true};
+  std::size_t begin = 0;
+  for (const auto& tensor : fills->failed() ? tensors.first(0) : tensors) {
+    auto* to = values->data() + begin;
+    if (early.written.contains(begin))
+      ended.changed = ended.changed || tensor.values == nullptr
+                      || std::memcmp(to, tensor.values, tensor.count * sizeof(float)) != 0;
+    else
+      copy_scaled({&tensor, 1}, 1, to);
+    begin += tensor.count;
+  }
+  offered_tensor whole{values->data(), begin};
+  ended.changed = ended.changed || (samples != of_samples && !fills->failed());
+  if (ended.changed || !all_finite({&whole, 1}))
+    fills->fail();
+  fills->complete(); // or it has failed
+  ended.finite = ended.counts = !fills->failed();
+  return ended;
+}
+
+bool offered_gradients::begin_early(std::uint64_t samples, std::uint64_t merges,
+                                    std::shared_ptr<float_vector> to) {
+  std::lock_guard lock{mutex_};
+  if (samples_ > 0 || use_ != gradient_use::summed || on_device_)
+    return false;
+  early_ = early_gradient{{std::move(to), std::make_shared<filling>(), samples, merges}};
+  position_ = next_position_;
+  samples_ = samples;
+  return true;
+}
+
+void offered_gradients::write_early(std::size_t begin, const offered_tensor& from) {
+  auto& to = early_->given; // whose pointers nobody changes
+  if (to.fills->ended())
+    return;
+  copy_scaled({&from, 1}, 1, to.values->data() + begin);
+  if (!all_finite({&from, 1}))
+    return to.fills->fail();
+  early_->written.insert(begin);
+  to.fills->filled(begin, begin + from.count);
+}
+
+void offered_gradients::fail_early() {
+  if (early_)
+    early_->given.fills->fail();
+}
+
+std::optional<offered_gradients::early> offered_gradients::take_early() {
+  std::lock_guard lock{mutex_};
+  if (!early_ || std::exchange(early_->gone, true))
+    return std::nullopt;
+  taken_position_ = position_;
+  samples_ = 0;
+  return early_->given;
 }
 
 void offered_gradients::add_to(device_gradient& device, std::uint64_t samples) {
@@ -190,6 +258,10 @@ void offered_gradients::take_away() {
 offered_gradients::taken offered_gradients::take_mean(std::span<float> out,
                                                       const device_gradient* device) {
   std::lock_guard lock{mutex_};
+  if (early_ && !early_->gone) { // since take_early was asked
+    std::fill(out.begin(), out.end(), 0.0F);
+    return {};
+  }
   taken_position_ = position_;
   auto samples = samples_.load();
   samples_ = 0;
@@ -233,6 +305,8 @@ std::uint64_t offered_gradients::drop() {
   std::lock_guard lock{mutex_};
   taken_position_ = position_;
   passes_ = 0;
+  if (early_)
+    early_->gone = true;
   return samples_.exchange(0) + std::exchange(poisoned_, 0);
 }
 
@@ -251,9 +325,16 @@ void offered_gradients::keep(std::string position) {
   next_position_ = std::move(position);
 }
 
-void offered_gradients::pass_over() {
+bool offered_gradients::pass_over() {
   std::lock_guard lock{mutex_};
   position_ = next_position_;
+  auto early = std::exchange(early_, std::nullopt);
+  if (!early)
+    return false;
+  early->given.fills->fail();
+  if (!early->gone)
+    samples_ = 0;
+  return early->gone;
 }
 
 std::string offered_gradients::position() const {
@@ -273,7 +354,7 @@ void offered_gradients::load_position(std::string position) {
 
 partial_gradient offered_gradients::copy(const device_gradient* device) const {
   std::lock_guard lock{mutex_};
-  if (use_ != gradient_use::summed || samples_ == 0)
+  if (use_ != gradient_use::summed || samples_ == 0 || early_)
     return {};
   auto sum = std::make_shared<float_vector>(sum_.begin(), sum_.end());
   sum->resize(parameters_);

@@ -3,11 +3,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/core/filling.hpp"
+#include "runtime/core/float_vector.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/training/partial_gradient.hpp"
 
@@ -62,6 +67,8 @@ public:
     bool counts = true; // it was added
     bool finite = true;
     std::uint64_t lost = 0; // micro_step::lost
+    bool taken = false;     // micro_step::taken
+    bool changed = false;   // so it does not count: see write_early
   };
   /// Adds the mean gradient over `samples` samples, which is followed by the others: `tensors` has
   /// as many values as both together. A parameter stays present until the mean is taken. Each value
@@ -73,6 +80,30 @@ public:
   /// gradient is read, and a `summed` or `lent` one is finite.
   added add(std::span<const offered_tensor> tensors, std::uint64_t samples, std::uint64_t passes,
             std::uint64_t merges, device_gradient* device = nullptr);
+
+  // -- while a pass computes it (learner::accumulate_in_buckets): by the loop's thread, and only if
+  // gradients are `summed` and on no device
+
+  /// One over so many samples can be taken from now on: `to` is written until it is added. Returns
+  /// false if there are samples of earlier passes.
+  [[nodiscard]] bool begin_early(std::uint64_t samples, std::uint64_t merges,
+                                 std::shared_ptr<float_vector> to);
+  [[nodiscard]] bool is_early() const { return early_.has_value(); }
+  /// The values from `begin` on, as `add` will have them: if it has others, the gradient fails, and
+  /// if it was taken, it counts nowhere.
+  void write_early(std::size_t begin, const offered_tensor& from);
+  /// There will be no such gradient. What `add` gets next is no part of it: if the former was
+  /// taken, the latter does not count either, because the pass has given one.
+  void fail_early();
+  struct early {
+    std::shared_ptr<float_vector> values;
+    std::shared_ptr<filling> fills;
+    std::uint64_t samples = 0;
+    std::uint64_t merges = 0;
+  };
+  /// Any thread: takes it, if there is one that was neither taken nor dropped.
+  [[nodiscard]] std::optional<early> take_early();
+
   /// The loop goes on, and changes what it has offered.
   void take_away();
 
@@ -96,8 +127,8 @@ public:
 
   /// The position after the next gradient that is added or passed over.
   void keep(std::string position);
-  /// The loop has computed one that is not finite.
-  void pass_over();
+  /// The loop has computed one that is not finite. Returns whether a part of it was taken.
+  bool pass_over();
   [[nodiscard]] std::string position() const;
   [[nodiscard]] std::string taken_position() const;
   void load_position(std::string position);
@@ -106,6 +137,14 @@ public:
   status load(const partial_gradient& partial, device_gradient* device = nullptr);
 
 private:
+  struct early_gradient {
+    early given;
+    std::set<std::size_t> written{}; // where the tensors begin that are there
+    bool gone = false;               // it was taken or dropped
+  };
+
+  static added end_early(early_gradient& early, std::span<const offered_tensor> tensors,
+                         std::uint64_t samples);
   void add_to(device_gradient& device, std::uint64_t samples);
   [[nodiscard]] added add_to_sum(std::span<const offered_tensor> gradient, std::uint64_t samples);
   [[nodiscard]] std::span<const offered_tensor> gradient(std::span<const offered_tensor> all) const;
@@ -118,10 +157,11 @@ private:
   mutable std::mutex mutex_; // guards everything below
   std::vector<float> sum_; // Σ b·∇; while `single_`, the one gradient, unscaled; or on the device
   bool single_ = false;    // multiplying and dividing it would change its bits
-  std::vector<float> others_;        // of the last gradient
-  std::uint64_t merges_ = 0;         // which the buffers among them contain
-  std::vector<offered_tensor> lent_; // until `take_away`
-  std::uint64_t passes_ = 0;         // whose gradients add up in place
+  std::vector<float> others_;           // of the last gradient
+  std::uint64_t merges_ = 0;            // which the buffers among them contain
+  std::optional<early_gradient> early_; // changed by the loop's thread alone, but for `gone`
+  std::vector<offered_tensor> lent_;    // until `take_away`
+  std::uint64_t passes_ = 0;            // whose gradients add up in place
   std::uint64_t poisoned_ = 0; // samples of a sum that could not be taken, until they are reported
   bool not_finite_ = false;
   std::string next_position_;  // what `keep` got

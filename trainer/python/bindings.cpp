@@ -127,16 +127,17 @@ void start(python_loop& loop, py::object model, const py::dict& options,
            const buffer_rows& buffers, const std::string& optimizer, const py::dict& numbers,
            std::size_t settled, double learning_rate, const std::string& rate_ratios,
            const std::optional<std::vector<std::pair<std::string, py::bytes>>>& frozen,
-           const std::string& rounds, bool on_device) {
+           const std::string& rounds, bool on_device, bool hears_gradients) {
   frozen_tensors compared;
   if (frozen) {
     compared.emplace();
     for (const auto& [name, of] : *frozen)
       compared->push_back({name, sha256(std::string{of})});
   }
-  loop.start(
-    std::move(model), options_from(options), table_from(parameters, statistics, buffers, settled),
-    identity_from(optimizer, numbers), learning_rate, rate_ratios, compared, rounds, on_device);
+  loop.start(std::move(model), options_from(options),
+             table_from(parameters, statistics, buffers, settled),
+             identity_from(optimizer, numbers), learning_rate, rate_ratios, compared, rounds,
+             on_device, hears_gradients);
 }
 
 std::string in_python(std::string_view sentence) {
@@ -268,6 +269,13 @@ PYBIND11_MODULE(_waggle, m) {
       return row != nullptr && row->counts_steps();
     },
     py::arg("strategy"));
+  m.def(
+    "sends_in_buckets",
+    [](const std::string& strategy) {
+      auto choice = strategy_choice::parse(strategy);
+      return choice && choice->make({}).averages.in_buckets;
+    },
+    py::arg("strategy"));
   m.def("settled_numbers", settled_names, py::arg("optimizer"));
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));
@@ -290,7 +298,7 @@ PYBIND11_MODULE(_waggle, m) {
     .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
          py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
          py::arg("settled"), py::arg("learning_rate"), py::arg("rate_ratios"), py::arg("frozen"),
-         py::arg("rounds") = "", py::arg("on_device") = false)
+         py::arg("rounds") = "", py::arg("on_device") = false, py::arg("hears_gradients") = false)
     .def("deal", &python_loop::deal, py::arg("samples"), py::arg("passes"))
     .def("begin_shards", &python_loop::begin_shards)
     .def("next_shards", &python_loop::next_shards, py::arg("most"))
@@ -308,6 +316,9 @@ PYBIND11_MODULE(_waggle, m) {
       py::arg("samples"), py::arg("loss"), py::arg("addresses") = py::none(), py::arg("passes") = 1,
       py::arg("written") = "", py::arg("finite") = true, py::arg("claims") = 0,
       py::arg("scale") = 0.0)
+    .def("computed", &python_loop::computed, py::arg("parameter"), py::arg("address"),
+         py::arg("samples"))
+    .def("discard_pass", &python_loop::discard_pass)
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)

@@ -218,7 +218,7 @@ const python_loop::place& python_loop::where() const {
 void python_loop::start(py::object model, const swarm_options& options, state_table table,
                         const optimizer_identity& optimizer, double learning_rate,
                         const std::string& rate_ratios, const frozen_tensors& frozen,
-                        const std::string& rounds, bool on_device) {
+                        const std::string& rounds, bool on_device, bool hears_gradients) {
   require_process();
   if (left())
     throw swarm_error{has_left()};
@@ -243,6 +243,8 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   auto made = std::make_unique<python_model>(std::move(model), static_cast<std::size_t>(left_out));
   auto port = std::make_shared<loop_port>(std::move(table), schema, std::move(master),
                                           session_->use_of_gradients(), on_device);
+  if (hears_gradients)
+    port->hear_gradients();
   auto started = [&] {
     away here{*this};
     return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen, rounds);
@@ -258,6 +260,18 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   port_ = std::move(port);
   offered_ = std::move(offered);
   wish(std::nullopt);
+}
+
+void python_loop::computed(std::size_t parameter, std::uintptr_t address, std::uint64_t samples) {
+  require_optimizer();
+  if (session_->was_over() || address == 0)
+    return;
+  port_->computed(parameter, reinterpret_cast<const float*>(address), samples);
+}
+
+void python_loop::discard_pass() {
+  require_optimizer();
+  port_->discard_pass();
 }
 
 void python_loop::deal(std::uint64_t samples, std::uint64_t passes) {

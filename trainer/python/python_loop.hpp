@@ -49,11 +49,15 @@ public:
 
   /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
   /// empty: all have one rate. `rounds`: see swarm_session::start. `on_device`: see loop_port.
-  /// REQUIRES: with --delay-optimizer-step, no buffers in `table`, and not on_device.
+  /// `hears_gradients`: see loop_port::hear_gradients. REQUIRES: with --delay-optimizer-step, no
+  /// buffers in `table`, and not on_device.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,
              const std::string& rate_ratios, const frozen_tensors& frozen,
-             const std::string& rounds, bool on_device);
+             const std::string& rounds, bool on_device, bool hears_gradients);
+  /// See loop_port. `address`: of float32 values one after another.
+  void computed(std::size_t parameter, std::uintptr_t address, std::uint64_t samples);
+  void discard_pass();
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
   /// Without addresses: the rate that every parameter wishes for; none: no wish. All have

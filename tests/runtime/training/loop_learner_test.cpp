@@ -3,7 +3,9 @@
 #include "runtime/training/loop_learner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -419,6 +421,158 @@ public:
   float buffer = 5;
   std::uint64_t steps = 0;
 };
+
+/// The gradient of x is complete first, in passes over four samples.
+class EarlyGradient : public LoopLearner {
+protected:
+  EarlyGradient() {
+    port = std::make_shared<loop_port>(state_table{{{"x", {2}, state_tensor::kind::parameter},
+                                                    {"y", {1}, state_tensor::kind::parameter}}},
+                                       digest{});
+    learns = make_loop_learner(port);
+    learns->use_vectors(vectors);
+    port->hear_gradients();
+  }
+
+  /// Two passes: the first is offered whole, the second is taken early if it is due.
+  void two_passes(bool takes, bool due = true) {
+    worker([this, takes, due](learner& l) {
+      learner::early_gradient when{[due] { return due; },
+                                   [this, &l, takes] {
+                                     if (takes)
+                                       given = l.take_mean_vector(*vectors);
+                                     offered_early.set_value();
+                                   }};
+      EXPECT_FALSE(l.accumulate_in_buckets(when).taken);
+      first = mean_gradient_of(l);
+      second = l.accumulate_in_buckets(when);
+      rest = l.accumulated_samples();
+      over = true;
+      l.accumulate_in_buckets(when);
+    });
+    EXPECT_EQ(offer(values), step_outcome::held);
+  }
+  void await_early() { offered_early.get_future().wait(); }
+  step_outcome offer(const std::vector<float>& from, std::uint64_t samples = 4, double loss = 1) {
+    std::array<offered_tensor, 2> tensors{offered_tensor{from.data(), 2}, {from.data() + 2, 1}};
+    return port->offer(model, tensors, {loss, samples, std::isfinite(loss)},
+                       [this] { return over.load(); });
+  }
+  /// After the last offer.
+  void end() {
+    port->close();
+    await_worker();
+  }
+
+  std::shared_ptr<vector_pool> vectors = vector_pool::make(4);
+  std::vector<float> values{0.1F, -0.0F, 3};
+  std::promise<void> offered_early;
+  learner::mean_gradient given;
+  std::vector<float> first;
+  micro_step second;
+  std::uint64_t rest = 0;
+};
+
+TEST_F(EarlyGradient, HasTheBytesOfOneThatIsOfferedWhole) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  ASSERT_TRUE(given.fills);
+  EXPECT_EQ(given.samples, 4U);
+  EXPECT_TRUE(given.fills->has(0, 2));
+  EXPECT_FALSE(given.fills->has(2, 3));
+  EXPECT_EQ(offer(values), step_outcome::held);
+  end();
+  EXPECT_TRUE(given.fills->has(0, 3) && !given.fills->failed());
+  EXPECT_EQ(std::memcmp(given.values->data(), first.data(), 3 * sizeof(float)), 0);
+  EXPECT_TRUE(second.taken && second.finite);
+  EXPECT_EQ(second.samples, 4U);
+  EXPECT_EQ(rest, 0U);
+}
+
+TEST_F(EarlyGradient, IsOneOfThePassIfNobodyTakesIt) {
+  two_passes(false);
+  port->computed(0, values.data(), 4);
+  await_early();
+  offer(values);
+  end();
+  EXPECT_FALSE(second.taken);
+  EXPECT_EQ(rest, 4U);
+}
+
+TEST_F(EarlyGradient, BeginsNotBeforeItIsDue) {
+  two_passes(true, false);
+  port->computed(0, values.data(), 4);
+  offer(values);
+  end();
+  EXPECT_FALSE(second.taken || given.values);
+}
+
+TEST_F(EarlyGradient, ThatTheLoopChangesLaterFailsAndTheLoopLearnsIt) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  values[0] *= 0.5F;
+  EXPECT_THROW(offer(values), std::invalid_argument);
+  end();
+  EXPECT_TRUE(given.fills->failed());
+  EXPECT_TRUE(second.taken && !second.finite);
+  EXPECT_EQ(rest, 0U);
+}
+
+TEST_F(EarlyGradient, OverOtherSamplesThanWereSaidFails) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  EXPECT_THROW(offer(values, 3), std::invalid_argument);
+  end();
+  EXPECT_TRUE(given.fills->failed());
+}
+
+TEST_F(EarlyGradient, OfAPassThatIsDiscardedFailsAndTheNextIsDropped) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  port->discard_pass();
+  EXPECT_TRUE(given.fills->failed());
+  std::vector<float> other{5, 5, 5};
+  port->computed(0, other.data(), 4);
+  offer(other);
+  end();
+  EXPECT_TRUE(second.taken && !second.finite);
+  EXPECT_EQ(rest, 0U);
+}
+
+TEST_F(EarlyGradient, WithALossThatIsNotFiniteFails) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  offer(values, 4, NAN);
+  end();
+  EXPECT_TRUE(given.fills->failed());
+  EXPECT_TRUE(second.taken && !second.finite);
+  EXPECT_EQ(rest, 0U);
+}
+
+TEST_F(EarlyGradient, ThatIsNotFiniteSendsNothingOfIt) {
+  two_passes(true);
+  values[1] = NAN;
+  port->computed(0, values.data(), 4);
+  await_early();
+  EXPECT_FALSE(given.fills->has(0, 1));
+  offer(values);
+  end();
+  EXPECT_TRUE(given.fills->failed());
+  EXPECT_FALSE(second.finite);
+}
+
+TEST_F(EarlyGradient, OfALoopThatEndsInsteadFails) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  end();
+  EXPECT_TRUE(given.fills->failed());
+}
 
 TEST(LoopLearnerWithBuffers, OffersTheirLastValuesAndMergesTheMean) {
   loop_port port{state_table{{{"x", {2}, state_tensor::kind::parameter},

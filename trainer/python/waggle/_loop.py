@@ -18,6 +18,7 @@ class LoopModel:
     _clears_gradients = False  # and so counts the passes that add up
     _has_copies = False  # it changes copies of the parameters, which `refresh` takes over
     _on_device = False  # it keeps gradients where they are, and has add_gradient, read_gradient, write_gradient
+    _hears_gradients = False  # its loop says in the backward pass which gradients are complete
     _rounds = ""  # what of the software decides about `rounding`, which peers compare in words
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
@@ -124,7 +125,8 @@ class Loop(Leaves):
         changed = [(name, _sizes(name, shape), False) for name, shape in buffers]
         changed += [(name, _sizes(name, shape), True) for name, shape in counters]
         self._peer.start(model, merged, named, statistics, changed, optimizer, dict(numbers or {}), settled,
-                         float(learning_rate), rate_ratios, frozen, model._rounds, model._on_device)
+                         float(learning_rate), rate_ratios, frozen, model._rounds, model._on_device,
+                         model._hears_gradients)
         self._owns_rate = not merged["rate_of_run"]
         self.rate = float(learning_rate)
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from . import _waggle
+from ._backward import Backward, check_buckets
 from ._buffers import Buffer, extra_buffers, offer_buffers
 from ._describe import HALVES, compared, here, initial_rate, rate_ratios
 from ._frozen import compare_with_checkpoint, frozen_tensors
@@ -51,7 +52,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     epochs: updates (or averages) of the run; 0: until all leave, with daso until its epochs are over.
     model, data: names that peers compare. schedule: a name for the schedule of the rate, which they
         compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
-    samples: of each `step` that does not say it.
+    samples: of each `step` that does not say it; with "data-parallel:buckets=1", of each step.
     frozen: "equal": peers compare the values of parameters that nobody trains, of which a digest is made once. "any": they
         may differ.
     masters: for parameters in bfloat16 or float16: the optimizer trains a float32 copy of each, which takes its place in
@@ -159,6 +160,11 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 on_device = not beside and not all(p.is_cpu for p in self._tensors)  # type: ignore[attr-defined]
             if on_device or model.is_sharded:
                 model.add_on_device()
+            if _waggle.sends_in_buckets(strategy) and not self._helps:
+                given = {"group": together, "masters": masters, "offload_optimizer": options.get("offload_optimizer"),
+                         "loss_scale": options.get("loss_scale"), "sum_on_device": on_device}
+                check_buckets(self._tensors, samples, [name for name, value in given.items() if value])
+                model._hears_gradients = True
             self._start(frozen, options)
         except BaseException as e:
             undo(optimizer, of_half)
@@ -168,6 +174,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         if offloads:
             for each in parts_of(optimizer):
                 each.state.clear()
+        self._backward: Backward | None = None
+        if model._hears_gradients and samples is not None:
+            self._backward = Backward([name for name, _ in model.parameters], self._tensors, self._loop._peer, samples)
         self._offered: list[torch.Tensor | None] = []
         self._copies = HostCopies()  # of gradients that are not there, or not in one piece
         self._looks_at_gradients = model.sum is not None and not options.get("reuse_grad_buffers")
@@ -262,6 +271,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             self._together.reshard()
         try:
             samples, loss = self._checked(samples, loss)
+            if self._backward is not None:
+                self._backward.check(samples)
             scale = self._unscale()
         except Exception as e:
             if self._together is not None:
@@ -278,6 +289,9 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             if self._model.failed is not None:
                 raise self._model.failed from e
             raise
+        finally:
+            if self._backward is not None:
+                self._backward.stepped()
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
@@ -371,6 +385,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool | None = None) -> None:
         """As of the inner optimizer, whose default it has. Allowed at any time. With `reuse_grad_buffers`, it does
         nothing between two updates."""
+        if self._backward is not None:
+            self._backward.discard()
         if not self._loop._peer.adds_up:
             self._inner.zero_grad(**({} if set_to_none is None else {"set_to_none": set_to_none}))
             self._model.clear_masters()
