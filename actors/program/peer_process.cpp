@@ -51,8 +51,9 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (!members)
     return members.error();
   parts->members_ = *members;
-  auto leftovers = remove_leftovers(*make_system_disk(), parts->data_dir_,
-                                    {"known_peers", "identity", "address", "invite", members_file});
+  auto leftovers =
+    remove_leftovers(*make_system_disk(), parts->data_dir_,
+                     {"known_peers", "identity", "pages", "address", "invite", members_file});
   parts->log_ = logger_to(around.log, options.log_level);
   if (!parts->log_)
     parts->log_ = make_logger(options.log_level, options.log_format, short_name(parts->self_->id()),
@@ -81,7 +82,13 @@ result<started_node> peer_process::start(const node_config& config) {
   watch_ = std::make_shared<join_watch>(config.initial_peers);
   agreement_ = config.agreement;
   shutdown_limit_ = waggle::shutdown_limit(config);
+  auto pages = page_certificate::load_or_create(data_dir_ / page_certificate_file);
+  if (!pages)
+    return failure{ec::bad_config, pages.error().detail};
+  log_->info("the pages' certificate for https has the SHA-256 fingerprint {}",
+             (*pages)->fingerprint());
   net::tcp_transport_config tcp;
+  tcp.pages = *pages;
   tcp.key = options_.key;
   tcp.members = config.members;
   tcp.encrypts = options_.encrypts;

@@ -254,6 +254,12 @@ result<node> node::start(const node_options& given) {
   }
   auto log = logger_to(options.around.log, options.log_level);
   net::tcp_transport_config tcp;
+  if (!options.data_dir.empty()) {
+    auto pages = page_certificate::load_or_create(options.data_dir / page_certificate_file);
+    if (!pages)
+      return bad("node_options::data_dir: " + pages.error().detail);
+    tcp.pages = *pages;
+  }
   auto swarm = key_of(options);
   if (!swarm)
     return swarm.error();

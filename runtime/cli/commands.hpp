@@ -47,6 +47,8 @@ command swarm_command();
 /// The address that the command line of `status` or `health` names, or that of the peer of its data
 /// folder.
 result<endpoint> asked_peer(const run_options& options);
+/// Whether that command line says https://HOST:PORT.
+bool asks_encrypted(const run_options& options);
 /// Writes why there is none to standard error, and returns the exit code: 2 for a wrong address.
 int report_no_peer(const failure& why);
 

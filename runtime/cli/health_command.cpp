@@ -7,9 +7,19 @@
 
 namespace waggle {
 
+namespace {
+
+constexpr std::string_view https = "https://";
+
+} // namespace
+
+bool asks_encrypted(const run_options& options) {
+  return options.arguments.front().starts_with(https);
+}
+
 result<endpoint> asked_peer(const run_options& options) {
-  if (const auto& address = options.arguments.front(); !address.empty())
-    return parse_endpoint(address);
+  if (std::string_view address = options.arguments.front(); !address.empty())
+    return parse_endpoint(asks_encrypted(options) ? address.substr(https.size()) : address);
   return address_of_running_peer(options.data_dir);
 }
 
@@ -24,8 +34,11 @@ int run_health(const run_options& options) {
   auto where = asked_peer(options);
   if (!where)
     return report_no_peer(where.error());
-  auto health = net::http_get(*where, "/healthz", 3s);
-  auto ready = health ? net::http_get(*where, "/readyz", 3s) : health;
+  auto get = [&](const char* page) {
+    return net::http_get(*where, page, 3s, {}, asks_encrypted(options));
+  };
+  auto health = get("/healthz");
+  auto ready = health ? get("/readyz") : health;
   if (!ready || health->status != 200) {
     std::cerr << "waggle: no healthy peer answers at " << to_string(*where)
               << (ready ? std::string{} : ": " + to_string(ready.error())) << "\n";

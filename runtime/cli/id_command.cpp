@@ -4,6 +4,7 @@
 #include "runtime/cli/peer_address.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/page_certificate.hpp"
 
 namespace waggle {
 
@@ -30,6 +31,13 @@ int run_id(const run_options& given) {
     return bad_usage(key.error().detail);
   std::cout << to_string((*key)->id()) << "\n";
   std::cerr << "from " << file.string() << "\n";
+  auto page_file = folder / page_certificate_file;
+  if (options.identity && !std::filesystem::exists(page_file, unknown))
+    return exit_clean;
+  auto pages = page_certificate::load_or_create(page_file);
+  if (!pages)
+    return bad_usage(pages.error().detail);
+  std::cerr << "its pages over HTTPS: SHA-256 fingerprint " << (*pages)->fingerprint() << "\n";
   return exit_clean;
 }
 
@@ -41,7 +49,8 @@ command id_command() {
           .details =
             "The key stays in --data-dir (identity.pem, readable by its owner only). Without that "
             "option, it is that of the first peer of --run-id in this folder. Makes the file of "
-            "--swarm-key, too, if there is none.\n",
+            "--swarm-key, too, if there is none. The fingerprint (standard error) is that of "
+            "pages.pem,\nwhich browsers show at https://HOST:PORT.\n",
           .run = run_id,
           .single_options = {"run-id", "swarm-key", "data-dir", "identity"},
           .makes_key = true};

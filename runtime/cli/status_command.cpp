@@ -30,8 +30,13 @@ int refused(const endpoint& where, const net::http_response& answer) {
   return bad_usage(to_string(where) + " refuses: " + why);
 }
 
+result<net::http_response> page_of(const endpoint& where, const char* page,
+                                   const run_options& options) {
+  return net::http_get(where, page, 5s, options.key, asks_encrypted(options));
+}
+
 int show_curve(const endpoint& where, const std::string& name, const run_options& options) {
-  auto answer = net::http_get(where, "/api/v1/curves", 5s, options.key);
+  auto answer = page_of(where, "/api/v1/curves", options);
   if (!answer)
     return no_answer(where, answer.error());
   auto document = parse_document(answer->body).value_or(nullptr);
@@ -88,8 +93,8 @@ int run_status(const run_options& options) {
 
 std::optional<peer_documents> documents_of(const endpoint& where, const run_options& options,
                                            int& code) {
-  auto status = net::http_get(where, "/api/v1/status", 5s, options.key);
-  auto peers = status ? net::http_get(where, "/api/v1/peers", 5s, options.key) : status;
+  auto status = page_of(where, "/api/v1/status", options);
+  auto peers = status ? page_of(where, "/api/v1/peers", options) : status;
   if (!peers)
     code = no_answer(where, peers.error());
   else if (status->status == 403)
@@ -111,6 +116,7 @@ command status_command() {
             "  waggle status                    the peer of this folder (in .waggle)\n"
             "  waggle status 127.0.0.1:7700\n"
             "  waggle status 127.0.0.1:7700 --curve loss    from the run's first epoch on\n"
+            "  waggle status https://HOST:7700              encrypted; --swarm-key implies it\n"
             "With --json: one JSON object on standard output. Exit code 1: no peer answers, or it "
             "sees that\nthe run is split, or that peers hold different parameters.\n",
           .groups = {"status", "output"},

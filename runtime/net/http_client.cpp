@@ -7,6 +7,7 @@
 
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/page_proof.hpp"
+#include "runtime/net/page_stream.hpp"
 #include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
@@ -16,11 +17,13 @@ namespace http = beast::http;
 using tcp = boost::asio::ip::tcp;
 
 result<http_response> http_get(const endpoint& where, const std::string& target,
-                               milliseconds timeout, const std::optional<swarm_key>& key) {
+                               milliseconds timeout, const std::optional<swarm_key>& key,
+                               bool encrypted) {
   boost::asio::io_context io; // first: outlives what uses it
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr auto pending = boost::asio::error::would_block;
   beast::error_code error;
+  page_stream stream{beast::tcp_stream{io}};
   auto done = [&error](beast::error_code how, const auto&...) { error = how; };
   auto step = [&](auto begin) {
     error = pending;
@@ -30,6 +33,8 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return !error.failed();
   };
   auto failed = [&](ec code) -> failure {
+    if (stream.why().code != ec::none)
+      return {code, to_string(where) + ": " + stream.why().detail};
     if (error == pending)
       return {ec::timeout, to_string(where) + " did not answer within "
                              + std::to_string(timeout.count()) + " ms"};
@@ -37,7 +42,6 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   };
 
   tcp::resolver resolver{io};
-  beast::tcp_stream stream{io};
   tcp::resolver::results_type found;
   auto resolved = [&](beast::error_code how, const tcp::resolver::results_type& all) {
     error = how;
@@ -46,10 +50,10 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   if (!step([&] { resolver.async_resolve(where.host, std::to_string(where.port), resolved); }))
     return failed(ec::unreachable);
   for (const auto& each : found) {
-    stream.close();
-    open_socket(stream.socket(), each.endpoint().protocol(), error);
+    stream.tcp.close();
+    open_socket(stream.tcp.socket(), each.endpoint().protocol(), error);
     if (!error)
-      step([&] { stream.async_connect(each.endpoint(), done); });
+      step([&] { stream.tcp.async_connect(each.endpoint(), done); });
     if (!error || error == pending)
       break;
   }
@@ -59,16 +63,24 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   if (error)
     return failed(error == boost::asio::error::connection_refused ? ec::peer_lost
                                                                   : ec::unreachable);
+  if ((key || encrypted) && !step([&] {
+        stream.dial(std::make_unique<tls_channel>(tls_context::of_reader(), true), done);
+      }))
+    return failed(ec::malformed);
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
   beast::error_code gone;
-  auto peer = stream.socket().remote_endpoint(gone);
+  auto peer = stream.tcp.socket().remote_endpoint(gone);
   request.set(http::field::host,
               to_string(gone ? where : endpoint{peer.address().to_string(), peer.port()}));
   request.set(http::field::connection, "close");
-  if (key)
-    request.set(http::field::authorization,
-                page_proof(run_secret{*key}, target, system_wall_clock{}.now()));
+  std::optional<run_secret> run;
+  page_of_channel page{{}, target};
+  if (key) {
+    run.emplace(*key);
+    page.binding = stream.tls()->binding();
+    request.set(http::field::authorization, page_proof(*run, page));
+  }
   if (!step([&] { http::async_write(stream, request, done); }))
     return failed(ec::unreachable);
   beast::flat_buffer buffer;
@@ -77,6 +89,12 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   if (!step([&] { http::async_read(stream, buffer, parser, done); }))
     return failed(ec::malformed);
   const auto& got = parser.get();
+  auto shown = got[http::field::authentication_info];
+  if (run && got.result_int() == 200 && !proves_answer(*run, page, {shown.data(), shown.size()}))
+    return failure{ec::bad_signature,
+                   to_string(where)
+                     + " does not show that it knows the swarm key: its run has another one or "
+                       "none, or somebody stands in between"};
   return http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
 }
 

@@ -8,13 +8,13 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <sys/socket.h>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/gzip.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/net/page_proof.hpp"
+#include "runtime/net/page_stream.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
@@ -46,29 +46,21 @@ public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
                   on_upgrade upgraded, on_stream streaming, std::function<bool()> may_encrypt,
                   std::function<void()> finished)
-    : stream_(std::move(socket)), settings_(std::move(settings)), upgraded_(std::move(upgraded)),
-      streaming_(std::move(streaming)), may_encrypt_(std::move(may_encrypt)),
-      finished_(std::move(finished)) {}
+    : stream_(beast::tcp_stream{std::move(socket)}), settings_(std::move(settings)),
+      upgraded_(std::move(upgraded)), streaming_(std::move(streaming)),
+      may_encrypt_(std::move(may_encrypt)), finished_(std::move(finished)) {}
 
   ~http_connection() { finished_(); }
 
   void close() {
     beast::error_code ignored;
-    stream_.socket().close(ignored);
+    stream_.tcp.socket().close(ignored);
   }
 
-  /// A peer of another machine begins with TLS, all others with a request.
+  /// Peers of other machines and clients of HTTPS begin with TLS, all others with a request.
   void begin() {
-    stream_.expires_after(settings_->timeout);
-    stream_.async_read_some(buffer_.prepare(first_bytes_max),
-                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
-                              if (error)
-                                return me->reject(error);
-                              me->buffer_.commit(bytes);
-                              if (*me->bytes_read().begin() == tls_first_byte)
-                                return me->begin_tls();
-                              me->parse();
-                            });
+    stream_.tcp.expires_after(settings_->timeout);
+    read_plain();
   }
 
   /// The next request of a connection that was answered: a client may wait for long before it, and
@@ -77,7 +69,7 @@ public:
     if (buffer_.size() > 0)
       return read();
     constexpr std::size_t step = 4_KiB;
-    stream_.expires_after(keep_alive_time);
+    stream_.tcp.expires_after(keep_alive_time);
     stream_.async_read_some(buffer_.prepare(step),
                             [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
                               if (error)
@@ -88,7 +80,7 @@ public:
   }
 
   void read() {
-    stream_.expires_after(settings_->timeout);
+    stream_.tcp.expires_after(settings_->timeout);
     parse();
   }
 
@@ -118,6 +110,8 @@ private:
   void reject(beast::error_code error) {
     if (error == beast::error::timeout)
       return count(ec::timeout);
+    if (stream_.why().code != ec::none)
+      return count(stream_.why().code);
     if (error == http::error::end_of_stream
         || error.category() != http::make_error_code(http::error::bad_method).category())
       return; // the client has left, or the socket failed
@@ -136,12 +130,10 @@ private:
     return {static_cast<const std::byte*>(data.data()), data.size()};
   }
 
-  /// The peer's first message is here, or its beginning.
+  /// The client's first message is here, or its beginning.
   void begin_tls() {
     if (!settings_->tls)
-      return end_with(tls_refusal, ec::wrong_version);
-    if (!upgraded_) // this peer is a client
-      return count(ec::unreachable);
+      return count(ec::wrong_version);
     if (!channel_ && !may_encrypt_())
       return count(ec::rate_limited);
     if (!channel_)
@@ -150,34 +142,56 @@ private:
     channel_->arrived(bytes_read());
     buffer_.consume(buffer_.size());
     auto ready = channel_->begin();
-    if (!ready) {
-      auto alert = channel_->take_output();
-      return end_with(as_string_view(alert), ready.error().code);
+    if (!ready)
+      return end_with(ready.error().code);
+    if (*ready && channel_->is_for_pages()) {
+      stream_.encrypt(std::move(channel_));
+      return parse();
     }
+    if (*ready && !upgraded_) // this peer is a client
+      return count(ec::unreachable);
     if (*ready) {
-      stream_.expires_never();
-      return upgraded_(stream_.release_socket(), {}, std::move(channel_));
+      stream_.tcp.expires_never();
+      return upgraded_(stream_.tcp.release_socket(), {}, std::move(channel_));
     }
     if (tls_bytes_ > hello_bytes_max)
       return count(ec::oversize);
-    stream_.async_read_some(buffer_.prepare(first_bytes_max),
-                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
-                              if (error)
-                                return me->reject(error);
-                              me->buffer_.commit(bytes);
-                              me->begin_tls();
-                            });
+    send_output([me = shared_from_this()] { me->read_plain(); });
+  }
+
+  void read_plain() {
+    stream_.tcp.async_read_some(
+      buffer_.prepare(first_bytes_max),
+      [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+        if (error)
+          return me->reject(error);
+        me->buffer_.commit(bytes);
+        if (me->channel_ || me->bytes_read().front() == tls_first_byte)
+          return me->begin_tls();
+        me->parse();
+      });
+  }
+
+  /// What the channel has to send before it has begun: a reason, or a wish for other parameters.
+  void send_output(std::function<void()> then) {
+    auto out = std::make_shared<std::vector<std::byte>>(channel_->take_output());
+    if (out->empty())
+      return then();
+    boost::asio::async_write(
+      stream_.tcp, boost::asio::buffer(*out),
+      [me = shared_from_this(), out, then = std::move(then)](beast::error_code error, std::size_t) {
+        if (!error)
+          then();
+      });
   }
 
   /// Sends the reason to a client that speaks TLS, and ends the connection.
-  void end_with(std::string_view alert, ec reason) {
+  void end_with(ec reason) {
     count(reason);
-    auto last = std::make_shared<std::string>(alert);
-    boost::asio::async_write(stream_, boost::asio::buffer(*last),
-                             [me = shared_from_this(), last](beast::error_code, std::size_t) {
-                               beast::error_code ignored;
-                               me->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-                             });
+    send_output([me = shared_from_this()] {
+      beast::error_code ignored;
+      me->stream_.tcp.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    });
   }
 
   void count(ec reason) { settings_->events->refused(reason); }
@@ -191,7 +205,7 @@ private:
 
   void answer() {
     auto request = parser_->release();
-    if (http::token_list{request[http::field::connection]}.exists("upgrade")) {
+    if (!stream_.tls() && http::token_list{request[http::field::connection]}.exists("upgrade")) {
       if (!upgraded_) {
         count(ec::unreachable);
         return respond(plain(403, "This peer accepts no peers: it is in client mode.\n"), false);
@@ -199,7 +213,8 @@ private:
       if (request.method() == http::verb::get
           && beast::iequals(request[http::field::upgrade], upgrade_protocol)
           && request.version() == 11) {
-        if (settings_->tls && (settings_->loopback_is_far || leaves_machine(stream_.socket())))
+        if (settings_->links_encrypt
+            && (settings_->loopback_is_far || leaves_machine(stream_.tcp.socket())))
           return respond_that_peers_encrypt();
         return upgrade();
       }
@@ -210,10 +225,11 @@ private:
     }
     auto began = std::chrono::steady_clock::now();
     bool gzip = accepts_gzip(request[http::field::accept_encoding]);
+    bool member = is_member(request);
     auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
                             std::string{request[http::field::host]}, from_this_machine(),
                             std::string{request["Last-Event-ID"]}, is_cross_origin(request), gzip,
-                            std::string{request[http::field::if_none_match]}, is_member(request)});
+                            std::string{request[http::field::if_none_match]}, member});
     if (reply.stream && !(streaming_ && streaming_())) {
       count(ec::rate_limited);
       reply = {429,
@@ -225,6 +241,8 @@ private:
     response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
     out.set(http::field::cache_control, reply.cache);
+    if (member)
+      out.set(http::field::authentication_info, answer_proof(*settings_->key, page_of(request)));
     for (const auto& [name, value] : reply.headers)
       out.set(name, value);
     out.body() = std::move(reply.body);
@@ -261,17 +279,19 @@ private:
                 != std::string_view{host.data(), host.size()};
   }
 
-  template <class Request>
-  [[nodiscard]] bool is_member(const Request& request) const {
-    auto view = [](auto text) { return std::string_view{text.data(), text.size()}; };
-    return settings_->key
-           && proves_page(*settings_->key, view(request.target()),
-                          view(request[http::field::authorization]), system_wall_clock{}.now());
+  /// Only over TLS: then it is good for this connection.
+  [[nodiscard]] bool is_member(const auto& request) const {
+    auto shown = request[http::field::authorization];
+    return settings_->key && stream_.tls()
+           && proves_page(*settings_->key, page_of(request), {shown.data(), shown.size()});
+  }
+  [[nodiscard]] page_of_channel page_of(const auto& request) const {
+    return {stream_.tls()->binding(), std::string{request.target()}};
   }
 
   bool from_this_machine() {
     beast::error_code error;
-    auto from = stream_.socket().remote_endpoint(error).address();
+    auto from = stream_.tcp.socket().remote_endpoint(error).address();
     return !error && unmapped(from).is_loopback() && !settings_->loopback_is_far;
   }
 
@@ -289,7 +309,7 @@ private:
     }
     if (request.target == "/healthz" || request.target == "/readyz")
       return settings_->handler(request);
-    if (settings_->key && !request.local && !request.member
+    if (settings_->key && !settings_->open_pages && !request.local && !request.member
         && request.target.substr(0, request.target.find('?')) != "/metrics") {
       count(ec::not_owner);
       return {403,
@@ -318,17 +338,14 @@ private:
     if (head)
       out.body().clear(); // Content-Length stays that of GET
     auto shared = std::make_shared<response>(std::move(out));
-    stream_.expires_after(settings_->timeout);
+    stream_.tcp.expires_after(settings_->timeout);
     http::async_write(stream_, *shared,
                       [me = shared_from_this(), shared](beast::error_code error, std::size_t) {
                         if (error)
                           return;
-                        if (shared->need_eof() || !shared->keep_alive()) {
-                          beast::error_code ignored;
-                          me->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-                          return;
-                        }
-                        me->await_next();
+                        if (!shared->need_eof() && shared->keep_alive())
+                          return me->await_next();
+                        me->stream_.finish([me](beast::error_code, std::size_t) {});
                       });
   }
 
@@ -346,7 +363,7 @@ private:
     out.set(http::field::server, "waggle");
     out.keep_alive(false);
     auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));
-    stream_.expires_after(settings_->timeout);
+    stream_.tcp.expires_after(settings_->timeout);
     http::async_write(stream_, *head,
                       [me = shared_from_this(), head](beast::error_code error, std::size_t) {
                         if (!error || error == http::error::end_of_stream)
@@ -365,7 +382,7 @@ private:
     }
     if (piece_.empty())
       return pause();
-    stream_.expires_after(settings_->stream_timeout);
+    stream_.tcp.expires_after(settings_->stream_timeout);
     boost::asio::async_write(stream_, boost::asio::buffer(piece_),
                              [me = shared_from_this()](beast::error_code error, std::size_t) {
                                if (!error)
@@ -375,18 +392,13 @@ private:
 
   void pause() {
     constexpr auto between_frames = std::chrono::milliseconds{100};
-    stream_.expires_never();
+    stream_.tcp.expires_never();
     pause_.expires_after(between_frames);
     pause_.async_wait([me = shared_from_this()](beast::error_code error) {
-      if (!error && me->stream_.socket().is_open() && !me->client_has_left())
+      // Otherwise, a stream that has nothing to send keeps its place.
+      if (!error && me->stream_.tcp.socket().is_open() && !me->stream_.is_over())
         me->send_more();
     });
-  }
-
-  /// Otherwise, a stream that has nothing to send keeps its place.
-  bool client_has_left() {
-    char next = 0;
-    return ::recv(stream_.socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
 
   void upgrade() {
@@ -394,17 +406,17 @@ private:
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
-    http::async_write(stream_, *out,
+    http::async_write(stream_.tcp, *out,
                       [me = shared_from_this(), out](beast::error_code error, std::size_t) {
                         if (error)
                           return;
-                        me->stream_.expires_never();
-                        me->upgraded_(me->stream_.release_socket(),
+                        me->stream_.tcp.expires_never();
+                        me->upgraded_(me->stream_.tcp.release_socket(),
                                       beast::buffers_to_string(me->buffer_.data()), nullptr);
                       });
   }
 
-  beast::tcp_stream stream_;
+  page_stream stream_;
   std::shared_ptr<const http_settings> settings_;
   on_upgrade upgraded_;
   on_stream streaming_;

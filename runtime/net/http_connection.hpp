@@ -31,11 +31,14 @@ struct http_settings {
   /// A client of a stream that takes nothing for this long is closed. A browser that was stopped
   /// for a minute finds it open.
   milliseconds stream_timeout{90'000};
-  /// Null: links are not encrypted. Otherwise, peers of other machines have to begin with TLS.
-  std::shared_ptr<const tls_context> tls;
+  std::shared_ptr<const tls_context> tls; // null: neither encrypted links nor HTTPS
+  /// Peers of other machines have to begin with TLS.
+  bool links_encrypt = false;
   bool loopback_is_far = false; // as in tcp_transport_config
-  /// Of a run that has a key: other machines have to know it to see more than health and metrics.
+  /// Of a run that has a key: other machines have to show over TLS that they know it to see more
+  /// than health and metrics, unless `open_pages`.
   std::shared_ptr<const run_secret> key{};
+  bool open_pages = false;
   std::set<std::string> own_hosts; // names of the operator for this peer (http_hosts.hpp)
   /// Time spent on pages that cost something, which are all but the two health pages. Over it they
   /// are refused with status 429, so that a client that asks all the time does not take a core from

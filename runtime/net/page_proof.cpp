@@ -1,7 +1,5 @@
 #include "runtime/net/page_proof.hpp"
 
-#include <charconv>
-
 #include "runtime/core/bytes.hpp"
 
 namespace waggle::net {
@@ -9,39 +7,42 @@ namespace waggle::net {
 namespace {
 
 constexpr std::string_view scheme = "Waggle ";
-constexpr std::int64_t seconds_max = 60;
 
-std::int64_t seconds_since_1970(swarm_time at) {
-  return std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch()).count();
+std::string proof_of(const run_secret& run, const std::string& transcript) {
+  return std::string{scheme} + to_hex(run.proof(transcript).view());
 }
 
-std::string proved_text(std::string_view target, std::string_view seconds) {
-  return "page " + std::string{seconds} + " " + std::string{target};
+bool proves(const run_secret& run, const std::string& transcript, std::string_view shown) {
+  if (!shown.starts_with(scheme))
+    return false;
+  auto proof = from_hex(shown.substr(scheme.size()));
+  return proof && run.proves(transcript, *proof);
+}
+
+/// The binding has a fixed size.
+std::string asked(const page_of_channel& page) {
+  return "page " + page.binding + page.target;
+}
+std::string answered(const page_of_channel& page) {
+  return "answer " + page.binding + page.target;
 }
 
 } // namespace
 
-std::string page_proof(const run_secret& run, std::string_view target, swarm_time now) {
-  auto seconds = std::to_string(seconds_since_1970(now));
-  return std::string{scheme} + seconds + " "
-         + to_hex(run.proof(proved_text(target, seconds)).view());
+std::string page_proof(const run_secret& run, const page_of_channel& page) {
+  return proof_of(run, asked(page));
 }
 
-bool proves_page(const run_secret& run, std::string_view target, std::string_view shown,
-                 swarm_time now) {
-  if (!shown.starts_with(scheme))
-    return false;
-  shown.remove_prefix(scheme.size());
-  auto seconds = shown.substr(0, shown.find(' '));
-  std::int64_t at = 0;
-  auto [end, error] = std::from_chars(seconds.data(), seconds.data() + seconds.size(), at);
-  if (error != std::errc{} || end != seconds.data() + seconds.size()
-      || seconds.size() == shown.size())
-    return false;
-  auto here = seconds_since_1970(now);
-  auto proof = from_hex(shown.substr(seconds.size() + 1));
-  return at >= here - seconds_max && at <= here + seconds_max && proof
-         && run.proves(proved_text(target, seconds), *proof);
+bool proves_page(const run_secret& run, const page_of_channel& page, std::string_view shown) {
+  return proves(run, asked(page), shown);
+}
+
+std::string answer_proof(const run_secret& run, const page_of_channel& page) {
+  return proof_of(run, answered(page));
+}
+
+bool proves_answer(const run_secret& run, const page_of_channel& page, std::string_view shown) {
+  return proves(run, answered(page), shown);
 }
 
 } // namespace waggle::net

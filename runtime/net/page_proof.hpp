@@ -3,18 +3,25 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/core/time.hpp"
 #include "runtime/crypto/run_secret.hpp"
 
 namespace waggle::net {
 
-/// The value of the header `Authorization` with which a client shows that it knows the key of the
-/// run, which it does not send. Good for this target, and for a minute: somebody who reads it has
-/// read the page, too.
-std::string page_proof(const run_secret& run, std::string_view target, swarm_time now);
+/// A page that is asked for over one encrypted connection (tls_channel::binding).
+struct page_of_channel {
+  std::string binding;
+  std::string target; // "/api/v1/status"
+};
 
-/// Whether `shown` is one. The two clocks may differ by a minute.
-bool proves_page(const run_secret& run, std::string_view target, std::string_view shown,
-                 swarm_time now);
+/// The value of the header `Authorization` with which a client shows that it knows the key of the
+/// run, which it does not send. Good for this page on this connection: whoever stands in between
+/// and ends TLS on both sides has two connections, and can pass on neither this nor the answer.
+std::string page_proof(const run_secret& run, const page_of_channel& page);
+/// Whether `shown` is one.
+bool proves_page(const run_secret& run, const page_of_channel& page, std::string_view shown);
+
+/// The value of the header `Authentication-Info` with which the peer shows that it knows it, too.
+std::string answer_proof(const run_secret& run, const page_of_channel& page);
+bool proves_answer(const run_secret& run, const page_of_channel& page, std::string_view shown);
 
 } // namespace waggle::net

@@ -41,13 +41,16 @@ public:
                                                                           config_.looks},
       run_(config_.key ? std::make_shared<const run_secret>(*config_.key)
                        : std::make_shared<const run_secret>(config_.run_id)),
-      tls_(config_.encrypts ? std::make_shared<const tls_context>(*config_.self) : nullptr),
+      tls_(std::make_shared<const tls_context>(
+        *config_.self, config_.pages ? config_.pages : page_certificate::make(), config_.encrypts)),
       front_({.handler = config_.http,
               .events = events_,
               .timeout = config_.http_timeout,
               .tls = tls_,
+              .links_encrypt = config_.encrypts,
               .loopback_is_far = config_.loopback_is_far,
-              .key = config_.key && !config_.open_pages ? run_ : nullptr,
+              .key = config_.key ? run_ : nullptr,
+              .open_pages = config_.open_pages,
               .own_hosts = config_.http_hosts},
              config_.http_connections,
              host_budgets{config_.handshake_work, config_.connections_max}),
@@ -206,7 +209,7 @@ private:
           return me->finish(failure{ec::unreachable, text_of(error, me->to_.where.host)});
         if (me->to_.answers)
           return me->answer();
-        if (me->owner_->tls_ && me->owner_->is_far(me->socket_))
+        if (me->owner_->config_.encrypts && me->owner_->is_far(me->socket_))
           me->encrypt();
         else
           me->upgrade();
@@ -477,8 +480,8 @@ private:
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
-  std::shared_ptr<local_host> host_;       // null: no shared memory
-  std::shared_ptr<const tls_context> tls_; // null: links are not encrypted
+  std::shared_ptr<local_host> host_; // null: no shared memory
+  std::shared_ptr<const tls_context> tls_;
   http_front front_;
   name_resolver names_;
   on_link accept_;

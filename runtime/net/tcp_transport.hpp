@@ -8,6 +8,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/crypto/member_list.hpp"
+#include "runtime/crypto/page_certificate.hpp"
 #include "runtime/crypto/swarm_key.hpp"
 #include "runtime/net/clock_offset.hpp"
 #include "runtime/net/connection_slots.hpp"
@@ -32,6 +33,8 @@ struct tcp_transport_config {
   /// Peers whose clocks are too far from it are refused (ec::clock_skew). Null: no check.
   std::shared_ptr<const wall_clock> clock;
   clock_limits clocks{};
+  /// Shown to clients of HTTPS. Null: one that is made anew.
+  std::shared_ptr<const page_certificate> pages{};
   http_handler http; // answers requests other than the upgrade; empty: 404
   net_events events;
   std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system

@@ -19,12 +19,17 @@ constexpr std::uint64_t bytes_of_a_key = std::uint64_t{64} << 30U;
 /// Of a peer, besides those that it needs for the bytes that it sends.
 constexpr std::uint64_t key_updates_max = 16;
 
-/// ALPN writes the length of each name before it.
-const std::string offered =
-  std::string(1, static_cast<char>(tls_protocol.size())) + std::string{tls_protocol};
+/// A name as ALPN writes it: behind its length.
+std::string offer(std::string_view protocol) {
+  return std::string(1, static_cast<char>(protocol.size())) + std::string{protocol};
+}
+const std::string link_offer = offer(tls_protocol);
+const std::string page_offer = offer("http/1.1");
 
+/// `of`: what is offered here.
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size,
-                    const unsigned char* in, unsigned in_size, void*) {
+                    const unsigned char* in, unsigned in_size, void* of) {
+  const auto& offered = *static_cast<const std::string*>(of);
   unsigned char* chosen = nullptr;
   if (SSL_select_next_proto(&chosen, out_size,
                             reinterpret_cast<const unsigned char*>(offered.data()),
@@ -98,30 +103,80 @@ struct channel_bytes {
   }
 };
 
-tls_context::tls_context(const identity& self) : context_(SSL_CTX_new(TLS_method()), SSL_CTX_free) {
-  auto* c = context_.get();
-  auto certificate = certificate_of(self.pair());
-  bool good = c != nullptr && SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) == 1
-              && SSL_CTX_set_ciphersuites(c, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:"
-                                             "TLS_AES_256_GCM_SHA384")
-                   == 1
-              && SSL_CTX_set1_groups_list(c, "X25519") == 1
-              && SSL_CTX_use_certificate(c, certificate.get()) == 1
-              && SSL_CTX_use_PrivateKey(c, self.pair()) == 1 && SSL_CTX_set_num_tickets(c, 0) == 1
-              && SSL_CTX_set_alpn_protos(c, reinterpret_cast<const unsigned char*>(offered.data()),
-                                         static_cast<unsigned>(offered.size()))
-                   == 0;
+struct tls_context::choice {
+  bool links;
+  std::shared_ptr<SSL_CTX> pages; // null: none
+
+  /// A client's first message is complete. What it asks for decides which certificate it gets.
+  static int on_hello(SSL* ssl, int* alert, void* of) {
+    const auto* self = static_cast<const choice*>(of);
+    const unsigned char* data = nullptr;
+    std::size_t size = 0;
+    // Names that only contain ours are refused when the protocol is chosen.
+    bool peer = SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_application_layer_protocol_negotiation,
+                                          &data, &size)
+                  == 1
+                && std::string_view{reinterpret_cast<const char*>(data), size}.find(link_offer)
+                     != std::string_view::npos;
+    if (peer && !self->links) {
+      *alert = SSL_AD_INSUFFICIENT_SECURITY;
+      return SSL_CLIENT_HELLO_ERROR;
+    }
+    if (!peer && self->pages) {
+      SSL_set_SSL_CTX(ssl, self->pages.get());
+      (void)SSL_set1_groups_list(ssl, "X25519:P-256");
+    }
+    return SSL_CLIENT_HELLO_SUCCESS;
+  }
+};
+
+namespace {
+
+/// Offers one protocol, with a certificate unless these are null.
+std::shared_ptr<SSL_CTX> context_with(X509* certificate, EVP_PKEY* pair,
+                                      const std::string& offered) {
+  std::shared_ptr<SSL_CTX> made{SSL_CTX_new(TLS_method()), SSL_CTX_free};
+  auto* c = made.get();
+  bool good =
+    c != nullptr && SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) == 1
+    && SSL_CTX_set_ciphersuites(c, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:"
+                                   "TLS_AES_256_GCM_SHA384")
+         == 1
+    && SSL_CTX_set1_groups_list(c, "X25519") == 1
+    && (certificate == nullptr
+        || (SSL_CTX_use_certificate(c, certificate) == 1 && SSL_CTX_use_PrivateKey(c, pair) == 1))
+    && SSL_CTX_set_num_tickets(c, 0) == 1
+    && SSL_CTX_set_alpn_protos(c, reinterpret_cast<const unsigned char*>(offered.data()),
+                               static_cast<unsigned>(offered.size()))
+         == 0;
   WAGGLE_CHECK(good, "OpenSSL lacks what TLS 1.3 needs");
-  SSL_CTX_set_alpn_select_cb(c, choose_protocol, nullptr);
+  SSL_CTX_set_alpn_select_cb(c, choose_protocol, const_cast<std::string*>(&offered));
   SSL_CTX_set_verify(c, SSL_VERIFY_NONE, nullptr);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS); // an idle link holds none
   SSL_CTX_set_msg_callback(c, channel_bytes::on_message);
+  return made;
+}
+
+} // namespace
+
+tls_context::tls_context(const identity& self, std::shared_ptr<const page_certificate> pages,
+                         bool links)
+  : context_(context_with(certificate_of(self.pair()).get(), self.pair(), link_offer)),
+    choice_(std::make_shared<const choice>(choice{
+      links, pages ? context_with(pages->certificate(), pages->pair(), page_offer) : nullptr})) {
+  SSL_CTX_set_client_hello_cb(context_.get(), choice::on_hello, const_cast<choice*>(choice_.get()));
+}
+
+tls_context tls_context::of_reader() {
+  tls_context made;
+  made.context_ = context_with(nullptr, nullptr, page_offer);
+  return made;
 }
 
 tls_channel::tls_channel(const tls_context& context, bool dialled, const std::string& host)
-  : ssl_(SSL_new(context.get()), SSL_free), dialled_(dialled) {
+  : context_(context), ssl_(SSL_new(context.get()), SSL_free), dialled_(dialled) {
   WAGGLE_CHECK(ssl_ != nullptr, "OpenSSL is out of memory");
   auto* bio = channel_bytes::make(this);
   SSL_set_bio(ssl_.get(), bio, bio);
@@ -152,10 +207,7 @@ result<bool> tls_channel::begin() {
       return false;
     if (outcome != 1)
       return failed();
-    const unsigned char* chosen = nullptr;
-    unsigned size = 0;
-    SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
-    if (std::string_view{reinterpret_cast<const char*>(chosen), size} != tls_protocol)
+    if (is_for_pages() && context_.choice_)
       return failure{ec::wrong_version, "the server there speaks TLS, but is not a waggle peer"};
     return true;
   }
@@ -167,10 +219,7 @@ result<bool> tls_channel::begin() {
       return false;
     return failed();
   }
-  const unsigned char* chosen = nullptr;
-  unsigned size = 0;
-  SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
-  if (outcome != SSL_READ_EARLY_DATA_FINISH || size == 0)
+  if (outcome != SSL_READ_EARLY_DATA_FINISH || (is_for_pages() && !context_.choice_->pages))
     return failure{ec::wrong_version,
                    "a TLS client that does not ask for " + std::string{tls_protocol}};
   return true;
@@ -221,6 +270,18 @@ status tls_channel::write(byte_span bytes) {
   return done{};
 }
 
+void tls_channel::close() {
+  ERR_clear_error();
+  (void)SSL_shutdown(ssl_.get());
+}
+
+bool tls_channel::is_for_pages() const {
+  const unsigned char* chosen = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
+  return std::string_view{reinterpret_cast<const char*>(chosen), size} != tls_protocol;
+}
+
 std::string tls_channel::binding() const {
   constexpr std::string_view label = "EXPORTER-Channel-Binding";
   std::string out(32, '\0');
@@ -249,6 +310,8 @@ failure tls_channel::failed() const {
   auto code = ERR_peek_error();
   if (code != 0 && ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_INSUFFICIENT_SECURITY)
     return {ec::wrong_version, std::string{encrypted_here}};
+  if (code != 0 && ERR_GET_REASON(code) == SSL_R_CALLBACK_FAILED)
+    return {ec::wrong_version, std::string{not_encrypted}};
   if (code != 0 && ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL)
     return {ec::wrong_version, "the server there speaks TLS, but is not a waggle peer"};
   if (code != 0

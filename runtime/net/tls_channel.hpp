@@ -15,22 +15,34 @@
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/page_certificate.hpp"
 
 struct ssl_st; // OpenSSL's
 struct ssl_ctx_st;
 
 namespace waggle::net {
 
-/// A peer's certificate, made from its identity, and what both roles share. Immutable and
-/// thread-safe.
+/// The certificates of one end, and what both roles share. Immutable and thread-safe.
 class tls_context {
 public:
-  explicit tls_context(const identity& self);
+  /// Of a peer. Its links have a certificate made from its identity; clients that do not ask for
+  /// `tls_protocol` get `pages`, and nothing if that is null. Without `links`, it refuses peers
+  /// that encrypt (--encrypt never).
+  explicit tls_context(const identity& self,
+                       std::shared_ptr<const page_certificate> pages = nullptr, bool links = true);
+  /// Of a client that reads pages. It believes every certificate (page_proof.hpp).
+  static tls_context of_reader();
 
   [[nodiscard]] ssl_ctx_st* get() const { return context_.get(); }
 
 private:
+  friend class tls_channel;
+  struct choice; // for an acceptor that sees a client's first message
+
+  tls_context() = default;
+
   std::shared_ptr<ssl_ctx_st> context_;
+  std::shared_ptr<const choice> choice_; // null: of a reader
 };
 
 /// A record holds so many bytes, and has 22 of its own.
@@ -39,8 +51,6 @@ constexpr std::size_t record_bytes = 16_KiB;
 constexpr std::byte tls_first_byte{0x16};
 /// The protocol that both ends have to name (ALPN).
 constexpr std::string_view tls_protocol = "waggle/1";
-/// What a peer with --encrypt never answers (an alert in the clear): `insufficient_security`.
-constexpr std::string_view tls_refusal{"\x15\x03\x03\x00\x02\x02\x47", 7};
 
 /// One end of an encrypted connection. It has no socket: pass in what arrives, send what it
 /// returns.
@@ -70,10 +80,15 @@ public:
   /// Encrypts. REQUIRES: `begin` returned true.
   [[nodiscard]] status write(byte_span bytes);
 
+  /// Says that nothing follows.
+  void close();
+
   /// What to send next, in this order; taken out.
   [[nodiscard]] std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
   [[nodiscard]] bool has_output() const { return !output_.empty(); }
 
+  /// The client reads pages, and is no peer. REQUIRES: `begin` returned true.
+  [[nodiscard]] bool is_for_pages() const;
   /// 32 bytes that no other connection has (RFC 9266). REQUIRES: `begin` returned true.
   [[nodiscard]] std::string binding() const;
   /// The key in the certificate of the acceptor, seen by the dialler; nothing: it is no Ed25519
@@ -85,6 +100,7 @@ private:
 
   [[nodiscard]] failure failed() const;
 
+  tls_context context_; // first: outlives ssl_
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
   bool dialled_;
   std::vector<std::byte> input_; // arrived and not decrypted: [begin_, end)

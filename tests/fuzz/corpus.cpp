@@ -111,6 +111,9 @@ int main(int argc, char** argv) {
   net::tls_channel tls{net::tls_context{*self}, true};
   (void)tls.begin();
   write(root / "tls", "hello", std::string{as_string_view(tls.take_output())});
+  net::tls_channel reader{net::tls_context::of_reader(), true};
+  (void)reader.begin();
+  write(root / "tls", "reader", std::string{as_string_view(reader.take_output())});
   write(root / "members", "list",
         member_list::sign(*identity::from_seed(1), 3, {{self->id(), swarm_time_from(1)}})->bytes());
   write(root / "run_file", "invitation",

@@ -9,7 +9,7 @@ using namespace waggle;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto self = identity::from_seed(1);
-  static const net::tls_context context{*self};
+  static const net::tls_context context{*self, page_certificate::make()};
   byte_span bytes{reinterpret_cast<const std::byte*>(data), size};
   for (bool dialled : {false, true}) {
     net::tls_channel channel{context, dialled};

@@ -141,7 +141,12 @@ TEST(TcpTransport, WithAKeyOtherMachinesSeeHealthAndMetricsUnlessTheyKnowIt) {
     EXPECT_EQ(status_of(at_closed, page, make_swarm_key()), 403U) << page;
     EXPECT_EQ(status_of(at_closed, page, key), 200U) << page;
     EXPECT_EQ(status_of(at_open, page, {}), 200U) << page;
+    EXPECT_EQ(status_of(at_open, page, key), 200U) << page;
   }
+  peer keyless{3, "demo", far_away};
+  auto unproved = http_get(keyless.listen(), "/", 20s, key);
+  ASSERT_FALSE(unproved.ok());
+  EXPECT_EQ(unproved.error().code, ec::bad_signature);
   for (const auto* page : {"/metrics", "/metrics?x", "/healthz", "/readyz"})
     EXPECT_EQ(status_of(at_closed, page, {}), 200U) << page;
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/net/refusals.hpp"
 
 namespace waggle::net {
@@ -167,8 +168,12 @@ TEST(TlsChannel, ClientsOfAnotherProtocolOrAnOlderTlsAreRefused) {
 TEST(TlsChannel, APeerThatDoesNotEncryptIsNamed) {
   two_ends talk;
   ASSERT_TRUE(waits(talk.ann.begin()));
-  (void)talk.ann.take_output();
-  talk.ann.arrived(bytes_of(tls_refusal));
+  tls_channel plain{tls_context{*talk.bob_is, page_certificate::make(), false}, false};
+  talk.carry(talk.ann, plain);
+  auto refusal = plain.begin();
+  ASSERT_FALSE(refusal);
+  EXPECT_EQ(refusal.error().detail, not_encrypted);
+  talk.carry(plain, talk.ann);
   auto outcome = talk.ann.begin();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().detail, encrypted_here);
@@ -182,6 +187,51 @@ TEST(TlsChannel, AnAnswerThatIsNoTlsEndsTheDial) {
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, ec::malformed);
   EXPECT_THAT(outcome.error().detail, HasSubstr("does not speak TLS 1.3"));
+}
+
+TEST(TlsChannel, AReaderOfPagesIsNoPeer) {
+  auto bob_is = identity::from_seed(2);
+  tls_channel reader{tls_context::of_reader(), true};
+  tls_channel bob{tls_context{*bob_is, page_certificate::make()}, false};
+  auto carry = [](tls_channel& from, tls_channel& to) { to.arrived(from.take_output()); };
+  ASSERT_TRUE(waits(reader.begin()));
+  carry(reader, bob);
+  ASSERT_TRUE(ready(bob.begin()));
+  EXPECT_TRUE(bob.is_for_pages());
+  carry(bob, reader);
+  ASSERT_TRUE(ready(reader.begin()));
+  ASSERT_TRUE(reader.write(bytes_of("GET")));
+  carry(reader, bob);
+  EXPECT_EQ(read_all(bob), "GET");
+  EXPECT_EQ(bob.binding(), reader.binding());
+  bob.close();
+  carry(bob, reader);
+  std::vector<std::byte> room(100);
+  EXPECT_EQ(reader.read(room).error().code, ec::peer_lost);
+}
+
+/// Mutations of a client's first message: what it says about lengths is believed nowhere.
+TEST(TlsChannel, BentFirstMessagesAreSurvived) {
+  auto bob_is = identity::from_seed(2);
+  tls_context bob_has{*bob_is, page_certificate::make()};
+  tls_context reader = tls_context::of_reader();
+  random_source random{11};
+  for (int i = 0; i < 2'000; ++i) {
+    tls_channel client{reader, true};
+    ASSERT_TRUE(waits(client.begin()));
+    auto hello = client.take_output();
+    for (auto n = 1 + random.next() % 4; n > 0; --n)
+      hello[1 + random.next() % (hello.size() - 1)] = static_cast<std::byte>(random.next());
+    if (i % 5 == 0)
+      hello.resize(1 + random.next() % hello.size());
+    tls_channel bob{bob_has, false};
+    bob.arrived(hello);
+    std::vector<std::byte> room(100);
+    if (!ready(bob.begin()))
+      continue;
+    auto read = bob.read(room);
+    EXPECT_TRUE(!read || *read == 0);
+  }
 }
 
 TEST(TlsChannel, APeerThatChangesKeysWithoutEndIsRefused) {

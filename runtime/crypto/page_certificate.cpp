@@ -1,0 +1,141 @@
+#include "runtime/crypto/page_certificate.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <openssl/bn.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <unistd.h>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/core/private_file.hpp"
+#include "runtime/core/unique_fd.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::shared_ptr<BIO> memory_of(std::string_view text) {
+  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free};
+}
+
+/// No passphrase is asked for.
+int no_passphrase(char*, int, int, void*) {
+  return -1;
+}
+
+bool extend(X509* certificate, int what, const char* text) {
+  std::unique_ptr<X509_EXTENSION, decltype(&X509_EXTENSION_free)> made{
+    X509V3_EXT_conf_nid(nullptr, nullptr, what, text), X509_EXTENSION_free};
+  return made && X509_add_ext(certificate, made.get(), -1) == 1;
+}
+
+/// Browsers refuse two certificates of one name with the same number.
+bool number(X509* certificate) {
+  std::unique_ptr<BIGNUM, decltype(&BN_free)> any{BN_new(), BN_free};
+  return any && BN_rand(any.get(), 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1
+         && BN_to_ASN1_INTEGER(any.get(), X509_get_serialNumber(certificate)) != nullptr;
+}
+
+} // namespace
+
+std::shared_ptr<const page_certificate> page_certificate::make() {
+  std::shared_ptr<EVP_PKEY> pair{EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"), EVP_PKEY_free};
+  std::shared_ptr<X509> made{X509_new(), X509_free};
+  WAGGLE_CHECK(pair && made, "OpenSSL makes no P-256 key");
+  auto* c = made.get();
+  auto* name = X509_get_subject_name(c);
+  bool good =
+    X509_set_version(c, X509_VERSION_3) == 1 && number(c)
+    && ASN1_TIME_set_string(X509_getm_notBefore(c), "20200101000000Z") == 1
+    && ASN1_TIME_set_string(X509_getm_notAfter(c), "99991231235959Z") == 1
+    && X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                                  reinterpret_cast<const unsigned char*>("waggle"), -1, -1, 0)
+         == 1
+    && X509_set_issuer_name(c, name) == 1 && X509_set_pubkey(c, pair.get()) == 1
+    && extend(c, NID_subject_alt_name, "DNS:waggle,DNS:localhost,IP:127.0.0.1,IP:::1")
+    && extend(c, NID_basic_constraints, "critical,CA:FALSE")
+    && extend(c, NID_ext_key_usage, "serverAuth") && X509_sign(c, pair.get(), EVP_sha256()) != 0;
+  WAGGLE_CHECK(good, "OpenSSL makes no certificate");
+  return std::shared_ptr<const page_certificate>{
+    new page_certificate{std::move(pair), std::move(made)}};
+}
+
+result<std::shared_ptr<const page_certificate>>
+page_certificate::load(const std::filesystem::path& path) {
+  auto unreadable = [&] {
+    return failure{ec::io_error, "cannot read '" + path.string() + "': " + std::strerror(errno)};
+  };
+  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (!file)
+    return unreadable();
+  if (auto secret = check_private(file.get(), path); !secret)
+    return secret.error();
+  std::string pem(64_KiB, '\0'); // larger than a key and its certificate
+  auto bytes = ::read(file.get(), pem.data(), pem.size());
+  if (bytes < 0)
+    return unreadable();
+  pem.resize(static_cast<std::size_t>(bytes));
+  std::shared_ptr<EVP_PKEY> pair{
+    PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, no_passphrase, nullptr), EVP_PKEY_free};
+  std::shared_ptr<X509> found{
+    PEM_read_bio_X509(memory_of(pem).get(), nullptr, no_passphrase, nullptr), X509_free};
+  bool good = pair && found && X509_check_private_key(found.get(), pair.get()) == 1;
+  ERR_clear_error();
+  if (!good)
+    return failure{ec::bad_config, "'" + path.string()
+                                     + "' is not a private key with its certificate, in PEM: move "
+                                       "it away, and the next start makes one"};
+  return std::shared_ptr<const page_certificate>{
+    new page_certificate{std::move(pair), std::move(found)}};
+}
+
+result<std::shared_ptr<const page_certificate>>
+page_certificate::load_or_create(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error))
+    return load(path);
+  auto fresh = make();
+  if (auto saved = write_private(path, fresh->to_pem()); !saved.ok()) {
+    if (std::filesystem::exists(path, error)) // another process was faster
+      return load(path);
+    return saved.error();
+  }
+  return fresh;
+}
+
+std::string page_certificate::fingerprint() const {
+  std::array<unsigned char, 32> hash{};
+  unsigned size = 0;
+  WAGGLE_CHECK(X509_digest(certificate_.get(), EVP_sha256(), hash.data(), &size) == 1
+                 && size == hash.size(),
+               "OpenSSL hashes no certificate");
+  std::string out;
+  for (auto byte : hash) {
+    char text[4];
+    std::snprintf(text, sizeof text, "%s%02X", out.empty() ? "" : ":", byte);
+    out += text;
+  }
+  return out;
+}
+
+std::string page_certificate::to_pem() const {
+  std::shared_ptr<BIO> bio{BIO_new(BIO_s_mem()), BIO_free};
+  WAGGLE_CHECK(
+    bio
+      && PEM_write_bio_PrivateKey(bio.get(), pair_.get(), nullptr, nullptr, 0, nullptr, nullptr)
+           == 1
+      && PEM_write_bio_X509(bio.get(), certificate_.get()) == 1,
+    "cannot write a key to memory");
+  char* data = nullptr;
+  auto size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+} // namespace waggle

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "runtime/core/result.hpp"
+
+struct evp_pkey_st; // OpenSSL's
+struct x509_st;
+
+namespace waggle {
+
+/// What a peer shows to browsers and scrapers that read its pages over HTTPS: a self-signed
+/// certificate of a P-256 key, because browsers know no Ed25519. Immutable and thread-safe.
+class page_certificate {
+public:
+  /// A new one, for the names `waggle` and `localhost`. It has no end that anybody lives to see.
+  static std::shared_ptr<const page_certificate> make();
+  /// Reads a PEM file with a private key, of any kind that OpenSSL knows, and its certificate.
+  /// Refuses one that other users can read.
+  static result<std::shared_ptr<const page_certificate>> load(const std::filesystem::path& path);
+  /// Reads `path`, or creates it (mode 0600, atomically, with its parent directories).
+  static result<std::shared_ptr<const page_certificate>>
+  load_or_create(const std::filesystem::path& path);
+
+  /// The certificate's SHA-256, as browsers show it: "AB:CD:…".
+  [[nodiscard]] std::string fingerprint() const;
+  [[nodiscard]] evp_pkey_st* pair() const { return pair_.get(); }
+  [[nodiscard]] x509_st* certificate() const { return certificate_.get(); }
+
+private:
+  page_certificate(std::shared_ptr<evp_pkey_st> pair, std::shared_ptr<x509_st> certificate)
+    : pair_(std::move(pair)), certificate_(std::move(certificate)) {}
+
+  [[nodiscard]] std::string to_pem() const;
+
+  std::shared_ptr<evp_pkey_st> pair_;
+  std::shared_ptr<x509_st> certificate_;
+};
+
+/// Its file in a data folder.
+constexpr const char* page_certificate_file = "pages.pem";
+
+} // namespace waggle
