@@ -17,67 +17,54 @@ namespace optim = torch::optim;
 
 // -- statistics -----------------------------------------------------------------------------------
 
-// The states and options of Adam and AdamW are different types with the same members.
+using tensor_list = std::vector<torch::Tensor*>;
 
-template <class Options, class State>
-std::vector<torch::Tensor*> moments_of(State& state, const optim::OptimizerOptions& options) {
-  std::vector<torch::Tensor*> all{&state.exp_avg(), &state.exp_avg_sq()};
-  if (static_cast<const Options&>(options).amsgrad())
+// The statistics of a state, in the order of optimizer_row::statistics. `numbers`: the identity of
+// the options.
+
+tensor_list tensors_of(optim::SGDParamState& state, const optimizer_identity& /*numbers*/) {
+  return {&state.momentum_buffer()};
+}
+
+/// Of Adam and AdamW.
+template <class State>
+tensor_list tensors_of(State& state, const optimizer_identity& numbers) {
+  tensor_list all{&state.exp_avg(), &state.exp_avg_sq()};
+  if (numbers.amsgrad)
     all.push_back(&state.max_exp_avg_sq());
   return all;
 }
 
-// The statistics of a state, in the order of optimizer_row::statistics.
-
-std::vector<torch::Tensor*> tensors_of(optim::SGDParamState& state,
-                                       const optim::OptimizerOptions& /*options*/) {
-  return {&state.momentum_buffer()};
-}
-
-std::vector<torch::Tensor*> tensors_of(optim::AdamParamState& state,
-                                       const optim::OptimizerOptions& options) {
-  return moments_of<optim::AdamOptions>(state, options);
-}
-
-std::vector<torch::Tensor*> tensors_of(optim::AdamWParamState& state,
-                                       const optim::OptimizerOptions& options) {
-  return moments_of<optim::AdamWOptions>(state, options);
-}
-
-std::vector<torch::Tensor*> tensors_of(optim::AdagradParamState& state,
-                                       const optim::OptimizerOptions& /*options*/) {
+tensor_list tensors_of(optim::AdagradParamState& state, const optimizer_identity& /*numbers*/) {
   return {&state.sum()};
 }
 
-std::vector<torch::Tensor*> tensors_of(optim::RMSpropParamState& state,
-                                       const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const optim::RMSpropOptions&>(options);
-  std::vector<torch::Tensor*> all{&state.square_avg()};
-  if (o.momentum() > 0)
+tensor_list tensors_of(optim::RMSpropParamState& state, const optimizer_identity& numbers) {
+  tensor_list all{&state.square_avg()};
+  if (numbers.momentum > 0)
     all.push_back(&state.momentum_buffer());
-  if (o.centered())
+  if (numbers.centered)
     all.push_back(&state.grad_avg());
   return all;
 }
 
-std::vector<torch::Tensor*> tensors_of(rule_state& state,
-                                       const optim::OptimizerOptions& /*options*/) {
-  std::vector<torch::Tensor*> all;
+tensor_list tensors_of(rule_state& state, const optimizer_identity& /*numbers*/) {
+  tensor_list all;
   for (auto& statistic : state.statistics)
     all.push_back(&statistic);
   return all;
 }
 
 /// Groups differ only in what no statistic depends on.
-const optim::OptimizerOptions& options_of(optim::Optimizer& optimizer) {
-  return optimizer.param_groups().front().options();
+optimizer_identity numbers_of(optim::Optimizer& optimizer) {
+  return torch_optimizer_of(optimizer).identity(optimizer.param_groups().front().options());
 }
 
 /// The state of a parameter with all its statistics.
 template <class State>
 State& whole_state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
   auto& state = *state_in<State>(optimizer, parameter, true);
-  for (auto* tensor : tensors_of(state, options_of(optimizer)))
+  for (auto* tensor : tensors_of(state, numbers_of(optimizer)))
     if (!tensor->defined())
       *tensor = torch::zeros_like(parameter.detach());
   return state;
@@ -93,7 +80,7 @@ torch::Tensor* statistic_of(optim::Optimizer& optimizer, const torch::Tensor& pa
                             std::size_t which, bool make) {
   auto* state = make ? &whole_state_of<State>(optimizer, parameter)
                      : state_in<State>(optimizer, parameter, false);
-  return state != nullptr ? tensors_of(*state, options_of(optimizer)).at(which) : nullptr;
+  return state != nullptr ? tensors_of(*state, numbers_of(optimizer)).at(which) : nullptr;
 }
 
 template <class State>
@@ -109,75 +96,69 @@ void set_steps(optim::Optimizer& optimizer, const torch::Tensor& parameter, std:
 
 // -- options --------------------------------------------------------------------------------------
 
-optimizer_identity read(const optim::SGDOptions& o) {
-  if (o.dampening() != 0)
-    throw std::invalid_argument{"SGD with dampening is not supported: its first step differs from "
-                                "later ones, so the parameters of a joining peer would diverge"};
-  optimizer_identity id{"sgd"};
-  id.momentum = o.momentum();
-  id.nesterov = o.nesterov();
-  id.weight_decay = o.weight_decay();
+// Calls f(member of the options, member of the identity) for each that both have.
+
+template <class Options, class Identity, class F>
+void each_number(Options& o, Identity& id, F f) {
+  f(o.weight_decay(), id.weight_decay);
+  if constexpr (requires { o.betas(); }) {
+    f(std::get<0>(o.betas()), id.beta1);
+    f(std::get<1>(o.betas()), id.beta2);
+    f(o.amsgrad(), id.amsgrad);
+  }
+  if constexpr (requires { o.eps(); })
+    f(o.eps(), id.epsilon);
+  if constexpr (requires { o.momentum(); })
+    f(o.momentum(), id.momentum);
+  if constexpr (requires { o.nesterov(); }) {
+    f(o.nesterov(), id.nesterov);
+    f(o.dampening(), id.dampening);
+  }
+  if constexpr (requires { o.centered(); }) {
+    f(o.alpha(), id.smoothing);
+    f(o.centered(), id.centered);
+  }
+}
+
+/// Of its row in optimizer_table.
+template <class Options>
+constexpr std::string_view name_of = "";
+template <>
+constexpr std::string_view name_of<optim::SGDOptions> = "sgd";
+template <>
+constexpr std::string_view name_of<optim::AdamOptions> = "adam";
+template <>
+constexpr std::string_view name_of<optim::AdamWOptions> = "adamw";
+template <>
+constexpr std::string_view name_of<optim::AdagradOptions> = "adagrad";
+template <>
+constexpr std::string_view name_of<optim::RMSpropOptions> = "rmsprop";
+
+template <class Options>
+optimizer_identity read(const Options& o) {
+  if constexpr (std::is_same_v<Options, optim::SGDOptions>)
+    if (o.dampening() != 0)
+      throw std::invalid_argument{
+        "SGD with dampening is not supported: its first step differs from "
+        "later ones, so the parameters of a joining peer would diverge"};
+  if constexpr (std::is_same_v<Options, optim::AdagradOptions>) {
+    if (o.lr_decay() != 0)
+      throw std::invalid_argument{
+        "Adagrad with lr_decay is not supported: use a schedule, of which "
+        "the learning rate depends on the epoch only"};
+    if (o.initial_accumulator_value() != 0)
+      throw std::invalid_argument{"Adagrad with an initial_accumulator_value is not supported: the "
+                                  "statistics of a run begin as zeros"};
+  }
+  optimizer_identity id;
+  id.kind = name_of<Options>;
+  each_number(o, id, [](const auto& from, auto& to) { to = from; });
   return id;
 }
 
-void write(optim::SGDOptions& o, const optimizer_identity& numbers) {
-  o.momentum(numbers.momentum)
-    .dampening(numbers.dampening)
-    .nesterov(numbers.nesterov)
-    .weight_decay(numbers.weight_decay);
-}
-
-template <class Adam>
-optimizer_identity read(const Adam& o) {
-  optimizer_identity id{std::is_same_v<Adam, optim::AdamOptions> ? "adam" : "adamw"};
-  std::tie(id.beta1, id.beta2) = o.betas();
-  id.epsilon = o.eps();
-  id.amsgrad = o.amsgrad();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
-template <class Adam>
-void write(Adam& o, const optimizer_identity& numbers) {
-  o.betas({numbers.beta1, numbers.beta2})
-    .eps(numbers.epsilon)
-    .amsgrad(numbers.amsgrad)
-    .weight_decay(numbers.weight_decay);
-}
-
-optimizer_identity read(const optim::AdagradOptions& o) {
-  if (o.lr_decay() != 0)
-    throw std::invalid_argument{"Adagrad with lr_decay is not supported: use a schedule, of which "
-                                "the learning rate depends on the epoch only"};
-  if (o.initial_accumulator_value() != 0)
-    throw std::invalid_argument{"Adagrad with an initial_accumulator_value is not supported: the "
-                                "statistics of a run begin as zeros"};
-  optimizer_identity id{"adagrad"};
-  id.epsilon = o.eps();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
-void write(optim::AdagradOptions& o, const optimizer_identity& numbers) {
-  o.eps(numbers.epsilon).weight_decay(numbers.weight_decay);
-}
-
-optimizer_identity read(const optim::RMSpropOptions& o) {
-  optimizer_identity id{"rmsprop"};
-  id.smoothing = o.alpha();
-  id.epsilon = o.eps();
-  id.momentum = o.momentum();
-  id.centered = o.centered();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
-void write(optim::RMSpropOptions& o, const optimizer_identity& numbers) {
-  o.alpha(numbers.smoothing)
-    .eps(numbers.epsilon)
-    .momentum(numbers.momentum)
-    .centered(numbers.centered)
-    .weight_decay(numbers.weight_decay);
+template <class Options>
+void write(Options& o, const optimizer_identity& numbers) {
+  each_number(o, numbers, [](auto& to, const auto& from) { to = from; });
 }
 
 optimizer_identity read(const rule_options& o) {
@@ -203,8 +184,9 @@ std::unique_ptr<optim::Optimizer> make(const optimizer_identity& numbers, double
 }
 
 template <class Optimizer, class Options, class State>
-torch_optimizer row(std::string_view name, std::string_view class_name, counted_state counter) {
-  return {name,
+torch_optimizer row(std::string_view class_name,
+                    counted_state counter = {steps_of<State>, set_steps<State>}) {
+  return {name_of<Options>,
           class_name,
           &typeid(Optimizer),
           make<Optimizer, Options>,
@@ -216,18 +198,13 @@ torch_optimizer row(std::string_view name, std::string_view class_name, counted_
           counter};
 }
 
-template <class Optimizer, class Options, class State>
-torch_optimizer counting(std::string_view name, std::string_view class_name) {
-  return row<Optimizer, Options, State>(name, class_name, {steps_of<State>, set_steps<State>});
-}
-
 const std::array table{
-  row<optim::SGD, optim::SGDOptions, optim::SGDParamState>("sgd", "SGD", {}),
-  counting<optim::Adam, optim::AdamOptions, optim::AdamParamState>("adam", "Adam"),
-  counting<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>("adamw", "AdamW"),
-  counting<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>("adagrad", "Adagrad"),
-  counting<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>("rmsprop", "RMSprop"),
-  counting<rule_optimizer, rule_options, rule_state>("", ""),
+  row<optim::SGD, optim::SGDOptions, optim::SGDParamState>("SGD", {}),
+  row<optim::Adam, optim::AdamOptions, optim::AdamParamState>("Adam"),
+  row<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>("AdamW"),
+  row<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>("Adagrad"),
+  row<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>("RMSprop"),
+  row<rule_optimizer, rule_options, rule_state>(""),
 };
 
 } // namespace

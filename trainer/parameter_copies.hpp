@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include <torch/torch.h>
 
@@ -20,7 +21,14 @@ namespace waggle {
 class parameter_copies {
 public:
   /// `working`: what passes read, already initialized.
-  parameter_copies(torch::Tensor working, bool offload);
+  parameter_copies(torch::Tensor working, bool offload)
+    : working_(std::move(working)),
+      master_(offload ? host_memory_for(working_.device(), working_.sizes(), working_.scalar_type())
+                      : working_),
+      offloaded_(offload), staging_(working_.device()) {
+    if (offloaded_)
+      staging_.to_host(working_, master_);
+  }
 
   [[nodiscard]] const torch::Tensor& working() const { return working_; }
   /// What the optimizer changes, states contain and rounds average. Only the changing thread may
@@ -39,7 +47,13 @@ public:
   /// has begun meanwhile, waits for its end. So a pass misses at most the change that is being made
   /// while it begins. On a GPU the copy may still run when this returns; what this thread enqueues
   /// afterwards waits for it.
-  void refresh();
+  void refresh() {
+    if (!offloaded_ || copied_ == version_.load())
+      return;
+    std::lock_guard lock{changing_};
+    copied_ = version_.load();
+    staging_.begin_to_device(master_, working_); // `change` waits for its end
+  }
 
 private:
   torch::Tensor working_;

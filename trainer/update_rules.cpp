@@ -18,13 +18,15 @@ void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& 
 }
 
 /// Weight decay as a part of the gradient.
-void add_decay(const optimizer_identity& numbers, step_tensors& v) {
+void add_decay(const optimizer_identity& numbers, double /*lr*/, step_tensors& v) {
   if (numbers.weight_decay != 0)
     v.gradient = plus_scaled(v.gradient, v.parameters, numbers.weight_decay);
 }
 
+template <auto Decay>
 void step_momentum(const optimizer_identity& numbers, double lr, std::uint64_t count,
                    step_tensors& v) {
+  Decay(numbers, lr, v);
   if (numbers.momentum > 0) {
     auto& buffer = v.statistics[0];
     if (count == 1) // as torch's SGD: the first gradient is not dampened
@@ -36,24 +38,16 @@ void step_momentum(const optimizer_identity& numbers, double lr, std::uint64_t c
   add_scaled(v.parameters, v.gradient, -lr);
 }
 
-void step_sgd(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
-  add_decay(numbers, v);
-  step_momentum(numbers, lr, count, v);
-}
-
-void step_sgdw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
-  decay_directly(numbers, lr, v);
-  step_momentum(numbers, lr, count, v);
-}
-
 /// Moves the two moments (statistics 0 and 1) toward the gradient.
 void update_moments(const optimizer_identity& numbers, step_tensors& v) {
   add_scaled(v.statistics[0], v.gradient, 1 - numbers.beta1, numbers.beta1);
   add_product(v.statistics[1], v.gradient, v.gradient, 1 - numbers.beta2, numbers.beta2);
 }
 
+template <auto Decay>
 void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t count,
                   step_tensors& v) {
+  Decay(numbers, lr, v);
   update_moments(numbers, v);
   auto t = static_cast<double>(count);
   auto correction1 = 1 - std::pow(numbers.beta1, t);
@@ -65,20 +59,9 @@ void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t co
   v.parameters.addcdiv_(v.statistics[0], denominator, -lr / correction1);
 }
 
-void step_adam(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
-  add_decay(numbers, v);
-  step_moments(numbers, lr, count, v);
-}
-
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count,
-                step_tensors& v) {
-  decay_directly(numbers, lr, v);
-  step_moments(numbers, lr, count, v);
-}
-
 void step_adagrad(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
                   step_tensors& v) {
-  add_decay(numbers, v);
+  add_decay(numbers, lr, v);
   auto& sum = v.statistics[0];
   add_product(sum, v.gradient, v.gradient, 1);
   v.parameters.addcdiv_(v.gradient, sum.sqrt().add_(numbers.epsilon), -lr);
@@ -86,7 +69,7 @@ void step_adagrad(const optimizer_identity& numbers, double lr, std::uint64_t /*
 
 void step_rmsprop(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
                   step_tensors& v) {
-  add_decay(numbers, v);
+  add_decay(numbers, lr, v);
   auto& squares = v.statistics[0];
   add_product(squares, v.gradient, v.gradient, 1 - numbers.smoothing, numbers.smoothing);
   auto variance = squares;
@@ -196,7 +179,7 @@ void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t 
 /// one learning rate serves both; the rest by AdamW.
 void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   if (v.parameters.dim() < 2)
-    return step_adamw(numbers, lr, count, v);
+    return step_moments<decay_directly>(numbers, lr, count, v);
   auto& mean = v.statistics[0];
   add_scaled(mean, v.gradient, 1 - numbers.momentum, numbers.momentum);
   auto direction = numbers.nesterov
@@ -212,11 +195,16 @@ void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count
 }
 
 constexpr update_rule table[] = {
-  {"sgd", false, step_sgd},         {"sgdw", false, step_sgdw},
-  {"adam", false, step_adam},       {"adamw", false, step_adamw},
-  {"adagrad", false, step_adagrad}, {"rmsprop", false, step_rmsprop},
-  {"lamb", true, step_lamb},        {"lars", true, step_lars},
-  {"lion", false, step_lion},       {"adafactor", true, step_adafactor},
+  {"sgd", false, step_momentum<add_decay>},
+  {"sgdw", false, step_momentum<decay_directly>},
+  {"adam", false, step_moments<add_decay>},
+  {"adamw", false, step_moments<decay_directly>},
+  {"adagrad", false, step_adagrad},
+  {"rmsprop", false, step_rmsprop},
+  {"lamb", true, step_lamb},
+  {"lars", true, step_lars},
+  {"lion", false, step_lion},
+  {"adafactor", true, step_adafactor},
   {"muon", true, step_muon},
 };
 

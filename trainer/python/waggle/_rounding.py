@@ -39,7 +39,7 @@ def _shapes(parameters: Sequence[torch.Tensor]) -> list[torch.Size]:
 
 
 def rounding_of(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor], known: bool) -> int:
-    """A hash of what three steps leave of fixed values: if C++ knows the optimizer, of one matrix (trainer/rounding.hpp);
+    """A hash of what three steps leave of fixed values: of one matrix if C++ knows the optimizer (updated_tensors.cpp);
     of others, in the shapes of the parameters, because sums of rows round by their lengths. 0: the class cannot be
     constructed from the options of a parameter group, or cannot train such tensors."""
     ours = {id(p): p for p in parameters}
