@@ -52,7 +52,7 @@ for row, values in enumerate(reversed(VALUES)):
         out.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" fill="{CODECS[codec] if good else "#e8e6e1"}" stroke="#fffefa"/>'
                    f'<text x="{x + WIDTH / 2:g}" y="{y + 21}">{steps}{"+" if overlap else ""}</text>')
 for column, rate in enumerate(RATES):
-    out.append(f'<text x="{LEFT + WIDTH * (column + 0.5):g}" y="{bottom + 18}">{rate.replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")}</text>')
-out.append(f'<text x="{(LEFT + right) / 2:g}" y="{bottom + 38}">link of each of four peers, 20 ms; values that are trained, from top to bottom; '
+    out.append(f'<text x="{LEFT + WIDTH * (column + 0.5):g}" y="{bottom + 18}">{rate.replace("mbit", " Mbit").replace("gbit", " Gbit")}</text>')
+out.append(f'<text x="{(LEFT + right) / 2:g}" y="{bottom + 38}">each peer's link, a second, of four peers, 20 ms; upwards: values that are trained; '
            'passes of 400 ms</text>')
 OUT.write_text("\n".join([*out, "</svg>\n"]))

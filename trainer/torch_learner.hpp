@@ -29,8 +29,8 @@ struct learner_config : learner_options {
   std::uint64_t pass_weight_max = sample_ledger::samples_max;
 };
 
-/// The number of samples of the data, or of its blocks. Fails with ec::bad_config, also if a ledger cannot count
-/// them.
+/// The number of samples of the data, or of its blocks. Fails with ec::bad_config, also if a ledger
+/// cannot count them.
 result<std::uint64_t> count_samples(const learner_config& config);
 
 /// Checks whether `make_torch_learner` can succeed with options that are valid

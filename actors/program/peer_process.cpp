@@ -85,8 +85,6 @@ result<started_node> peer_process::start(const node_config& config) {
   auto pages = page_certificate::load_or_create(data_dir_ / page_certificate_file);
   if (!pages)
     return failure{ec::bad_config, pages.error().detail};
-  log_->info("the pages' certificate for https has the SHA-256 fingerprint {}",
-             (*pages)->fingerprint());
   net::tcp_transport_config tcp;
   tcp.pages = *pages;
   tcp.key = options_.key;
@@ -119,6 +117,8 @@ result<started_node> peer_process::start(const node_config& config) {
   auto started = start_node(*around_.system, config, dependencies);
   if (!started)
     return started;
+  log_->info("the pages' certificate for https has the SHA-256 fingerprint {}",
+             (*pages)->fingerprint());
   if (auto address = peer_address::write(data_dir_, started->bound))
     address_ = std::move(*address);
   else

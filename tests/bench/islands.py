@@ -195,8 +195,8 @@ def measure(args):
             mib = 4 * (large[0]["values"] - small[0]["values"]) / 2**20
             grown[name] = [(after["peak"] - before["peak"]) / mib for before, after in zip(small, large)]
             print(f"{name}: from {small[0]['values']:,} to {large[0]['values']:,} values the peaks of ranks 0 and 1 grow by "
-                  f"{grown[name][0]:.2f} and {grown[name][1]:.2f} times the bytes of these; a pass {large[0]['step']:.2f} s, between updates opt.step takes "
-                  f"{large[0]['between'] / large[0]['step']:.3f} of that", flush=True)
+                  f"{grown[name][0]:.2f} and {grown[name][1]:.2f} times the bytes of these; a pass {large[0]['step']:.2f} s, "
+                  f"between updates opt.step takes {large[0]['between'] / large[0]['step']:.3f} of that", flush=True)
 
 
 def main():

@@ -81,7 +81,9 @@ def forker():
 def ask_forker(what):
     forker().stdin.write(json.dumps(what) + "\n")
     forker().stdin.flush()
-    return int(forker().stdout.readline())
+    answer = forker().stdout.readline()
+    assert answer, "the process that forks those of tests has ended"
+    return int(answer)
 
 
 class Forked:
@@ -119,7 +121,9 @@ class Process:
         self.log_file = folder / f"{name}.log"
         words = [str(word) for word in command]
         with open(self.log_file, "wb") as log:
-            if words[0] == sys.executable and words[1:3] != ["-m", "torch.distributed.run"] and "ATEN_CPU_CAPABILITY" not in environment:
+            # Torch reads some variables when it is imported, and -c is of tests that measure memory.
+            if words[0] == sys.executable and words[1:3] != ["-m", "torch.distributed.run"] and words[1] != "-c" \
+                    and not any(name.startswith(("ATEN_", "OMP_", "TORCH_")) for name in environment):
                 self.process = Forked(words[1:], self.log_file, environment)
             else:
                 self.process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})

@@ -43,7 +43,8 @@ for i in range(600):
     o.step()
     if i % int(sys.argv[2]) == 0:
         r.step()
-print("RATES", rates)
+import os
+os.write(1, f"RATES {rates}\\n".encode())  # at once: the log is in the same file
 """
 
 

@@ -91,7 +91,6 @@ TEST(TorchLearner, EveryModelAndOptimizerOfTheTablesTrains) {
         config.data = images.path.string();
       auto made = make(config);
       ASSERT_TRUE(made) << model.name << " " << optimizer.name;
-      EXPECT_EQ(parameter_bytes(config), sizeof(float) * made->parameter_count()) << model.name;
       auto before = made->parameters_digest();
       train(*made, 1);
       EXPECT_NE(made->parameters_digest(), before) << model.name << " " << optimizer.name;

@@ -40,7 +40,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 SLOWER_MAX = float(os.environ.get("WAGGLE_REACH_SLOWER", "3"))
 
 
-def rate(peers, seconds=8 if SLOWER_MAX < 2 else 4):
+def rate(peers, seconds=8):
     """Epochs a second of the slowest of them."""
     before, at = [p.epoch() for p in peers], time.monotonic()
     time.sleep(seconds)
