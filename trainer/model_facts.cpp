@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include <torch/script.h>
 
@@ -50,17 +51,21 @@ result<model_facts> facts_of_model(const run_options& options, model_look how) {
   auto out = size_of(config, how);
   if (!out || how != model_look::measure)
     return out;
-  std::uint64_t steps = 3;
-  // Then as many as fill a second.
-  for (bool first : {true, false}) {
-    auto batch = static_cast<std::uint64_t>(config.micro_batch);
+  auto batch = static_cast<std::uint64_t>(config.micro_batch);
+  std::cerr << "waggle: measuring passes of " << batch << " samples of " << config.model
+            << ": two, and where these are short, more for about a second\n";
+  auto measure = [&](std::uint64_t steps) -> status { // and one before them
     auto loop = run_plain_loop(config, batch, options.lr, steps);
     if (!loop)
       return loop.error();
     out->step_seconds = loop->timing.seconds / static_cast<double>(steps);
-    if (first)
-      steps = static_cast<std::uint64_t>(std::clamp(1 / out->step_seconds, 1.0, 500.0));
-  }
+    return done{};
+  };
+  auto measured = measure(1);
+  if (measured && out->step_seconds < 0.5)
+    measured = measure(static_cast<std::uint64_t>(std::clamp(1 / out->step_seconds, 1.0, 500.0)));
+  if (!measured)
+    return measured.error();
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include "trainer/torch_learner.hpp"
 
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <optional>
 
@@ -292,7 +293,7 @@ private:
     });
     if (!drawn)
       return {.why = drawn.error()};
-    micro_step step{last_loss_,
+    micro_step step{std::numeric_limits<double>::quiet_NaN(), // without text, none
                     std::max(drawn->blocks, std::min(drawn->weight, config_.pass_weight_max))};
     if (config_.draws && step.samples > 0) {
       config_.draws->weigh(step.samples, drawn->blocks);
@@ -317,12 +318,10 @@ private:
     hooks_->listen({});
     if (!drawn->windows.empty())
       step.loss = losses * static_cast<double>(window) / static_cast<double>(drawn->windows.size());
-    auto outcome = sum_->end_pass(step.samples, std::isfinite(step.loss));
+    auto outcome = sum_->end_pass(step.samples, drawn->windows.empty() || std::isfinite(step.loss));
     step.finite = outcome.finite;
     step.lost = outcome.lost;
     step.taken = outcome.taken;
-    if (step.finite)
-      last_loss_ = step.loss;
     keep_buffers();
     note_scale(step, scale);
     return step;
@@ -426,7 +425,6 @@ private:
   std::shared_ptr<const sample_data> data_;
   window_grid grid_;
   window_sampler sampler_;
-  double last_loss_ = 0;                     // of a pass over blocks
   const std::shared_ptr<loss_scaler> scale_; // of the loss; null: it is not scaled
   std::optional<parameter_copies> parameters_;
   std::vector<torch::Tensor> trained_;

@@ -349,11 +349,12 @@ int examine_this_machine(const run_options& options, const training_check& check
   std::optional<finding> doubled;
   for (const auto& peer : reached) {
     out.add(network.clock_of(peer));
-    if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout, options.key))
+    if (auto status = net::http_get(peer.where, "/api/v1/status", page_timeout, options.key);
+        status && status->status == 200)
       if (auto document = parse_document(status->body); document && document->is_object())
         versions.emplace_back(peer.where, text_in(*document, "version"));
     if (auto peers = net::http_get(peer.where, "/api/v1/peers", page_timeout, options.key);
-        peers && facts.own && !doubled) {
+        peers && peers->status == 200 && facts.own && !doubled) {
       doubled = judge_identity(*facts.own, peers->body);
       out.add(doubled);
     }
@@ -378,8 +379,8 @@ int examine_this_machine(const run_options& options, const training_check& check
 }
 
 int run_doctor(const run_options& options, const training_check& check) {
-  if (const auto& address = options.arguments.front(); !address.empty()) {
-    auto where = parse_endpoint(address);
+  if (!options.arguments.front().empty()) {
+    auto where = asked_peer(options);
     return where ? examine_swarm(options, *where) : bad_usage(where.error().detail);
   }
   return examine_this_machine(options, check);
@@ -393,6 +394,7 @@ command doctor_command(const training_check& check) {
     "Checks, before a start, what would go wrong; or examines a running swarm.",
     "  waggle doctor --run-id demo --initial-peers seed:7700     with the options of the peer\n"
     "  waggle doctor 10.0.0.1:7700                               the swarm of a running peer\n"
+    "  waggle doctor https://10.0.0.1:7700                       asked over TLS\n"
     "Before a start it checks folder, key, disk, memory, port and names, what waggle train would\n"
     "find of the options given (data, model, device), shakes hands with every\n"
     "initial peer (run, options, version, clock), and asks one to dial this machine back. It\n"

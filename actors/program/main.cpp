@@ -10,7 +10,13 @@ int main(int argc, char** argv) {
     return become_trainer_program(argv);
   ignore_broken_pipes();
   auto train = [argv](const run_options&) { return become_trainer_program(argv); };
-  auto commands = common_commands();
+  training_check check; // of a model only `plan` asks, of which there is nothing to see so far
+  check.facts = [argv](const run_options&, model_look) {
+    auto why = exec_trainer_program(argv);
+    why.detail += "; a plan needs none with --values N and --step-time TIME";
+    return why;
+  };
+  auto commands = common_commands(check);
   commands.insert(commands.begin(), train_entry(train));
   commands.push_back(export_entry(train));
   auto benchmarks = common_benchmarks();

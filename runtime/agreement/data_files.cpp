@@ -141,8 +141,9 @@ result<data_files> list_data_files(const fs::path& path, std::size_t shortest,
     if (auto listed = list(each, option, found); !listed)
       return listed.error();
   std::set<fs::path> seen;
+  std::error_code error;
   for (const auto& file : found.files)
-    if (!seen.insert(file.path).second)
+    if (auto one = fs::canonical(file.path, error); !error && !seen.insert(one).second)
       return bad(option + " " + path.string() + " names " + file.path.string() + " twice");
   if (!found.files.empty())
     return found;

@@ -20,11 +20,12 @@ struct model_facts {
   std::uint64_t frozen = 0;  // parameters
   double step_seconds = 0;   // of a pass with --micro-batch on this machine; 0: not measured
 };
-/// guess: without reading a TorchScript file, by its size. measure: makes passes for a second or
-/// two.
+/// guess: without reading a TorchScript file, by its size. measure: makes two passes, and where
+/// these are short, more for about a second.
 enum class model_look { guess, count, measure };
 
-/// What `waggle train` reports about options on this machine. Empty: there is no LibTorch to ask.
+/// What `waggle train` reports about options on this machine. False: there is no LibTorch to ask,
+/// and `facts` starts waggle-trainer in this process's place.
 struct training_check {
   std::function<status(const run_options&)> usable;
   /// Why no checkpoint of this data folder can be used; empty: one can, or there is none.

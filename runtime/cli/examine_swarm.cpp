@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iostream>
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/finding_report.hpp"
@@ -35,15 +36,16 @@ void add_members(std::vector<asked_member>& all, std::vector<asked_member> more)
 } // namespace
 
 std::vector<std::string> ask_members(std::vector<asked_member>& members, std::size_t first,
-                                     const std::optional<swarm_key>& key) {
+                                     const std::optional<swarm_key>& key, bool encrypted) {
   std::vector<std::string> peers(members.size());
   auto ask_one = [&](std::size_t i) {
     auto& member = members[i];
     for (const auto& at : member.addresses) {
-      auto status = net::http_get(at, "/api/v1/status", page_timeout, key);
+      auto status = net::http_get(at, "/api/v1/status", page_timeout, key, encrypted);
       if (status && status->status == 200) {
         member.status = status->body;
-        if (auto others = net::http_get(at, "/api/v1/peers", page_timeout, key))
+        if (auto others = net::http_get(at, "/api/v1/peers", page_timeout, key, encrypted);
+            others && others->status == 200)
           peers[i] = others->body;
         return;
       }
@@ -60,16 +62,23 @@ std::vector<std::string> ask_members(std::vector<asked_member>& members, std::si
 }
 
 int examine_swarm(const run_options& options, const endpoint& where) {
-  int code = exit_clean;
-  auto said = documents_of(where, options, code);
-  if (!said)
-    return code;
+  bool encrypted = asks_encrypted(options);
+  auto peers = net::http_get(where, "/api/v1/peers", page_timeout, options.key, encrypted);
+  auto document = peers ? parse_document(peers->body) : std::nullopt;
+  if (peers && peers->status == 403)
+    return bad_usage(to_string(where)
+                     + " refuses: " + text_in(document.value_or(nullptr), "error"));
+  if (!field(document.value_or(nullptr), "peers").is_array()) {
+    std::cerr << "waggle: no peer answers at " << to_string(where)
+              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
+    return exit_failed;
+  }
   auto now = unix_ms();
   std::vector<asked_member> members;
-  add_members(members, members_in(said->peers, where, members_asked_max, now));
+  add_members(members, members_in(*document, where, members_asked_max, now));
   // Those that these have lost, and behind a split their members, are asked, too.
   for (std::size_t asked = 0; asked < members.size();) {
-    auto seen = ask_members(members, std::exchange(asked, members.size()), options.key);
+    auto seen = ask_members(members, std::exchange(asked, members.size()), options.key, encrypted);
     for (std::size_t i = 0; i < seen.size(); ++i)
       if (auto others = parse_document(seen[i]))
         add_members(members,

@@ -10,9 +10,9 @@
 namespace waggle {
 
 /// Asks each member from `first` on for its status, and returns what /api/v1/peers of those say
-/// that answer, else empty texts.
+/// that answer, else empty texts. @param encrypted as http_get's.
 std::vector<std::string> ask_members(std::vector<asked_member>& members, std::size_t first,
-                                     const std::optional<swarm_key>& key);
+                                     const std::optional<swarm_key>& key, bool encrypted);
 
 /// `waggle doctor HOST:PORT`: asks a peer for the members of its run and those who left, all of
 /// them how they are, and prints what is wrong. Returns the exit code.

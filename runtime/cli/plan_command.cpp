@@ -63,21 +63,19 @@ int look_at_model(planned_run& run, const run_options& options, const training_c
     return bad_usage("waggle plan needs --values N, the parameters that are trained, such as 1e9 "
                      "(of adapters, those of the adapters alone), or --model to count them; "
                      "--step-time measure needs --model");
-  if (!check)
-    return bad_usage("--model needs LibTorch, which is in the program waggle-trainer, and that is "
-                     "not beside this one: give --values N and --step-time TIME");
   auto facts = check.facts(options, is_measured(options) ? model_look::measure : model_look::count);
   if (!facts)
     return bad_usage(facts.error().detail);
+  std::cout << options.model << ": ";
   if (run.values == 0) {
     run.values = facts->trained;
     run.frozen = options.given.contains("frozen") ? run.frozen : facts->frozen;
+    std::cout << readable_count(facts->trained) << " parameters are trained, "
+              << readable_count(facts->frozen) << " are not" << (is_measured(options) ? "; " : "");
   }
-  std::cout << options.model << ": " << readable_count(run.values) << " parameters are trained, "
-            << readable_count(run.frozen) << " are not";
   if (is_measured(options)) {
     run.step_seconds = facts->step_seconds;
-    std::cout << "; passes of " << options.micro_batch << " samples take "
+    std::cout << "passes of " << options.micro_batch << " samples take "
               << decimals(1000 * run.step_seconds) << " ms";
   }
   std::cout << "\n\n";
@@ -96,8 +94,10 @@ int ask(planned_run& run, const run_options& options) {
   auto now =
     std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
   auto members = members_in(said->peers, *where, peers_max, now.count());
-  std::erase_if(members, [](const asked_member& each) { return each.left.has_value(); });
-  ask_members(members, 0, options.key);
+  std::erase_if(members, [&](const asked_member& each) { // who left, and the one that was asked
+    return each.left.has_value() || each.id == text_in(said->status, "peer");
+  });
+  ask_members(members, 0, options.key, asks_encrypted(options));
   std::vector<nlohmann::ordered_json> statuses{said->status};
   for (const auto& member : members)
     statuses.push_back(parse_document(member.status).value_or(nullptr));
@@ -108,12 +108,18 @@ int ask(planned_run& run, const run_options& options) {
     run.step_seconds = seen.step_seconds;
   else if (is_measured(options)) // here, and there by others
     run.step_seconds = std::max(run.step_seconds, seen.step_seconds);
-  bool unknown = !is_given("link") && seen.link.bits_per_second == run.link.bits_per_second;
+  auto measured = std::ranges::count_if(statuses, [](const nlohmann::ordered_json& status) {
+    return number_in(status, "bandwidth").value_or(0) > 0;
+  });
+  std::string of_peers; // said of the bandwidth
+  if (!is_given("link"))
+    of_peers = measured == 0 ? " (no peer has measured its link: give --link)"
+                             : " (the least of the bandwidths of " + std::to_string(measured)
+                                 + " of " + std::to_string(statuses.size()) + " peers)";
   run.link = is_given("link") ? run.link : seen.link;
   std::cout << to_string(*where) << ": " << run.peers << " peers, passes of "
             << decimals(1000 * run.step_seconds) << " ms, "
-            << decimals(run.link.bits_per_second / 1e6) << " Mbit/s"
-            << (unknown ? " (no peer has measured its link: give --link)" : "") << " and "
+            << decimals(run.link.bits_per_second / 1e6) << " Mbit/s" << of_peers << " and "
             << decimals(1000 * run.link.delay_seconds) << " ms to another peer\n\n";
   return exit_clean;
 }

@@ -27,7 +27,8 @@ int no_peer(const endpoint& where) {
 /// Why a peer does not show this to us.
 int refused(const endpoint& where, const net::http_response& answer) {
   auto why = text_in(parse_document(answer.body).value_or(nullptr), "error");
-  return bad_usage(to_string(where) + " refuses: " + why);
+  return bad_usage(to_string(where) + " refuses: "
+                   + (why.empty() ? "it does not show that it knows the swarm key" : why));
 }
 
 result<net::http_response> page_of(const endpoint& where, const char* page,

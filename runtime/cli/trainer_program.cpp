@@ -71,28 +71,29 @@ bool does_more_as_trainer_program(int argc, const char* const* argv) {
   std::error_code unreadable;
   std::string_view name = argc > 1 ? argv[1] : "";
   bool of_a_swarm = argc > 2 && argv[2][0] != '-'; // doctor HOST:PORT
-  auto any = [&](auto is) { return std::any_of(argv + std::min(argc, 2), argv + argc, is); };
-  bool of_a_model = name == "plan" && (!any([](std::string_view word) {
-                      return word.starts_with("--values");
-                    }) || any([](std::string_view word) { return word.ends_with("measure"); }));
-  return (name == "config" || of_a_model || (name == "doctor" && !of_a_swarm))
+  return (name == "config" || (name == "doctor" && !of_a_swarm))
          && std::filesystem::exists(trainer_program(unreadable), unreadable);
 }
 
-int become_trainer_program(char** argv) {
+failure exec_trainer_program(char** argv) {
   std::error_code unreadable;
   auto trainer = trainer_program(unreadable);
   if (unreadable)
-    return bad_usage("cannot find this program's folder: " + unreadable.message());
+    return {ec::io_error, "cannot find this program's folder: " + unreadable.message()};
   ::execv(trainer.c_str(), argv);
   if (errno == ENOENT)
-    return bad_usage("`waggle " + std::string{argv[1]}
-                     + "` needs LibTorch, which is in the program waggle-trainer, and there is no "
-                     + trainer.string()
-                     + ": build both from the sources by scripts/setup.sh --program, or install "
-                       "Debian's package waggle-trainer; `python3 -m waggle SCRIPT` and loops in "
-                       "Python train without it");
-  return bad_usage("cannot start " + trainer.string() + ": " + std::strerror(errno));
+    return {ec::io_error,
+            "`waggle " + std::string{argv[1]}
+              + "` needs LibTorch, which is in the program waggle-trainer, and there is no "
+              + trainer.string()
+              + ": build both from the sources by scripts/setup.sh --program, or install Debian's "
+                "package waggle-trainer; `python3 -m waggle SCRIPT` and loops in Python train "
+                "without it"};
+  return {ec::io_error, "cannot start " + trainer.string() + ": " + std::strerror(errno)};
+}
+
+int become_trainer_program(char** argv) {
+  return bad_usage(exec_trainer_program(argv).detail);
 }
 
 } // namespace waggle

@@ -24,11 +24,13 @@ std::vector<bench_entry> train_benchmark_entries(const std::function<int(const r
 bool needs_trainer_program(int argc, const char* const* argv);
 
 /// Whether it is installed, and the command can be carried out without it, but does less:
-/// `waggle config check` cannot look at a device, nor `waggle plan` at a model.
+/// `waggle config check` cannot look at a device.
 bool does_more_as_trainer_program(int argc, const char* const* argv);
 
 /// Replaces this process by waggle-trainer, from this program's folder, with the same arguments and
-/// process id. Returns only if that fails: prints the reason and returns the exit code.
+/// process id. Returns only if that fails, with the reason in a sentence.
+failure exec_trainer_program(char** argv);
+/// The same; prints the reason, and returns the exit code.
 int become_trainer_program(char** argv);
 
 } // namespace waggle

@@ -35,27 +35,27 @@ std::string data_of(const run_options& x) {
 }
 
 /// A file or folder, or several with commas between, and patterns.
-binding data_paths() {
-  return bound(&o::data,
-               [](std::string_view v) -> result<std::string> {
-                 if (v.empty())
-                   return failure{ec::bad_config, "must not be empty"};
-                 if (v == "synthetic")
-                   return std::string{v};
-                 std::error_code error;
-                 bool one = std::filesystem::exists(v, error);
-                 std::string out, part;
-                 for (std::istringstream in{std::string{v}};
-                      std::getline(in, part, one ? '\0' : ',');) {
-                   auto path = absolute_path(part);
-                   if (!path)
-                     return path.error();
-                   out += (out.empty() ? "" : ",") + path->string();
-                 }
-                 return out;
-               })
-    .agreed(data_of)
-    .member_in_loops("data");
+template <class Place>
+binding data_paths(Place place) {
+  return bound(place, [](std::string_view v) -> result<std::string> {
+    if (v.empty())
+      return failure{ec::bad_config, "must not be empty"};
+    if (v == "synthetic")
+      return std::string{v};
+    std::error_code error;
+    bool one = std::filesystem::exists(v, error);
+    std::string out, part;
+    for (std::istringstream in{std::string{v}}; std::getline(in, part, one ? '\0' : ',');) {
+      auto path = absolute_path(part);
+      if (!path)
+        return path.error();
+      if (!one && path->string().find(',') != std::string::npos)
+        return failure{ec::bad_config, "is relative to a folder with a comma in its path, which "
+                                       "separates files: start in another one"};
+      out += (out.empty() ? "" : ",") + path->string();
+    }
+    return out;
+  });
 }
 
 /// Peers compare what is in a file, wherever it is.
@@ -94,7 +94,7 @@ void add_data_options(std::vector<option_spec>& table) {
       "Text files, lines of JSON (.jsonl: texts, or objects with a field 'text') or tokens (.bin): "
       "files, folders of files and patterns, with commas between; a folder of images with MNIST's "
       "names (IDX, .gz or not) or CIFAR-10's; or 'synthetic', a text.",
-      data_paths()},
+      data_paths(&o::data).agreed(data_of).member_in_loops("data")},
      {"token-type", "TYPE", "Of tokens, little-endian: uint16 or uint32.",
       choice(&o::token_bytes, {{"uint16", 2}, {"uint32", 4}}).agreed()},
      {"classes", "N",
@@ -104,7 +104,7 @@ void add_data_options(std::vector<option_spec>& table) {
      {"eval-data", "PATH",
       "Measure loss and accuracy of the shared weights on this, beside training. Of a folder of "
       "images, its test half (t10k-…, test_batch.bin) is read.",
-      path(&o::eval_data, "a file or a folder")},
+      data_paths(&o::eval_data)},
      {"eval-every", "TIME",
       "Minimum time between two evaluations, each of which is of the weights at the end of an "
       "epoch.",

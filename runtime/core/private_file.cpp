@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
@@ -52,10 +53,9 @@ status write_private(const std::filesystem::path& path, std::string_view bytes) 
   if (error)
     return failure{ec::io_error,
                    "cannot create '" + path.parent_path().string() + "': " + error.message()};
-  auto temporary = path;
-  temporary += ".new";
-  ::unlink(temporary.c_str());
-  unique_fd file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  // Of this call only; a peer removes those that were left in its folder.
+  auto temporary = (path.parent_path() / "temporary-XXXXXX").string();
+  unique_fd file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (!file)
     return because(temporary, "cannot create");
   bool written =

@@ -1,5 +1,6 @@
 #include "runtime/crypto/page_certificate.hpp"
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
@@ -43,6 +45,41 @@ bool number(X509* certificate) {
          && BN_to_ASN1_INTEGER(any.get(), X509_get_serialNumber(certificate)) != nullptr;
 }
 
+/// Those that browsers know, and that cost a handshake little.
+bool is_of_known_kind(const EVP_PKEY* pair) {
+  std::array<char, 32> group{};
+  switch (EVP_PKEY_get_id(pair)) {
+    case EVP_PKEY_ED25519:
+      return true;
+    case EVP_PKEY_RSA:
+      return EVP_PKEY_get_bits(pair) >= 2048 && EVP_PKEY_get_bits(pair) <= 4096;
+    case EVP_PKEY_EC:
+      return EVP_PKEY_get_group_name(pair, group.data(), group.size(), nullptr) == 1
+             && (std::string_view{group.data()} == SN_X9_62_prime256v1
+                 || std::string_view{group.data()} == SN_secp384r1);
+    default:
+      return false;
+  }
+}
+
+/// All certificates of a file; null if one is broken.
+std::shared_ptr<STACK_OF(X509)> certificates_in(std::string_view pem) {
+  std::shared_ptr<STACK_OF(X509)> all{sk_X509_new_null(),
+                                      [](STACK_OF(X509) * of) { sk_X509_pop_free(of, X509_free); }};
+  auto bio = memory_of(pem);
+  ERR_clear_error();
+  while (auto* next = PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr))
+    if (sk_X509_push(all.get(), next) == 0)
+      X509_free(next);
+  bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  return ended ? all : nullptr;
+}
+
+bool tls_takes(X509* certificate, EVP_PKEY* pair, STACK_OF(X509) * chain) {
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tried{SSL_CTX_new(TLS_method()), SSL_CTX_free};
+  return tried && SSL_CTX_use_cert_and_key(tried.get(), certificate, pair, chain, 1) == 1;
+}
+
 } // namespace
 
 std::shared_ptr<const page_certificate> page_certificate::make() {
@@ -53,8 +90,8 @@ std::shared_ptr<const page_certificate> page_certificate::make() {
   auto* name = X509_get_subject_name(c);
   bool good =
     X509_set_version(c, X509_VERSION_3) == 1 && number(c)
-    && ASN1_TIME_set_string(X509_getm_notBefore(c), "20200101000000Z") == 1
-    && ASN1_TIME_set_string(X509_getm_notAfter(c), "99991231235959Z") == 1
+    && ASN1_TIME_set_string_X509(X509_getm_notBefore(c), "20200101000000Z") == 1
+    && ASN1_TIME_set_string_X509(X509_getm_notAfter(c), "99991231235959Z") == 1
     && X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
                                   reinterpret_cast<const unsigned char*>("waggle"), -1, -1, 0)
          == 1
@@ -84,16 +121,19 @@ page_certificate::load(const std::filesystem::path& path) {
   pem.resize(static_cast<std::size_t>(bytes));
   std::shared_ptr<EVP_PKEY> pair{
     PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, no_passphrase, nullptr), EVP_PKEY_free};
-  std::shared_ptr<X509> found{
-    PEM_read_bio_X509(memory_of(pem).get(), nullptr, no_passphrase, nullptr), X509_free};
-  bool good = pair && found && X509_check_private_key(found.get(), pair.get()) == 1;
+  auto chain = certificates_in(pem);
+  std::shared_ptr<X509> found{chain ? sk_X509_shift(chain.get()) : nullptr, X509_free};
+  bool good = pair && found && is_of_known_kind(pair.get())
+              && tls_takes(found.get(), pair.get(), chain.get());
   ERR_clear_error();
   if (!good)
-    return failure{ec::bad_config, "'" + path.string()
-                                     + "' is not a private key with its certificate, in PEM: move "
-                                       "it away, and the next start makes one"};
+    return failure{ec::bad_config,
+                   "'" + path.string()
+                     + "' is not a private key (P-256, P-384, Ed25519, or RSA of 2048 to 4096 "
+                       "bits) with its certificate, in PEM, that TLS takes: replace it, or move it "
+                       "away, and the next start makes one"};
   return std::shared_ptr<const page_certificate>{
-    new page_certificate{std::move(pair), std::move(found)}};
+    new page_certificate{std::move(pair), std::move(found), std::move(chain)}};
 }
 
 result<std::shared_ptr<const page_certificate>>
@@ -101,13 +141,10 @@ page_certificate::load_or_create(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error))
     return load(path);
-  auto fresh = make();
-  if (auto saved = write_private(path, fresh->to_pem()); !saved.ok()) {
-    if (std::filesystem::exists(path, error)) // another process was faster
-      return load(path);
+  auto saved = write_private(path, make()->to_pem());
+  if (!saved.ok() && !std::filesystem::exists(path, error)) // no other process was faster
     return saved.error();
-  }
-  return fresh;
+  return load(path);
 }
 
 std::string page_certificate::fingerprint() const {

@@ -133,7 +133,8 @@ private:
 
   [[nodiscard]] failure wrong(std::size_t file, std::uint64_t at, const std::string& why) const {
     return {ec::io_error,
-            sentence(option_, " ", files_.path(file).string(), ", byte ", at, ": ", why)};
+            sentence(option_, " ", files_.path(file).string(), ", byte ", at, ": ", why,
+                     ". Overwrite it with as many newlines, in the files of all peers")};
   }
 
   const std::string option_;

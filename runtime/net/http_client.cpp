@@ -90,11 +90,14 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return failed(ec::malformed);
   const auto& got = parser.get();
   auto shown = got[http::field::authentication_info];
-  if (run && got.result_int() == 200 && !proves_answer(*run, page, {shown.data(), shown.size()}))
+  bool proved = !run || proves_answer(*run, page, {shown.data(), shown.size()});
+  if (!proved && got.result_int() == 200)
     return failure{ec::bad_signature,
                    to_string(where)
                      + " does not show that it knows the swarm key: its run has another one or "
                        "none, or somebody stands in between"};
+  if (!proved)
+    return http_response{got.result_int(), {}, {}};
   return http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
 }
 

@@ -13,7 +13,8 @@ namespace waggle::net {
 
 /// GETs `target` ("/api/v1/status") from another peer's port. Blocks for at most `timeout`.
 /// `encrypted`: asks over TLS, and believes every certificate. With a `key`, asks over TLS, too,
-/// shows that it knows it, and takes pages only from a peer that knows it, too (page_proof.hpp).
+/// shows that it knows it, and takes pages only from a peer that knows it, too (page_proof.hpp): a
+/// refusal without that proof has no body.
 /// Fails with ec::unreachable (no connection), peer_lost (nothing listens there), timeout (a
 /// connection, and no answer), malformed or bad_signature (a page without that proof).
 result<http_response> http_get(const endpoint& where, const std::string& target,

@@ -46,8 +46,8 @@ std::shared_ptr<X509> certificate_of(EVP_PKEY* pair) {
   std::shared_ptr<X509> made{X509_new(), X509_free};
   bool good = made && X509_set_version(made.get(), X509_VERSION_3) == 1
               && ASN1_INTEGER_set(X509_get_serialNumber(made.get()), 1) == 1
-              && ASN1_TIME_set_string(X509_getm_notBefore(made.get()), "20200101000000Z") == 1
-              && ASN1_TIME_set_string(X509_getm_notAfter(made.get()), "99991231235959Z") == 1
+              && ASN1_TIME_set_string_X509(X509_getm_notBefore(made.get()), "20200101000000Z") == 1
+              && ASN1_TIME_set_string_X509(X509_getm_notAfter(made.get()), "99991231235959Z") == 1
               && X509_set_pubkey(made.get(), pair) == 1
               && X509_sign(made.get(), pair, nullptr) != 0;
   WAGGLE_CHECK(good, "OpenSSL makes no certificate");
@@ -133,7 +133,7 @@ struct tls_context::choice {
 namespace {
 
 /// Offers one protocol, with a certificate unless these are null.
-std::shared_ptr<SSL_CTX> context_with(X509* certificate, EVP_PKEY* pair,
+std::shared_ptr<SSL_CTX> context_with(X509* certificate, EVP_PKEY* pair, STACK_OF(X509) * chain,
                                       const std::string& offered) {
   std::shared_ptr<SSL_CTX> made{SSL_CTX_new(TLS_method()), SSL_CTX_free};
   auto* c = made.get();
@@ -143,8 +143,7 @@ std::shared_ptr<SSL_CTX> context_with(X509* certificate, EVP_PKEY* pair,
                                    "TLS_AES_256_GCM_SHA384")
          == 1
     && SSL_CTX_set1_groups_list(c, "X25519") == 1
-    && (certificate == nullptr
-        || (SSL_CTX_use_certificate(c, certificate) == 1 && SSL_CTX_use_PrivateKey(c, pair) == 1))
+    && (certificate == nullptr || SSL_CTX_use_cert_and_key(c, certificate, pair, chain, 1) == 1)
     && SSL_CTX_set_num_tickets(c, 0) == 1
     && SSL_CTX_set_alpn_protos(c, reinterpret_cast<const unsigned char*>(offered.data()),
                                static_cast<unsigned>(offered.size()))
@@ -163,15 +162,16 @@ std::shared_ptr<SSL_CTX> context_with(X509* certificate, EVP_PKEY* pair,
 
 tls_context::tls_context(const identity& self, std::shared_ptr<const page_certificate> pages,
                          bool links)
-  : context_(context_with(certificate_of(self.pair()).get(), self.pair(), link_offer)),
+  : context_(context_with(certificate_of(self.pair()).get(), self.pair(), nullptr, link_offer)),
     choice_(std::make_shared<const choice>(choice{
-      links, pages ? context_with(pages->certificate(), pages->pair(), page_offer) : nullptr})) {
+      links, pages ? context_with(pages->certificate(), pages->pair(), pages->chain(), page_offer)
+                   : nullptr})) {
   SSL_CTX_set_client_hello_cb(context_.get(), choice::on_hello, const_cast<choice*>(choice_.get()));
 }
 
 tls_context tls_context::of_reader() {
   tls_context made;
-  made.context_ = context_with(nullptr, nullptr, page_offer);
+  made.context_ = context_with(nullptr, nullptr, nullptr, page_offer);
   return made;
 }
 

@@ -250,6 +250,9 @@ void loop_port::keep(std::string bytes) {
   if (bytes.size() > kept_bytes_max)
     throw std::length_error{"a loop keeps at most " + std::to_string(kept_bytes_max)
                             + " bytes, and these are " + std::to_string(bytes.size())};
+  if (!computed_.empty())
+    throw std::invalid_argument{"other peers may have a part of this step's gradient already: with "
+                                "buckets=1, call keep before backward"};
   gradients_.keep(std::move(bytes));
 }
 
@@ -306,6 +309,8 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   }
   if (step.finite)
     last_loss_ = step.loss;
+  if (step.taken)
+    account_.early += step.samples;
   end_pass(step);
   if (added.changed)
     throw std::invalid_argument{"the gradient, or the number of its samples, changed after the "

@@ -142,7 +142,7 @@ public:
   static constexpr std::size_t kept_bytes_max = position_bytes_max;
   /// What of the loop's own the samples of the next `offer` lead to. It is kept over a restart,
   /// when these samples are. Throws std::length_error beyond kept_bytes_max, and with draws, of
-  /// which no gradient is kept, std::invalid_argument.
+  /// which no gradient is kept, or after `computed`, std::invalid_argument.
   void keep(std::string bytes);
   /// What was kept last, also by a process before this one; empty: nothing.
   [[nodiscard]] std::string kept() const { return gradients_.position(); }
@@ -167,10 +167,12 @@ public:
 
   /// Samples of gradients that were offered; that count or counted toward an update; and that were
   /// never passed to the run because their parameters were out of date. The rest waits in `offer`.
+  /// `early`: of gradients that were taken before they were complete.
   struct account {
     std::uint64_t offered = 0;
     std::uint64_t given = 0;
     std::uint64_t outdated = 0;
+    std::uint64_t early = 0;
   };
   [[nodiscard]] account samples() const;
 

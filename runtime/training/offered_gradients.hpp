@@ -90,7 +90,7 @@ public:
                                  std::shared_ptr<float_vector> to);
   [[nodiscard]] bool is_early() const { return early_.has_value(); }
   /// The values from `begin` on, as `add` will have them: if it has others, the gradient fails, and
-  /// if it was taken, it counts nowhere.
+  /// if it was taken, it counts nowhere. So it does if values are written again.
   void write_early(std::size_t begin, const offered_tensor& from);
   /// There will be no such gradient. What `add` gets next is no part of it: if the former was
   /// taken, the latter does not count either, because the pass has given one.

@@ -39,6 +39,11 @@ public:
     samples_ += samples;
     last_ = loss;
   }
+  /// Of a pass that has no loss.
+  void add_unknown(std::uint64_t samples) {
+    std::lock_guard lock{mutex_};
+    unknown_ += samples;
+  }
   void drop() {
     std::lock_guard lock{mutex_};
     clear();
@@ -111,8 +116,12 @@ public:
     auto step = below().accumulate();
     if (step.lost > 0) // with all that was in the sum
       losses_.drop();
-    if (step.finite && step.samples > 0 && step.lost == 0)
-      losses_.add(step.loss, step.samples);
+    if (step.finite && step.samples > 0 && step.lost == 0) {
+      if (std::isnan(step.loss))
+        losses_.add_unknown(step.samples);
+      else
+        losses_.add(step.loss, step.samples);
+    }
     return step;
   }
 

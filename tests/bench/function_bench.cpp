@@ -69,6 +69,9 @@ void reduce_encoded(benchmark::State& state) {
 }
 BENCHMARK(reduce_encoded)->DenseRange(0, 6);
 
+/// What each member does with a result that is the contributions themselves.
+BENCHMARK_CAPTURE(reduce, sixteen_relayed, codec_id::sparse2, {}, 16);
+
 void reduce_robustly(benchmark::State& state) {
   aggregation how{static_cast<aggregator>(state.range(0)), 3};
   state.SetLabel(std::string{to_string(how.how)});

@@ -1,5 +1,8 @@
 """Gradients that peers receive while the backward pass computes others."""
 
+import contextlib
+import gc
+import os
 import queue
 import threading
 import time
@@ -30,13 +33,25 @@ class Tied(torch.nn.Module):
         return self.last(self.norm(torch.tanh(self.first(torch.tanh(self.first(x))))))
 
 
+def failing_loss(model, x, y):
+    """Once the gradients of the last layer are there, and the time of a larger model's pass."""
+    def fail(gradient):
+        time.sleep(0.01)
+        raise RuntimeError("out of memory")
+
+    hidden = torch.tanh(model.first(x))
+    hidden.register_hook(fail)
+    return torch.nn.functional.mse_loss(model.last(hidden), y)
+
+
 def peer(swarm, model, samples=4, **more):
     return waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), swarm, model,
                             **{"strategy": BUCKETS, "samples": samples, **more})
 
 
 def loop(folder, peers, rank, strategy, how, address, end):
-    """Until the run is over. how: "changes" halves gradients that others may have until it is told so, "leaves" before a step."""
+    """Until the run is over. how: "changes" halves gradients that others may have until it is told so, "fails" in backward passes
+    until others had a part of one, "leaves" before a step."""
     torch.manual_seed(1)
     model = Tied()
     swarm = waggle.join("backward", initial_peers=peers, listen="127.0.0.1:0", data_dir=folder, log_level="warn")
@@ -48,6 +63,10 @@ def loop(folder, peers, rank, strategy, how, address, end):
             opt.zero_grad()
             x, y = batch(2 * opt._model.updates() + rank)
             loss = torch.nn.functional.mse_loss(model(x), y)
+            if how == "fails" and steps > 2:
+                with pytest.raises(RuntimeError, match="out of memory"):
+                    failing_loss(model, x, y).backward()
+                opt.zero_grad()
             loss.backward()
             time.sleep(0.01)  # the backward pass of a larger model goes on
             if how == "leaves" and steps > 5:
@@ -60,6 +79,11 @@ def loop(folder, peers, rank, strategy, how, address, end):
                 how = ""
                 end["told"] = str(e)
             steps += 1
+            early = opt._loop._peer.samples_early
+            if how == "fails" and steps > 3 and opt.last not in ("held", "stepped") and early > end["early"]:
+                how = ""
+                end["failed"] = opt.last
+            end["early"] = early
     end["last"] = opt.last
     end["parameters"] = torch.cat([p.detach().flatten() for p in model.parameters()])
 
@@ -83,6 +107,16 @@ def ends(folder, strategy, how=""):
 def test_two_peers_end_with_the_bytes_that_they_have_without_buckets(tmp_path):
     plain, buckets = (ends(tmp_path / name, strategy) for name, strategy in (("plain", "data-parallel"), ("buckets", BUCKETS)))
     assert all(torch.equal(plain[0]["parameters"], end["parameters"]) for end in (*plain, *buckets))
+    assert sum(end["early"] for end in plain) == 0
+    assert sum(end["early"] for end in buckets) > 0
+
+
+@needs_hooks
+def test_a_pass_that_fails_when_the_other_peer_has_a_part_of_it_counts_nowhere(tmp_path):
+    other, failing = ends(tmp_path / "run", BUCKETS, "fails")
+    assert failing["failed"] in ("dropped", "synced", "finished")
+    assert other["last"] == failing["last"] == "finished"
+    assert torch.equal(other["parameters"], failing["parameters"])
 
 
 @needs_hooks
@@ -110,8 +144,53 @@ def test_alone_is_the_plain_loop(tmp_path):
                 loss_of(each, i).backward()
                 optimizer.step()
             assert equal(model, plain)
+    assert model[0].weight._post_accumulate_grad_hooks
     loss_of(model, 0).backward()  # after it has left, the module is like any other
+    assert not model[0].weight._post_accumulate_grad_hooks
     loss_of(model, 0).backward()
+
+
+@needs_hooks
+def test_what_is_kept_with_a_step_is_said_before_its_backward_pass(tmp_path):
+    model = net()
+    with join(tmp_path) as swarm:
+        opt = peer(swarm, model)
+        for i in range(3):
+            opt.zero_grad()
+            opt.keep(b"%d" % i)
+            loss_of(model, i).backward()
+            with pytest.raises(ValueError, match="call keep before backward"):
+                opt.keep(b"late")
+            opt.step()
+        assert opt.kept() == b"2"
+
+
+@needs_hooks
+def test_another_thread_clears_gradients_and_an_optimizer_that_is_gone_leaves_no_hook(tmp_path):
+    model = net()
+    with join(tmp_path) as swarm:
+        opt = peer(swarm, model)
+        loss_of(model, 0).backward()
+        thread = threading.Thread(target=opt.zero_grad)
+        thread.start()
+        thread.join()
+        assert all(p.grad is None for p in model.parameters())
+        with pytest.raises(ValueError, match="changed after its backward pass"):
+            opt.step()
+        loss_of(model, 0).backward()
+        if (child := os.fork()) == 0:
+            with contextlib.suppress(BaseException):
+                opt.zero_grad()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        opt.step()
+    backward = opt._backward
+    hooked = model[0].weight
+    assert hooked._post_accumulate_grad_hooks
+    del backward, opt
+    gc.collect()
+    assert not hooked._post_accumulate_grad_hooks
 
 
 @needs_hooks

@@ -1,5 +1,6 @@
 // Learners of lines of JSON, which are dealt by blocks.
 
+#include <cmath>
 #include <fstream>
 #include <numeric>
 
@@ -73,6 +74,7 @@ TEST_F(BlockTraining, ABlockWithoutTextWeighsAsASampleWithoutAGradient) {
   auto step = model->accumulate();
   EXPECT_TRUE(step.finite);
   EXPECT_EQ(step.samples, 3U);
+  EXPECT_TRUE(std::isnan(step.loss)) << "it has none";
   EXPECT_FALSE(model->has_samples());
   auto mean = model->take_mean_vector(*vector_pool::make(1));
   auto values = std::span{*mean.values}.first(model->parameter_count());

@@ -319,6 +319,7 @@ PYBIND11_MODULE(_waggle, m) {
     .def("computed", &python_loop::computed, py::arg("parameter"), py::arg("address"),
          py::arg("samples"))
     .def("discard_pass", &python_loop::discard_pass)
+    .def_property_readonly("samples_early", &python_loop::samples_early)
     .def("keep", &python_loop::keep, py::arg("what"))
     .def("kept", &python_loop::kept)
     .def_property_readonly("epoch", &python_loop::epoch)

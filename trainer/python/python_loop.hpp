@@ -58,6 +58,7 @@ public:
   /// See loop_port. `address`: of float32 values one after another.
   void computed(std::size_t parameter, std::uintptr_t address, std::uint64_t samples);
   void discard_pass();
+  [[nodiscard]] std::uint64_t samples_early() const { return port_ ? port_->samples().early : 0; }
   /// The gradient and, behind it, the buffers: written by Python before `offer`.
   [[nodiscard]] py::memoryview gradient();
   /// Without addresses: the rate that every parameter wishes for; none: no wish. All have

@@ -211,6 +211,8 @@ TEST_F(Doctor, NamesAPeerThatWasKilledOrIsFrozen) {
   ASSERT_TRUE(eventually([&] { return group() == 4; })) << first.log();
   auto healthy = run({at});
   EXPECT_EQ(healthy.code, 0) << healthy.text;
+  auto encrypted = run({"https://" + at});
+  EXPECT_EQ(encrypted.code, 0) << encrypted.text;
   leaves.signal(SIGTERM);
   ASSERT_TRUE(eventually([&] { return peers()["left"].size() == 1 && !leaves.runs(); }));
   auto ordered = run({at});

@@ -105,6 +105,7 @@ TEST_F(DataFiles, SeveralAreReadInTheirOrderAndThoseOfAPatternSorted) {
   EXPECT_THAT(in("with,comma"), ElementsAre("with,comma"));
   EXPECT_THAT(refusal_of("c.txt," + at("d/*.md")), HasSubstr("d/*.md: No such file"));
   EXPECT_THAT(refusal_of("c.txt," + at("*.txt")), HasSubstr("c.txt twice"));
+  EXPECT_THAT(refusal_of("c.txt," + at("./d/../c.txt")), HasSubstr("c.txt twice"));
   auto named = [&](const std::string& names) {
     return identity_of(list_data_files(folder / names, 33)->files);
   };

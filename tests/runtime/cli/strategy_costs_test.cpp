@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/config/options.hpp"
+#include "runtime/training/plan.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
@@ -28,6 +29,63 @@ TEST(StrategyCosts, AreThoseThatWereMeasured) {
   EXPECT_NEAR(row_of(run, "--strategy diloco:steps=100,outer-momentum=0.5,overlap=50").share, 0.998,
               0.05);
   EXPECT_NEAR(row_of(run, "--strategy data-parallel").share, 0.047, 0.05);
+}
+
+/// The share of the time that a peer of two computes, by what `plan_next` decides.
+double simulated_share(const strategy_cost& row, double pass_seconds) {
+  auto lane = strategy_choice{row.strategy}.make({}).averages;
+  situation now;
+  now.in_group = true;
+  now.members = 2;
+  std::uint64_t counted = 0; // passes since the last boundary
+  double time = 0;
+  double ends = 0; // the round that runs
+  double computed = 0;
+  double from = 0; // of the time measured: the first round ends apart
+  while (now.epochs_done < 12) {
+    if (now.round && !now.round->over && time >= ends) {
+      now.round->over = true;
+      ++now.epochs_done;
+    }
+    bool runs = now.round && !now.round->over;
+    now.boundary_steps = runs ? 0 : counted;
+    now.own_samples = counted;
+    auto next = plan_next(lane, now);
+    if (next.merge)
+      now.round.reset();
+    if (next.begin) {
+      if (now.epochs_done == 1) {
+        from = time;
+        computed = 0;
+      } else if (now.epochs_done == 11) {
+        break;
+      }
+      now.last_epoch = now.epochs_done;
+      now.round = flying_round{now.own_steps, false};
+      ends = time + row.round_seconds;
+      counted = 0;
+    }
+    if (next.pass) {
+      time += pass_seconds;
+      computed += pass_seconds;
+      ++counted;
+      ++now.own_steps;
+    } else if (!next.merge && !next.begin) {
+      time = std::max(time, ends);
+    }
+  }
+  return computed / (time - from);
+}
+
+TEST(StrategyCosts, TheShareIsThatOfAPeerThatWaitsWherePassesEndBeforeTheRound) {
+  // Rounds shorter than a pass, hidden, longer than the overlap, and longer than all passes.
+  for (double megabits : {10'000., 50., 20., 10., 5., 1.}) {
+    planned_run run{
+      .peers = 2, .link = {1e6 * megabits, 0}, .values = 790'000, .step_seconds = 0.029};
+    for (const auto& row : strategy_costs(run))
+      EXPECT_NEAR(row.share, simulated_share(row, run.step_seconds), 0.03)
+        << row.options() << " at " << megabits << " Mbit/s, " << row.round_seconds << " s";
+  }
 }
 
 TEST(StrategyCosts, ASparseRoundSendsContributionsBack) {

@@ -10,6 +10,7 @@
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/strategy.hpp"
 #include "tests/runtime/config/flags.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 using namespace waggle;
 using ::testing::AllOf;
@@ -55,8 +56,10 @@ TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
     EXPECT_EQ(text, (here / file).string()) << name;
   }
   run_options several;
-  ASSERT_TRUE(find_option("data")->set(several, "a.txt,more/*.txt"));
+  for (const char* data : {"data", "eval-data"})
+    ASSERT_TRUE(find_option(data)->set(several, "a.txt,more/*.txt"));
   EXPECT_EQ(several.data, (here / "a.txt").string() + "," + (here / "more/*.txt").string());
+  EXPECT_EQ(several.eval_data, several.data);
   for (const char* word : {"data", "model"}) { // those that are no paths
     run_options set;
     auto text = find_option(word)->default_text;
@@ -66,6 +69,21 @@ TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
   auto unset = resolve({}, {}, {});
   ASSERT_TRUE(unset);
   EXPECT_EQ(unset->data_dir, here / ".waggle");
+}
+
+TEST(OptionTable, PatternsAreNotRelativeToAFolderWithAComma) {
+  waggle::testing::scratch_folder scratch;
+  auto here = std::filesystem::current_path();
+  std::filesystem::create_directories(scratch.path() / "a,b" / "text");
+  std::filesystem::current_path(scratch.path() / "a,b");
+  run_options set;
+  auto pattern = find_option("data")->set(set, "*.txt");
+  auto folder = find_option("eval-data")->set(set, "text");
+  std::filesystem::current_path(here);
+  ASSERT_FALSE(pattern);
+  EXPECT_THAT(pattern.error().detail, HasSubstr("folder with a comma"));
+  EXPECT_TRUE(folder);
+  EXPECT_EQ(set.eval_data, (scratch.path() / "a,b/text").string());
 }
 
 TEST(OptionTable, EveryOptionSetsItsOwnField) {

@@ -1,5 +1,6 @@
 #include "runtime/data/line_blocks.hpp"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -106,6 +107,8 @@ TEST_F(LineBlocks, WhatIsNoTextIsRefusedWithItsPlace) {
     write("a.jsonl", "\"one\"\n" + std::string{line} + "\n");
     EXPECT_THAT(refusal(), HasSubstr("a.jsonl, byte 6: ")) << line;
     EXPECT_THAT(refusal(), HasSubstr(why));
+    write("a.jsonl", "\"one\"\n" + std::string(std::strlen(line), '\n') + "\n");
+    EXPECT_EQ(refusal(), "") << "what it says to do";
   }
   write("a.jsonl", '"' + std::string(3 << 20, 'x') + '"');
   EXPECT_THAT(refusal(), HasSubstr("byte 0: the line is longer than 1048576 bytes"));

@@ -1,5 +1,6 @@
 #include <array>
 #include <csignal>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +9,19 @@
 #include "runtime/net/http_client.hpp"
 #include "runtime/net/http_front.hpp"
 #include "tests/runtime/net/test_peers.hpp"
+#include "tests/support/own_certificate.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace waggle::net {
 namespace {
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// OpenSSL's own client, blocking. `settings`: of its context.
 struct https_client {
@@ -62,7 +69,7 @@ std::function<void(SSL_CTX*)> offering(const std::string& protocols) {
   };
 }
 
-struct Https : testing::Test {
+struct Https : ::testing::Test {
   https_client client(const std::function<void(SSL_CTX*)>& settings = {}) {
     return https_client{where, settings};
   }
@@ -91,6 +98,24 @@ TEST_F(Https, OurOwnClientReadsPagesOverIt) {
   auto page = http_get(where, "/own", 20s, {}, true);
   ASSERT_TRUE(page.ok()) << to_string(page.error());
   EXPECT_EQ(page->body, "GET /own");
+}
+
+TEST_F(Https, CertificatesOfAnOperatorAreShownWithWhoSignsThem) {
+  waggle::testing::scratch_folder scratch;
+  auto path = scratch.path() / page_certificate_file;
+  auto signer = waggle::testing::own_certificate("P-256");
+  signer = signer.substr(signer.find("-----BEGIN CERTIFICATE"));
+  for (const auto* kind : {"P-256", "P-384", "ED25519", "2048"}) {
+    std::ofstream{path} << waggle::testing::own_certificate(kind) << signer;
+    std::filesystem::permissions(path, std::filesystem::perms{0600});
+    auto loaded = page_certificate::load(path);
+    ASSERT_TRUE(loaded.ok()) << to_string(loaded.error());
+    peer other{2, "demo", [&](tcp_transport_config& c) { c.pages = *loaded; }};
+    https_client browser{other.listen()};
+    ASSERT_TRUE(browser.opened) << kind;
+    EXPECT_EQ(sk_X509_num(SSL_get_peer_cert_chain(browser.ssl.get())), 2) << kind;
+    EXPECT_THAT(browser.get("/x"), StartsWith("HTTP/1.1 200"));
+  }
 }
 
 TEST_F(Https, AClientThatAsksForTheLinksOfPeersGetsTheirCertificate) {
@@ -147,6 +172,10 @@ TEST_F(Https, GarbageIsCountedAndSurvived) {
     client.socket.shutdown(tcp::socket::shutdown_send, ignored);
     (void)client.read_all();
   }
+  // Those that say they are longer than they are have left.
+  ASSERT_TRUE(server.seen.wait([&] { return server.refused.size() > 150; }));
+  EXPECT_THAT(server.refused, Each(AnyOf(ec::malformed, ec::protocol_violation)));
+  EXPECT_THAT(server.refused, AllOf(Contains(ec::malformed), Contains(ec::protocol_violation)));
   raw_client plain{where};
   plain.write("GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(plain.read_all(), StartsWith("HTTP/1.1 200"));
@@ -155,15 +184,18 @@ TEST_F(Https, GarbageIsCountedAndSurvived) {
 
 TEST_F(Https, AHandshakeWithoutEndIsRefused) {
   raw_client client{where};
-  std::string records; // of a message that says it has 16 MiB
-  std::string begin = "\x16\x03\x01\x40";
-  begin += '\0';
-  for (int i = 0; i < 3; ++i)
-    records +=
-      begin + (i == 0 ? "\x01\xff\xff\xff" : std::string(4, 'x')) + std::string(16'380, 'x');
-  client.write(records);
+  using namespace std::string_view_literals;
+  constexpr auto full_record = "\x16\x03\x01\x40\x00"sv;
+  constexpr auto message_of_100_kib = "\x01\x01\x90\x00"sv; // OpenSSL would wait for it
+  std::string sent{full_record};
+  sent += message_of_100_kib;
+  sent += std::string(16_KiB - message_of_100_kib.size(), 'x');
+  sent += full_record;
+  sent += std::string(4_KiB, 'x');
+  client.write(sent);
   (void)client.read_all();
-  EXPECT_TRUE(server.seen.wait([&] { return !server.refused.empty(); }));
+  ASSERT_TRUE(server.seen.wait([&] { return !server.refused.empty(); }));
+  EXPECT_EQ(server.refused.front(), ec::oversize);
 }
 
 TEST_F(Https, AnUpgradeInsideIsARequest) {

@@ -147,6 +147,10 @@ TEST(TcpTransport, WithAKeyOtherMachinesSeeHealthAndMetricsUnlessTheyKnowIt) {
   auto unproved = http_get(keyless.listen(), "/", 20s, key);
   ASSERT_FALSE(unproved.ok());
   EXPECT_EQ(unproved.error().code, ec::bad_signature);
+  auto refused = http_get(at_closed, "/", 20s, make_swarm_key());
+  ASSERT_TRUE(refused.ok());
+  EXPECT_EQ(refused->body, "") << "nobody proved it";
+  EXPECT_NE(http_get(at_closed, "/", 20s)->body, "");
   for (const auto* page : {"/metrics", "/metrics?x", "/healthz", "/readyz"})
     EXPECT_EQ(status_of(at_closed, page, {}), 200U) << page;
 }

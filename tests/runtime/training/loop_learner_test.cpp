@@ -529,6 +529,33 @@ TEST_F(EarlyGradient, OverOtherSamplesThanWereSaidFails) {
   EXPECT_TRUE(given.fills->failed());
 }
 
+TEST_F(EarlyGradient, WhoseValuesAreGivenTwiceKeepsTheFirstAndFails) {
+  two_passes(true);
+  port->computed(0, values.data(), 4);
+  await_early();
+  std::vector<float> other{5, 5, 5};
+  port->computed(0, other.data(), 4);
+  EXPECT_TRUE(given.fills->failed());
+  EXPECT_EQ(given.values->at(0), values[0]) << "which others may have received";
+  EXPECT_EQ(offer(other), step_outcome::dropped);
+  end();
+  EXPECT_TRUE(second.taken && !second.finite);
+  EXPECT_EQ(port->samples().early, 4U);
+}
+
+TEST_F(EarlyGradient, IsOfThePositionThatWasKeptBeforeIt) {
+  two_passes(true);
+  port->keep("first");
+  port->computed(0, values.data(), 4);
+  await_early();
+  EXPECT_THROW(port->keep("second"), std::invalid_argument);
+  EXPECT_EQ(learns->taken_position(), "first");
+  offer(values);
+  port->keep("second");
+  end();
+  EXPECT_EQ(port->kept(), "first");
+}
+
 TEST_F(EarlyGradient, OfAPassThatIsDiscardedFailsAndTheNextIsDropped) {
   two_passes(true);
   port->computed(0, values.data(), 4);

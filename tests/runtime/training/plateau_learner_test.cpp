@@ -145,6 +145,11 @@ TEST_F(PlateauLearner, PassesThatAreNotInTheGradientDoNotCount) {
   for (int i = 0; i < 3; ++i)
     model->accumulate();
   EXPECT_FLOAT_EQ(loss_in(*model), 3.0F) << "so does a sum that was not cleared";
+  told->steps = {{1.0, 4, true}, {NAN, 4, true}, {3.0, 4, true}};
+  for (int i = 0; i < 3; ++i)
+    model->accumulate();
+  EXPECT_FALSE(model->waits_for_pass());
+  EXPECT_FLOAT_EQ(loss_in(*model), 2.0F) << "one over samples without text has no loss";
   told->steps = {{7.0, 4, true}, {2.0, 4, true}};
   model->accumulate();
   model->drop_gradient();

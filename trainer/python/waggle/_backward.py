@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -26,6 +29,11 @@ def check_buckets(tensors: Sequence[torch.Tensor], samples: int | None, others: 
         refuse("peers weigh them by samples before step is called, so pass samples to the constructor of waggle.Optimizer")
 
 
+def _remove(handles: Sequence[Any]) -> None:
+    for handle in handles:
+        handle.remove()
+
+
 class Backward:
     """Tells the peer in each backward pass which gradients of `tensors`, float32 on a CPU, are complete. One backward pass
     for each step, which offers what the pass has left."""
@@ -34,6 +42,7 @@ class Backward:
         self._names, self._tensors, self._samples = names, tensors, samples
         self._peer = weakref.ref(peer)  # which refers to the model
         self._seen: dict[int, tuple[torch.Tensor, int]] = {}  # its gradient, kept alive, and that one's version
+        self._owner = os.getpid(), threading.get_ident()
         this = weakref.ref(self)
 
         def hook_of(i: int) -> Any:
@@ -42,12 +51,21 @@ class Backward:
                     backward._completed(i, parameter.grad)
             return completed
 
-        for i, p in enumerate(tensors):
-            p.register_post_accumulate_grad_hook(hook_of(i))  # type: ignore[attr-defined]
+        handles = [p.register_post_accumulate_grad_hook(hook_of(i))  # type: ignore[attr-defined]
+                   for i, p in enumerate(tensors)]
+        self._unhook = weakref.finalize(self, _remove, handles)
+        self._unhook.atexit = False
+
+    def _is_own(self) -> bool:
+        """Not in another thread, or in a process that was forked: what they compute is none of the peer's."""
+        return self._owner == (os.getpid(), threading.get_ident())
 
     def _completed(self, i: int, gradient: torch.Tensor) -> None:
+        if not self._is_own():
+            return
         peer = self._peer()
         if peer is None or peer.left:
+            self._unhook()
             return
         if i in self._seen:
             raise ValueError(f"parameter {self._names[i]} got a second gradient before step, and other peers may have the first "
@@ -55,7 +73,8 @@ class Backward:
                              "failed, or leave out buckets=1")
         self._seen[i] = gradient, gradient._version
         if gradient.dtype is torch.float32 and gradient.layout is torch.strided and gradient.is_contiguous():
-            peer.computed(i, gradient.data_ptr(), self._samples)
+            with contextlib.suppress(_waggle.Error):  # another thread leaves: the step says so
+                peer.computed(i, gradient.data_ptr(), self._samples)
 
     def check(self, samples: int) -> None:
         """Before the peer gets the whole gradient. Raises ValueError."""
@@ -69,12 +88,12 @@ class Backward:
             raise ValueError(f"{why}, in which other peers may have received it: use max_gradient_norm to clip, equal batches, "
                              "or leave out buckets=1")
 
-    def stepped(self) -> None:
-        self._seen.clear()
-
     def discard(self) -> None:
-        """The gradients are cleared, or are not those of one pass."""
+        """The gradients are cleared, offered, or not those of one pass: the peer points to none of them any more."""
+        if not self._is_own():
+            return
         peer = self._peer()
         if self._seen and peer is not None and not peer.left:
-            peer.discard_pass()
+            with contextlib.suppress(_waggle.Error):
+                peer.discard_pass()
         self._seen.clear()

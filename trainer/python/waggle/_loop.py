@@ -168,7 +168,8 @@ class Loop(Leaves):
     def keep(self, what: bytes) -> None:
         """Keeps at most 64 KiB for the next start from this data_dir: what the loop needs to go on, such as the
         place in its data. Call it before a step: it is kept with the samples of that step. Raises ValueError if
-        it is longer."""
+        it is longer, and with buckets=1 after a backward pass, of which other peers may have a part by then: call it
+        before backward."""
         if not isinstance(what, bytes):
             raise TypeError(f"keep takes bytes, and this is of type {type(what).__name__}: encode it, such as by json")
         self._peer.keep(what)

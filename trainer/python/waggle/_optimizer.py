@@ -291,7 +291,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise
         finally:
             if self._backward is not None:
-                self._backward.stepped()
+                self._backward.discard()
         if not self._loop._peer.adds_up:
             self._model.clear_masters()
         return result
