@@ -53,6 +53,6 @@ for row, values in enumerate(reversed(VALUES)):
                    f'<text x="{x + WIDTH / 2:g}" y="{y + 21}">{steps}{"+" if overlap else ""}</text>')
 for column, rate in enumerate(RATES):
     out.append(f'<text x="{LEFT + WIDTH * (column + 0.5):g}" y="{bottom + 18}">{rate.replace("mbit", " Mbit").replace("gbit", " Gbit")}</text>')
-out.append(f'<text x="{(LEFT + right) / 2:g}" y="{bottom + 38}">each peer's link, a second, of four peers, 20 ms; upwards: values that are trained; '
+out.append(f'<text x="{(LEFT + right) / 2:g}" y="{bottom + 38}">bits a second of each of four links, of 20 ms; upwards: values that are trained; '
            'passes of 400 ms</text>')
 OUT.write_text("\n".join([*out, "</svg>\n"]))

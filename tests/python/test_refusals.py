@@ -14,6 +14,7 @@ from support import join, loss_of, net
 
 import waggle
 from waggle._frozen import frozen_tensors
+from waggle._rounding import rounding_of
 
 
 def sgd(model, **more):
@@ -377,9 +378,12 @@ SWITCHES = [("NAdam", "foreach")] + ([("AdamW", "fused")] if torch.__version__ >
 def test_a_switch_with_which_updates_round_otherwise(kind, switch, tmp_path):
     one, other = net(), net()
     make = getattr(torch.optim, kind)
-    first = waggle.Optimizer(make(one.parameters(), 0.1), join(tmp_path / "1"), one, target_batch_size=4)
-    second = waggle.Optimizer(make(other.parameters(), 0.1, **{switch: True}),
-                              join(tmp_path / "2", initial_peers=[first.swarm.address]), other, target_batch_size=4)
+    plain, switched = make(one.parameters(), 0.1), make(other.parameters(), 0.1, **{switch: True})
+    known = kind == "AdamW"  # to C++
+    if rounding_of(plain, list(one.parameters()), known) == rounding_of(switched, list(other.parameters()), known):
+        pytest.skip("on this processor the trial of the peers finds no difference")
+    first = waggle.Optimizer(plain, join(tmp_path / "1"), one, target_batch_size=4)
+    second = waggle.Optimizer(switched, join(tmp_path / "2", initial_peers=[first.swarm.address]), other, target_batch_size=4)
     loss_of(other, 0).backward()
     with pytest.raises(waggle.Error, match=f"rounding is that of PyTorch . with {switch}=True here and that of PyTorch . there; "
                                            "start it with the run's options$") as refused:

@@ -96,9 +96,9 @@ TEST_F(ScriptModel, APlanCountsWhatItTrainsAndMeasuresAPass) {
   facts = facts_of_model(options, model_look::measure);
   ASSERT_TRUE(facts);
   EXPECT_GT(facts->step_seconds, 0);
-  options.model = "mlp";
+  options.model = "cnn";
   auto made = make_torch_learner(learner_from(options, {}));
-  ASSERT_TRUE(made);
+  ASSERT_TRUE(made) << made.error().detail;
   EXPECT_EQ(facts_of_model(options, model_look::count)->trained,
             (*made)->tensors().parameter_count());
   options.model = "none.pt";

@@ -16,10 +16,11 @@ using ::testing::StartsWith;
 struct JsonLog : ::testing::Test {
   [[nodiscard]] peer start(const std::string& name, const std::string& join,
                            const std::vector<std::string>& more = {}) const {
-    auto all = words("train --run-id of-json --model mlp --width 16 --layers 1 --micro-batch 4 "
-                     "--target-batch-size 64 --step-interval 10ms --epochs 6 --log-format json "
-                     "--log-level debug",
-                     more);
+    auto all = words(
+      "train --run-id of-json --model mlp --width 16 --layers 1 --micro-batch 4 "
+      "--target-batch-size 64 --step-interval 10ms --epochs 6 --min-peers 2 --log-format json "
+      "--log-level debug",
+      more);
     if (!join.empty())
       all.insert(all.end(), {"--initial-peers", join});
     return {folder, name, all};

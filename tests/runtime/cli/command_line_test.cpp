@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 using namespace waggle;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -192,7 +193,7 @@ TEST_F(CommandLine, AnUnknownVariableIsAWarning) {
 
 TEST_F(CommandLine, MoreThreadsThanAnyMachineHasCoresAreAWarning) {
   EXPECT_EQ(run({"train", "--threads", "1024"}), 7);
-  EXPECT_THAT(err_, StartsWith("waggle: warning: --threads 1024 on "));
+  EXPECT_THAT(err_, AllOf(StartsWith("waggle: warning: "), HasSubstr("--threads")));
   EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
   EXPECT_EQ(run({"train", "--threads", "1"}), 7);
   EXPECT_EQ(err_, "");
