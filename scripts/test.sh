@@ -57,4 +57,10 @@ if [ -f "$costs" ]; then
   say "the slowest tests, in seconds (means of the runs in this tree)"
   sed '/^---/,$d' "$costs" | awk '{printf "%8.1f %s\n", $3, $1}' | sort -rn | sed -n 1,10p >&2
 fi
+# Last, because whoever reads a log of hours begins at its end.
+log=build/Testing/Temporary/LastTest.log
+[ "$failed" = 0 ] || cut -d: -f2- build/Testing/Temporary/LastTestsFailed.log | head -5 | while read -r name; do
+  say "how $name ended"
+  awk -v name="$name" '/ Testing: / {ours = $NF == name} ours' "$log" | grep -v '^$' | tail -20 >&2
+done
 exit "$failed"
