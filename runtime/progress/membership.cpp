@@ -159,8 +159,17 @@ bool membership::left_behind(const membership_facts& facts) {
 }
 
 bool membership::has_other_mode(const membership_facts& facts) const {
-  return !how_.many_groups && as_client_ != facts.client && !facts.round_runs
-         && members_.size() > 1;
+  bool other =
+    !how_.many_groups && as_client_ != facts.client && !facts.round_runs && members_.size() > 1;
+  return other && (facts.client || has_turn());
+}
+
+/// Whether it may leave the group for a reason that others have at the same time. So long as each
+/// goes in an epoch of its own, or a quarter of them, most of the group stays.
+bool membership::has_turn() const {
+  auto turns = std::min<std::size_t>(members_.size(), 4);
+  auto place = std::ranges::find(members_, seen_.self) - members_.begin();
+  return epoch_.value() % turns == static_cast<std::size_t>(place) % turns;
 }
 
 /// Whether most of the group that we lost can be reached again.

@@ -91,7 +91,8 @@ public:
   /// Whether it is outside and does not look for a group yet.
   [[nodiscard]] bool pauses(steady_time now) const { return now < enter_after_; }
   /// Whether our group has us with a mode that is outdated: others do not reach us any more, or
-  /// again. One that is alone need not leave, and of many groups the next one has the new mode.
+  /// again, which can wait for our turn: a router that lets one in lets in all behind it. One that
+  /// is alone need not leave, and of many groups the next one has the new mode.
   [[nodiscard]] bool has_other_mode(const membership_facts& facts) const;
   /// Whether others have averaged without us for more epochs than the tolerance allows.
   [[nodiscard]] bool is_outdated(const membership_facts& facts);
@@ -181,6 +182,7 @@ private:
   [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind(const membership_facts& facts);
   [[nodiscard]] bool most_are_back() const;
+  [[nodiscard]] bool has_turn() const;
   void become_member(std::vector<peer_id> members, epoch_id epoch, steady_time now);
   void remember(former_group group, steady_time now);
 

@@ -203,6 +203,30 @@ TEST(Membership, EntersAgainWhenOthersDoNotReachItAnyMore) {
   EXPECT_EQ(p.next().what, kind::change_mode);
 }
 
+TEST(Membership, ThoseThatOthersReachAgainEnterInDifferentEpochsSoThatMostOfTheGroupStays) {
+  for (std::uint8_t size = 2; size <= 9; ++size) {
+    std::vector<peer_id> members;
+    for (std::uint8_t i = 1; i <= size; ++i)
+      members.push_back(id_of(i));
+    std::size_t changed = 0;
+    for (std::uint64_t epoch = 5; epoch < 9; ++epoch) {
+      std::size_t at_once = 0;
+      for (const auto& self : members) {
+        a_peer p;
+        p.seen.self = self;
+        p.facts.client = true;
+        p.join(size);
+        p.facts.client = false;
+        p.it.take(members, epoch_id{epoch});
+        at_once += p.it.has_other_mode(p.facts) ? 1 : 0;
+      }
+      EXPECT_LE(2 * at_once, size);
+      changed += at_once;
+    }
+    EXPECT_GE(changed, size) << "within four epochs";
+  }
+}
+
 TEST(Membership, PausedItLeavesAfterTheRoundAndLooksForNoGroup) {
   a_peer p;
   p.claims(2);
