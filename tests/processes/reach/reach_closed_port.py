@@ -22,6 +22,7 @@ def run_with(new_lab, options):
         wait_until("all are in step", lambda: all(p.epoch() > 5 for p in peers), 30)
         reachable = rate(peers)
     with new_lab(3) as lab:
+        lab.cut([lab.hosts[1]], [lab.hosts[2]])  # or both would dial at once, and have a link
         peers = three(lab, options, lambda host: ["--announce", f"{host.address}:21991"])
         wait_until("both are clients", lambda: roles(peers[0]) == ["client", "client", "trainer"], 15)
         wait_until("all are in step", lambda: all(p.epoch() > 5 for p in peers), 30)
