@@ -96,8 +96,8 @@ void trainer::maybe_pass() {
 void trainer::on_offered() {
   if (!pass_.runs || pass_.outdated || !at_.in_step())
     return;
-  pass_.offered = true;
-  flight_.pass_ended();
+  if (!std::exchange(pass_.counted, true))
+    flight_.pass_ended();
   report_own_progress();
   react();
 }
@@ -110,7 +110,7 @@ void trainer::on_pass(const pass_done& pass) {
     return end_because(step.why);
   if (auto sentence = report_.end_pass(step, pass.seconds, now()))
     ctx_.log->warn("{}", *sentence);
-  bool counted = std::exchange(pass_.offered, false);
+  bool counted = std::exchange(pass_.counted, false);
   if (!counted && (step.samples > 0 || waits_for_members())) // a loop that has ended has none
     flight_.pass_ended();
   pass_.samples = step.samples;

@@ -52,6 +52,9 @@ void trainer::begin_round(bool call) {
         "our parameters are not finite: going on from the run's; a lower --lr may help");
       report_.drop(*dropped, "not_finite");
     }
+    // Its worker tells of a pass after the gradient is there: it counts toward this round.
+    if (pass_.runs && given.samples > 0 && flight_.counts().passes == 0)
+      pass_.counted = true;
   } else {
     if (!config_.many_groups && !(given.own = copy_parameters())) {
       if (!membership_.is_member())

@@ -14,7 +14,7 @@ namespace waggle {
 struct pass_account {
   bool runs = false;
   bool outdated = false;      // it reads parameters that have been replaced since it began
-  bool offered = false;       // its gradient may be taken already, and it is counted
+  bool counted = false;       // toward a boundary: its gradient may be taken already
   bool planned = false;       // a look at whether the next one may begin is scheduled
   steady_time began;          // the one that runs
   std::function<void()> then; // when it ends, or is late; null: nothing

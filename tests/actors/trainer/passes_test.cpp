@@ -215,6 +215,39 @@ TEST_F(RoundCalledDuringAPass, BeginsAtOnce) {
   EXPECT_EQ(first->questions.size(), asked + 1);
 }
 
+/// The worker says that a pass has ended a little after its gradient is there.
+TEST_F(TrainerPasses, APassWhoseGradientARoundHasCountsTowardNoOther) {
+  auto config = defaults();
+  config.strategy = "data-parallel";
+  auto& first = add_started(config);
+  auto& other = add_started(config);
+  pass_until([&] { return all_at(2); });
+  hold_passes = true;
+  pass_until([&] { return !first.held.empty() && !other.held.empty(); });
+  auto deliver_passes = [&](member& m) {
+    for (const auto& done : std::exchange(m.held, {}))
+      tell(caf::actor_cast<model_listener_actor>(m.actor), done);
+  };
+  auto asked = first.questions.size();
+  tell(first.actor, round_called{status_of(first).epoch});
+  tell(other.actor, round_called{status_of(other).epoch});
+  ASSERT_EQ(first.questions.size(), asked + 1);
+  ASSERT_GT(first.questions.back().weight, 0);
+  deliver_passes(first);
+  deliver_passes(other);
+  pass_until([&] { return !other.held.empty(); });
+  deliver_passes(other); // its next pass is first
+  settle();
+  EXPECT_EQ(first.questions.size(), asked + 1) << "it has made none";
+  hold_passes = false;
+  deliver_passes(first);
+  deliver_passes(other);
+  auto epoch = status_of(first).epoch.value();
+  pass_until([&] { return all_at(epoch + 2); });
+  for (const auto& question : first.questions)
+    EXPECT_GT(question.weight, 0);
+}
+
 TEST_F(RoundCalledDuringAPass, WaitsForAPassThatAddsInPlace) {
   call(true, false);
   expect_that_it_waits();
