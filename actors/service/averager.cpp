@@ -79,6 +79,9 @@ struct state_giver {
 struct averager::shared {
   ~shared() { giver->end(); }
 
+  /// Of its state, and of the description of its tensors in the DHT.
+  [[nodiscard]] static std::string key_of(const std::string& name) { return "averager " + name; }
+
   std::shared_ptr<tensors_in_use> tensors; // null: it has none
   const std::shared_ptr<state_giver> giver = std::make_shared<state_giver>();
   std::mutex mutex;
@@ -88,7 +91,7 @@ struct averager::shared {
 
   /// REQUIRES: it is not shared yet.
   void set_state(const averager_options& options) {
-    sharing.name = state_name(options.name);
+    sharing.name = key_of(options.name);
     sharing.shares = options.allow_state_sharing;
     sharing.priority = options.state_sharing_priority;
     sharing.declare_period = options.declare_state_period;
@@ -113,9 +116,6 @@ struct averager::shared {
       return make ? make() : failure{ec::no_donor, "the averager has ended"};
     };
   }
-  [[nodiscard]] static std::string state_name(const std::string& averager) {
-    return "averager " + averager;
-  }
   /// Tells the DHT what `change` makes of the terms.
   template <class Change>
   status share(running_node& peer, Change change) {
@@ -131,8 +131,6 @@ struct averager::shared {
     was_shared = true;
     return publish(peer, sharing);
   }
-
-  [[nodiscard]] static std::string key_of(const std::string& name) { return "averager " + name; }
 
   void describe(const running_node& peer, const std::string& name) {
     auto now = std::chrono::steady_clock::now();
@@ -299,8 +297,8 @@ result<averager_state> averager::load_state_from_peers(milliseconds timeout,
                                                        std::uint64_t bytes_max) const {
   if (auto found = peer_->averagers->find(name_); !found)
     return found.error();
-  auto got = fetch_published(
-    *peer_, {shared::state_name(name_), 0, bytes_max, /*equal_on_all=*/false, timeout});
+  auto got =
+    fetch_published(*peer_, {shared::key_of(name_), 0, bytes_max, /*equal_on_all=*/false, timeout});
   if (!got)
     return got.error();
   return decode_state(std::make_shared<std::vector<std::byte>>(std::move(got->bytes)));

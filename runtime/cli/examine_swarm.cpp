@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <future>
-#include <iostream>
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/finding_report.hpp"
-#include "runtime/cli/swarm_findings.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/watch/events.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -16,12 +15,6 @@ namespace {
 
 constexpr auto page_timeout = 2s;
 constexpr std::size_t members_asked_max = 64;
-
-std::int64_t unix_ms() {
-  return std::chrono::duration_cast<milliseconds>(
-           std::chrono::system_clock::now().time_since_epoch())
-    .count();
-}
 
 /// A member that is lost for one may be there for another, which matters: both are kept.
 void add_members(std::vector<asked_member>& all, std::vector<asked_member> more) {
@@ -62,23 +55,17 @@ std::vector<std::string> ask_members(std::vector<asked_member>& members, std::si
 }
 
 int examine_swarm(const run_options& options, const endpoint& where) {
-  bool encrypted = asks_encrypted(options);
-  auto peers = net::http_get(where, "/api/v1/peers", page_timeout, options.key, encrypted);
-  auto document = peers ? parse_document(peers->body) : std::nullopt;
-  if (peers && peers->status == 403)
-    return bad_usage(to_string(where)
-                     + " refuses: " + text_in(document.value_or(nullptr), "error"));
-  if (!field(document.value_or(nullptr), "peers").is_array()) {
-    std::cerr << "waggle: no peer answers at " << to_string(where)
-              << (peers ? std::string{} : ": " + to_string(peers.error())) << "\n";
-    return exit_failed;
-  }
-  auto now = unix_ms();
+  int code = exit_clean;
+  auto said = documents_of(where, options, code);
+  if (!said)
+    return code;
+  auto now = watch::unix_ms(system_wall_clock{}.now());
   std::vector<asked_member> members;
-  add_members(members, members_in(*document, where, members_asked_max, now));
+  add_members(members, members_in(said->peers, where, members_asked_max, now));
   // Those that these have lost, and behind a split their members, are asked, too.
   for (std::size_t asked = 0; asked < members.size();) {
-    auto seen = ask_members(members, std::exchange(asked, members.size()), options.key, encrypted);
+    auto seen = ask_members(members, std::exchange(asked, members.size()), options.key,
+                            asks_encrypted(options));
     for (std::size_t i = 0; i < seen.size(); ++i)
       if (auto others = parse_document(seen[i]))
         add_members(members,

@@ -1,6 +1,5 @@
 // waggle members: keeps the list of the peers that belong to a run, and gives it to a peer.
 
-#include <algorithm>
 #include <future>
 #include <iostream>
 

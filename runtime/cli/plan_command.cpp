@@ -1,15 +1,15 @@
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
 
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/examine_swarm.hpp"
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/strategy_costs.hpp"
 #include "runtime/cli/text_table.hpp"
+#include "runtime/watch/events.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -22,15 +22,9 @@ bool is_measured(const run_options& options) {
   return options.step_time == 0ms;
 }
 
-std::string shown(const char* format, double x) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), format, x);
-  return text.data();
-}
-
 /// Three digits.
 std::string decimals(double x) {
-  return shown(x < 999.5 ? "%.3g" : "%.0f", x);
+  return x < 999.5 ? fmt::format("{:.3g}", x) : fmt::format("{:.0f}", x);
 }
 
 void print_table(const std::vector<strategy_cost>& rows) {
@@ -42,8 +36,8 @@ void print_table(const std::vector<strategy_cost>& rows) {
                     {"loss", 0, true}}};
   for (const auto& row : rows)
     table.add_row({row.options(), decimals(row.bytes / 1e6), decimals(row.round_seconds),
-                   shown("%.3f", row.share), decimals(row.memory / 1e9),
-                   row.loss_gap ? shown("%+.1f %%", 100 * *row.loss_gap) : "not measured"});
+                   fmt::format("{:.3f}", row.share), decimals(row.memory / 1e9),
+                   row.loss_gap ? fmt::format("{:+.1f} %", 100 * *row.loss_gap) : "not measured"});
   for (const auto& line : table.lines())
     std::cout << line << "\n";
 }
@@ -91,9 +85,8 @@ int ask(planned_run& run, const run_options& options) {
   auto said = documents_of(*where, options, code);
   if (!said)
     return code;
-  auto now =
-    std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
-  auto members = members_in(said->peers, *where, peers_max, now.count());
+  auto now = watch::unix_ms(system_wall_clock{}.now());
+  auto members = members_in(said->peers, *where, peers_max, now);
   std::erase_if(members, [&](const asked_member& each) { // who left, and the one that was asked
     return each.left.has_value() || each.id == text_in(said->status, "peer");
   });
@@ -146,7 +139,7 @@ int run_plan(const run_options& options, const training_check& check) {
   if (best == nullptr)
     return report_too_large(rows, options);
   if (best->share < share_wanted)
-    std::cout << "\nNo row computes for " << shown("%.0f", 100 * share_wanted)
+    std::cout << "\nNo row computes for " << fmt::format("{:.0f}", 100 * share_wanted)
               << " % of the time. The best needs a faster --link, fewer --values, or passes that "
                  "take longer (--micro-batch).\n";
   std::cout << "\nwaggle train --min-peers " << run.peers << " " << best->options() << "\n";

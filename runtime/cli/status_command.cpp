@@ -8,6 +8,7 @@
 #include "runtime/net/http_client.hpp"
 #include "runtime/status/symptoms.hpp"
 #include "runtime/training/training_curves.hpp"
+#include "runtime/watch/events.hpp"
 #include "runtime/watch/json_fields.hpp"
 
 namespace waggle {
@@ -84,9 +85,8 @@ int run_status(const run_options& options) {
     std::cout << document.dump(2, ' ', true) << "\n";
     return code;
   }
-  auto now = std::chrono::system_clock::now().time_since_epoch();
-  std::cout << status_text(document, others)
-            << departures_text(seen, std::chrono::duration_cast<milliseconds>(now).count());
+  auto now = watch::unix_ms(system_wall_clock{}.now());
+  std::cout << status_text(document, others) << departures_text(seen, now);
   return code;
 }
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "runtime/config/option_bindings.hpp"
-#include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
-#include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/schedule_text.hpp"

@@ -2,7 +2,6 @@
 
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/bytes.hpp"
-#include "runtime/core/disk.hpp"
 
 namespace waggle::option_bindings {
 

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <optional>
-#include <string>
+
+#include "runtime/training/named_number.hpp"
 
 namespace waggle {
 
@@ -138,9 +138,7 @@ std::string text_of(std::uint64_t value) {
 }
 
 std::string text_of(double value) {
-  char text[32];
-  auto end = std::to_chars(text, text + sizeof text, value);
-  return {text, end.ptr};
+  return shortest_text(value);
 }
 
 std::string text_of(bool value) {

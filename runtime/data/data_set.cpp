@@ -5,7 +5,6 @@
 #include <set>
 #include <string_view>
 
-#include "runtime/agreement/data_files.hpp"
 #include "runtime/data/images.hpp"
 #include "runtime/data/line_blocks.hpp"
 #include "runtime/data/sentence.hpp"

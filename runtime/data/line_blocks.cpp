@@ -1,7 +1,6 @@
 #include "runtime/data/line_blocks.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/core/byte_store.hpp"

@@ -1,7 +1,6 @@
 #include "runtime/status/status_board.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <string_view>
 

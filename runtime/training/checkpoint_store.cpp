@@ -122,7 +122,7 @@ void checkpoint_store::remove_drafts() {
   (void)remove_leftovers(*files_, folder_, {stem, curves_name});
 }
 
-result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema,
+result<checkpoint_store::search> checkpoint_store::load_newest(std::optional<digest> schema,
                                                                std::uint64_t image_bytes,
                                                                const state_table* tensors) {
   auto all = list();
@@ -141,7 +141,7 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
     auto image = files_->read(file, image_bytes);
     if (!image) {
       auto why = image.error();
-      if (why.code == ec::oversize) {
+      if (schema && why.code == ec::oversize) {
         why.detail += ", which are those of a checkpoint of this model";
         auto begin = files_->read_begin(file, state_header_bytes + 1_MiB); // more than any table
         if (begin && begin->size() > state_header_bytes && tensors != nullptr)
@@ -155,14 +155,14 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
       outcome.skipped.push_back({state.error().code, file.string() + ": " + state.error().detail});
       continue;
     }
-    if (state->schema != schema) {
+    if (schema && state->schema != *schema) {
       outcome.skipped.push_back(of_another(file, state->learner));
       continue;
     }
     outcome.newest = found{state->epoch, state->past, file, std::move(*image)};
     break;
   }
-  if (outcome.newest) {
+  if (outcome.newest && schema) {
     auto own = load_own(outcome.newest->file, outcome.newest->image);
     if (own)
       outcome.own = std::move(*own);
@@ -173,23 +173,11 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
 }
 
 result<checkpoint_store::search> checkpoint_store::read_last() {
-  auto all = list();
-  if (!all)
-    return all.error();
-  search outcome;
-  for (const auto& [serial, branch, file] : *all) {
-    auto image = files_->read(file, image_bytes_max);
-    auto state = image ? decode_state(as_byte_span(*image)) : image.error();
-    if (state) {
-      outcome.newest = found{state->epoch, state->past, file, std::move(*image)};
-      return outcome;
-    }
-    outcome.skipped.push_back(
-      image ? failure{state.error().code, file.string() + ": " + state.error().detail}
-            : image.error());
-  }
-  if (!outcome.skipped.empty())
-    return outcome.skipped.front();
+  auto outcome = load_newest(std::nullopt);
+  if (!outcome || outcome->newest)
+    return outcome;
+  if (!outcome->skipped.empty())
+    return outcome->skipped.front();
   return failure{ec::not_found, "there is no checkpoint in " + folder_.string()};
 }
 

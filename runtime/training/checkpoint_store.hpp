@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -61,14 +60,15 @@ public:
   };
   /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
   /// images have `image_bytes` bytes; of a longer file, only the beginning is read. `tensors` of
-  /// the learner, to report how others differ; null: not known. Changes nothing, so it may be
-  /// called for the folder of a peer that runs.
-  result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max,
+  /// the learner, to report how others differ; null: not known. Without a schema: of any learner,
+  /// and without own progress. Changes nothing, so it may be called for the folder of a peer that
+  /// runs.
+  result<search> load_newest(std::optional<digest> schema,
+                             std::uint64_t image_bytes = image_bytes_max,
                              const state_table* tensors = nullptr);
 
-  /// The newest checkpoint that is undamaged, of whatever model, and what is wrong with later ones.
-  /// Fails with ec::not_found if there is none, or with what is wrong with the newest. Changes
-  /// nothing.
+  /// The same of any learner. Fails with ec::not_found if there is none, or with what is wrong with
+  /// the newest.
   result<search> read_last();
 
   /// The last checkpoint of this history, if there is one.

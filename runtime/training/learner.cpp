@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "runtime/core/check.hpp"
-#include "runtime/core/float_vector.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
-#include <utility>
 
 #include "runtime/core/check.hpp"
 

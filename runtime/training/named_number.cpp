@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
+
+#include <fmt/format.h>
 
 #include "runtime/core/named.hpp"
 #include "runtime/core/nearest.hpp"
@@ -107,9 +108,7 @@ std::string with_default(const named_number& number) {
   std::string all{number.name};
   if (!number.initial)
     return all + (number.what == form::list ? "=30+60" : "=N");
-  char text[64];
-  std::snprintf(text, sizeof text, "=%.3g", *number.initial);
-  return all + text;
+  return fmt::format("{}={:.3g}", all, *number.initial);
 }
 
 } // namespace waggle

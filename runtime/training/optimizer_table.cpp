@@ -1,7 +1,6 @@
 #include "runtime/training/optimizer_table.hpp"
 
-#include <algorithm>
-#include <cstdio>
+#include <fmt/format.h>
 
 #include "runtime/core/named.hpp"
 
@@ -114,12 +113,6 @@ constexpr optimizer_row table[] = {
   {"muon", "orthogonal steps for matrices, adamw for the rest", of_muon, muon},
 };
 
-std::string rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
 } // namespace
 
 double hyper_parameter::of(const optimizer_identity& identity) const {
@@ -167,11 +160,9 @@ std::string users_of(const hyper_parameter& hyper) {
   std::vector<std::string> users;
   for (const auto& row : table)
     if (const auto* initial = row.find(hyper.name))
-      users.push_back(std::string{row.name} + " ("
-                      + (hyper.number != nullptr ? rounded(initial->value)
-                         : initial->value != 0   ? "true"
-                                                 : "false")
-                      + ")");
+      users.push_back(hyper.number != nullptr
+                        ? fmt::format("{} ({:g})", row.name, initial->value)
+                        : fmt::format("{} ({})", row.name, initial->value != 0));
   return joined(users, " and ");
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/core/check.hpp"
 #include "runtime/training/offered_gradients.hpp"
 
 namespace waggle {

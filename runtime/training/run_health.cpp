@@ -62,8 +62,7 @@ bool zero_update(const epoch_facts& e, const options& /*how*/) {
   return e.gradient_norm == 0.0;
 }
 
-// -- what follows "in N of the last M epochs ", and the cure
-// ---------------------------------------
+// -- what follows "in N of the last M epochs ", and the cure --------------------------------------
 
 struct advice {
   std::string seen;

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "runtime/core/check.hpp"
-#include "runtime/training/plateau.hpp"
 
 namespace waggle {
 

@@ -1,6 +1,5 @@
 #include "runtime/training/tensor_store.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "runtime/codec/exact_number.hpp"

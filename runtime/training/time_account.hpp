@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "runtime/core/time.hpp"
 
@@ -42,15 +41,11 @@ public:
   /// The activity from now on. Returns what to count: the time since the last span, if another
   /// activity begins or that time is long. The time before the first call is not counted.
   std::optional<span> look(activity present, steady_time now) {
-    if (!since_) {
-      since_ = now;
-      what_ = present;
+    if (since_ && present == what_ && now - *since_ < late)
       return std::nullopt;
-    }
-    if (present == what_ && now - *since_ < late)
-      return std::nullopt;
-    span out{std::exchange(what_, present), seconds_of(now - *since_)};
+    auto out = look_now(now);
     since_ = now;
+    what_ = present;
     return out;
   }
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "runtime/watch/event_types.hpp"
 
@@ -41,9 +42,7 @@ files_of(disk& files, const std::filesystem::path& folder, std::string_view stem
 } // namespace
 
 std::filesystem::path event_log::file(const series& its) const {
-  char number[24];
-  std::snprintf(number, sizeof number, "%06llu", static_cast<unsigned long long>(its.number));
-  return config_.folder / (std::string{its.stem} + number + std::string{suffix});
+  return config_.folder / fmt::format("{}{:06}{}", its.stem, its.number, suffix);
 }
 
 std::uint64_t event_log::file_bytes_max() const {
@@ -115,15 +114,6 @@ status event_log::write_new(const event_ring& ring) {
           return end(written.error());
     written_ = news.last;
   }
-}
-
-result<std::vector<std::filesystem::path>> event_log_files(disk& files,
-                                                           const std::filesystem::path& folder) {
-  auto all = files_of(files, folder, "events-");
-  auto rounds = all ? files_of(files, folder, "rounds-") : all;
-  if (rounds)
-    all->insert(all->end(), rounds->begin(), rounds->end());
-  return rounds ? all : rounds;
 }
 
 } // namespace waggle

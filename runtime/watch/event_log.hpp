@@ -61,8 +61,4 @@ private:
   event_ring::number written_ = 0;
 };
 
-/// The files of a folder in which an event_log writes, oldest first.
-result<std::vector<std::filesystem::path>> event_log_files(disk& files,
-                                                           const std::filesystem::path& folder);
-
 } // namespace waggle

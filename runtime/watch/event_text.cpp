@@ -1,6 +1,6 @@
 #include "runtime/watch/event_text.hpp"
 
-#include <cstdio>
+#include <fmt/format.h>
 
 #include "runtime/watch/event_types.hpp"
 #include "runtime/watch/json_fields.hpp"
@@ -11,20 +11,14 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string formatted(const char* format, double x) {
-  char out[48];
-  std::snprintf(out, sizeof out, format, x);
-  return out;
-}
-
 std::string number_text(const std::string& name, double x) {
   if (name == "duration_s" || name == "after_s")
     return span_text(1000 * x);
   if (name == "bytes")
-    return x < 1e6 ? formatted("%.0f bytes", x) : formatted("%.1f MB", x / 1e6);
+    return x < 1e6 ? fmt::format("{:.0f} bytes", x) : fmt::format("{:.1f} MB", x / 1e6);
   if (name == "count")
-    return formatted("%.0f", x) + (x == 1 ? " input" : " inputs");
-  return formatted(name == "loss" ? "%.3f" : "%.15g", x);
+    return fmt::format("{:.0f} input{}", x, x == 1 ? "" : "s");
+  return name == "loss" ? fmt::format("{:.3f}", x) : fmt::format("{:.15g}", x);
 }
 
 /// Empty: the event does not have it.
@@ -86,11 +80,11 @@ std::string plural(std::size_t n, const std::string& word) {
 
 std::string span_text(double ms) {
   if (ms < 1000)
-    return formatted(ms < 10 ? "%.1f ms" : "%.0f ms", ms);
+    return fmt::format("{:.{}f} ms", ms, ms < 10 ? 1 : 0);
   auto s = ms / 1000;
-  return s < 120    ? formatted(s < 10 ? "%.1f s" : "%.0f s", s)
-         : s < 7200 ? formatted("%.0f min", s / 60)
-                    : formatted("%.1f h", s / 3600);
+  return s < 120    ? fmt::format("{:.{}f} s", s, s < 10 ? 1 : 0)
+         : s < 7200 ? fmt::format("{:.0f} min", s / 60)
+                    : fmt::format("{:.1f} h", s / 3600);
 }
 
 std::string event_text(const json& event) {

@@ -6,8 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/watch/event_types.hpp"
-
 namespace waggle::watch {
 
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 #include <span>
 
 #include "runtime/watch/event_types.hpp"

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <ctime>
 #include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
+
+#include <fmt/format.h>
 
 #include "runtime/watch/event_text.hpp"
 #include "runtime/watch/event_types.hpp"
@@ -99,12 +100,6 @@ std::optional<double> mean(const std::map<peer_id, double>& all) {
   for (const auto& [peer, x] : all)
     sum += x;
   return all.empty() ? std::nullopt : std::optional{sum / static_cast<double>(all.size())};
-}
-
-std::string fixed(double x) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.3g", x);
-  return out;
 }
 
 /// " 3 shrunk, 1 failed", of rounds.
@@ -283,7 +278,7 @@ private:
                                                : "epochs " + std::to_string(its.epoch_min) + " to "
                                                    + std::to_string(its.epoch_max);
       if (auto loss = mean(its.losses))
-        text += ", loss " + fixed(*loss);
+        text += fmt::format(", loss {:.3g}", *loss);
       if (rounds > 0)
         text += (its.epoch_max > 0 ? ", " : "") + plural(rounds, "round") + troubles(its.rounds);
       out.push_back({std::max(begin_, n * length), std::move(text)});
@@ -314,7 +309,7 @@ private:
     auto first = mean(first_loss_);
     auto last = mean(last_loss_);
     if (first && last)
-      sums += ", loss " + fixed(*first) + " → " + fixed(*last);
+      sums += fmt::format(", loss {:.3g} → {:.3g}", *first, *last);
     return {head, sums, ""};
   }
 

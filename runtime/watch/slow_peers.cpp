@@ -1,9 +1,10 @@
 #include "runtime/watch/slow_peers.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "runtime/watch/event_text.hpp"
 
@@ -250,11 +251,9 @@ void add_those_of_little_use(std::vector<slow_peer>& found,
     auto equal = 1 / static_cast<double>(samples.size());
     if (share >= little_share * equal)
       continue;
-    char text[96];
-    std::snprintf(text, sizeof text,
-                  "it adds %.2g %% of the samples, and an equal share is %.0f %%", 100 * share,
-                  100 * equal);
-    found.push_back({m.peer, slow_cause::adds_little, 100 * share, text});
+    found.push_back({m.peer, slow_cause::adds_little, 100 * share,
+                     fmt::format("it adds {:.2g} % of the samples, and an equal share is {:.0f} %",
+                                 100 * share, 100 * equal)});
   }
 }
 

@@ -1,12 +1,13 @@
 #include "runtime/watch/timeline.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <deque>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+
+#include <fmt/format.h>
 
 #include "runtime/watch/event_text.hpp"
 #include "runtime/watch/event_types.hpp"
@@ -160,11 +161,9 @@ std::string time_text(std::int64_t t, const char* format) {
 }
 
 std::string text_of(const logged_event& event) {
-  char ms[8];
-  std::snprintf(ms, sizeof ms, ".%03u ", static_cast<unsigned>(event.t % 1000));
   auto value = parsed(event.line);
-  return time_text(event.t, "%H:%M:%S") + ms + short_name(event.writer) + " "
-         + (value ? event_text(*value) : event.type);
+  return fmt::format("{}.{:03} {} {}", time_text(event.t, "%H:%M:%S"), event.t % 1000,
+                     short_name(event.writer), value ? event_text(*value) : event.type);
 }
 
 } // namespace waggle

@@ -21,8 +21,11 @@ void push(event_ring& ring, std::size_t count, std::size_t bytes = 10) {
 
 struct EventLog : testing::Test {
   std::vector<std::filesystem::path> files() const {
-    auto all = event_log_files(*disk, folder);
-    return all ? *all : std::vector<std::filesystem::path>{};
+    std::vector<std::filesystem::path> all;
+    if (auto names = disk->list(folder))
+      for (const auto& name : *names)
+        all.push_back(folder / name);
+    return all;
   }
   std::string text(const std::filesystem::path& file) const {
     auto content = disk->read(file, 1_MiB);
