@@ -383,6 +383,8 @@ int run_doctor(const run_options& options, const training_check& check) {
     auto where = asked_peer(options);
     return where ? examine_swarm(options, *where) : bad_usage(where.error().detail);
   }
+  if (!asked_fingerprint(options).empty())
+    return bad_usage("--fingerprint is that of a running peer: name it, waggle doctor HOST:PORT");
   return examine_this_machine(options, check);
 }
 
@@ -403,7 +405,8 @@ command doctor_command(const training_check& check) {
     {"run", "peer", "helping", "training", "averaging", "output"},
     {{"HOST:PORT", "A running peer, whose swarm is examined.", false}},
     [check](const run_options& options) { return run_doctor(options, check); },
-    true};
+    true,
+    {"fingerprint"}};
 }
 
 } // namespace waggle

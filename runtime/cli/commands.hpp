@@ -50,6 +50,8 @@ command swarm_command();
 result<endpoint> asked_peer(const run_options& options);
 /// Whether that command line says https://HOST:PORT.
 bool asks_encrypted(const run_options& options);
+/// The value of --fingerprint, as net::http_get takes it; empty: it is not given.
+std::string asked_fingerprint(const run_options& options);
 /// Writes why there is none to standard error, and returns the exit code: 2 for a wrong address.
 int report_no_peer(const failure& why);
 

@@ -3,6 +3,7 @@
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/peer_address.hpp"
 #include "runtime/cli/readable.hpp"
+#include "runtime/config/options.hpp"
 #include "runtime/net/http_client.hpp"
 
 namespace waggle {
@@ -14,12 +15,16 @@ constexpr std::string_view https = "https://";
 } // namespace
 
 bool asks_encrypted(const run_options& options) {
-  return options.arguments.front().starts_with(https);
+  return options.arguments.front().starts_with(https) || !asked_fingerprint(options).empty();
+}
+
+std::string asked_fingerprint(const run_options& options) {
+  return find_option("fingerprint")->get(options);
 }
 
 result<endpoint> asked_peer(const run_options& options) {
   if (std::string_view address = options.arguments.front(); !address.empty())
-    return parse_endpoint(asks_encrypted(options) ? address.substr(https.size()) : address);
+    return parse_endpoint(address.starts_with(https) ? address.substr(https.size()) : address);
   return address_of_running_peer(options.data_dir);
 }
 
@@ -35,10 +40,12 @@ int run_health(const run_options& options) {
   if (!where)
     return report_no_peer(where.error());
   auto get = [&](const char* page) {
-    return net::http_get(*where, page, 3s, {}, asks_encrypted(options));
+    return net::http_get(*where, page, 3s, {}, asks_encrypted(options), asked_fingerprint(options));
   };
   auto health = get("/healthz");
   auto ready = health ? get("/readyz") : health;
+  if (!health && health.error().code == ec::bad_signature)
+    return bad_usage(health.error().detail);
   if (!ready || health->status != 200) {
     std::cerr << "waggle: no healthy peer answers at " << to_string(*where)
               << (ready ? std::string{} : ": " + to_string(ready.error())) << "\n";
@@ -64,7 +71,7 @@ command health_command() {
           .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
                          false}},
           .run = run_health,
-          .single_options = {"data-dir"}};
+          .single_options = {"data-dir", "fingerprint"}};
 }
 
 } // namespace waggle

@@ -164,9 +164,9 @@ command plan_command(training_check check) {
                          "slowest link, where no option says otherwise.",
                          false}},
           .run = [check = std::move(check)](const run_options& o) { return run_plan(o, check); },
-          .single_options = {"peers", "swarm-key", "model", "loss", "layers", "width", "heads",
-                             "context", "data", "token-type", "classes", "micro-batch", "device",
-                             "threads", "precision"}};
+          .single_options = {"peers", "swarm-key", "fingerprint", "model", "loss", "layers",
+                             "width", "heads", "context", "data", "token-type", "classes",
+                             "micro-batch", "device", "threads", "precision"}};
 }
 
 } // namespace waggle

@@ -16,6 +16,8 @@ namespace waggle {
 namespace {
 
 int no_answer(const endpoint& where, const failure& why) {
+  if (why.code == ec::bad_signature)
+    return bad_usage(why.detail);
   std::cerr << "waggle: no peer answers at " << to_string(where) << ": " << to_string(why) << "\n";
   return exit_failed;
 }
@@ -34,7 +36,8 @@ int refused(const endpoint& where, const net::http_response& answer) {
 
 result<net::http_response> page_of(const endpoint& where, const char* page,
                                    const run_options& options) {
-  return net::http_get(where, page, 5s, options.key, asks_encrypted(options));
+  return net::http_get(where, page, 5s, options.key, asks_encrypted(options),
+                       asked_fingerprint(options));
 }
 
 int show_curve(const endpoint& where, const std::string& name, const run_options& options) {
@@ -111,21 +114,23 @@ std::optional<peer_documents> documents_of(const endpoint& where, const run_opti
 }
 
 command status_command() {
-  return {.name = "status",
-          .summary = "Shows the status of a peer: waggle status [HOST:PORT].",
-          .details =
-            "  waggle status                    the peer of this folder (in .waggle)\n"
-            "  waggle status 127.0.0.1:7700\n"
-            "  waggle status 127.0.0.1:7700 --curve loss    from the run's first epoch on\n"
-            "  waggle status https://HOST:7700              encrypted; --swarm-key implies it\n"
-            "With --json: one JSON object on standard output. Exit code 1: no peer answers, or it "
-            "sees that\nthe run is split, or that peers hold different parameters.\n",
-          .groups = {"status", "output"},
-          .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
-                         false}},
-          .run = run_status,
-          .json_to_output = true,
-          .single_options = {"data-dir", "swarm-key"}};
+  return {
+    .name = "status",
+    .summary = "Shows the status of a peer: waggle status [HOST:PORT].",
+    .details =
+      "  waggle status                    the peer of this folder (in .waggle)\n"
+      "  waggle status 127.0.0.1:7700\n"
+      "  waggle status 127.0.0.1:7700 --curve loss    from the run's first epoch on\n"
+      "  waggle status https://HOST:7700              encrypted; --swarm-key implies it\n"
+      "  waggle status HOST:7700 --fingerprint AB:CD:…  encrypted, and with this certificate\n"
+      "With --json: one JSON object on standard output. Exit code 1: no peer answers, or it "
+      "sees that\nthe run is split, or that peers hold different parameters.\n",
+    .groups = {"status", "output"},
+    .arguments = {{"HOST:PORT", "Where the peer listens; without it, the peer of --data-dir.",
+                   false}},
+    .run = run_status,
+    .json_to_output = true,
+    .single_options = {"data-dir", "swarm-key"}};
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 // The options of single commands.
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -51,6 +52,31 @@ result<link_speed> parse_link(std::string_view v) {
 std::string text_of_link(const link_speed& link) {
   auto delay = milliseconds{static_cast<std::int64_t>(std::llround(link.delay_seconds * 1000))};
   return text_of(link.bits_per_second / 1e6) + "mbit," + text_of(delay);
+}
+
+constexpr const char* fingerprint_of_option = "fingerprint";
+
+/// 64 digits, or what `waggle id` prints. Only a question to a peer has one, so it has no field.
+binding fingerprint() {
+  auto digits = [](std::string_view v) {
+    std::string out;
+    for (char c : v)
+      if (c != ':')
+        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+  };
+  return {[=](run_options& o, std::string_view v) -> status {
+            auto found = from_hex(digits(v));
+            if (!found || found->size() != 32)
+              return failure{ec::bad_config, "is no SHA-256 fingerprint: copy it from `waggle id` "
+                                             "on the peer's machine, or from the peer's log"};
+            o.given[fingerprint_of_option] = v;
+            return done{};
+          },
+          [=](const run_options& o) {
+            auto given = o.given.find(fingerprint_of_option);
+            return given == o.given.end() ? std::string{} : digits(given->second);
+          }};
 }
 
 /// 0: it is measured.
@@ -138,7 +164,11 @@ void add_command_options(std::vector<option_spec>& table) {
     table, "status",
     {{"curve", "NAME",
       "Show the course of one value from the run's first epoch on: " + listed(curve_table()) + ".",
-      one_of(&o::curve, names_in(curve_table()))}});
+      one_of(&o::curve, names_in(curve_table()))},
+     {fingerprint_of_option, "SHA256",
+      "Ask over TLS, and only a peer whose pages have the certificate with this fingerprint "
+      "(`waggle id` prints it).",
+      fingerprint()}});
   add_group(table, "members",
             {{"key", "FILE",
               "The private key of whoever keeps the list; made if there is neither key nor list.",

@@ -18,7 +18,7 @@ using tcp = boost::asio::ip::tcp;
 
 result<http_response> http_get(const endpoint& where, const std::string& target,
                                milliseconds timeout, const std::optional<swarm_key>& key,
-                               bool encrypted) {
+                               bool encrypted, const std::string& fingerprint) {
   boost::asio::io_context io; // first: outlives what uses it
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr auto pending = boost::asio::error::would_block;
@@ -63,10 +63,15 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   if (error)
     return failed(error == boost::asio::error::connection_refused ? ec::peer_lost
                                                                   : ec::unreachable);
-  if ((key || encrypted) && !step([&] {
+  if ((key || encrypted || !fingerprint.empty()) && !step([&] {
         stream.dial(std::make_unique<tls_channel>(tls_context::of_reader(), true), done);
       }))
     return failed(ec::malformed);
+  if (!fingerprint.empty() && stream.tls()->peer_fingerprint() != fingerprint)
+    return failure{ec::bad_signature,
+                   to_string(where) + " shows a certificate with another fingerprint, "
+                     + stream.tls()->peer_fingerprint()
+                     + ": compare it with what `waggle id` prints on the peer's machine"};
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
   beast::error_code gone;

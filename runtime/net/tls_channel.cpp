@@ -1,6 +1,8 @@
 #include "runtime/net/tls_channel.hpp"
 
+#include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <openssl/err.h>
@@ -290,6 +292,15 @@ std::string tls_channel::binding() const {
                  == 1,
                "the exporter of a TLS channel");
   return out;
+}
+
+std::string tls_channel::peer_fingerprint() const {
+  std::array<unsigned char, 32> hash{};
+  auto* certificate = SSL_get0_peer_certificate(ssl_.get());
+  WAGGLE_CHECK(certificate != nullptr
+                 && X509_digest(certificate, EVP_sha256(), hash.data(), nullptr) == 1,
+               "the certificate of a TLS channel");
+  return to_hex(std::as_bytes(std::span{hash}));
 }
 
 std::optional<public_key> tls_channel::peer_key() const {

@@ -60,6 +60,16 @@ TEST_F(Files, OfThePagesCertificateIsTheOneThatBrowsersGetAndIdNames) {
     first = shown;
     program status{folder, "status", {WAGGLE_PROGRAM, "status", "https://" + to_string(where)}};
     EXPECT_EQ(status.await_exit(), 0) << status.log();
+    for (const std::string command : {"status", "health", "doctor", "plan --values 1e6"})
+      for (const auto& expected : {shown, (shown.front() == 'A' ? "B" : "A") + shown.substr(1)}) {
+        program asks{folder, "asks",
+                     words(WAGGLE_PROGRAM " " + command + " " + to_string(where) + " --fingerprint "
+                           + expected)};
+        EXPECT_EQ(asks.await_exit() == 2, expected != shown) << command << "\n" << asks.log();
+        EXPECT_EQ(asks.log().find("another fingerprint") == std::string::npos, expected == shown)
+          << command << "\n"
+          << asks.log();
+      }
     a.signal(SIGTERM);
     EXPECT_EQ(a.await_exit(), 0) << a.log();
   }

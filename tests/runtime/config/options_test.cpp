@@ -153,6 +153,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"schedule-unit", "rounds"},
     {"since", "02:00"},
     {"notice-url", "http://cloud/notice"},
+    {"fingerprint", std::string(64, 'a')},
   };
   for (const auto& spec : option_table()) {
     auto value = values.contains(spec.name)     ? values[spec.name]
