@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/core/median.hpp"
+
 namespace waggle {
 
 namespace {
@@ -15,11 +17,7 @@ double median_of_others(const step_times& all, std::size_t but) {
   for (std::size_t i = 0; i < all.size(); ++i)
     if (i != but && all[i])
       values.push_back(*all[i]);
-  if (values.empty())
-    return 0;
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? 0 : upper_median(std::move(values));
 }
 
 /// From `since` on; what came before took no time.

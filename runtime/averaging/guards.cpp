@@ -5,6 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
+
+#include "runtime/core/median.hpp"
 
 namespace waggle {
 
@@ -23,9 +26,7 @@ double median_of_others(std::span<const double> all, std::size_t without) {
   for (std::size_t i = 0; i < all.size(); ++i)
     if (i != without)
       others.push_back(all[i]);
-  auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
-  std::nth_element(others.begin(), middle, others.end());
-  return *middle;
+  return upper_median(std::move(others));
 }
 
 } // namespace

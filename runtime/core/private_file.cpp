@@ -42,6 +42,25 @@ status check_private(int handle, const std::filesystem::path& file) {
   return done{};
 }
 
+result<std::string> read_private(const std::filesystem::path& file, std::size_t bytes_max,
+                                 std::string_view what) {
+  auto unreadable = [&] {
+    return failure{ec::io_error, "cannot read " + std::string{what} + "'" + file.string()
+                                   + "': " + std::strerror(errno)};
+  };
+  unique_fd handle{::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (!handle)
+    return unreadable();
+  if (auto secret = check_private(handle.get(), file); !secret)
+    return secret.error();
+  std::string text(bytes_max, '\0');
+  auto bytes = ::read(handle.get(), text.data(), text.size());
+  if (bytes < 0)
+    return unreadable();
+  text.resize(static_cast<std::size_t>(bytes));
+  return text;
+}
+
 status write_private(const std::filesystem::path& path, std::string_view bytes) {
   auto because = [](const std::filesystem::path& of, const char* what) {
     return failure{ec::io_error,

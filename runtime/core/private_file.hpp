@@ -16,6 +16,11 @@ namespace waggle {
 /// file of root is accepted, too, and root may use the files of others. Fails with ec::bad_config.
 status check_private(int handle, const std::filesystem::path& file);
 
+/// At most the first `bytes_max` bytes of a file, if it passes check_private. Fails with
+/// ec::io_error if it cannot be read. `what`: "the identity file ", in that sentence.
+result<std::string> read_private(const std::filesystem::path& file, std::size_t bytes_max,
+                                 std::string_view what = {});
+
 /// Writes a new file of mode 0600 atomically, with its parent directories. Refuses to replace an
 /// existing one.
 status write_private(const std::filesystem::path& file, std::string_view bytes);

@@ -1,19 +1,14 @@
 #include "runtime/crypto/identity.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <set>
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <unistd.h>
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/core/random.hpp"
-#include "runtime/core/unique_fd.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -33,10 +28,6 @@ using bio_ptr = std::unique_ptr<BIO, freed<BIO_free>>;
 
 const unsigned char* as_uchar(byte_span bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
-}
-
-failure file_failure(const std::filesystem::path& path, const char* what) {
-  return {ec::io_error, std::string{what} + " '" + path.string() + "': " + std::strerror(errno)};
 }
 
 std::string to_pem(EVP_PKEY* key) {
@@ -129,17 +120,10 @@ std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
 }
 
 result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
-  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (!file)
-    return file_failure(path, "cannot read the identity file");
-  std::string pem(16_KiB, '\0'); // larger than any key file
-  if (auto secret = check_private(file.get(), path); !secret)
-    return secret.error();
-  auto bytes = ::read(file.get(), pem.data(), pem.size());
-  if (bytes < 0)
-    return file_failure(path, "cannot read the identity file");
-  pem.resize(static_cast<std::size_t>(bytes));
-  bio_ptr bio{BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))};
+  auto pem = read_private(path, 16_KiB, "the identity file "); // larger than any key file
+  if (!pem)
+    return pem.error();
+  bio_ptr bio{BIO_new_mem_buf(pem->data(), static_cast<int>(pem->size()))};
   key_ptr key{PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr)};
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
     return failure{ec::bad_config,

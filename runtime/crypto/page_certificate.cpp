@@ -1,23 +1,18 @@
 #include "runtime/crypto/page_certificate.hpp"
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
-#include <fcntl.h>
 #include <openssl/bn.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <unistd.h>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/private_file.hpp"
-#include "runtime/core/unique_fd.hpp"
 
 namespace waggle {
 
@@ -106,22 +101,12 @@ std::shared_ptr<const page_certificate> page_certificate::make() {
 
 result<std::shared_ptr<const page_certificate>>
 page_certificate::load(const std::filesystem::path& path) {
-  auto unreadable = [&] {
-    return failure{ec::io_error, "cannot read '" + path.string() + "': " + std::strerror(errno)};
-  };
-  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (!file)
-    return unreadable();
-  if (auto secret = check_private(file.get(), path); !secret)
-    return secret.error();
-  std::string pem(64_KiB, '\0'); // larger than a key and its certificate
-  auto bytes = ::read(file.get(), pem.data(), pem.size());
-  if (bytes < 0)
-    return unreadable();
-  pem.resize(static_cast<std::size_t>(bytes));
+  auto pem = read_private(path, 64_KiB); // larger than a key and its certificate
+  if (!pem)
+    return pem.error();
   std::shared_ptr<EVP_PKEY> pair{
-    PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, no_passphrase, nullptr), EVP_PKEY_free};
-  auto chain = certificates_in(pem);
+    PEM_read_bio_PrivateKey(memory_of(*pem).get(), nullptr, no_passphrase, nullptr), EVP_PKEY_free};
+  auto chain = certificates_in(*pem);
   std::shared_ptr<X509> found{chain ? sk_X509_shift(chain.get()) : nullptr, X509_free};
   bool good = pair && found && is_of_known_kind(pair.get())
               && tls_takes(found.get(), pair.get(), chain.get());

@@ -1,16 +1,10 @@
 #include "runtime/crypto/swarm_key.hpp"
 
-#include <cerrno>
-#include <cstring>
-
-#include <fcntl.h>
 #include <openssl/rand.h>
-#include <unistd.h>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/private_file.hpp"
-#include "runtime/core/unique_fd.hpp"
 #include "runtime/crypto/run_secret.hpp"
 
 namespace waggle {
@@ -35,19 +29,14 @@ swarm_key make_swarm_key() {
 
 result<swarm_key> load_swarm_key(const std::filesystem::path& path) {
   auto named = "'" + path.string() + "'";
-  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (!file && errno == ENOENT)
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown)
     return bad("there is no file " + named + ": copy the key of the run to it; for a new run, "
                + std::string{cure});
-  if (!file)
-    return bad("cannot read " + named + ": " + std::strerror(errno));
-  if (auto secret = check_private(file.get(), path); !secret)
-    return secret.error();
-  std::string text(4_KiB, '\0'); // larger than any key
-  auto bytes = ::read(file.get(), text.data(), text.size());
-  if (bytes < 0)
-    return bad("cannot read " + named + ": " + std::strerror(errno));
-  text.resize(static_cast<std::size_t>(bytes));
+  auto read = read_private(path, 4_KiB); // larger than any key
+  if (!read)
+    return bad(read.error().detail);
+  const auto& text = *read;
   if (auto key = swarm_key::from_raw(text))
     return *key;
   auto digits = std::string_view{text}.substr(0, text.find_last_not_of("\r\n") + 1);

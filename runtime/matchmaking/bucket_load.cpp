@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/core/median.hpp"
+
 namespace waggle {
 
 namespace {
@@ -17,13 +19,6 @@ std::optional<std::size_t> take_number(std::string_view& text) {
     return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
-}
-
-/// The upper median. REQUIRES: `values` is not empty.
-double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 } // namespace
@@ -57,8 +52,8 @@ std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads,
     lengths.push_back(static_cast<double>(load.bits));
     swarm_sizes.push_back(std::ldexp(static_cast<double>(load.peers), static_cast<int>(load.bits)));
   }
-  auto length = static_cast<std::size_t>(median(std::move(lengths)));
-  auto peers = median(std::move(swarm_sizes));
+  auto length = static_cast<std::size_t>(upper_median(std::move(lengths)));
+  auto peers = upper_median(std::move(swarm_sizes));
   auto in_a_bucket = [&] { return std::ldexp(peers, -static_cast<int>(length)); };
   auto full = static_cast<double>(target);
   while (length < bucket_load::bits_max && in_a_bucket() > 2 * full)

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "runtime/core/median.hpp"
+
 namespace waggle::net {
 
 std::optional<std::string> clock_watch::compared(const peer_id& peer, swarm_clock::duration offset,
@@ -36,11 +38,7 @@ swarm_clock::duration clock_watch::median() const {
   std::vector<swarm_clock::duration> all;
   for (const auto& [id, of] : peers_)
     all.push_back(of.offset);
-  if (all.empty())
-    return {};
-  auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
+  return all.empty() ? swarm_clock::duration{} : upper_median(std::move(all));
 }
 
 /// The sentence about our own clock, if it is off from those of more than half of the peers. With a

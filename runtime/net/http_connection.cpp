@@ -1,6 +1,5 @@
 #include "runtime/net/http_connection.hpp"
 
-#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -11,8 +10,7 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/net/gzip.hpp"
-#include "runtime/net/host_key.hpp"
-#include "runtime/net/http_hosts.hpp"
+#include "runtime/net/http_answers.hpp"
 #include "runtime/net/page_proof.hpp"
 #include "runtime/net/page_stream.hpp"
 #include "runtime/net/refusals.hpp"
@@ -25,32 +23,100 @@ namespace {
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-/// Of this thread: on a busy machine, a page takes longer, but costs no more.
-std::chrono::nanoseconds processor_time() {
-  timespec spent{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
-  return std::chrono::seconds{spent.tv_sec} + std::chrono::nanoseconds{spent.tv_nsec};
-}
+/// Nothing that is served here reads a request's body.
+constexpr std::size_t body_bytes_max = 4_KiB;
+constexpr std::size_t first_bytes_max = 4_KiB;
+/// Prometheus asks every 15 to 60 seconds.
+constexpr auto keep_alive_time = std::chrono::seconds{75};
 
-/// A browser names it without weights; whoever refuses it (`gzip;q=0`) is answered as if it were
-/// not named.
-bool accepts_gzip(beast::string_view header) {
-  for (const auto& coding : http::ext_list{header})
-    if (beast::iequals(coding.first, "gzip"))
-      return coding.second.begin() == coding.second.end();
-  return false;
-}
+/// A client's first messages of TLS, of a peer or for pages.
+class tls_hello {
+public:
+  struct outcome {
+    enum { more, pages, link, refused } is = more;
+    ec why{};          // of a refusal
+    bool tell = false; // which the client is to be told
+  };
+
+  /// Takes what arrived. `may_encrypt`: see serve_http.
+  outcome arrived(byte_span bytes, const http_settings& settings,
+                  const std::function<bool()>& may_encrypt) {
+    if (!settings.tls)
+      return {outcome::refused, ec::wrong_version};
+    if (!channel && !may_encrypt())
+      return {outcome::refused, ec::rate_limited};
+    if (!channel)
+      channel = std::make_unique<tls_channel>(*settings.tls, false);
+    bytes_ += bytes.size();
+    channel->arrived(bytes);
+    auto ready = channel->begin();
+    if (!ready)
+      return {outcome::refused, ready.error().code, true};
+    if (*ready)
+      return {channel->is_for_pages() ? outcome::pages : outcome::link};
+    if (bytes_ > bytes_max)
+      return {outcome::refused, ec::oversize};
+    return {};
+  }
+
+  std::unique_ptr<tls_channel> channel; // null: nothing has arrived, or it has begun and was taken
+
+private:
+  /// A client's first message has some 300 bytes.
+  static constexpr std::size_t bytes_max = 16_KiB;
+
+  std::size_t bytes_ = 0;
+};
+
+/// A body that ends with the connection. It keeps itself, and the connection that `stream` shares,
+/// while it is written. One write is under way at a time, and between two is a pause: that bounds
+/// what a client costs.
+class streamed_body : public std::enable_shared_from_this<streamed_body> {
+public:
+  streamed_body(std::shared_ptr<page_stream> stream, std::shared_ptr<const http_settings> settings,
+                http_stream body)
+    : stream_(std::move(stream)), settings_(std::move(settings)), body_(std::move(body)),
+      pause_(stream_->get_executor()) {}
+
+  void send_more() {
+    piece_ = next_piece(body_, *settings_);
+    if (piece_.empty())
+      return pause();
+    stream_->tcp.expires_after(settings_->stream_timeout);
+    boost::asio::async_write(*stream_, boost::asio::buffer(piece_),
+                             [me = shared_from_this()](beast::error_code error, std::size_t) {
+                               if (!error)
+                                 me->pause();
+                             });
+  }
+
+private:
+  void pause() {
+    constexpr auto between_frames = std::chrono::milliseconds{100};
+    stream_->tcp.expires_never();
+    pause_.expires_after(between_frames);
+    pause_.async_wait([me = shared_from_this()](beast::error_code error) {
+      // Otherwise, a stream that has nothing to send keeps its place.
+      if (!error && me->stream_->tcp.socket().is_open() && !me->stream_->is_over())
+        me->send_more();
+    });
+  }
+
+  std::shared_ptr<page_stream> stream_;
+  std::shared_ptr<const http_settings> settings_;
+  http_stream body_;
+  std::string piece_;
+  boost::asio::steady_timer pause_;
+};
 
 class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                  on_upgrade upgraded, on_stream streaming, std::function<bool()> may_encrypt,
-                  std::function<void()> finished)
+                  http_owner owner)
     : stream_(beast::tcp_stream{std::move(socket)}), settings_(std::move(settings)),
-      upgraded_(std::move(upgraded)), streaming_(std::move(streaming)),
-      may_encrypt_(std::move(may_encrypt)), finished_(std::move(finished)) {}
+      owner_(std::move(owner)) {}
 
-  ~http_connection() { finished_(); }
+  ~http_connection() { owner_.finished(); }
 
   void close() {
     beast::error_code ignored;
@@ -97,16 +163,6 @@ public:
   }
 
 private:
-  using response = http::response<http::string_body>;
-
-  /// Nothing that is served here reads a request's body.
-  static constexpr std::size_t body_bytes_max = 4_KiB;
-  static constexpr std::size_t first_bytes_max = 4_KiB;
-  /// A client's first message of TLS has some 300 bytes.
-  static constexpr std::size_t hello_bytes_max = 16_KiB;
-  /// Prometheus asks every 15 to 60 seconds.
-  static constexpr auto keep_alive_time = std::chrono::seconds{75};
-
   void reject(beast::error_code error) {
     if (error == beast::error::timeout)
       return count(ec::timeout);
@@ -118,10 +174,10 @@ private:
     bool long_header = error == http::error::header_limit;
     bool long_body = error == http::error::body_limit;
     count(long_header || long_body ? ec::oversize : ec::malformed);
-    respond(plain(long_header ? 431
-                  : long_body ? 413
-                              : 400,
-                  "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
+    respond(plain_page(long_header ? 431
+                       : long_body ? 413
+                                   : 400,
+                       "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
             false);
   }
 
@@ -132,31 +188,27 @@ private:
 
   /// The client's first message is here, or its beginning.
   void begin_tls() {
-    if (!settings_->tls)
-      return count(ec::wrong_version);
-    if (!channel_ && !may_encrypt_())
-      return count(ec::rate_limited);
-    if (!channel_)
-      channel_ = std::make_unique<tls_channel>(*settings_->tls, false);
-    tls_bytes_ += buffer_.size();
-    channel_->arrived(bytes_read());
+    auto seen = hello_.arrived(bytes_read(), *settings_, owner_.may_encrypt);
     buffer_.consume(buffer_.size());
-    auto ready = channel_->begin();
-    if (!ready)
-      return end_with(ready.error().code);
-    if (*ready && channel_->is_for_pages()) {
-      stream_.encrypt(std::move(channel_));
-      return parse();
+    if (seen.is == seen.link && !owner_.upgraded) // this peer is a client
+      seen = {seen.refused, ec::unreachable};
+    switch (seen.is) {
+      case seen.more:
+        return send_output([me = shared_from_this()] { me->read_plain(); });
+      case seen.pages:
+        stream_.encrypt(std::move(hello_.channel));
+        return parse();
+      case seen.link:
+        stream_.tcp.expires_never();
+        return owner_.upgraded(stream_.tcp.release_socket(), {}, std::move(hello_.channel));
+      case seen.refused:
+        count(seen.why);
+        if (seen.tell)
+          send_output([me = shared_from_this()] {
+            beast::error_code ignored;
+            me->stream_.tcp.socket().shutdown(tcp::socket::shutdown_send, ignored);
+          });
     }
-    if (*ready && !upgraded_) // this peer is a client
-      return count(ec::unreachable);
-    if (*ready) {
-      stream_.tcp.expires_never();
-      return upgraded_(stream_.tcp.release_socket(), {}, std::move(channel_));
-    }
-    if (tls_bytes_ > hello_bytes_max)
-      return count(ec::oversize);
-    send_output([me = shared_from_this()] { me->read_plain(); });
   }
 
   void read_plain() {
@@ -166,7 +218,7 @@ private:
         if (error)
           return me->reject(error);
         me->buffer_.commit(bytes);
-        if (me->channel_ || me->bytes_read().front() == tls_first_byte)
+        if (me->hello_.channel || me->bytes_read().front() == tls_first_byte)
           return me->begin_tls();
         me->parse();
       });
@@ -174,7 +226,7 @@ private:
 
   /// What the channel has to send before it has begun: a reason, or a wish for other parameters.
   void send_output(std::function<void()> then) {
-    auto out = std::make_shared<std::vector<std::byte>>(channel_->take_output());
+    auto out = std::make_shared<std::vector<std::byte>>(hello_.channel->take_output());
     if (out->empty())
       return then();
     boost::asio::async_write(
@@ -185,52 +237,16 @@ private:
       });
   }
 
-  /// Sends the reason to a client that speaks TLS, and ends the connection.
-  void end_with(ec reason) {
-    count(reason);
-    send_output([me = shared_from_this()] {
-      beast::error_code ignored;
-      me->stream_.tcp.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    });
-  }
-
   void count(ec reason) { settings_->events->refused(reason); }
-
-  static response plain(unsigned status, std::string text) {
-    response out{static_cast<http::status>(status), 11};
-    out.set(http::field::content_type, "text/plain; charset=utf-8");
-    out.body() = std::move(text);
-    return out;
-  }
 
   void answer() {
     auto request = parser_->release();
-    if (!stream_.tls() && http::token_list{request[http::field::connection]}.exists("upgrade")) {
-      if (!upgraded_) {
-        count(ec::unreachable);
-        return respond(plain(403, "This peer accepts no peers: it is in client mode.\n"), false);
-      }
-      if (request.method() == http::verb::get
-          && beast::iequals(request[http::field::upgrade], upgrade_protocol)
-          && request.version() == 11) {
-        if (settings_->links_encrypt
-            && (settings_->loopback_is_far || leaves_machine(stream_.tcp.socket())))
-          return respond_that_peers_encrypt();
-        return upgrade();
-      }
-      count(ec::wrong_version);
-      return respond(
-        plain(426, std::string{"The upgrade that this port knows is "} + upgrade_protocol + ".\n"),
-        false);
-    }
+    if (!stream_.tls() && http::token_list{request[http::field::connection]}.exists("upgrade"))
+      return answer_upgrade(request);
     auto began = std::chrono::steady_clock::now();
-    bool gzip = accepts_gzip(request[http::field::accept_encoding]);
-    bool member = is_member(request);
-    auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
-                            std::string{request[http::field::host]}, from_this_machine(),
-                            std::string{request["Last-Event-ID"]}, is_cross_origin(request), gzip,
-                            std::string{request[http::field::if_none_match]}, member});
-    if (reply.stream && !(streaming_ && streaming_())) {
+    auto asked = described(request, stream_, *settings_);
+    auto reply = answer_to(asked, *settings_);
+    if (reply.stream && !owner_.may_stream()) {
       count(ec::rate_limited);
       reply = {429,
                "application/json",
@@ -238,11 +254,12 @@ private:
                "later\"}\n",
                {}};
     }
-    response out{static_cast<http::status>(reply.status), request.version()};
+    page_response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
     out.set(http::field::cache_control, reply.cache);
-    if (member)
-      out.set(http::field::authentication_info, answer_proof(*settings_->key, page_of(request)));
+    if (asked.member)
+      out.set(http::field::authentication_info,
+              answer_proof(*settings_->key, page_of(request, stream_)));
     for (const auto& [name, value] : reply.headers)
       out.set(name, value);
     out.body() = std::move(reply.body);
@@ -252,92 +269,40 @@ private:
       std::string{request.target()}, reply.status,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (reply.stream)
-      return begin_stream(std::move(out), std::move(reply.stream), gzip);
+      return begin_stream(std::move(out), std::move(reply.stream), asked.gzip);
     respond(std::move(out), request.keep_alive(), head);
   }
 
-  void respond_that_peers_encrypt() {
+  void answer_upgrade(const page_request& request) {
+    if (!owner_.upgraded) {
+      count(ec::unreachable);
+      return respond(plain_page(403, "This peer accepts no peers: it is in client mode.\n"), false);
+    }
+    bool asks_for_link = request.method() == http::verb::get
+                         && beast::iequals(request[http::field::upgrade], upgrade_protocol)
+                         && request.version() == 11;
+    bool too_far = settings_->links_encrypt
+                   && (settings_->loopback_is_far || leaves_machine(stream_.tcp.socket()));
+    if (asks_for_link && !too_far)
+      return upgrade();
     count(ec::wrong_version);
-    auto out = plain(426, "Links between machines are encrypted: this peer was started without "
-                          "--encrypt never.\n");
-    out.set(http::field::upgrade, upgrade_to_tls);
+    auto out =
+      plain_page(426, asks_for_link ? "Links between machines are encrypted: this peer was started "
+                                      "without --encrypt never.\n"
+                                    : std::string{"The upgrade that this port knows is "}
+                                        + upgrade_protocol + ".\n");
+    if (asks_for_link)
+      out.set(http::field::upgrade, upgrade_to_tls);
     respond(std::move(out), false);
   }
 
-  /// Browsers say for which page they ask. Others need not: whoever can open a socket can also
-  /// leave a header out.
-  template <class Request>
-  static bool is_cross_origin(const Request& request) {
-    auto site = request["Sec-Fetch-Site"];
-    if (!site.empty() && site != "same-origin" && site != "none")
-      return true;
-    std::string_view origin{request[http::field::origin].data(),
-                            request[http::field::origin].size()};
-    auto host = request[http::field::host];
-    return !origin.empty()
-           && origin.substr(std::min(origin.find("//") + 2, origin.size()))
-                != std::string_view{host.data(), host.size()};
-  }
-
-  /// Only over TLS: then it is good for this connection.
-  [[nodiscard]] bool is_member(const auto& request) const {
-    auto shown = request[http::field::authorization];
-    return settings_->key && stream_.tls()
-           && proves_page(*settings_->key, page_of(request), {shown.data(), shown.size()});
-  }
-  [[nodiscard]] page_of_channel page_of(const auto& request) const {
-    return {stream_.tls()->binding(), std::string{request.target()}};
-  }
-
-  bool from_this_machine() {
-    beast::error_code error;
-    auto from = stream_.tcp.socket().remote_endpoint(error).address();
-    return !error && unmapped(from).is_loopback() && !settings_->loopback_is_far;
-  }
-
-  http_response answer_to(const http_request& request) {
-    constexpr auto text = "text/plain; charset=utf-8";
-    if (!settings_->handler)
-      return {404, text, "Nothing is served here.\n", {}};
-    if (!answers_host(request, settings_->own_hosts)) {
-      count(ec::not_owner);
-      return {421,
-              text,
-              "This peer does not know itself by the name " + host_name(request.host)
-                + ": ask for its address.\n",
-              {}};
-    }
-    if (request.target == "/healthz" || request.target == "/readyz")
-      return settings_->handler(request);
-    if (settings_->key && !settings_->open_pages && !request.local && !request.member
-        && request.target.substr(0, request.target.find('?')) != "/metrics") {
-      count(ec::not_owner);
-      return {403,
-              "application/json",
-              "{\"error\":\"this run has a key, which other machines have to know to see this: "
-              "waggle status HOST:PORT --swarm-key FILE, or start that peer with --pages all\"}\n",
-              {}};
-    }
-    if (settings_->answering->in_debt(std::chrono::steady_clock::now())) {
-      count(ec::rate_limited);
-      return {
-        429, text, "This peer answers too many requests already; ask again in a second.\n", {}};
-    }
-    auto began = processor_time();
-    auto reply = settings_->handler(request);
-    if (request.gzip)
-      compress(reply);
-    settings_->answering->owe(std::chrono::duration_cast<work>(processor_time() - began));
-    return reply;
-  }
-
-  void respond(response out, bool keep_alive, bool head = false) {
+  void respond(page_response out, bool keep_alive, bool head = false) {
     out.set(http::field::server, "waggle");
     out.keep_alive(keep_alive);
     out.prepare_payload();
     if (head)
       out.body().clear(); // Content-Length stays that of GET
-    auto shared = std::make_shared<response>(std::move(out));
+    auto shared = std::make_shared<page_response>(std::move(out));
     stream_.tcp.expires_after(settings_->timeout);
     http::async_write(stream_, *shared,
                       [me = shared_from_this(), shared](beast::error_code error, std::size_t) {
@@ -349,12 +314,10 @@ private:
                       });
   }
 
-  /// The body ends with the connection.
-  void begin_stream(response out, http_stream body, bool gzip) {
-    body_ = std::move(body);
+  void begin_stream(page_response out, http_stream body, bool gzip) {
     if (gzip) {
       out.set(http::field::content_encoding, "gzip");
-      body_ = [from = std::move(body_), begin = gzip_begin()](steady_time now) mutable {
+      body = [from = std::move(body), begin = gzip_begin()](steady_time now) mutable {
         auto piece = from(now);
         return piece.empty() ? piece : std::exchange(begin, {}) + gzip_piece(piece);
       };
@@ -363,41 +326,12 @@ private:
     out.set(http::field::server, "waggle");
     out.keep_alive(false);
     auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));
+    auto writer = std::make_shared<streamed_body>(
+      std::shared_ptr<page_stream>{shared_from_this(), &stream_}, settings_, std::move(body));
     stream_.tcp.expires_after(settings_->timeout);
-    http::async_write(stream_, *head,
-                      [me = shared_from_this(), head](beast::error_code error, std::size_t) {
-                        if (!error || error == http::error::end_of_stream)
-                          me->send_more();
-                      });
-  }
-
-  /// One write is under way at a time, and between two is a pause: that bounds what a client costs.
-  void send_more() {
-    auto now = std::chrono::steady_clock::now();
-    piece_.clear();
-    if (!settings_->answering->in_debt(now)) {
-      auto began = processor_time();
-      piece_ = body_(now);
-      settings_->answering->owe(std::chrono::duration_cast<work>(processor_time() - began));
-    }
-    if (piece_.empty())
-      return pause();
-    stream_.tcp.expires_after(settings_->stream_timeout);
-    boost::asio::async_write(stream_, boost::asio::buffer(piece_),
-                             [me = shared_from_this()](beast::error_code error, std::size_t) {
-                               if (!error)
-                                 me->pause();
-                             });
-  }
-
-  void pause() {
-    constexpr auto between_frames = std::chrono::milliseconds{100};
-    stream_.tcp.expires_never();
-    pause_.expires_after(between_frames);
-    pause_.async_wait([me = shared_from_this()](beast::error_code error) {
-      // Otherwise, a stream that has nothing to send keeps its place.
-      if (!error && me->stream_.tcp.socket().is_open() && !me->stream_.is_over())
-        me->send_more();
+    http::async_write(stream_, *head, [writer, head](beast::error_code error, std::size_t) {
+      if (!error || error == http::error::end_of_stream)
+        writer->send_more();
     });
   }
 
@@ -411,22 +345,15 @@ private:
                         if (error)
                           return;
                         me->stream_.tcp.expires_never();
-                        me->upgraded_(me->stream_.tcp.release_socket(),
-                                      beast::buffers_to_string(me->buffer_.data()), nullptr);
+                        me->owner_.upgraded(me->stream_.tcp.release_socket(),
+                                            beast::buffers_to_string(me->buffer_.data()), nullptr);
                       });
   }
 
   page_stream stream_;
   std::shared_ptr<const http_settings> settings_;
-  on_upgrade upgraded_;
-  on_stream streaming_;
-  std::function<bool()> may_encrypt_;
-  std::unique_ptr<tls_channel> channel_; // of a client whose first message is arriving
-  std::size_t tls_bytes_ = 0;            // of it
-  std::function<void()> finished_;
-  http_stream body_; // of a stream that has begun
-  std::string piece_;
-  boost::asio::steady_timer pause_{stream_.get_executor()};
+  http_owner owner_;
+  tls_hello hello_;
   beast::flat_buffer buffer_{16_KiB + body_bytes_max};
   std::optional<http::request_parser<http::string_body>> parser_;
 };
@@ -434,12 +361,9 @@ private:
 } // namespace
 
 std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                                 on_upgrade upgraded, on_stream streaming,
-                                 std::function<bool()> may_encrypt,
-                                 std::function<void()> finished) {
-  auto made = std::make_shared<http_connection>(std::move(socket), std::move(settings),
-                                                std::move(upgraded), std::move(streaming),
-                                                std::move(may_encrypt), std::move(finished));
+                                 http_owner owner) {
+  auto made =
+    std::make_shared<http_connection>(std::move(socket), std::move(settings), std::move(owner));
   made->begin();
   return [weak = std::weak_ptr<http_connection>{made}] {
     if (auto connection = weak.lock())

@@ -46,22 +46,23 @@ struct http_settings {
   std::shared_ptr<work_bucket> answering = std::make_shared<work_bucket>(work{250'000});
 };
 
-/// Whether another stream may begin (http_response::stream).
-using on_stream = std::function<bool()>;
-
 /// Takes the socket of a peer, and the bytes that followed the request for the upgrade; or its
 /// channel, whose output is not sent yet.
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early,
                                       std::unique_ptr<tls_channel>)>;
 
+/// Who has one connection.
+struct http_owner {
+  on_upgrade upgraded;               // may be empty: no peers
+  std::function<bool()> may_stream;  // whether another stream may begin (http_response::stream)
+  std::function<bool()> may_encrypt; // whether there is time for the work of a TLS handshake
+  std::function<void()> finished;    // however it ends
+};
+
 /// Serves HTTP on an accepted socket until it is closed, fails, is idle for too long or is
-/// upgraded, or begins TLS as a peer. `finished` is called in each of these cases. `upgraded` may
-/// be empty: no peers. `may_encrypt`: whether there is time for the work of a TLS handshake. The
-/// result closes the connection, if it is still there.
+/// upgraded, or begins TLS as a peer. The result closes the connection, if it is still there.
 std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
-                                 std::shared_ptr<const http_settings> settings, on_upgrade upgraded,
-                                 on_stream streaming, std::function<bool()> may_encrypt,
-                                 std::function<void()> finished);
+                                 std::shared_ptr<const http_settings> settings, http_owner owner);
 
 /// Requests the upgrade on a connected socket. Has no deadline of its own. `done` gets the socket
 /// and the early bytes, or the reason of the failure. The result closes the connection, if it is

@@ -158,10 +158,10 @@ void http_front::serve(tcp::socket socket) {
     return;
   auto id = ++last_;
   auto host = host_key(remote, local);
-  on_upgrade upgraded;
+  http_owner owner;
   if (peers_)
-    upgraded = [this, accepted = std::chrono::steady_clock::now()](
-                 tcp::socket peer, std::string early, std::unique_ptr<tls_channel> tls) {
+    owner.upgraded = [this, accepted = std::chrono::steady_clock::now()](
+                       tcp::socket peer, std::string early, std::unique_ptr<tls_channel> tls) {
       error_code error;
       auto local = peer.local_endpoint(error);
       unique_fd socket_fd{error ? -1 : peer.release(error)};
@@ -169,17 +169,15 @@ void http_front::serve(tcp::socket socket) {
         peers_({std::move(socket_fd), local.protocol() == tcp::v6(), std::move(early),
                 std::move(tls), accepted});
     };
-  auto closer = serve_http(
-    std::move(socket), settings_, std::move(upgraded),
-    [this, id, host] { return begin_stream(id, host); },
-    [this, host] {
-      return encrypting_.take(host, cost::handshake, std::chrono::steady_clock::now());
-    },
-    [this, id] {
-      slots_.remove(id);
-      streams_.remove(id);
-    });
-  if (slots_.add(id, host, std::move(closer)))
+  owner.may_stream = [this, id, host] { return begin_stream(id, host); };
+  owner.may_encrypt = [this, host] {
+    return encrypting_.take(host, cost::handshake, std::chrono::steady_clock::now());
+  };
+  owner.finished = [this, id] {
+    slots_.remove(id);
+    streams_.remove(id);
+  };
+  if (slots_.add(id, host, serve_http(std::move(socket), settings_, std::move(owner))))
     settings_->events->refused(ec::rate_limited);
 }
 

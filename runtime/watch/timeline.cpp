@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/core/median.hpp"
 #include "runtime/watch/event_text.hpp"
 #include "runtime/watch/event_types.hpp"
 #include "runtime/watch/json_fields.hpp"
@@ -27,12 +28,6 @@ std::optional<json> parsed(std::string_view line) {
 
 bool is_time(double t) {
   return t >= static_cast<double>(timeline::t_min) && t <= static_cast<double>(timeline::t_max);
-}
-
-std::int64_t median(std::vector<std::int64_t> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// The next line; false: there is none. `out` is empty if it is too long.
@@ -131,7 +126,7 @@ status timeline::align() {
           differences.push_back(end - same->second);
       if (differences.empty())
         continue;
-      offsets_.emplace(other, offsets_.at(known) + median(std::move(differences)));
+      offsets_.emplace(other, offsets_.at(known) + upper_median(std::move(differences)));
       next.push_back(other);
     }
   }

@@ -15,6 +15,10 @@
 
 namespace waggle::wire {
 
+/// For messages with the same fields.
+template <class T, class... All>
+concept one_of = (std::is_same_v<T, All> || ...);
+
 // -- parts of messages ---------------------------------------------------------------------------
 
 /// A digest or signature that is left out if it is zero.
@@ -110,7 +114,8 @@ void begin(auto& io, auto& x) {
 
 // -- dht -----------------------------------------------------------------------------------------
 
-void fields(of<dht_ping>, auto&, auto&) {}
+template <one_of<dht_ping, goodbye, cancel> T>
+void fields(of<T>, auto&, auto&) {}
 
 void fields(of<dht_pong>, auto& io, auto& x) {
   io("now", x.now);
@@ -121,26 +126,20 @@ void fields(of<dial_back>, auto& io, auto& x) {
   io.require("ports", x.ports.size() <= addresses_max && std::ranges::count(x.ports, 0) == 0);
 }
 
-void fields(of<dialled_back>, auto& io, auto& x) {
+template <one_of<dialled_back, introduced> T>
+void fields(of<T>, auto& io, auto& x) {
   io("outcome", x.outcome);
 }
 
-void fields(of<introduce>, auto& io, auto& x) {
+template <one_of<introduce, reach_note> T>
+void fields(of<T>, auto& io, auto& x) {
   io("peer", x.peer);
-}
-
-void fields(of<introduced>, auto& io, auto& x) {
-  io("outcome", x.outcome);
 }
 
 void fields(of<punch_note>, auto& io, auto& x) {
   io("peer", x.peer);
   io("where", x.where);
   io("wait_ms", x.wait_ms, {0, punch_wait_ms_max});
-}
-
-void fields(of<reach_note>, auto& io, auto& x) {
-  io("peer", x.peer);
 }
 
 void fields(of<members_note>, auto& io, auto& x) {
@@ -387,8 +386,6 @@ void fields(of<state_chunk>, auto& io, auto& x) {
 
 // -- about calls and the link --------------------------------------------------------------------
 
-void fields(of<goodbye>, auto&, auto&) {}
-
 template <class Io>
 void fields(of<refusal>, Io& io, auto& x) {
   io("code", x.why.code);
@@ -401,13 +398,8 @@ void fields(of<refusal>, Io& io, auto& x) {
   }
 }
 
-void fields(of<cancel>, auto&, auto&) {}
-
-void fields(of<ping>, auto& io, auto& x) {
-  io("nonce", x.nonce);
-}
-
-void fields(of<pong>, auto& io, auto& x) {
+template <one_of<ping, pong> T>
+void fields(of<T>, auto& io, auto& x) {
   io("nonce", x.nonce);
 }
 
