@@ -6,16 +6,17 @@ import {lateness, peerRows} from './state.js';
 import {swatch} from './peers.js';
 
 const columns = 16;
+/** @type {((x: number) => string)[]} By shade, the last for a round without this peer. */
+const shapes = [x => `M${x + 1} 6h8v4h-8z`, x => `M${x + 1} 4h8v8h-8z`, x => `M${x + 1} 1h8v14h-8z`, x => `M${x + 1} 1h8v14h-8z`,
+  x => `M${x + 1.5} 4.5l1.5-1.5 2 2 2-2 1.5 1.5-2 2.5 2 2.5-1.5 1.5-2-2-2 2-1.5-1.5 2-2.5z`, x => `M${x + 4} 7h2v2h-2z`];
 const names = ['in time', 'late by a tenth of the round', 'late by a quarter', 'late by half or more', 'nothing came'];
 
 /** One path for each shade: a row is six elements, however many rounds it shows. */
 function heat(cells) {
-  const paths = ['', '', '', '', '', ''];
+  const paths = shapes.map(() => '');
   cells.forEach((cell, i) => {
-    const x = (columns - cells.length + i) * 10;
-    const class_ = cell === null ? 5 : cell;
-    paths[class_] += class_ === 5 ? `M${x + 4} 7h2v2h-2z` : class_ === 4 ? `M${x + 1.5} 4.5l1.5-1.5 2 2 2-2 1.5 1.5-2 2.5 2 2.5-1.5 1.5-2-2-2 2-1.5-1.5 2-2.5z`
-      : class_ === 0 ? `M${x + 1} 6h8v4h-8z` : class_ === 1 ? `M${x + 1} 4h8v8h-8z` : `M${x + 1} 1h8v14h-8z`;
+    const shade = cell === null ? 5 : cell;
+    paths[shade] += shapes[shade]((columns - cells.length + i) * 10);
   });
   const late = cells.filter(c => c !== null && c > 0).length;
   const seen = cells.filter(c => c !== null).length;
@@ -31,10 +32,8 @@ export function links(state) {
   const cells = lateness(state);
   const usual = median(others.map(p => p.rtt).filter(x => x !== undefined));
   const far = p => p.rtt !== undefined && usual !== undefined && p.rtt > 3 * usual && p.rtt > 5;
-  return html`<p class="legend">Last parts of the last ${columns} rounds: ${['in time', 'late', 'by half a round', 'nothing came'].map((word, i) => {
-      const shade = [0, 1, 3, 4][i];
-      return html`<span class="key"><svg viewBox="0 0 10 16" aria-hidden="true">${svg`<path class="h${shade}" d=${['M1 6h8v4h-8z', 'M1 4h8v8h-8z', 'M1 1h8v14h-8z', 'M1.5 4.5l1.5-1.5 2 2 2-2 1.5 1.5-2 2.5 2 2.5-1.5 1.5-2-2-2 2-1.5-1.5 2-2.5z'][i]}/>`}</svg> ${word}</span>`;
-    })}</p>
+  return html`<p class="legend">Last parts of the last ${columns} rounds: ${[['in time', 0], ['late', 1], ['by half a round', 3], ['nothing came', 4]].map(([word, shade]) =>
+      html`<span class="key"><svg viewBox="0 0 10 16" aria-hidden="true">${svg`<path class="h${shade}" d=${shapes[shade](0)}/>`}</svg> ${word}</span>`)}</p>
     <div class="scroll" tabindex="0" role="region" aria-label="Matrix of links"><table>
     <thead><tr><th scope="col">To</th><th scope="col" class="text wide">By</th><th scope="col">Round trip</th><th scope="col">In/s</th><th scope="col">Out/s</th><th scope="col" class="rounds">Rounds</th></tr></thead>
     <tbody>${others.map(p => html`<tr class=${p.connected ? '' : 'off'} data-link-to=${p.id}><th scope="row" title=${p.id}>${swatch(state, p.id)}<code>${shortId(p.id)}</code></th>

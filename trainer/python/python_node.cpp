@@ -84,6 +84,12 @@ private:
   std::unique_ptr<T> made_;
   const int process_ = ::getpid();
 };
+/// Calls what waits for `of`, which must be of this process.
+template <class T, class Call>
+auto waiting(const of_process<T>& of, Call call) {
+  auto& mine = of.get(); // with the GIL
+  return waiting([&] { return call(mine); });
+}
 using a_node = of_process<node>;
 using an_averager = of_process<averager>;
 using a_step = of_process<step_control>;
@@ -179,8 +185,8 @@ averager_state state_of(const py::function& call) {
 
 /// Metadata, and of each tensor name, type, shape and values.
 py::tuple load_state(const an_averager& to, double timeout, std::uint64_t bytes_max) {
-  auto& mine = to.get();
-  auto state = of(waiting([&] { return mine.load_state_from_peers(in_ms(timeout), bytes_max); }));
+  auto state = of(waiting(
+    to, [&](averager& mine) { return mine.load_state_from_peers(in_ms(timeout), bytes_max); }));
   py::list tensors;
   for (const auto& tensor : state.tensors)
     tensors.append(py::make_tuple(tensor.name, std::string{to_string(tensor.type)}, tensor.shape,
@@ -217,9 +223,8 @@ std::unique_ptr<an_averager> add(const a_node& peer, const py::dict& given,
       return state_of(*call);
     };
   auto all = tensors_of(tensors, o.auxiliary);
-  auto& to = peer.get();
   return std::make_unique<an_averager>(
-    of(waiting([&] { return averager::add(to, o, std::move(all)); })));
+    of(waiting(peer, [&](node& to) { return averager::add(to, o, std::move(all)); })));
 }
 
 std::unique_ptr<a_step> begin(const an_averager& with, const py::dict& given) {
@@ -236,8 +241,7 @@ std::unique_ptr<a_step> begin(const an_averager& with, const py::dict& given) {
   }
   take(given, "allow_retries", o.allow_retries);
   take(given, "require_trigger", o.require_trigger);
-  auto& to = with.get();
-  return std::make_unique<a_step>(of(waiting([&] { return to.begin(o); })));
+  return std::make_unique<a_step>(of(waiting(with, [&](averager& to) { return to.begin(o); })));
 }
 
 /// Waits in slices, so that handlers of signals run. None: the step goes on.
@@ -276,10 +280,9 @@ py::object wait(const a_step& step, std::optional<double> timeout) {
 
 /// Of `of`, by subkey.
 std::map<std::string, py::bytes> get(const a_node& peer, const std::string& key, double timeout) {
-  auto& of_peer = peer.get();
   std::map<std::string, py::bytes> all;
   for (const auto& [subkey, value] :
-       of(waiting([&] { return dht{of_peer}.get(key, in_ms(timeout)); })))
+       of(waiting(peer, [&](node& mine) { return dht{mine}.get(key, in_ms(timeout)); })))
     all.emplace(subkey, py::bytes(value));
   return all;
 }
@@ -293,32 +296,27 @@ void bind_nodes(py::module_& m) {
     .def_property_readonly("address", [](const a_node& n) { return n.get().address(); })
     .def_property_readonly("addresses", [](const a_node& n) { return n.get().addresses(); })
     .def("status_json",
-         [](const a_node& n) {
-           auto& peer = n.get();
-           return waiting([&] { return peer.status_json(); });
-         })
+         [](const a_node& n) { return waiting(n, [](node& peer) { return peer.status_json(); }); })
     .def(
       "wait_until_ready",
       [](const a_node& n, double timeout) {
-        auto& peer = n.get();
-        check(waiting([&] { return peer.wait_until_ready(in_ms(timeout)); }));
+        check(waiting(n, [&](node& peer) { return peer.wait_until_ready(in_ms(timeout)); }));
       },
       py::arg("timeout"))
     .def(
       "leave",
       [](const a_node& n, double timeout) {
-        auto& peer = n.get();
-        check(waiting([&] { return peer.leave(in_ms(timeout)); }));
+        check(waiting(n, [&](node& peer) { return peer.leave(in_ms(timeout)); }));
       },
       py::arg("timeout"))
     .def(
       "put",
       [](const a_node& n, const std::string& key, const std::string& subkey, const py::bytes& value,
          double ttl, double timeout) {
-        auto& peer = n.get();
         auto text = value.cast<std::string>();
-        check(
-          waiting([&] { return dht{peer}.put(key, subkey, text, in_ms(ttl), in_ms(timeout)); }));
+        check(waiting(n, [&](node& peer) {
+          return dht{peer}.put(key, subkey, text, in_ms(ttl), in_ms(timeout));
+        }));
       },
       py::arg("key"), py::arg("subkey"), py::arg("value"), py::arg("ttl"), py::arg("timeout"))
     .def("get", &get, py::arg("key"), py::arg("timeout"));
@@ -329,39 +327,34 @@ void bind_nodes(py::module_& m) {
     .def("begin", &begin, py::arg("options"))
     .def("hold",
          [](const an_averager& a) {
-           auto& mine = a.get();
-           return std::make_unique<held_tensors>(waiting([&] { return mine.lock(); }));
+           return std::make_unique<held_tensors>(
+             waiting(a, [](averager& mine) { return mine.lock(); }));
          })
     .def("load_state", &load_state, py::arg("timeout"), py::arg("bytes_max"))
     .def(
       "allow_state_sharing",
       [](const an_averager& a, bool allowed) {
-        auto& mine = a.get();
-        check(waiting([&] { return mine.allow_state_sharing(allowed); }));
+        check(waiting(a, [&](averager& mine) { return mine.allow_state_sharing(allowed); }));
       },
       py::arg("allowed"))
     .def(
       "set_state_sharing_priority",
       [](const an_averager& a, double priority) {
-        auto& mine = a.get();
-        check(waiting([&] { return mine.set_state_sharing_priority(priority); }));
+        check(
+          waiting(a, [&](averager& mine) { return mine.set_state_sharing_priority(priority); }));
       },
       py::arg("priority"))
     .def("end",
-         [](const an_averager& a) {
-           auto& mine = a.get();
-           check(waiting([&] { return mine.end(); }));
-         })
+         [](const an_averager& a) { check(waiting(a, [](averager& mine) { return mine.end(); })); })
     .def_property_readonly("group_bits",
                            [](const an_averager& a) {
-                             auto& mine = a.get();
-                             return of(waiting([&] { return mine.group_bits(); }));
+                             return of(
+                               waiting(a, [](averager& mine) { return mine.group_bits(); }));
                            })
     .def(
       "set_group_bits",
       [](const an_averager& a, const std::string& bits) {
-        auto& mine = a.get();
-        check(waiting([&] { return mine.set_group_bits(bits); }));
+        check(waiting(a, [&](averager& mine) { return mine.set_group_bits(bits); }));
       },
       py::arg("bits"));
 
@@ -374,8 +367,7 @@ void bind_nodes(py::module_& m) {
                            [](const a_step& s) { return std::string{to_string(s.get().stage())}; })
     .def("allow_allreduce",
          [](const a_step& s) {
-           auto& step = s.get();
-           check(waiting([&] { return step.allow_allreduce(); }));
+           check(waiting(s, [](step_control& step) { return step.allow_allreduce(); }));
          })
     .def("cancel", [](const a_step& s) { s.get().cancel(); })
     .def("wait", &wait, py::arg("timeout") = py::none());

@@ -80,6 +80,27 @@ TEST_F(SumAudit, PledgesOnceAllPartsAreContributed) {
   EXPECT_EQ(sent<wire::round_pledge>().size(), 2U) << "to both others";
 }
 
+TEST_F(SumAudit, RefusesAPledgeOfAnotherLengthAndWaitsForTheRightOne) {
+  struct wrong {
+    std::size_t bytes;
+    bool contributes;
+  };
+  for (auto each : {wrong{2 * digest::size, true},
+                    {4 * digest::size, true},
+                    {3 * digest::size - 1, true},
+                    {0, true},
+                    {3 * digest::size, false}}) {
+    port_->refused.clear();
+    std::vector<std::byte> list(each.bytes);
+    wire::round_pledge what{plan_.id, 0, 2, share_commitment(plan_.id, 0, 2, share_of(2)),
+                            each.contributes};
+    EXPECT_FALSE(audit_->pledges().on_pledge(
+      2, {plan_.members[2].peer, what, copy_to_payload(list), nullptr}, what));
+    EXPECT_EQ(port_->refused, std::vector{ec::protocol_violation}) << each.bytes;
+    EXPECT_TRUE(audit_->pledges().missing().contains(2));
+  }
+}
+
 TEST_F(SumAudit, AccusesWhoContributedSomethingElseThanItPledged) {
   for (std::uint32_t part = 0; part < 3; ++part)
     audit_->pledges().contribute(part, digest_of(us, part));

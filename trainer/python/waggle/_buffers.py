@@ -7,14 +7,8 @@ from typing import Any
 
 import torch
 
-from . import _waggle
 from ._describe import plain_name, require_values
-
-
-def schema_error(text: str) -> _waggle.Error:
-    error = _waggle.Error(text)
-    error.code = "schema_mismatch"
-    return error
+from ._options import error_of
 
 
 _small = 4096  # whole numbers that are copied at each step anyway
@@ -40,7 +34,7 @@ class Buffer:
     def tensor(self) -> torch.Tensor:
         now = self._table.get(self._key)
         if now is None:
-            raise schema_error(f"buffer {self.name} was removed since the waggle.Optimizer was constructed")
+            raise error_of("schema_mismatch", f"buffer {self.name} was removed since the waggle.Optimizer was constructed")
         return now
 
     def _encode(self, of: torch.Tensor, into: torch.Tensor) -> None:
@@ -59,9 +53,9 @@ class Buffer:
         now = self.tensor
         if (now.dtype, now.shape, now.device) != self._kind:
             dtype, shape, device = self._kind
-            raise schema_error(f"buffer {self.name} is {list(now.shape)} of {now.dtype} on {now.device}, and was "
-                               f"{list(shape)} of {dtype} on {device} when the waggle.Optimizer was constructed: change "
-                               "its values only")
+            raise error_of("schema_mismatch",
+                           f"buffer {self.name} is {list(now.shape)} of {now.dtype} on {now.device}, and was {list(shape)} of "
+                           f"{dtype} on {device} when the waggle.Optimizer was constructed: change its values only")
         # The kernels of normalizations write to their running statistics without a new version.
         changed = not self.counts or now.numel() <= _small or self._seen != (id(now), now._version)
         if changed and self._host is not None:

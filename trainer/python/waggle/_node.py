@@ -244,10 +244,8 @@ class _Tensor:
 
     def require_same(self) -> None:
         if self._look() != self.row:
-            error = _waggle.Error(f"tensor {self.name!r} was moved, cast or reshaped since the averager was constructed: change "
-                                  "its values only")
-            error.code = "schema_mismatch"
-            raise error
+            raise _options.error_of("schema_mismatch", f"tensor {self.name!r} was moved, cast or reshaped since the averager was "
+                                                       "constructed: change its values only")
 
 
 def _array(kind: str, shape: list[int], values: bytearray, of_torch: bool) -> Any:

@@ -22,18 +22,12 @@ from ._loop import Loop
 from ._masters import Master, masters_of, require_fresh, undo
 from ._model import Model, makes_state, tensors_of
 from ._offload import host_copies_of, made_again
-from ._options import flag, in_two_copies, of_training, plain, whole
+from ._options import error_of, flag, in_two_copies, of_training, plain, whole
 from ._schedulers import KINDS, Followed, is_of
 from ._several import as_one, parts_of
 from ._swarm import Leaves, Swarm
 from ._together import Together
 from .data import Block
-
-
-def _error(code: str, text: str) -> _waggle.Error:
-    error = _waggle.Error(text)
-    error.code = code
-    return error
 
 
 class Optimizer(Leaves, torch.optim.Optimizer):
@@ -462,8 +456,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Before the first step: what a run starts from. Later the state is the run's."""
         if self._last is not None:
-            raise _error("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
-                                      "the first step")
+            raise error_of("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
+                                        "the first step")
         inner = self._model.inner
         before = copy.deepcopy(inner.state_dict())
         inner.load_state_dict(state_dict)
@@ -478,8 +472,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._remember_structure()
 
     def add_param_group(self, param_group: object) -> NoReturn:
-        raise _error("schema_mismatch", "a parameter group cannot be added: peers must have the same optimizer, so "
-                                        "add it before the waggle.Optimizer is constructed, on all peers")
+        raise error_of("schema_mismatch", "a parameter group cannot be added: peers must have the same optimizer, so "
+                                          "add it before the waggle.Optimizer is constructed, on all peers")
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("a waggle.Optimizer is part of a running peer, which cannot be copied or pickled: use "
@@ -511,8 +505,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     def _check_structure(self) -> None:
         def changed(name: str, how: str) -> NoReturn:
-            raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
-                                            "state of the run cannot change, so change the module before, on all peers")
+            raise error_of("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
+                                              "state of the run cannot change, so change the module before, on all peers")
 
         for table, name, p, known_as in self._places:
             if table.get(name) is not p:
@@ -526,28 +520,28 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                 if added:
                     changed(added[0], "was added")
         if unknown := self._model.unknown:
-            raise _error("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
-                                            "peer that joins would not receive it: register hooks of the optimizer before "
-                                            "the waggle.Optimizer is constructed, on all peers")
+            raise error_of("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
+                                              "peer that joins would not receive it: register hooks of the optimizer before "
+                                              "the waggle.Optimizer is constructed, on all peers")
         groups = self._inner.param_groups
         if len(groups) != len(self._groups):
-            raise _error("schema_mismatch", f"the number of the optimizer's parameter groups changed from "
-                                            f"{len(self._groups)} to {len(groups)}: peers must have the same optimizer")
+            raise error_of("schema_mismatch", f"the number of the optimizer's parameter groups changed from "
+                                              f"{len(self._groups)} to {len(groups)}: peers must have the same optimizer")
         for i, (group, options, tensors) in enumerate(zip(groups, self._groups, self._lists)):
             if len(group["params"]) != len(tensors) or any(map(operator.is_not, group["params"], tensors)):
-                raise _error("schema_mismatch", f"the tensors of the optimizer's parameter group {i} changed: peers "
-                                                "must have the same optimizer")
+                raise error_of("schema_mismatch", f"the tensors of the optimizer's parameter group {i} changed: peers "
+                                                  "must have the same optimizer")
             numbers = {key for key, _ in self._model.numbers.places}
             for name, value in options.items():
                 now = group.get(name)
                 if name == "momentum" and bool(now) != bool(value):
-                    raise _error("schema_mismatch", f"momentum of the optimizer's parameter group {i} changed from {value} "
-                                                    f"to {now}: peers exchange what the optimizer keeps for it, so "
-                                                    "construct it with one, or without")
+                    raise error_of("schema_mismatch", f"momentum of the optimizer's parameter group {i} changed from {value} "
+                                                      f"to {now}: peers exchange what the optimizer keeps for it, so "
+                                                      "construct it with one, or without")
                 if name not in numbers and now is not value and now != value:
-                    raise _error("schema_mismatch", f"{name} of the optimizer's parameter group {i} changed from "
-                                                    f"{value} to {now}: peers must have the same optimizer; only "
-                                                    "its numbers may change")
+                    raise error_of("schema_mismatch", f"{name} of the optimizer's parameter group {i} changed from "
+                                                      f"{value} to {now}: peers must have the same optimizer; only "
+                                                      "its numbers may change")
 
     def _check_tensor(self, i: int) -> None:
         name, p = self._model.parameters[i][0], self._tensors[i]
@@ -556,19 +550,19 @@ class Optimizer(Leaves, torch.optim.Optimizer):
                f"was moved to {of_module.device}" if of_module.device != device else
                "was frozen" if not of_module.requires_grad else None)
         if how is not None:
-            raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
-                                            "state of the run cannot change")
+            raise error_of("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
+                                              "state of the run cannot change")
         if p.grad is not None and p.grad.layout != torch.strided:
-            raise _error("schema_mismatch", f"the gradient of parameter {name} is sparse, and peers average dense ones: "
-                                            "construct its layer with sparse=False")
+            raise error_of("schema_mismatch", f"the gradient of parameter {name} is sparse, and peers average dense ones: "
+                                              "construct its layer with sparse=False")
 
     def _addresses(self) -> list[int]:
         """Where the gradients are (0: there is none, or peers ask for it) and the buffers. Keeps what is there alive."""
         for p in self._untrained:
             if p.requires_grad and p.grad is not None:
-                raise _error("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
-                                                "when the waggle.Optimizer was constructed: the state of the run cannot "
-                                                "change, so unfreeze it before, on all peers")
+                raise error_of("schema_mismatch", f"parameter {self._name_of(p)} has a gradient, and did not require one "
+                                                  "when the waggle.Optimizer was constructed: the state of the run cannot "
+                                                  "change, so unfreeze it before, on all peers")
         for i, m in enumerate(self._model.masters if self._model.shown is self._model.inner else ()):
             if m is not None:
                 self._check_tensor(i)

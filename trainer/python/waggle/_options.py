@@ -35,6 +35,12 @@ of_join = ({name for name, (group, *_) in _table.items() if group == "join"} - {
            | {"client_mode", "encrypt", "leave_within", "log", "port_mapping"})
 
 
+def error_of(code: str, text: str) -> _waggle.Error:
+    error = _waggle.Error(text)
+    error.code = code
+    return error
+
+
 def is_known(name: str) -> bool:
     """Whether it is one, or there is a sentence that says what to do instead."""
     return name != "run" and name in of_join | of_optimizer | set(_not_for_loops)
