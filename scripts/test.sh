@@ -61,6 +61,7 @@ fi
 log=build/Testing/Temporary/LastTest.log
 [ "$failed" = 0 ] || cut -d: -f2- build/Testing/Temporary/LastTestsFailed.log | head -5 | while read -r name; do
   say "how $name ended"
-  awk -v name="$name" '/ Testing: / {ours = $NF == name} ours' "$log" | grep -v '^$' | tail -20 >&2
+  text=$(awk -v name="$name" '/ Testing: / {ours = $NF == name} ours' "$log" | grep -v '^$')
+  { head -12 <<< "$text"; echo ...; tail -16 <<< "$text"; } >&2
 done
 exit "$failed"

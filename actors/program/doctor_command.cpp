@@ -406,6 +406,7 @@ command doctor_command(const training_check& check) {
     {{"HOST:PORT", "A running peer, whose swarm is examined.", false}},
     [check](const run_options& options) { return run_doctor(options, check); },
     true,
+    {},
     {"fingerprint"}};
 }
 

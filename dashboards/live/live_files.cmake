@@ -8,7 +8,6 @@ set(live_files
   index.html:2048
   live.css:6144
   app.js:5120
-  chart.js:1024
   curves.js:5120
   events.js:3072
   format.js:3072

@@ -1,18 +1,24 @@
 // Loss over the time of day, a line for each peer. The chart is uPlot's.
 
 import {html, render} from './vendor/lit-html.js';
-import {Chart} from './chart.js';
 import {clock, fixed, shortId} from './format.js';
 import {isNode, slotsMax, trainers} from './state.js';
 import {swatch} from './peers.js';
 
 const dashes = [[], [], [7, 4], [2, 3], [10, 3, 2, 3], [5, 5], [1, 4], [12, 4]];
+const heightMin = 220;
 
-export class LossChart extends Chart {
-  ids = /** @type {string[]} */ ([]);
-
-  draw() {
-    if (this.state) this.show(this.state);
+export class LossChart {
+  constructor(box) {
+    this.box = box;
+    this.place = document.createElement('div');
+    this.place.className = 'chart';
+    this.ids = /** @type {string[]} */ ([]);
+    this.readout = document.createElement('p');
+    this.readout.className = 'legend readout';
+    box.append(this.readout, this.place);
+    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.place);
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.drawn = ''; if (this.state) this.show(this.state); });
   }
 
   show(state) {
@@ -29,22 +35,40 @@ export class LossChart extends Chart {
     }
     this.ids = ids;
     const data = [times, state.loss.low, state.loss.high, ...ids.map(id => state.loss.of.get(id))];
-    this.put(ids.map(id => id + (state.slots.get(id) ?? '')).join(), data, (color, axis) => this.options(state, data, color, axis));
+    const drawn = ids.map(id => id + (state.slots.get(id) ?? '')).join();
+    if (drawn !== this.drawn) {
+      this.drawn = drawn;
+      this.plot?.destroy();
+      this.plot = this.make(state, ids, data);
+    } else {
+      this.plot.setData(data);
+    }
+    this.describe(this.plot.cursor?.idx ?? undefined);
   }
 
-  options(state, data, color, axis) {
+  size() {
+    return {width: this.place.clientWidth || 300, height: Math.max(heightMin, this.place.clientHeight)};
+  }
+
+  make(state, ids, data) {
+    const style = getComputedStyle(document.documentElement);
+    const color = name => style.getPropertyValue(name).trim();
+    const axis = {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, font: `11px ${color('--sans')}`};
     const rest = {stroke: color('--rest'), width: 1, points: {show: false}};
-    return {
+    return new uPlot({
+      ...this.size(), legend: {show: false}, padding: [8, 28, 0, 0],
+      cursor: {y: false, drag: {x: false, y: false}, points: {size: 5}},
       scales: {x: {time: true}},
       axes: [{...axis, space: 90, values: [[86400, '{MMM} {D}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1],
         [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]]}, {...axis, size: 46}],
-      series: [{}, rest, rest, ...this.ids.map(id => {
+      series: [{}, rest, rest, ...ids.map(id => {
         const slot = state.slots.get(id);
         return {stroke: color(slot === undefined ? '--rest' : `--s${slot}`), width: id === state.self.peer ? 2.2 : slot === undefined ? 0.7 : 1.3, dash: dashes[slot ?? 0],
           points: {show: data[0].length < 3}, spanGaps: true};
       })],
       bands: [{series: [2, 1], fill: color('--band')}],
-    };
+      hooks: {setCursor: [u => this.describe(u.cursor.idx ?? undefined)]},
+    }, data, this.place);
   }
 
   /** The values at the pointer, or the last ones. */

@@ -37,7 +37,8 @@ std::vector<std::string> options_of(const command& what) {
     return std::ranges::find(all, one) != all.end();
   };
   for (const auto& spec : option_table())
-    if (among(what.groups, spec.group) || among(what.single_options, spec.name))
+    if (among(what.groups, spec.group) || among(what.single_options, spec.name)
+        || (spec.agreed && among(what.agreed_groups, spec.group)))
       names.push_back(spec.name);
   return names;
 }

@@ -29,6 +29,8 @@ struct command {
   std::vector<positional> arguments{};
   std::function<int(const run_options&)> run;
   bool json_to_output = false; // --json takes no file; the answer goes to standard output
+  /// Groups of which the command takes the options that must be equal on all peers of a run.
+  std::vector<std::string> agreed_groups{};
   /// Options of other groups, by name.
   std::vector<std::string> single_options{};
   bool makes_key = false;      // the file of --swarm-key need not exist

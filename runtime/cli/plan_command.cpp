@@ -118,6 +118,8 @@ int ask(planned_run& run, const run_options& options) {
 }
 
 int run_plan(const run_options& options, const training_check& check) {
+  if (options.arguments.front().empty() && !asked_fingerprint(options).empty())
+    return bad_usage("--fingerprint is that of a running peer: name it, waggle plan HOST:PORT");
   planned_run run{options.peers,
                   options.link,
                   options.trained_values.value_or(0),

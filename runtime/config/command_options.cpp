@@ -56,18 +56,24 @@ std::string text_of_link(const link_speed& link) {
 
 constexpr const char* fingerprint_of_option = "fingerprint";
 
-/// 64 digits, or what `waggle id` prints. Only a question to a peer has one, so it has no field.
+/// With colons, as `waggle id` prints it, or without. Only a question to a peer has one, so it has
+/// no field.
 binding fingerprint() {
-  auto digits = [](std::string_view v) {
+  auto shown = [](std::string_view v) {
     std::string out;
-    for (char c : v)
-      if (c != ':')
-        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (char c : v) {
+      if (c == ':')
+        continue;
+      if (out.size() % 3 == 2)
+        out += ':';
+      out += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
     return out;
   };
   return {[=](run_options& o, std::string_view v) -> status {
-            auto found = from_hex(digits(v));
-            if (!found || found->size() != 32)
+            auto pairs = shown(v);
+            if (pairs.size() != 3 * digest::size - 1
+                || pairs.find_first_not_of("0123456789ABCDEF:") != std::string::npos)
               return failure{ec::bad_config, "is no SHA-256 fingerprint: copy it from `waggle id` "
                                              "on the peer's machine, or from the peer's log"};
             o.given[fingerprint_of_option] = v;
@@ -75,7 +81,7 @@ binding fingerprint() {
           },
           [=](const run_options& o) {
             auto given = o.given.find(fingerprint_of_option);
-            return given == o.given.end() ? std::string{} : digits(given->second);
+            return given == o.given.end() ? std::string{} : shown(given->second);
           }};
 }
 

@@ -132,10 +132,10 @@ page_certificate::load_or_create(const std::filesystem::path& path) {
   return load(path);
 }
 
-std::string page_certificate::fingerprint() const {
+std::string fingerprint_of(const x509_st* certificate) {
   std::array<unsigned char, 32> hash{};
   unsigned size = 0;
-  WAGGLE_CHECK(X509_digest(certificate_.get(), EVP_sha256(), hash.data(), &size) == 1
+  WAGGLE_CHECK(X509_digest(certificate, EVP_sha256(), hash.data(), &size) == 1
                  && size == hash.size(),
                "OpenSSL hashes no certificate");
   std::string out;

@@ -12,6 +12,9 @@ struct x509_st;
 
 namespace waggle {
 
+/// A certificate's SHA-256, as browsers show it: "AB:CD:…".
+[[nodiscard]] std::string fingerprint_of(const x509_st* certificate);
+
 /// What a peer shows to browsers and scrapers that read its pages over HTTPS: a self-signed
 /// certificate of a P-256 key, because browsers know no Ed25519. Immutable and thread-safe.
 class page_certificate {
@@ -26,8 +29,7 @@ public:
   static result<std::shared_ptr<const page_certificate>>
   load_or_create(const std::filesystem::path& path);
 
-  /// The certificate's SHA-256, as browsers show it: "AB:CD:…".
-  [[nodiscard]] std::string fingerprint() const;
+  [[nodiscard]] std::string fingerprint() const { return fingerprint_of(certificate_.get()); }
   [[nodiscard]] evp_pkey_st* pair() const { return pair_.get(); }
   [[nodiscard]] x509_st* certificate() const { return certificate_.get(); }
   /// The certificates that sign it; null if there is none.

@@ -15,7 +15,7 @@ namespace waggle::net {
 /// `encrypted`: asks over TLS, and believes every certificate. With a `key`, asks over TLS, too,
 /// shows that it knows it, and takes pages only from a peer that knows it, too (page_proof.hpp): a
 /// refusal without that proof has no body.
-/// With a `fingerprint` (64 hex digits), asks over TLS, and only a peer whose certificate has that
+/// With a `fingerprint` ("AB:CD:…"), asks over TLS, and only a peer whose certificate has that
 /// SHA-256: nothing is sent to another.
 /// Fails with ec::unreachable (no connection), peer_lost (nothing listens there), timeout (a
 /// connection, and no answer), malformed or bad_signature (a page without that proof, or another

@@ -1,8 +1,6 @@
 #include "runtime/net/tls_channel.hpp"
 
-#include <array>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include <openssl/err.h>
@@ -295,12 +293,9 @@ std::string tls_channel::binding() const {
 }
 
 std::string tls_channel::peer_fingerprint() const {
-  std::array<unsigned char, 32> hash{};
   auto* certificate = SSL_get0_peer_certificate(ssl_.get());
-  WAGGLE_CHECK(certificate != nullptr
-                 && X509_digest(certificate, EVP_sha256(), hash.data(), nullptr) == 1,
-               "the certificate of a TLS channel");
-  return to_hex(std::as_bytes(std::span{hash}));
+  WAGGLE_CHECK(certificate != nullptr, "the certificate of a TLS channel");
+  return fingerprint_of(certificate);
 }
 
 std::optional<public_key> tls_channel::peer_key() const {

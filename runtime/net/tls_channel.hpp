@@ -94,7 +94,7 @@ public:
   /// The key in the certificate of the acceptor, seen by the dialler; nothing: it is no Ed25519
   /// key.
   [[nodiscard]] std::optional<public_key> peer_key() const;
-  /// The SHA-256 of that certificate, in hex. REQUIRES: the dialler's `begin` returned true.
+  /// Of that certificate (page_certificate.hpp). REQUIRES: the dialler's `begin` returned true.
   [[nodiscard]] std::string peer_fingerprint() const;
 
 private:

@@ -153,7 +153,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"schedule-unit", "rounds"},
     {"since", "02:00"},
     {"notice-url", "http://cloud/notice"},
-    {"fingerprint", std::string(64, 'a')},
+    {"fingerprint", "FD:B8:EB:66:89:94:6C:2A:23:47:D3:F8:6A:6C:DA:70:"
+                    "F2:70:4E:DA:55:13:C4:82:5E:BC:6B:88:3C:98:57:97"},
   };
   for (const auto& spec : option_table()) {
     auto value = values.contains(spec.name)     ? values[spec.name]
