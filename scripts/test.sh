@@ -62,6 +62,6 @@ log=build/Testing/Temporary/LastTest.log
 [ "$failed" = 0 ] || cut -d: -f2- build/Testing/Temporary/LastTestsFailed.log | head -5 | while read -r name; do
   say "how $name ended"
   text=$(awk -v name="$name" '/ Testing: / {ours = $NF == name} ours' "$log" | grep -v '^$')
-  { head -12 <<< "$text"; echo ...; tail -16 <<< "$text"; } >&2
+  { grep -A 16 -m 3 -E ': Failure$|^E  |^==+ .*FAIL' <<< "$text" || true; echo ...; tail -16 <<< "$text"; } >&2
 done
 exit "$failed"

@@ -126,7 +126,17 @@ private:
     versions_[clean(text_in(status, "version"))].insert(short_id(member));
   }
 
+  /// Whether somebody has seen this member leave, which says more than that others still list it.
+  bool is_among_left(const asked_member& member) const {
+    return !member.was_away && std::ranges::any_of(members_, [&](const auto& other) {
+      return other.id == member.id && other.left;
+    });
+  }
+
   void judge_member(const asked_member& member) {
+    auto status = status_of(member);
+    if (!status.is_object() && is_among_left(member))
+      return;
     ++count_;
     auto name = "peer " + short_id(member);
     if (member.was_away)
@@ -137,7 +147,6 @@ private:
       ++clients_;
       return;
     }
-    auto status = status_of(member);
     if (!status.is_object()) {
       auto why = judge_silence(member);
       return add(why.certain ? level::bad : level::warning, "peer", name + ": " + why.seen,

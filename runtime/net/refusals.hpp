@@ -65,11 +65,11 @@ inline bool started_wrongly(const failure& why) {
          || (why.code == ec::duplicate_identity && why.detail.ends_with(identity_in_use));
 }
 
-/// Whether a peer is sent this reason when we end its link: its operator has to act, or it has to
-/// try another peer.
+/// Whether a peer is sent this reason when we end its link: its operator has to act, it has to try
+/// another peer, or it would take us for lost.
 inline bool told_to_peer(ec why) {
   return why == ec::duplicate_identity || why == ec::overloaded || why == ec::bad_signature
-         || why == ec::not_a_member;
+         || why == ec::not_a_member || why == ec::shutting_down;
 }
 
 } // namespace waggle::net

@@ -323,7 +323,10 @@ TEST_F(Switchboard, AfterHangingUpItNeitherDialsNorAccepts) {
               .error()
               .code,
             ec::shutting_down);
+  auto heard = listen_at(bob);
   EXPECT_FALSE(ask_peer(bob, ann));
+  ASSERT_EQ(heard->disconnected.size(), 1U) << "it was linked for a moment";
+  EXPECT_EQ(heard->disconnected[0].why.code, ec::shutting_down) << "and did not lose it";
 }
 
 TEST_F(Switchboard, TakesItsLinksAlongWhenItEnds) {

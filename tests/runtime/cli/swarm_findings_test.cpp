@@ -1,5 +1,7 @@
 #include "runtime/cli/swarm_findings.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -102,6 +104,17 @@ TEST(SwarmFindings, APeerThatWasKilledOrIsFrozenIsNamedWithItsCure) {
   auto away = judge_swarm({member(one), lost(silent(two, ec::unreachable))}, now);
   EXPECT_THAT(of_kind(away, "lost").at(0).seen, HasSubstr("does not answer from here"));
   EXPECT_TRUE(any_bad(away));
+}
+
+TEST(SwarmFindings, WhoLeftIsNamedOnceThoughOthersStillListIt) {
+  auto listed = silent(two, ec::peer_lost);
+  auto good = lost(listed);
+  good.left->lost = false;
+  EXPECT_FALSE(any_bad(judge_swarm({member(one), listed, good}, now)));
+  auto bad = judge_swarm({member(one), listed, lost(listed)}, now);
+  EXPECT_EQ(std::ranges::count(bad, level::bad, &finding::how), 1);
+  listed.was_away = lost(listed).left; // it came back, and ended again
+  EXPECT_THAT(of_kind(judge_swarm({member(one), listed, good}, now), "peer"), SizeIs(1));
 }
 
 TEST(SwarmFindings, APeerThatOnlyThisMachineDoesNotReachIsNoFaultOfTheRun) {
