@@ -80,7 +80,8 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
         auto phase = how.phase(model.strategy_state());
         return (passes > 0 && ledger && ledger->passes() >= passes) || (phase && phase->ended());
       }};
-  parts.make_learner = with_ledger(with_training_options(std::move(make), o), std::move(draws));
+  parts.make_learner = with_ledger(with_training_options(std::move(make), o), std::move(draws),
+                                   o.strategy->steps_each_pass());
 }
 
 void log_data(spdlog::logger& log, const run_options& options) {

@@ -430,7 +430,8 @@ void trainer::report_own_progress() {
   bool by_samples = counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
   bool reached = reported_.own_samples + samples_of_others() >= config_.target_batch_size;
-  bool may_end = counts == lane_clock::unit::each_member || (by_samples && reached);
+  bool may_end = counts == lane_clock::unit::each_member || (by_samples && reached)
+                 || (counts_passes() && !model_->has_samples());
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
                                        notice_.begun() ? notice_period::speed : pass_.rate,

@@ -172,6 +172,7 @@ situation trainer::present() {
   now.pass_running = pass_.runs;
   now.searching = searches();
   now.leaving = notice_.begun();
+  now.idle = counts_passes() && !pass_.runs && !model_->has_samples();
   now.hurried = hurries();
   bool in_use = steps_locally() ? copy_waits() && !pass_.is_late(this->now())
                                 : pass_.runs && model_->waits_for_pass();

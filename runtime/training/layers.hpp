@@ -70,6 +70,12 @@ learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> r
 /// A gradient with samples that may not be claimed any more is dropped here, and reported with the
 /// next pass (micro_step::lost). What is not finished when the peer stops is not kept, but drawn
 /// again.
-learner_factory with_ledger(learner_factory make, std::shared_ptr<sample_draws> draws);
+///
+/// `progress`: of learners that give what they have learned since the run's anchor. Their samples
+/// enter local steps first, and count when a mean has the progress. What no mean has, the next
+/// round gives, while the samples may be claimed; otherwise, and where another state is loaded, the
+/// parameters become the anchor's.
+learner_factory with_ledger(learner_factory make, std::shared_ptr<sample_draws> draws,
+                            bool progress = false);
 
 } // namespace waggle

@@ -52,7 +52,7 @@ next_actions plan_next(const lane& averages, const situation& now) {
   bool ripe = now.round && is_ripe(averages, now);
   bool blocks = averages.overlap.blocks();
   next_actions next;
-  next.merge = now.round && now.round->over && (ripe || finishing || now.leaving);
+  next.merge = now.round && now.round->over && (ripe || finishing || now.leaving || now.idle);
   bool flies = now.round && !next.merge;
   next.begin = !flies && !finishing && may_begin(averages, now);
   bool waits = next.begin ? blocks || finished(now.epochs_done + 1) : flies && ripe;

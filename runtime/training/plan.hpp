@@ -30,6 +30,7 @@ struct situation {
   bool pass_running = false;        // on the computing thread: the plan does not wait for it
   bool searching = false;           // for the members of the round that is under way
   bool leaving = false;             // on a notice: no pass begins
+  bool idle = false;                // no samples are left to it before the next round
   bool hurried = false;             // it leaves before the next round: that is due now
   bool gradient_in_use = false;     // the pass uses what a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
@@ -55,7 +56,8 @@ struct next_actions {
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
 /// - Outside of a group, no round begins.
-/// - A peer that leaves begins no pass, and merges each mean as soon as it arrives.
+/// - A peer that leaves begins no pass. It, and one without samples, merges each mean as soon as it
+///   arrives.
 /// - A round of gradients begins when the swarm has enough samples, or when another member has
 ///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
 ///   without samples begins at most one per epoch, and joins every round that another member

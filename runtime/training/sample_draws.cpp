@@ -117,13 +117,16 @@ std::uint64_t sample_draws::end_pass(std::uint64_t samples) {
 
 /// Forgets the first passes in the gradient, over `samples`. Returns how many of those drawn they
 /// are.
-std::uint64_t sample_draws::first_claims(std::uint64_t samples) {
+std::uint64_t sample_draws::first_claims(std::uint64_t samples,
+                                         std::deque<weighed_pass>* forgotten) {
   if (!offers_)
     return samples;
   std::uint64_t claims = 0;
   for (; samples > 0 && !offered_passes_.empty(); offered_passes_.pop_front()) {
     samples -= std::min(samples, offered_passes_.front().samples);
     claims += offered_passes_.front().claims;
+    if (forgotten != nullptr)
+      forgotten->push_back(offered_passes_.front());
   }
   return claims;
 }
@@ -236,7 +239,8 @@ void sample_draws::drop(std::uint64_t samples) {
 
 sample_draws::taken sample_draws::take(std::uint64_t samples) {
   std::lock_guard lock{mutex_};
-  auto claims = first_claims(samples);
+  given_passes_.clear();
+  auto claims = first_claims(samples, &given_passes_);
   in_gradient_ -= static_cast<std::int64_t>(claims);
   taken out;
   given_ = remove(0, claims);
@@ -250,6 +254,17 @@ sample_draws::taken sample_draws::take(std::uint64_t samples) {
 void sample_draws::take_back() {
   std::lock_guard lock{mutex_};
   given_.clear();
+  look_again();
+}
+
+void sample_draws::return_taken() {
+  std::lock_guard lock{mutex_};
+  for (const auto& each : given_)
+    in_gradient_ += static_cast<std::int64_t>(each.count);
+  drawn_.insert(drawn_.begin(), given_.begin(), given_.end());
+  offered_passes_.insert(offered_passes_.begin(), given_passes_.begin(), given_passes_.end());
+  given_.clear();
+  given_passes_.clear();
   look_again();
 }
 

@@ -82,6 +82,8 @@ public:
   taken take(std::uint64_t samples);
   /// What was taken is in no update: it is drawn again.
   void take_back();
+  /// What was taken is in no update, and in the gradient again, before the rest.
+  void return_taken();
 
   /// The state has this ledger now. What was taken before is seen if the ledger says so; otherwise
   /// it is drawn again. Returns whether all samples in the gradient hold; otherwise it must be
@@ -107,12 +109,11 @@ private:
   [[nodiscard]] std::uint64_t count_ahead() const;
   std::uint64_t next_claims(std::uint64_t samples);
   std::uint64_t end_pass(std::uint64_t samples);
-  std::uint64_t first_claims(std::uint64_t samples);
-
   struct weighed_pass {
     std::uint64_t samples = 0;
     std::uint64_t claims = 0;
   };
+  std::uint64_t first_claims(std::uint64_t samples, std::deque<weighed_pass>* forgotten = nullptr);
 
   const peer_id self_;
   const std::string run_;
@@ -131,6 +132,7 @@ private:
   weighed_pass next_pass_;                  // what `weigh` got
   bool offers_ = false;                     // `offer` was called
   std::deque<weighed_pass> offered_passes_; // those in the gradient, and the one that was offered
+  std::deque<weighed_pass> given_passes_;
 };
 
 } // namespace waggle

@@ -142,7 +142,7 @@ status check(const strategy_settings& s) {
   return done{};
 }
 
-constexpr std::string_view options[]{"low-rank", "max-epoch-difference"};
+constexpr std::string_view options[]{"passes", "low-rank", "max-epoch-difference"};
 
 using form = named_number::form;
 constexpr double count_max = daso_schedule::count_max;

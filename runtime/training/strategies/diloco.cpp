@@ -44,7 +44,8 @@ status check(const strategy_settings& s) {
                                  "or raise steps"};
 }
 
-constexpr std::string_view options[]{"low-rank", "max-epoch-difference", "averaging-time-period"};
+constexpr std::string_view options[]{"passes", "low-rank", "max-epoch-difference",
+                                     "averaging-time-period"};
 
 using form = named_number::form;
 constexpr named_number numbers[] = {
