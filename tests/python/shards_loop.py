@@ -51,7 +51,8 @@ class Places(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.zeros(count))
 
 
-def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", steps="1000000", files="", block="0"):
+def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", steps="1000000", files="", block="0",
+         strategy="collaborative"):
     model = Places(int(samples))
     swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",
                         data_dir=folder)
@@ -61,8 +62,8 @@ def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", st
     else:
         shards = swarm.shards(int(samples), passes=int(passes))
         loader = DataLoader(Numbers(int(samples)), 5, sampler=shards, num_workers=int(workers))
-    opt = waggle.Optimizer(Counts(model.parameters()), swarm, model, target_batch_size=40 if files else 24,
-                           min_peers=int(min_peers))
+    more = {"target_batch_size": 40 if files else 24} if strategy == "collaborative" else {}
+    opt = waggle.Optimizer(Counts(model.parameters()), swarm, model, strategy=strategy, min_peers=int(min_peers), **more)
     print("address", swarm.address, flush=True)
     left = int(steps)
     while left > 0 and not swarm.finished:
@@ -74,7 +75,7 @@ def main(folder, peers, samples, passes, workers="0", min_peers="1", slow="", st
                 opt.step(each)
             else:
                 model.weight[each].mean().backward()
-                opt.step(samples=len(each))
+                opt.step(samples=len(each), loss=1.0)
             print("stepped", len(each), opt.last, flush=True)
             time.sleep(1 if slow and os.path.exists(slow) else 0)  # until the test removes the file
             left -= 1
