@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <map>
 #include <stdexcept>
 
@@ -160,7 +161,8 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   return loop{std::move(made)};
 }
 
-step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, double loss) {
+step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples,
+                        std::optional<double> loss) {
   auto& m = *impl_;
   if (gradient.size() != m.port->tensors().parameter_count())
     throw std::invalid_argument{"the gradient has " + std::to_string(gradient.size())
@@ -169,8 +171,8 @@ step_outcome loop::step(std::span<const float> gradient, std::uint64_t samples, 
   m.session->check_samples(samples);
   if (m.session->was_over())
     return step_outcome::finished;
-  micro_step pass{loss, samples};
-  pass.finite = !std::isinf(loss);
+  micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
+  pass.finite = std::isfinite(loss.value_or(0));
   m.model.offer(gradient);
   const offered_tensor all[]{{gradient.data(), gradient.size()},
                              {m.term_values.data(), m.term_values.size()}};

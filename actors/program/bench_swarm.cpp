@@ -45,8 +45,11 @@ public:
       if (!peers_.empty())
         config.initial_peers = {peers_.front().bound};
       config.averaging = averaging_from(options_, "bench", "vector", {});
+      auto& averaging = config.averaging->averaging;
       if (!options_.reduce_threads) // the peers of one process share the cores
-        config.averaging->averaging.part_workers = 0;
+        averaging.part_workers = 0;
+      else // so that it shows what small sums in other threads cost, too
+        averaging.round.offload_elements = 1;
       net::tcp_transport_config tcp;
       tcp.shared_memory = options_.shared_memory;
       auto dependencies = machine_dependencies({}, identity::from_seed(config.seed), log_,

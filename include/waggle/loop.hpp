@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,10 +59,12 @@ public:
   loop& operator=(loop&&) = delete;
 
   /// Contributes `gradient`, the mean over `samples` samples, and returns when the next one can be
-  /// computed. `loss`: the mean over the same samples; NaN: not known. Once it has found the run,
-  /// network failures change the outcome only. Throws std::invalid_argument if the gradient has
-  /// another length or the samples are none or too many, and swarm_error (swarm.hpp).
-  step_outcome step(std::span<const float> gradient, std::uint64_t samples, double loss);
+  /// computed. `loss`: the mean over the same samples, if it is known; with one that is not finite,
+  /// the gradient is dropped. Once it has found the run, network failures change the outcome only.
+  /// Throws std::invalid_argument if the gradient has another length or the samples are none or too
+  /// many, and swarm_error (swarm.hpp).
+  step_outcome step(std::span<const float> gradient, std::uint64_t samples,
+                    std::optional<double> loss);
   /// The learning rate that this loop wants from its next `step` on; the first one is
   /// loop_options::learning_rate. Without effect if the run owns the rate, or parameters are
   /// averaged. Throws std::invalid_argument for a rate that is none.

@@ -155,8 +155,8 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"min-vector-size", "N", "A member whose share would have fewer values reduces nothing.",
       whole(in_matchmaking(&matchmaking::min_vector_size), 0, plan_elements_max, "").agreed()},
      {"reduce-threads", "N",
-      "Threads for large sums. 0: the thread that reads the network computes them. auto: one per "
-      "core that nothing else of this peer needs, at most 8.",
+      "Threads for large sums, in `waggle bench` for all. 0: the thread that reads the network "
+      "computes them. auto: one per core that nothing else of this peer needs, at most 8.",
       bound_or("auto", &o::reduce_threads, thread_count)},
      {"part-size", "BYTES",
       "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, or less where "

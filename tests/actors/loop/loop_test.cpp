@@ -470,7 +470,8 @@ TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   EXPECT_THROW(peer->step(own.gradient(), 9, 0), std::invalid_argument);
   std::vector<float> broken(4, std::numeric_limits<float>::quiet_NaN());
   EXPECT_EQ(peer->step(broken, 4, 0), step_outcome::dropped);
-  EXPECT_EQ(peer->step(own.gradient(), 8, 0), step_outcome::stepped);
+  EXPECT_EQ(peer->step(own.gradient(), 4, std::nan("")), step_outcome::dropped);
+  EXPECT_EQ(peer->step(own.gradient(), 8, {}), step_outcome::stepped) << "no loss is known";
   EXPECT_THAT(refusal([](loop_options&) {}), HasSubstr("already has an optimizer"));
 }
 
