@@ -43,9 +43,14 @@ def both(tmp_path_factory):
         first = run("first", [name.replace("auxiliary", "each step in turn") for name in ALL], "")
         second = run("second", ALL, folder / "first")
 
+        awaited = []
+
         def of(name):
             i = ALL.index(name)
+            assert not awaited, f"not run, because {awaited[0]!r} did not end: see there"
+            awaited.append(name)
             theirs, ours = (json.loads(each.line(f"ENDED {i} ")) for each in (second, first))
+            awaited.clear()
             return [ours, theirs], "".join(each.log.partition(f"BEGINS {i} ")[2].partition(f"BEGINS {i + 1} ")[0] for each in (first, second))
 
         of.processes = first, second
