@@ -10,9 +10,9 @@ namespace waggle {
 namespace {
 
 /// Reads the values of one tensor after another; copies them only if necessary.
-class tensor_reader {
+class held_values {
 public:
-  explicit tensor_reader(const learner& from) : from_(from) {}
+  explicit held_values(const learner& from) : from_(from) {}
 
   /// Valid until the next call.
   std::span<const float> operator()(std::size_t which) {
@@ -61,7 +61,7 @@ std::optional<std::uint64_t> learner::copy_tensors(std::span<const std::size_t> 
 digest learner::parameters_digest() const {
   const auto& table = tensors();
   sha256_stream hash;
-  tensor_reader values{*this};
+  held_values values{*this};
   for (std::size_t i = 0; i < table.size() && table.offset(i) < table.shared_count(); ++i)
     hash.add(std::as_bytes(values(i)));
   return hash.finish();
@@ -72,7 +72,7 @@ status learner::save_state_to(byte_store& to, std::uint64_t at) const {
   auto header = table.header(schema(), optimizer_steps());
   if (auto written = to.write(at, as_byte_span(header)); !written)
     return written;
-  tensor_reader values{*this};
+  held_values values{*this};
   for (std::size_t i = 0; i < table.size(); ++i) {
     auto begin = at + header.size() + table.offset(i) * sizeof(float);
     if (auto written = to.write(begin, std::as_bytes(values(i))); !written)
@@ -86,14 +86,17 @@ status learner::load_state_from(const byte_source& from, std::uint64_t at) {
   auto steps = table.check_in(from, at, schema());
   if (!steps)
     return steps.error();
-  if (auto usable = check_values(from, at); !usable)
+  auto read = [&](std::size_t which, std::span<float> out) {
+    return from.read(at + table.header_bytes() + table.offset(which) * sizeof(float),
+                     std::as_writable_bytes(out));
+  };
+  if (auto usable = check_values(read); !usable)
     return usable;
   float_vector values;
   for (std::size_t i = 0; i < table.size(); ++i) {
     values.resize(table[i].elements());
-    auto begin = at + table.header_bytes() + table.offset(i) * sizeof(float);
-    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
-      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
+    if (auto there = read(i, values); !there)
+      throw std::runtime_error{"half a state was loaded: " + to_string(there.error())};
     write_tensor(i, values);
   }
   set_optimizer_steps(*steps);

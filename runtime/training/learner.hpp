@@ -236,11 +236,11 @@ public:
   /// Writes a copy of all tensors, without learning rates or epoch, to `to` at offset `at` (layout:
   /// state_table.hpp). Fails with ec::io_error.
   status save_state_to(byte_store& to, std::uint64_t at) const;
-  /// Whether the image at `at` of `from`, which fits the table, can be loaded: what else the
-  /// learner demands of its values. Fails with ec::malformed or io_error.
-  virtual status check_values(const byte_source& /*from*/, std::uint64_t /*at*/) const {
-    return done{};
-  }
+  /// Copies the values of a tensor of the table from a state. Fails with ec::io_error.
+  using tensor_reader = std::function<status(std::size_t which, std::span<float> out)>;
+  /// Whether a state that fits the table can be loaded: what else the learner demands of its
+  /// values. Fails with ec::malformed, or as `read`.
+  virtual status check_values(const tensor_reader& /*read*/) const { return done{}; }
   /// Loads the state that begins at `at` of `from` and ends with it. All or nothing: on
   /// ec::schema_mismatch, malformed, non_finite or io_error nothing changes. Throws if bytes that
   /// were read and checked cannot be read a second time (a disk that fails at that moment): the

@@ -75,18 +75,22 @@ void learner_layer::write_tensor(std::size_t which, std::span<const float> value
   return at.own != nullptr ? at.own->write(values) : below_->write_tensor(at.below, values);
 }
 
-status learner_layer::check_values(const byte_source& from, std::uint64_t at) const {
+status learner_layer::check_values(const tensor_reader& read) const {
+  std::vector<std::size_t> of_below; // where its tensors are in the table
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    if (places_[i].own == nullptr || !places_[i].own->check)
+    const auto* own = places_[i].own;
+    if (own == nullptr)
+      of_below.push_back(i);
+    if (own == nullptr || !own->check)
       continue;
     std::vector<float> values(static_cast<std::size_t>(tensors_[i].elements()));
-    auto begin = at + tensors_.header_bytes() + tensors_.offset(i) * sizeof(float);
-    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
-      return read;
-    if (auto good = places_[i].own->check(values); !good)
+    if (auto there = read(i, values); !there)
+      return there;
+    if (auto good = own->check(values); !good)
       return good;
   }
-  return below_->check_values(from, at);
+  return below_->check_values(
+    [&](std::size_t which, std::span<float> out) { return read(of_below[which], out); });
 }
 
 } // namespace waggle

@@ -61,7 +61,7 @@ public:
   void write_tensor(std::size_t which, std::span<const float> values) override;
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return below_->optimizer_steps(); }
   void set_optimizer_steps(std::uint64_t steps) override { below_->set_optimizer_steps(steps); }
-  status check_values(const byte_source& from, std::uint64_t at) const override;
+  status check_values(const tensor_reader& read) const override;
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override;
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {

@@ -309,6 +309,20 @@ TEST_F(PlateauLearner, TheStateContinuesWhereItWasDonated) {
   }
 }
 
+TEST_F(PlateauLearner, IsFoundInTheStateOfALayerAboveIt) {
+  auto with_samples = [&](std::uint64_t seed) {
+    auto plain = [seed]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{make_toy_learner({.init_seed = seed})};
+    };
+    return *with_ledger(with_plateau(plain, halving()),
+                        std::make_shared<sample_draws>(peer_id{}, 100, "run"))();
+  };
+  auto donor = with_samples(1);
+  auto joiner = with_samples(2);
+  ASSERT_TRUE(testing::load_state(*joiner, testing::save_state(*donor)));
+  EXPECT_EQ(testing::save_state(*joiner), testing::save_state(*donor));
+}
+
 TEST_F(PlateauLearner, AnImageWithAnImpossibleStateChangesNothing) {
   trained_model model{make()};
   end_epochs(model, {1, 1, 1, 1});

@@ -258,6 +258,34 @@ TEST(Draws, WhatIsDrawnAfterASampleThatNoUpdateHasDoesNotHold) {
   EXPECT_EQ(draws.draw(2), first) << "drawn again";
 }
 
+TEST(Draws, WhatIsReturnedIsGivenAgainBeforeTheRest) {
+  for (bool blocks : {false, true}) {
+    sample_ledger shared{1'000};
+    shared.end_epoch({}, 0, std::vector{peer(1)});
+    sample_draws draws{peer(1), 1'000, "run"};
+    ASSERT_TRUE(draws.follow(shared));
+    auto pass = [&](std::uint64_t claims, std::uint64_t samples) {
+      (void)draws.draw(claims);
+      if (blocks)
+        draws.weigh(samples, claims);
+      EXPECT_TRUE(!blocks || draws.offer(samples));
+      EXPECT_TRUE(draws.pass_ended(blocks ? samples : claims));
+    };
+    pass(2, 20);
+    auto first = draws.take(blocks ? 20 : 2).counts;
+    pass(3, 30);
+    draws.return_taken();
+    EXPECT_EQ(draws.take(blocks ? 20 : 2).counts, first);
+    draws.return_taken();
+    auto all = draws.take(blocks ? 50 : 5);
+    EXPECT_TRUE(all.holds);
+    EXPECT_EQ(std::accumulate(all.counts.begin(), all.counts.end(), 0UL), 5U);
+    shared.end_epoch(claims_of(all.counts, blocks ? 50 : 5), blocks ? 50 : 5, std::vector{peer(1)});
+    EXPECT_TRUE(draws.follow(shared));
+    EXPECT_EQ(shared.present().once, 5U);
+  }
+}
+
 TEST(Draws, TheGradientMayBeTakenBeforeItsLastPassIsKnownToHaveEnded) {
   sample_ledger shared{1'000};
   shared.end_epoch({}, 0, std::vector{peer(1)});
