@@ -238,6 +238,13 @@ TEST_F(OverlappedDiloco, OfAPeerThatLeavesBeginsNoPassAndMergesAtOnce) {
   EXPECT_EQ(at(11, 1), merge);
 }
 
+TEST_F(OverlappedDiloco, OfAPeerWithoutSamplesMergesAtOnce) {
+  put_under_way(now, true);
+  EXPECT_EQ(at(11, 1), pass);
+  now.idle = true;
+  EXPECT_EQ(at(11, 1), merge_and_pass);
+}
+
 TEST_F(OverlappedDiloco, OfAPeerThatLeavesBeforeTheNextRoundIsDueNow) {
   now.leaving = now.hurried = true;
   EXPECT_EQ(at(3, 3), begin);
