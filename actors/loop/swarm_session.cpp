@@ -207,7 +207,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
-  if (o.strategy.make(o.how).averages.in_buckets && !o.auxiliary && !port->hears_gradients())
+  if (o.strategy.make(o.how).averages.in_buckets && !o.auxiliary && !port->backward().heard())
     return bad("--strategy: leave out buckets=1, a loop's backward pass is its own");
   o.optimizer = optimizer.kind;
   o.weight_decay = optimizer.weight_decay;

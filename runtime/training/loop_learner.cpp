@@ -3,7 +3,6 @@
 
 #include "runtime/training/loop_learner.hpp"
 
-#include <algorithm>
 #include <limits>
 
 #include "runtime/core/check.hpp"
@@ -21,11 +20,11 @@ public:
     port_->use_shared(std::move(shared));
   }
   void use_vectors(std::shared_ptr<vector_pool> vectors) override {
-    port_->use_vectors(std::move(vectors));
+    port_->backward().use_vectors(std::move(vectors));
   }
   micro_step accumulate() override { return port_->pass(); }
   micro_step accumulate_in_buckets(const early_gradient& when) override {
-    return port_->pass(port_->hears_gradients() ? &when : nullptr);
+    return port_->pass(port_->backward().heard() ? &when : nullptr);
   }
   void at_epoch(epoch_id now) override { port_->set_epoch(now.value()); }
   void settle(std::span<const float> terms) override {
@@ -167,19 +166,8 @@ private:
 } // namespace
 
 std::string_view to_string(step_outcome x) {
-  switch (x) {
-    case step_outcome::held:
-      return "held";
-    case step_outcome::stepped:
-      return "stepped";
-    case step_outcome::synced:
-      return "synced";
-    case step_outcome::dropped:
-      return "dropped";
-    case step_outcome::finished:
-      return "finished";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"held", "stepped", "synced", "dropped", "finished"};
+  return names[static_cast<std::size_t>(x)];
 }
 
 loop_closed::loop_closed() : std::runtime_error("the training loop has ended") {}
@@ -191,12 +179,8 @@ loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_mo
     gradients_(tensors_.parameter_count(), tensors_.buffer_count() + tensors_.term_count(), use,
                update_terms::present_values(
                  tensors_.indices_of({state_tensor::kind::parameter}).size(), tensors_.numbers()),
-               on_device) {
-  std::size_t begin = 0;
-  for (const auto& tensor : tensors_.tensors_of({state_tensor::kind::parameter})) {
-    places_.emplace_back(begin, tensor.elements());
-    begin += tensor.elements();
-  }
+               on_device),
+    backward_(tensors_, gradients_) {
   WAGGLE_CHECK(!master_ || !on_device, "the worker would need the loop's thread");
   WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
                "passes would change the buffers while updates do");
@@ -248,7 +232,7 @@ void loop_port::keep(std::string bytes) {
   if (bytes.size() > kept_bytes_max)
     throw std::length_error{"a loop keeps at most " + std::to_string(kept_bytes_max)
                             + " bytes, and these are " + std::to_string(bytes.size())};
-  if (!computed_.empty())
+  if (!backward_.empty())
     throw std::invalid_argument{"other peers may have a part of this step's gradient already: with "
                                 "buckets=1, call keep before backward"};
   gradients_.keep(std::move(bytes));
@@ -260,7 +244,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   struct end {
     loop_port& port;
     ~end() {
-      port.discard_pass(); // one that was not added
+      port.backward_.discard(); // one that was not added
       port.gradients_.take_away();
     }
   } const at_end{*this};
@@ -283,7 +267,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
   auto before = in_module_;
   // With a master copy, the state may have changed since the pass began. The trainer knows whether
   // its gradient still counts.
-  bool asked_for = master_ && pass_began_ && pass_wanted_ && !closed_ && !ended_;
+  bool asked_for = master_ && pass_.began() && pass_.wanted() && !closed_ && !ended_;
   if (!asked_for && !serve_until_pass(lock, model, over))
     return step_outcome::finished;
   if (in_module_ != before)
@@ -324,40 +308,21 @@ step_outcome loop_port::offer(loop_model& model, std::span<const offered_tensor>
 }
 
 void loop_port::computed(std::size_t parameter, const float* values, std::uint64_t samples) {
-  computed_.resize(places_.size());
-  computed_.at(parameter) = values;
-  auto write = [this](std::size_t i) {
-    auto [begin, count] = places_[i];
-    gradients_.write_early(begin, {computed_[i], count});
-  };
-  if (gradients_.is_early())
-    return write(parameter);
+  if (backward_.add(parameter, values))
+    return;
   guard lock{mutex_};
-  if (when_ == nullptr || !pass_began_ || draws_ || closed_ || ended_ || !when_->due())
+  if (draws_ || closed_ || ended_ || !pass_.due_early()
+      || !backward_.begin_early(samples, changes_.merged))
     return;
-  when_ = nullptr; // asked once
-  auto count = tensors_.parameter_count() + tensors_.buffer_count() + tensors_.term_count();
-  if (!vectors_
-      || !gradients_.begin_early(samples, changes_.merged,
-                                 vectors_->take(static_cast<std::size_t>(count))))
-    return;
-  begun_early_ = true;
+  pass_.offer_early();
   worker_.notify_all();
   lock.unlock();
-  for (std::size_t i = 0; i < computed_.size(); ++i)
-    if (computed_[i] != nullptr)
-      write(i);
-}
-
-void loop_port::discard_pass() {
-  computed_.clear();
-  gradients_.fail_early();
+  backward_.write_all();
 }
 
 /// REQUIRES: mutex_ is held, and a pass is wanted.
 void loop_port::end_pass(const micro_step& step) {
-  pass_wanted_ = pass_began_ = false;
-  handed_ = step;
+  pass_.end(step);
   worker_.notify_all();
 }
 
@@ -370,7 +335,8 @@ bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& 
     } else if (should_refresh()) {
       refresh(lock, model);
     } else if (pass_may_begin()) {
-      return pass_began_ = true;
+      pass_.begin();
+      return true;
     } else if (!loop_.wait_for(lock, slice, [this] {
                  return task_ != nullptr || should_refresh() || pass_may_begin();
                })) {
@@ -438,7 +404,7 @@ void loop_port::write_parameters(loop_model& model, std::span<const float> all) 
 void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
                       const is_over& over) {
   show_own(model);
-  discard_pass();
+  backward_.discard();
   guard lock{mutex_};
   ended_ = true;
   worker_.notify_all();
@@ -490,7 +456,7 @@ void loop_port::count(effect what) {
 }
 
 void loop_port::close() {
-  discard_pass();
+  backward_.discard();
   guard lock{mutex_};
   ended_ = closed_ = true;
   worker_.notify_all();
@@ -511,26 +477,22 @@ void loop_port::use_shared(std::shared_ptr<const shared_parameters> shared) {
 micro_step loop_port::pass(const learner::early_gradient* when) {
   guard lock{mutex_};
   if (!ended_) {
-    pass_wanted_ = true;
-    when_ = when;
+    pass_.want(when);
     loop_.notify_one();
-    auto is_over = [this] { return handed_ || ended_; };
-    worker_.wait(lock, [&] { return is_over() || begun_early_; });
-    if (std::exchange(begun_early_, false)) {
+    auto is_over = [this] { return pass_.ended() || ended_; };
+    worker_.wait(lock, [&] { return is_over() || pass_.early(); });
+    if (pass_.early()) {
       lock.unlock();
       when->offered();
       lock.lock();
       worker_.wait(lock, is_over);
     }
-    when_ = nullptr;
   } else {
     // The trainer would request the next pass at once.
     worker_.wait_for(lock, empty_pass_pause, [this] { return closed_; });
   }
-  pass_wanted_ = false;
-  if (handed_)
-    return *std::exchange(handed_, std::nullopt);
-  return {last_loss_, 0, true}; // hardly changes the mean loss, and no sum of samples
+  // Without a gradient: hardly changes the mean loss, and no sum of samples.
+  return pass_.take().value_or(micro_step{last_loss_, 0, true});
 }
 
 /// Nobody else changes the master copy, so this thread reads it without a lock.

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/training/awaited_pass.hpp"
+#include "runtime/training/backward_pass.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/offered_gradients.hpp"
 #include "runtime/training/sample_draws.hpp"
@@ -122,17 +124,13 @@ public:
   /// REQUIRES: with draws, so many samples are ahead.
   step_outcome offer(loop_model& model, std::span<const offered_tensor> gradient, micro_step step,
                      const is_over& over, std::uint64_t passes = 1);
-  /// The loop calls `computed` in its backward passes. REQUIRES: nothing was offered yet, there is
-  /// no master copy, and gradients are `summed` and on no device.
-  void hear_gradients() { hears_gradients_ = true; }
-  [[nodiscard]] bool hears_gradients() const { return hears_gradients_; }
+  /// For a loop that calls `computed`. REQUIRES then: there is no master copy, and gradients are
+  /// `summed` and on no device.
+  [[nodiscard]] backward_pass& backward() { return backward_; }
   /// The values of a parameter's gradient are complete, in the pass whose gradient over `samples`
   /// samples the next `offer` has. They stay as they are until then: other peers may receive them
   /// before. With others, that `offer` throws std::invalid_argument.
   void computed(std::size_t parameter, const float* values, std::uint64_t samples);
-  /// There will be no gradient of the backward pass that has begun. If peers were to get a part of
-  /// it already, the next `offer` is dropped.
-  void discard_pass();
   /// Waits, as `offer` does, until the first gradient is wanted: then a checkpoint or the state of
   /// the run is loaded. Does nothing later.
   void await_pass(loop_model& model, const is_over& over);
@@ -180,8 +178,6 @@ public:
 
   /// See learner::use_shared.
   void use_shared(std::shared_ptr<const shared_parameters> shared);
-  /// For the gradients of passes that are taken before they are complete.
-  void use_vectors(std::shared_ptr<vector_pool> vectors) { vectors_ = std::move(vectors); }
   /// Waits for the loop's next gradient. `when`: null, or see learner::accumulate_in_buckets.
   micro_step pass(const learner::early_gradient* when = nullptr);
   enum class effect : std::uint8_t {
@@ -226,7 +222,7 @@ private:
   void end_pass(const micro_step& step);
   bool serve_until_pass(guard& lock, loop_model& model, const is_over& over);
   [[nodiscard]] bool should_refresh() const;
-  [[nodiscard]] bool pass_may_begin() const { return pass_wanted_ && !loading_; }
+  [[nodiscard]] bool pass_may_begin() const { return pass_.wanted() && !loading_; }
   void refresh(guard& lock, loop_model& model);
   void change_master(effect what, const std::function<void(loop_model&)>& work);
   [[nodiscard]] bool run(effect what, const std::function<void(loop_model&)>& work,
@@ -245,12 +241,8 @@ private:
   std::condition_variable worker_;
   task* task_ = nullptr; // a call that has not been started
   bool present_ = false; // the loop's thread carries calls out
-  bool pass_wanted_ = false;
-  bool pass_began_ = false; // it is wanted, and the loop computes it with the module's parameters
-  std::optional<micro_step> handed_;              // to the pass that waits
-  const learner::early_gradient* when_ = nullptr; // of the pass that waits, until it is due
-  bool begun_early_ = false;                      // and the pass has not said so
-  bool ended_ = false;                            // there will be no more gradients
+  awaited_pass pass_;
+  bool ended_ = false; // there will be no more gradients
   bool closed_ = false;
   bool loading_ = false;   // the master copy holds a part of a state
   change_count changes_;   // of the parameters
@@ -259,13 +251,10 @@ private:
   double last_loss_;                                // NaN before the first
   std::shared_ptr<const shared_parameters> shared_; // null: the module's own
 
-  bool hears_gradients_ = false;
-  std::shared_ptr<vector_pool> vectors_;
-  std::vector<std::pair<std::size_t, std::size_t>> places_; // of parameters: begin, count
-  std::vector<const float*> computed_; // in this pass, by parameter; the loop's thread's
-  bool shown_ = false;                 // the loop's thread's: the shared ones are in the module
+  bool shown_ = false;          // the loop's thread's: the shared ones are in the module
   float_vector own_;            // the loop's thread's: the module's own meanwhile, if they differ
   offered_gradients gradients_; // never waits for mutex_
+  backward_pass backward_;      // the loop's thread's
   std::atomic<std::uint64_t> epoch_{0};
 };
 

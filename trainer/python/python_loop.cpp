@@ -244,7 +244,7 @@ void python_loop::start(py::object model, const swarm_options& options, state_ta
   auto port = std::make_shared<loop_port>(std::move(table), schema, std::move(master),
                                           session_->use_of_gradients(), on_device);
   if (hears_gradients)
-    port->hear_gradients();
+    port->backward().hear();
   auto started = [&] {
     away here{*this};
     return session_->start(port, *made, optimizer, learning_rate, rate_ratios, frozen, rounds);
@@ -271,7 +271,7 @@ void python_loop::computed(std::size_t parameter, std::uintptr_t address, std::u
 
 void python_loop::discard_pass() {
   require_optimizer();
-  port_->discard_pass();
+  port_->backward().discard();
 }
 
 void python_loop::deal(std::uint64_t samples, std::uint64_t passes) {

@@ -49,7 +49,7 @@ public:
 
   /// `table`: what peers exchange. `rate_ratios`: of the parameter groups, for their agreement;
   /// empty: all have one rate. `rounds`: see swarm_session::start. `on_device`: see loop_port.
-  /// `hears_gradients`: see loop_port::hear_gradients. REQUIRES: with --delay-optimizer-step, no
+  /// `hears_gradients`: see backward_pass::hear. REQUIRES: with --delay-optimizer-step, no
   /// buffers in `table`, and not on_device.
   void start(py::object model, const swarm_options& options, state_table table,
              const optimizer_identity& optimizer, double learning_rate,

@@ -431,7 +431,7 @@ protected:
                                        digest{});
     learns = make_loop_learner(port);
     learns->use_vectors(vectors);
-    port->hear_gradients();
+    port->backward().hear();
   }
 
   /// Two passes: the first is offered whole, the second is taken early if it is due.
@@ -560,7 +560,7 @@ TEST_F(EarlyGradient, OfAPassThatIsDiscardedFailsAndTheNextIsDropped) {
   two_passes(true);
   port->computed(0, values.data(), 4);
   await_early();
-  port->discard_pass();
+  port->backward().discard();
   EXPECT_TRUE(given.fills->failed());
   std::vector<float> other{5, 5, 5};
   port->computed(0, other.data(), 4);
