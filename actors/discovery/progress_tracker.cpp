@@ -28,8 +28,8 @@ progress_tracker::progress_tracker(caf::actor_config& cfg, node_context ctx, pro
   : progress_tracker_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), dht_(std::move(dht)),
     ledger_(ctx_.record.id, config_.ledger), speed_(config_.performance_ema_alpha),
-    measured_(now()), pushed_(measured_), stored_(measured_), read_(measured_) {
-  pace_.begin(measured_);
+    pace_({config_.push_interval, config_.store_interval, config_.report_ttl}, now()),
+    measured_(now()), read_(measured_) {
   end_on_exception(this, ctx_);
 }
 
@@ -149,12 +149,12 @@ void progress_tracker::report(const report_progress& msg) {
   pace_.expect(msg.epoch_seconds);
   if (new_epoch)
     pace_.begin(now());
-  at_target_ = msg.may_end_epoch;
   // Notes only tell of more samples.
   bool less = msg.samples < before
               || (own_ && msg.samples_per_second > 0
                   && msg.samples_per_second < own_->samples_per_second / 2);
-  news_due_ = news_due_ || new_epoch || less || own_->parameters != msg.parameters;
+  pace_.changed(new_epoch || less || own_->parameters != msg.parameters, new_epoch || moved,
+                msg.may_end_epoch);
   auto& own = own_ ? *own_ : own_.emplace();
   own.who = ctx_.own_record();
   own.epoch = msg.epoch;
@@ -176,14 +176,7 @@ void progress_tracker::report(const report_progress& msg) {
   own.sketch = msg.sketch;
   if (msg.samples > 0 || msg.claim.group_size > 0)
     active_ = ledger_.global_epoch(own_, ctx_.wall->now());
-  push_due_ = true;
-  store_due_ = store_due_ || new_epoch || moved;
-  if (moved || now() - pushed_ >= push_interval())
-    push();
-  else if (now() - noted_ >= note_interval())
-    note();
-  else
-    note_due_ = true;
+  send_due(moved);
   notify_listeners();
 }
 
@@ -219,21 +212,15 @@ void progress_tracker::tell(const peer_record& peer, const record& entry) {
     send(switchboard_, notify_peer{peer, wire::progress_push{entry}, {}});
 }
 
-std::chrono::nanoseconds progress_tracker::push_interval() const {
-  std::chrono::nanoseconds least = config_.push_interval;
-  return news_due_ ? least : std::max(least, pace_.between_reports(now()));
-}
-
-/// Grows with the number of connected peers, so that we send a bounded number of notes per second.
-std::chrono::nanoseconds progress_tracker::note_interval() const {
-  auto peers = static_cast<std::int64_t>(connected_.size());
-  std::chrono::nanoseconds least = peers <= 8 ? 0ms : milliseconds{2 * peers};
-  return at_target_ || news_due_ ? least : std::max(least, pace_.between_notes(now()));
+void progress_tracker::send_due(bool at_once) {
+  if (at_once || pace_.push_due(now()))
+    push();
+  else if (pace_.note_due(now(), connected_.size()))
+    note();
 }
 
 void progress_tracker::note() {
-  note_due_ = false;
-  noted_ = now();
+  pace_.noted(now());
   if (!own_ || left_)
     return;
   wire::progress_note note{own_->epoch, own_->claim.past.branch, own_->samples,
@@ -244,9 +231,7 @@ void progress_tracker::note() {
 }
 
 void progress_tracker::push() {
-  push_due_ = note_due_ = news_due_ = false;
-  noted_ = now();
-  pushed_ = now();
+  pace_.pushed(now());
   if (!own_ || left_)
     return;
   auto entry = sign(false);
@@ -255,6 +240,7 @@ void progress_tracker::push() {
 }
 
 void progress_tracker::store(const record& entry) {
+  pace_.stored(now());
   request(dht_, 11s, store_record{entry, 10s})
     .then([](const store_report&) { /* the DHT's metrics show the outcome */ },
           [this](const caf::error& why) {
@@ -340,23 +326,16 @@ void progress_tracker::on_event(const inbound_event& msg) {
 }
 
 void progress_tracker::on_tick() {
-  if (push_due_ && now() - pushed_ >= push_interval())
-    push();
-  else if (note_due_ && now() - noted_ >= note_interval())
-    note();
+  send_due(false);
   if (now() - upkept_ < upkeep_interval)
     return;
   upkept_ = now();
   bool expired = ledger_.purge(ctx_.wall->now());
   // No report for long (the trainer averages, or downloads): repeat it before it expires.
-  if (now() - pushed_ >= config_.report_ttl / 2 && publishes())
+  if (pace_.repeat_due(now()) && publishes())
     push();
-  bool stale = now() - stored_ >= config_.report_ttl / 2;
-  if ((store_due_ || stale) && now() - stored_ >= config_.store_interval && publishes()) {
-    store_due_ = false;
-    stored_ = now();
+  if (pace_.store_due(now()) && publishes())
     store(sign(false));
-  }
   auto current = view();
   if (expired) // the view changes without a report
     on_change();

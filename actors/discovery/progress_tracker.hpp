@@ -80,8 +80,7 @@ private:
   [[nodiscard]] bool publishes() const;
   record sign(bool tombstone);
   void tell(const peer_record& peer, const record& entry);
-  [[nodiscard]] std::chrono::nanoseconds push_interval() const;
-  [[nodiscard]] std::chrono::nanoseconds note_interval() const;
+  void send_due(bool at_once);
   void note();
   void push();
   void store(const record& entry);
@@ -110,16 +109,8 @@ private:
   std::optional<epoch_id> active_; // global epoch when we last had samples
   steady_time measured_;           // until when `speed_` includes our samples
   std::uint64_t last_sequence_ = 0;
-  steady_time pushed_;
-  steady_time stored_;
   steady_time upkept_;
   steady_time read_;
-  steady_time noted_;
-  bool push_due_ = false;
-  bool news_due_ = false; // the push that is due says more than samples
-  bool at_target_ = false;
-  bool store_due_ = false;
-  bool note_due_ = false;
   bool reading_ = false;
   bool left_ = false;
   std::map<peer_id, peer_record> connected_;

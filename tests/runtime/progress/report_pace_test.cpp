@@ -8,7 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
-  report_pace pace;
+  report_pace pace{{}, {}};
   pace.begin(steady_time{} + 7s);
   for (auto seconds : {0.0, 0.3, 4.9}) {
     pace.expect(seconds);
@@ -19,7 +19,7 @@ TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
 }
 
 TEST(ReportPace, ReportsFourTimesAnEpochAndReadsTwiceButNotMoreRarelyThanReportsNeed) {
-  report_pace pace;
+  report_pace pace{{}, {}};
   auto began = steady_time{} + 7s;
   pace.begin(began);
   pace.expect(20);
@@ -34,7 +34,7 @@ TEST(ReportPace, ReportsFourTimesAnEpochAndReadsTwiceButNotMoreRarelyThanReports
 }
 
 TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
-  report_pace pace;
+  report_pace pace{{}, {}};
   auto began = steady_time{} + 7s;
   pace.expect(64);
   pace.begin(began);
@@ -45,6 +45,61 @@ TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
   EXPECT_EQ(pace.between_notes(began + 90s), 0s) << "it lasts longer than expected";
   pace.begin(began + 90s);
   EXPECT_EQ(pace.between_notes(began + 90s), 5s);
+}
+
+TEST(ReportPace, SendsAtTheShortestIntervalsAndFirstWhatSaysMore) {
+  auto at = steady_time{} + 7s;
+  report_pace pace{{100ms, 5s, 60s}, at};
+  EXPECT_FALSE(pace.push_due(at + 1s) || pace.note_due(at + 1s, 1)) << "nothing has changed";
+  pace.changed(false, false, false);
+  EXPECT_FALSE(pace.push_due(at + 99ms));
+  EXPECT_TRUE(pace.note_due(at + 99ms, 8)) << "there was no note yet";
+  EXPECT_TRUE(pace.push_due(at + 100ms));
+  pace.noted(at + 99ms);
+  EXPECT_FALSE(pace.note_due(at + 99ms, 8));
+  EXPECT_TRUE(pace.push_due(at + 100ms)) << "a note is no report";
+  pace.pushed(at + 100ms);
+  EXPECT_FALSE(pace.push_due(at + 1s));
+  pace.changed(false, false, false);
+  EXPECT_FALSE(pace.note_due(at + 117ms, 9)) << "2 ms for each of many peers";
+  EXPECT_TRUE(pace.note_due(at + 118ms, 9));
+}
+
+TEST(ReportPace, InLongEpochsSendsNewsAndTheirEndAtOnce) {
+  struct row {
+    bool news;
+    bool may_end;
+    bool pushes;
+    bool notes;
+  };
+  for (auto each : {row{false, false, false, false}, row{true, false, true, true},
+                    row{false, true, false, true}}) {
+    auto at = steady_time{} + 7s;
+    report_pace pace{{100ms, 5s, 60s}, at};
+    pace.expect(64);
+    pace.changed(true, false, false);
+    pace.pushed(at);
+    pace.changed(each.news, false, each.may_end);
+    EXPECT_EQ(pace.push_due(at + 1s), each.pushes);
+    EXPECT_EQ(pace.note_due(at + 1s, 1), each.notes);
+    pace.changed(false, false, each.may_end);
+    EXPECT_EQ(pace.push_due(at + 1s), each.pushes) << "news stay news until they are pushed";
+  }
+}
+
+TEST(ReportPace, StoresWhatMovedSoonAndAllBeforeItExpires) {
+  auto at = steady_time{} + 7s;
+  report_pace pace{{100ms, 5s, 60s}, at};
+  pace.changed(false, false, false);
+  EXPECT_FALSE(pace.store_due(at + 29s));
+  EXPECT_FALSE(pace.repeat_due(at + 29s));
+  EXPECT_TRUE(pace.store_due(at + 30s));
+  EXPECT_TRUE(pace.repeat_due(at + 30s));
+  pace.changed(false, true, false);
+  EXPECT_FALSE(pace.store_due(at + 4s));
+  EXPECT_TRUE(pace.store_due(at + 5s));
+  pace.stored(at + 5s);
+  EXPECT_FALSE(pace.store_due(at + 34s));
 }
 
 } // namespace
