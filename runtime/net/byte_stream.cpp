@@ -1,6 +1,7 @@
 #include "runtime/net/byte_stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <boost/asio/post.hpp>
@@ -54,14 +55,32 @@ failure byte_stream::why(const error_code& error) const {
 }
 
 void byte_stream::fail(failure why, error_code& error) {
+  if (why.code == ec::peer_lost) { // the other end says that nothing follows
+    error = asio::error::eof;
+    return;
+  }
   trouble_ = std::move(why);
   error = boost::system::errc::make_error_code(boost::system::errc::protocol_error);
 }
 
-// -- the dialler's handshake ---------------------------------------------------------------------
+void byte_stream::expires_after(std::chrono::steady_clock::duration time) {
+  deadline_.expires_after(time);
+  deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
+    auto me = weak.lock();
+    if (error || !me || me->deadline_.expiry() > std::chrono::steady_clock::now())
+      return;
+    me->trouble_ = {ec::timeout, {}};
+    error_code ignored;
+    me->socket_.close(ignored);
+  });
+}
 
-void byte_stream::begin(on_written done) {
+// -- the handshake -------------------------------------------------------------------------------
+
+void byte_stream::begin(on_written done, std::size_t most) {
   auto ready = tls_->begin();
+  if (ready.ok() && !*ready && most == 0)
+    ready = failure{ec::oversize, "the handshake of TLS is too long"};
   error_code error;
   if (!ready) {
     fail(ready.error(), error);
@@ -72,14 +91,13 @@ void byte_stream::begin(on_written done) {
     return asio::post(socket_.get_executor(),
                       [me = shared_from_this(), error, done = std::move(done)] { done(error); });
   write_more();
-  socket_.async_wait(tcp::socket::wait_read,
-                     [me = shared_from_this(), done = std::move(done)](error_code failed) mutable {
-                       if (!failed)
-                         me->receive(0, failed);
-                       if (failed)
-                         return done(failed);
-                       me->begin(std::move(done));
-                     });
+  socket_.async_wait(tcp::socket::wait_read, [me = shared_from_this(), done = std::move(done),
+                                              most](error_code failed) mutable {
+    auto bytes = failed ? 0 : me->receive(0, failed);
+    if (failed)
+      return done(failed);
+    me->begin(std::move(done), most - std::min(most, bytes));
+  });
 }
 
 // -- reading -------------------------------------------------------------------------------------
@@ -134,6 +152,15 @@ void byte_stream::read_more(std::span<std::byte> room, on_read done) {
     });
 }
 
+bool byte_stream::is_over() {
+  std::array<std::byte, 4_KiB> dropped;
+  if (!tls_)
+    return ::recv(socket_.native_handle(), dropped.data(), 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+  error_code error;
+  (void)receive(dropped.size(), error);
+  return error || !tls_->read(dropped);
+}
+
 // -- writing -------------------------------------------------------------------------------------
 
 void byte_stream::write(std::vector<asio::const_buffer> all, on_written done) {
@@ -145,6 +172,16 @@ void byte_stream::write(std::vector<asio::const_buffer> all, on_written done) {
   std::reverse(unwritten_.begin(), unwritten_.end()); // the next one is the last
   written_ = std::move(done);
   write_more();
+}
+
+void byte_stream::finish(on_written done) {
+  if (tls_)
+    tls_->close();
+  write({}, [me = shared_from_this(), done = std::move(done)](const error_code& error) {
+    error_code ignored;
+    me->socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    done(error);
+  });
 }
 
 /// Of what is to be written, at most `room` bytes.
@@ -195,7 +232,7 @@ void byte_stream::send_on(std::size_t sent) {
     if (!failed && sent + bytes < me->sending_.size())
       return me->send_on(sent + bytes);
     me->sending_.clear();
-    if (!failed && (!me->unwritten_.empty() || me->tls_->has_output()))
+    if (!failed && (!me->unwritten_.empty() || (me->tls_ && me->tls_->has_output())))
       return me->write_more();
     me->sending_ = {}; // an idle link holds no buffer
     me->unwritten_.clear();

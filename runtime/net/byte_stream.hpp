@@ -2,7 +2,9 @@
 
 // Internal to runtime/net: the bytes of one connection, plain or encrypted.
 
+#include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +12,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "runtime/net/tls_channel.hpp"
 
@@ -27,14 +30,28 @@ public:
 
   /// `tls`: null for a plain connection.
   explicit byte_stream(tcp::socket socket, std::unique_ptr<tls_channel> tls = nullptr)
-    : socket_(std::move(socket)), tls_(std::move(tls)) {}
+    : socket_(std::move(socket)), tls_(std::move(tls)), deadline_(socket_.get_executor()),
+      small_packets_(tls_ ? 8 : 0) {}
 
-  /// Of the dialler's channel: until it may read and write.
-  void begin(on_written done);
+  /// From now on, all is encrypted. What the channel has to send goes first.
+  void encrypt(std::unique_ptr<tls_channel> with) { tls_ = std::move(with); }
+  /// For whoever takes the socket, too. What the channel has to send is not sent.
+  std::unique_ptr<tls_channel> release_tls() { return std::move(tls_); }
+  /// The handshake of the channel, until it may read and write; with at most so many bytes of the
+  /// other end.
+  void begin(on_written done, std::size_t most = std::numeric_limits<std::size_t>::max());
   /// Reads into the beginning of `room`, which is not empty: at least one byte.
   void read(std::span<std::byte> room, on_read done);
   /// Writes all of them, one after another. What they point to lives until `done`.
   void write(std::vector<asio::const_buffer> all, on_written done);
+  /// Ends what is sent, after saying so to an end that speaks TLS.
+  void finish(on_written done);
+  /// Whether the other end has left. What it sends over TLS meanwhile is dropped. Only between two
+  /// operations.
+  [[nodiscard]] bool is_over();
+  /// What is under way then fails with ec::timeout: the socket is closed.
+  void expires_after(std::chrono::steady_clock::duration time);
+  void expires_never() { deadline_.expires_at(asio::steady_timer::time_point::max()); }
 
   [[nodiscard]] const tcp::socket& socket() const { return socket_; }
   [[nodiscard]] tcp::socket& socket() { return socket_; }
@@ -42,6 +59,8 @@ public:
   [[nodiscard]] const tls_channel* tls() const { return tls_.get(); }
   /// Why the last operation failed.
   [[nodiscard]] failure why(const error_code& error) const;
+  /// The same if it was the channel, or the time.
+  [[nodiscard]] const std::optional<failure>& trouble() const { return trouble_; }
 
 private:
   /// Takes encrypted bytes for about `wanted` bytes, if they have arrived. 0: none, or an error.
@@ -55,14 +74,15 @@ private:
 
   tcp::socket socket_;
   std::unique_ptr<tls_channel> tls_;
-  std::optional<failure> trouble_; // of the channel
+  asio::steady_timer deadline_;
+  std::optional<failure> trouble_;
 
   std::vector<asio::const_buffer> unwritten_;
   on_written written_;
   std::vector<std::byte> sending_; // encrypted; not empty: a write is under way
-  /// The next packets are small: a handshake passes where large ones are lost, so that the link
-  /// opens and is found to be narrow.
-  unsigned small_packets_ = 8;
+  /// The next packets are small: the handshake of a link passes where large ones are lost, so that
+  /// it opens and is found to be narrow.
+  unsigned small_packets_;
 };
 
 /// Maps an Asio error to a failure.

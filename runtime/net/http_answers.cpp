@@ -54,13 +54,13 @@ bool is_cross_origin(const page_request& request) {
 bool is_member(const page_request& request, const page_stream& stream,
                const http_settings& settings) {
   auto shown = request[http::field::authorization];
-  return settings.key && stream.tls()
+  return settings.key && stream.bytes->tls()
          && proves_page(*settings.key, page_of(request, stream), {shown.data(), shown.size()});
 }
 
-bool from_this_machine(page_stream& stream, const http_settings& settings) {
+bool from_this_machine(const page_stream& stream, const http_settings& settings) {
   beast::error_code error;
-  auto from = stream.tcp.socket().remote_endpoint(error).address();
+  auto from = stream.bytes->socket().remote_endpoint(error).address();
   return !error && unmapped(from).is_loopback() && !settings.loopback_is_far;
 }
 
@@ -74,10 +74,10 @@ page_response plain_page(unsigned status, std::string text) {
 }
 
 page_of_channel page_of(const page_request& request, const page_stream& stream) {
-  return {stream.tls()->binding(), std::string{request.target()}};
+  return {stream.bytes->tls()->binding(), std::string{request.target()}};
 }
 
-http_request described(const page_request& request, page_stream& stream,
+http_request described(const page_request& request, const page_stream& stream,
                        const http_settings& settings) {
   return {std::string{request.method_string()},
           std::string{request.target()},

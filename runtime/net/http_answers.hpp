@@ -22,7 +22,7 @@ page_response plain_page(unsigned status, std::string text);
 page_of_channel page_of(const page_request& request, const page_stream& stream);
 
 /// The request, and who asks.
-http_request described(const page_request& request, page_stream& stream,
+http_request described(const page_request& request, const page_stream& stream,
                        const http_settings& settings);
 
 /// The handler's answer, or why there is none.

@@ -23,7 +23,8 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr auto pending = boost::asio::error::would_block;
   beast::error_code error;
-  page_stream stream{beast::tcp_stream{io}};
+  page_stream stream{tcp::socket{io}};
+  auto& socket = stream.bytes->socket();
   auto done = [&error](beast::error_code how, const auto&...) { error = how; };
   auto step = [&](auto begin) {
     error = pending;
@@ -33,8 +34,8 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return !error.failed();
   };
   auto failed = [&](ec code) -> failure {
-    if (stream.why().code != ec::none)
-      return {code, to_string(where) + ": " + stream.why().detail};
+    if (const auto& why = stream.bytes->trouble())
+      return {code, to_string(where) + ": " + why->detail};
     if (error == pending)
       return {ec::timeout, to_string(where) + " did not answer within "
                              + std::to_string(timeout.count()) + " ms"};
@@ -50,10 +51,10 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   if (!step([&] { resolver.async_resolve(where.host, std::to_string(where.port), resolved); }))
     return failed(ec::unreachable);
   for (const auto& each : found) {
-    stream.tcp.close();
-    open_socket(stream.tcp.socket(), each.endpoint().protocol(), error);
+    socket.close(error);
+    open_socket(socket, each.endpoint().protocol(), error);
     if (!error)
-      step([&] { stream.tcp.async_connect(each.endpoint(), done); });
+      step([&] { socket.async_connect(each.endpoint(), done); });
     if (!error || error == pending)
       break;
   }
@@ -64,18 +65,19 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return failed(error == boost::asio::error::connection_refused ? ec::peer_lost
                                                                   : ec::unreachable);
   if ((key || encrypted || !fingerprint.empty()) && !step([&] {
-        stream.dial(std::make_unique<tls_channel>(tls_context::of_reader(), true), done);
+        stream.bytes->encrypt(std::make_unique<tls_channel>(tls_context::of_reader(), true));
+        stream.bytes->begin(done);
       }))
     return failed(ec::malformed);
-  if (!fingerprint.empty() && stream.tls()->peer_fingerprint() != fingerprint)
+  if (!fingerprint.empty() && stream.bytes->tls()->peer_fingerprint() != fingerprint)
     return failure{ec::bad_signature,
                    to_string(where) + " shows a certificate with another fingerprint, "
-                     + stream.tls()->peer_fingerprint()
+                     + stream.bytes->tls()->peer_fingerprint()
                      + ": compare it with what `waggle id` prints on the peer's machine"};
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
   beast::error_code gone;
-  auto peer = stream.tcp.socket().remote_endpoint(gone);
+  auto peer = socket.remote_endpoint(gone);
   request.set(http::field::host,
               to_string(gone ? where : endpoint{peer.address().to_string(), peer.port()}));
   request.set(http::field::connection, "close");
@@ -83,7 +85,7 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   page_of_channel page{{}, target};
   if (key) {
     run.emplace(*key);
-    page.binding = stream.tls()->binding();
+    page.binding = stream.bytes->tls()->binding();
     request.set(http::field::authorization, page_proof(*run, page));
   }
   if (!step([&] { http::async_write(stream, request, done); }))

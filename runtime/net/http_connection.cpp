@@ -26,47 +26,10 @@ namespace http = beast::http;
 /// Nothing that is served here reads a request's body.
 constexpr std::size_t body_bytes_max = 4_KiB;
 constexpr std::size_t first_bytes_max = 4_KiB;
+/// A client's first message of TLS has some 300 bytes.
+constexpr std::size_t hello_bytes_max = 16_KiB;
 /// Prometheus asks every 15 to 60 seconds.
 constexpr auto keep_alive_time = std::chrono::seconds{75};
-
-/// A client's first messages of TLS, of a peer or for pages.
-class tls_hello {
-public:
-  struct outcome {
-    enum { more, pages, link, refused } is = more;
-    ec why{};          // of a refusal
-    bool tell = false; // which the client is to be told
-  };
-
-  /// Takes what arrived. `may_encrypt`: see serve_http.
-  outcome arrived(byte_span bytes, const http_settings& settings,
-                  const std::function<bool()>& may_encrypt) {
-    if (!settings.tls)
-      return {outcome::refused, ec::wrong_version};
-    if (!channel && !may_encrypt())
-      return {outcome::refused, ec::rate_limited};
-    if (!channel)
-      channel = std::make_unique<tls_channel>(*settings.tls, false);
-    bytes_ += bytes.size();
-    channel->arrived(bytes);
-    auto ready = channel->begin();
-    if (!ready)
-      return {outcome::refused, ready.error().code, true};
-    if (*ready)
-      return {channel->is_for_pages() ? outcome::pages : outcome::link};
-    if (bytes_ > bytes_max)
-      return {outcome::refused, ec::oversize};
-    return {};
-  }
-
-  std::unique_ptr<tls_channel> channel; // null: nothing has arrived, or it has begun and was taken
-
-private:
-  /// A client's first message has some 300 bytes.
-  static constexpr std::size_t bytes_max = 16_KiB;
-
-  std::size_t bytes_ = 0;
-};
 
 /// A body that ends with the connection. It keeps itself, and the connection that `stream` shares,
 /// while it is written. One write is under way at a time, and between two is a pause: that bounds
@@ -82,7 +45,7 @@ public:
     piece_ = next_piece(body_, *settings_);
     if (piece_.empty())
       return pause();
-    stream_->tcp.expires_after(settings_->stream_timeout);
+    stream_->bytes->expires_after(settings_->stream_timeout);
     boost::asio::async_write(*stream_, boost::asio::buffer(piece_),
                              [me = shared_from_this()](beast::error_code error, std::size_t) {
                                if (!error)
@@ -93,11 +56,11 @@ public:
 private:
   void pause() {
     constexpr auto between_frames = std::chrono::milliseconds{100};
-    stream_->tcp.expires_never();
+    stream_->bytes->expires_never();
     pause_.expires_after(between_frames);
     pause_.async_wait([me = shared_from_this()](beast::error_code error) {
       // Otherwise, a stream that has nothing to send keeps its place.
-      if (!error && me->stream_->tcp.socket().is_open() && !me->stream_->is_over())
+      if (!error && me->stream_->bytes->socket().is_open() && !me->stream_->bytes->is_over())
         me->send_more();
     });
   }
@@ -113,19 +76,18 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
                   http_owner owner)
-    : stream_(beast::tcp_stream{std::move(socket)}), settings_(std::move(settings)),
-      owner_(std::move(owner)) {}
+    : stream_(std::move(socket)), settings_(std::move(settings)), owner_(std::move(owner)) {}
 
   ~http_connection() { owner_.finished(); }
 
   void close() {
     beast::error_code ignored;
-    stream_.tcp.socket().close(ignored);
+    stream_.bytes->socket().close(ignored);
   }
 
   /// Peers of other machines and clients of HTTPS begin with TLS, all others with a request.
   void begin() {
-    stream_.tcp.expires_after(settings_->timeout);
+    stream_.bytes->expires_after(settings_->timeout);
     read_plain();
   }
 
@@ -135,7 +97,7 @@ public:
     if (buffer_.size() > 0)
       return read();
     constexpr std::size_t step = 4_KiB;
-    stream_.tcp.expires_after(keep_alive_time);
+    stream_.bytes->expires_after(keep_alive_time);
     stream_.async_read_some(buffer_.prepare(step),
                             [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
                               if (error)
@@ -146,7 +108,7 @@ public:
   }
 
   void read() {
-    stream_.tcp.expires_after(settings_->timeout);
+    stream_.bytes->expires_after(settings_->timeout);
     parse();
   }
 
@@ -164,10 +126,8 @@ public:
 
 private:
   void reject(beast::error_code error) {
-    if (error == beast::error::timeout)
-      return count(ec::timeout);
-    if (stream_.why().code != ec::none)
-      return count(stream_.why().code);
+    if (const auto& why = stream_.bytes->trouble())
+      return count(why->code);
     if (error == http::error::end_of_stream
         || error.category() != http::make_error_code(http::error::bad_method).category())
       return; // the client has left, or the socket failed
@@ -186,62 +146,48 @@ private:
     return {static_cast<const std::byte*>(data.data()), data.size()};
   }
 
-  /// The client's first message is here, or its beginning.
+  /// The beginning of a client's first message is here: of a peer's, or for pages.
   void begin_tls() {
-    auto seen = hello_.arrived(bytes_read(), *settings_, owner_.may_encrypt);
+    if (!settings_->tls || !owner_.may_encrypt())
+      return count(settings_->tls ? ec::rate_limited : ec::wrong_version);
+    auto channel = std::make_unique<tls_channel>(*settings_->tls, false);
+    auto most = hello_bytes_max - buffer_.size();
+    channel->arrived(bytes_read());
     buffer_.consume(buffer_.size());
-    if (seen.is == seen.link && !owner_.upgraded) // this peer is a client
-      seen = {seen.refused, ec::unreachable};
-    switch (seen.is) {
-      case seen.more:
-        return send_output([me = shared_from_this()] { me->read_plain(); });
-      case seen.pages:
-        stream_.encrypt(std::move(hello_.channel));
-        return parse();
-      case seen.link:
-        stream_.tcp.expires_never();
-        return owner_.upgraded(stream_.tcp.release_socket(), {}, std::move(hello_.channel));
-      case seen.refused:
-        count(seen.why);
-        if (seen.tell)
-          send_output([me = shared_from_this()] {
-            beast::error_code ignored;
-            me->stream_.tcp.socket().shutdown(tcp::socket::shutdown_send, ignored);
-          });
-    }
+    auto& bytes = *stream_.bytes;
+    bytes.encrypt(std::move(channel));
+    bytes.begin(
+      [me = shared_from_this(), &bytes](beast::error_code error) {
+        if (error)
+          return me->reject(error);
+        if (bytes.tls()->is_for_pages())
+          return me->parse();
+        if (!me->owner_.upgraded) // this peer is a client
+          return me->count(ec::unreachable);
+        auto link = bytes.release_tls();
+        me->owner_.upgraded(std::move(bytes.socket()), {}, std::move(link));
+      },
+      most);
   }
 
   void read_plain() {
-    stream_.tcp.async_read_some(
-      buffer_.prepare(first_bytes_max),
-      [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
-        if (error)
-          return me->reject(error);
-        me->buffer_.commit(bytes);
-        if (me->hello_.channel || me->bytes_read().front() == tls_first_byte)
-          return me->begin_tls();
-        me->parse();
-      });
-  }
-
-  /// What the channel has to send before it has begun: a reason, or a wish for other parameters.
-  void send_output(std::function<void()> then) {
-    auto out = std::make_shared<std::vector<std::byte>>(hello_.channel->take_output());
-    if (out->empty())
-      return then();
-    boost::asio::async_write(
-      stream_.tcp, boost::asio::buffer(*out),
-      [me = shared_from_this(), out, then = std::move(then)](beast::error_code error, std::size_t) {
-        if (!error)
-          then();
-      });
+    stream_.async_read_some(buffer_.prepare(first_bytes_max),
+                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                              if (error)
+                                return me->reject(error);
+                              me->buffer_.commit(bytes);
+                              if (me->bytes_read().front() == tls_first_byte)
+                                return me->begin_tls();
+                              me->parse();
+                            });
   }
 
   void count(ec reason) { settings_->events->refused(reason); }
 
   void answer() {
     auto request = parser_->release();
-    if (!stream_.tls() && http::token_list{request[http::field::connection]}.exists("upgrade"))
+    if (!stream_.bytes->tls()
+        && http::token_list{request[http::field::connection]}.exists("upgrade"))
       return answer_upgrade(request);
     auto began = std::chrono::steady_clock::now();
     auto asked = described(request, stream_, *settings_);
@@ -282,7 +228,7 @@ private:
                          && beast::iequals(request[http::field::upgrade], upgrade_protocol)
                          && request.version() == 11;
     bool too_far = settings_->links_encrypt
-                   && (settings_->loopback_is_far || leaves_machine(stream_.tcp.socket()));
+                   && (settings_->loopback_is_far || leaves_machine(stream_.bytes->socket()));
     if (asks_for_link && !too_far)
       return upgrade();
     count(ec::wrong_version);
@@ -303,14 +249,14 @@ private:
     if (head)
       out.body().clear(); // Content-Length stays that of GET
     auto shared = std::make_shared<page_response>(std::move(out));
-    stream_.tcp.expires_after(settings_->timeout);
+    stream_.bytes->expires_after(settings_->timeout);
     http::async_write(stream_, *shared,
                       [me = shared_from_this(), shared](beast::error_code error, std::size_t) {
                         if (error)
                           return;
                         if (!shared->need_eof() && shared->keep_alive())
                           return me->await_next();
-                        me->stream_.finish([me](beast::error_code, std::size_t) {});
+                        me->stream_.bytes->finish([me](beast::error_code) {});
                       });
   }
 
@@ -328,7 +274,7 @@ private:
     auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));
     auto writer = std::make_shared<streamed_body>(
       std::shared_ptr<page_stream>{shared_from_this(), &stream_}, settings_, std::move(body));
-    stream_.tcp.expires_after(settings_->timeout);
+    stream_.bytes->expires_after(settings_->timeout);
     http::async_write(stream_, *head, [writer, head](beast::error_code error, std::size_t) {
       if (!error || error == http::error::end_of_stream)
         writer->send_more();
@@ -340,12 +286,11 @@ private:
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
-    http::async_write(stream_.tcp, *out,
+    http::async_write(stream_, *out,
                       [me = shared_from_this(), out](beast::error_code error, std::size_t) {
                         if (error)
                           return;
-                        me->stream_.tcp.expires_never();
-                        me->owner_.upgraded(me->stream_.tcp.release_socket(),
+                        me->owner_.upgraded(std::move(me->stream_.bytes->socket()),
                                             beast::buffers_to_string(me->buffer_.data()), nullptr);
                       });
   }
@@ -353,7 +298,6 @@ private:
   page_stream stream_;
   std::shared_ptr<const http_settings> settings_;
   http_owner owner_;
-  tls_hello hello_;
   beast::flat_buffer buffer_{16_KiB + body_bytes_max};
   std::optional<http::request_parser<http::string_body>> parser_;
 };
