@@ -28,24 +28,28 @@ tcp_session::tcp_session(std::shared_ptr<asio::io_context> context,
 
 // -- handshake -----------------------------------------------------------------------------------
 
-void tcp_session::run(handshake::setup setup, milliseconds timeout, ready on_ready) {
-  outbound_ = setup.dialled;
-  on_ready_ = std::move(on_ready);
-  handshake_.emplace(std::move(setup));
-  enqueue(frame_kind::handshake, handshake_->hello());
+void tcp_session::run(handshake::setup setup, milliseconds timeout, link_proof::ready on_ready) {
+  error_code error;
+  auto own = socket_.local_endpoint(error);
+  auto seen = error ? own : socket_.remote_endpoint(error);
+  std::optional<socket_ends> ends;
+  if (!error)
+    ends = {{unmapped(own.address()).to_string(), own.port()},
+            {unmapped(seen.address()).to_string(), seen.port()}};
+  enqueue(frame_kind::handshake,
+          proof_.begin(std::move(setup), std::move(ends), std::move(on_ready)));
   deadline_.expires_after(timeout);
   deadline_.async_wait([me = shared_from_this()](const error_code& error) {
-    if (!error && me->handshake_)
+    if (!error && me->proof_.under_way())
       me->fail({ec::timeout, "the peer did not finish the handshake"});
   });
   deliver_all();
 }
 
 void tcp_session::on_handshake(std::string_view bytes) {
-  auto step = handshake_->on_message(bytes);
+  auto step = proof_.on_message(bytes);
   for (auto& message : step.send)
     enqueue(step.peer_is_open ? frame_kind::denial : frame_kind::handshake, std::move(message));
-  claims_ = handshake_->claims();
   if (step.list_follows)
     reader_.allow_handshake(list_message_bytes_max);
   if (step.clock)
@@ -53,45 +57,22 @@ void tcp_session::on_handshake(std::string_view bytes) {
   if (step.why.code != ec::none) {
     // The last message tells the peer the reason; close once it is written.
     closing_ = std::move(step.why);
-    write_more();
+    return write_more();
+  }
+  if (!step.peer)
     return;
-  }
-  if (step.peer) {
-    remote_ = std::move(*step.peer);
-    error_code error;
-    auto seen = socket_.remote_endpoint(error);
-    if (!error) {
-      remote_host_ = unmapped(seen.address()).to_string();
-      error_code unknown;
-      if (auto own = socket_.local_endpoint(unknown); !unknown)
-        ends_ = {{unmapped(own.address()).to_string(), own.port()}, {remote_host_, seen.port()}};
-    }
-    // A peer that listens on every interface does not know the address by which we reach it.
-    for (auto& address : remote_.addresses)
-      if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::"))
-        address.host = remote_host_;
-    auto returned = [weak = weak_from_this()] {
-      auto me = weak.lock();
-      if (me && !me->closed_)
-        asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
-    };
-    link_ends ends{handshake_->self(), remote_.id};
-    if (!outbound_)
-      std::swap(ends.dialler, ends.acceptor);
-    auto offer = memory_.begin(handshake_->same_host(),
-                               {ends, outbound_, weak_from_this(), std::move(returned)});
-    handshake_.reset();
-    reader_.open();
-    deadline_.cancel();
-    if (!offer.empty())
-      enqueue(frame_kind::offer, std::move(offer));
-    finish_handshake(shared_from_this());
-  }
-}
-
-void tcp_session::finish_handshake(result<std::shared_ptr<tcp_session>> outcome) {
-  if (auto done = std::exchange(on_ready_, nullptr))
-    done(std::move(outcome));
+  auto returned = [weak = weak_from_this()] {
+    auto me = weak.lock();
+    if (me && !me->closed_)
+      asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
+  };
+  auto offer = memory_.begin(proof_.same_host(),
+                             {proof_.peers(), outbound(), weak_from_this(), std::move(returned)});
+  reader_.open();
+  deadline_.cancel();
+  if (!offer.empty())
+    enqueue(frame_kind::offer, std::move(offer));
+  proof_.end(shared_from_this());
 }
 
 // -- reading -------------------------------------------------------------------------------------
@@ -142,9 +123,9 @@ void tcp_session::deliver_all() {
   while (!closed_) {
     if (held_)
       return; // hold(false) continues here
-    if (handshake_ && closing_)
+    if (proof_.under_way() && closing_)
       return; // refused: frames that the peer sent before it knows are ignored
-    if (!handshake_ && !listener_)
+    if (!proof_.under_way() && !listener_)
       return; // start() was not called yet: data waits in the socket's buffer
     auto seen = reader_.next();
     if (!seen.ok())
@@ -370,7 +351,7 @@ void tcp_session::fail(failure why) {
   if (closed_.exchange(true))
     return;
   deadline_.cancel();
-  bool open = !on_ready_ && !handshake_;
+  bool open = !proof_.under_way();
   bool stuck = open && tuning_ && socket_tuning::stuck(socket_.native_handle());
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
@@ -380,12 +361,11 @@ void tcp_session::fail(failure why) {
   if (!reading_)
     reader_.abandon_body();
   memory_.end();
-  handshake_.reset();
   if (stuck)
-    events_->ended_stuck(remote_host_);
+    events_->ended_stuck(host());
   if (open)
-    events_->closed(outbound_, why.code);
-  finish_handshake(why);
+    events_->closed(outbound(), why.code);
+  proof_.end(why);
   if (auto listener = std::exchange(listener_, nullptr))
     listener->on_close(std::move(why));
   else

@@ -17,8 +17,8 @@
 #include "runtime/core/buffer_pool.hpp"
 #include "runtime/net/byte_stream.hpp"
 #include "runtime/net/frame_reader.hpp"
-#include "runtime/net/handshake.hpp"
 #include "runtime/net/link_memory.hpp"
+#include "runtime/net/link_proof.hpp"
 #include "runtime/net/net_events.hpp"
 #include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/transport.hpp"
@@ -34,8 +34,6 @@ namespace waggle::net {
 /// on failure).
 class tcp_session final : public link, public std::enable_shared_from_this<tcp_session> {
 public:
-  using ready = std::function<void(result<std::shared_ptr<tcp_session>>)>;
-
   /// `context` is the socket's; it is shared because a link may outlive its transport.
   /// `window_bytes`: bodies in flight each way. `tuning`: for links to other machines; none: a link
   /// within this host.
@@ -45,20 +43,20 @@ public:
               std::shared_ptr<local_host> host);
 
   /// Performs the handshake, then calls `on_ready`. I/O thread.
-  void run(handshake::setup setup, milliseconds timeout, ready on_ready);
+  void run(handshake::setup setup, milliseconds timeout, link_proof::ready on_ready);
   /// Stops at once, in any state. I/O thread.
   void abandon(failure why) { fail(std::move(why)); }
   [[nodiscard]] bool ended() const { return closed_; }
 
-  [[nodiscard]] const peer_record& remote() const override { return remote_; }
-  [[nodiscard]] peer_claims claims() const override { return claims_; }
-  [[nodiscard]] bool outbound() const override { return outbound_; }
+  [[nodiscard]] const peer_record& remote() const override { return proof_.remote(); }
+  [[nodiscard]] peer_claims claims() const override { return proof_.claims(); }
+  [[nodiscard]] bool outbound() const override { return proof_.outbound(); }
   void start(std::shared_ptr<link_listener> listener) override;
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
   void hold(bool on) override;
-  [[nodiscard]] std::string host() const override { return remote_host_; }
-  [[nodiscard]] std::optional<socket_ends> ends() const override { return ends_; }
+  [[nodiscard]] std::string host() const override { return proof_.host(); }
+  [[nodiscard]] std::optional<socket_ends> ends() const override { return proof_.ends(); }
   [[nodiscard]] link_facts facts() const override;
   [[nodiscard]] std::shared_ptr<const neighbourhood> neighbour() const override {
     return memory_.neighbour();
@@ -84,7 +82,6 @@ private:
   void write_more();
   void on_written();
   void fail(failure why);
-  void finish_handshake(result<std::shared_ptr<tcp_session>> outcome);
 
   std::shared_ptr<asio::io_context> context_; // first: outlives what uses it
   std::shared_ptr<byte_stream> stream_;
@@ -92,14 +89,7 @@ private:
   asio::steady_timer deadline_;
   std::shared_ptr<const net_events> events_;
   std::shared_ptr<buffer_pool> pool_;
-  bool outbound_ = false;
-  peer_record remote_;
-  std::string remote_host_;
-  std::optional<socket_ends> ends_;
-  peer_claims claims_;
-
-  std::optional<handshake> handshake_;
-  ready on_ready_;
+  link_proof proof_;
   std::shared_ptr<link_listener> listener_; // null before start(), and after the end
   struct {
     std::size_t frames = 0, bytes = 0; // bytes: of their headers
