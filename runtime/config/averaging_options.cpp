@@ -67,73 +67,76 @@ result<std::uint64_t> thread_count(std::string_view v) {
   return value;
 }
 
+/// What members send, and what they make of it.
+std::vector<option_row> vector_rows() {
+  return {
+    {"codec", "CHOICE",
+     "Encoding of parts on the network: " + listed_with_notes(offered_codec_rows(), ", ")
+       + ", or per tensor: size:65536,float16,blockwise8.",
+     bound(in_averaging(&averaging::codec), codec,
+           [](const codec_choice& choice) { return to_string(choice); })
+       .agreed()},
+    {"shared-memory", "BOOL",
+     "Send parts to peers on this host through shared memory instead of TCP.",
+     yes_no(&o::shared_memory)},
+    {"congestion", "NAME",
+     "Congestion control of links to other machines; auto: cubic, or bbr where packets are lost.",
+     text(&o::congestion)},
+    {"group-bits", "BITS",
+     "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
+     "auto, and with --groups moshpit empty: more digits as the swarm grows.",
+     bound(&o::group_bits, bucket).agreed(bucket_depth)},
+    {"error-feedback", "SHARE",
+     "Add this share of what a lossy codec drops of this peer's vector in one round to the next "
+     "round; true: all. If it is not given: 0.95 for progress with sparse2.",
+     bound(in_averaging(&averaging::error_feedback), share_kept, text_of_share)
+       .only_if(is_no_auxiliary,
+                "and --auxiliary exclude each other: an auxiliary sends nothing of its own that a "
+                "codec could change; leave out --error-feedback on this peer")},
+    {"alpha", "X",
+     "How far this peer's vector, or its model with strategies that average parameters, moves "
+     "towards the mean of a round: 1 replaces it, 0 keeps it.",
+     real(&o::averaging_alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
+                                "1 goes all the way to the mean, 0 stays"})},
+    {"aggregator", "NAME",
+     "mean; or, against Byzantine members: "
+       + listed(selected(aggregator_table, &aggregator_row::robust), ", ") + ".",
+     choice(in_matchmaking(&matchmaking::reduce_by, &aggregation::how), aggregator_table,
+            &aggregator_row::id)
+       .agreed()},
+    {"faulty-max", "N",
+     "Byzantine members to tolerate, for "
+       + listed(selected(aggregator_table, &aggregator_row::uses_faulty_max), " and ") + ".",
+     whole(in_matchmaking(&matchmaking::reduce_by, &aggregation::faulty_max), 0, 31,
+           "fewer than half of a round's members")
+       .agreed()},
+    {"check-sums", "SHARE",
+     "With --faulty-max: the share of the parts, drawn anew in each round, that members other "
+     "than the reducer sum again before the round counts. 0: reducers are believed. 1: all parts "
+     "are checked.",
+     real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"})
+       .agreed()
+       .only_if(
+         [](const o& x) { return x.matchmaking.reduce_by.faulty_max > 0 || x.check_sums == 0; },
+         "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
+         "N, or leave --check-sums out")},
+    {"trust-members", "BOOL",
+     "Rounds check nothing of what their members say, as among processes of one user on one host.",
+     yes_no(&o::trust_members)
+       .agreed()
+       .only_if([](const o& x) { return !x.members.empty(); },
+                "needs --members KEY: without a list, whoever knows the run's name is a member")},
+    {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
+     yes_no(&o::auxiliary)
+       .only_if([](const o& x) { return !x.client_mode; },
+                "and --client-mode exclude each other: an auxiliary reduces for other peers, which "
+                "have to reach it; leave out --auxiliary, or --client-mode if they can")}};
+}
+
 } // namespace
 
 void add_averaging_options(std::vector<option_spec>& table) {
-  add_group(
-    table, "averaging",
-    {{"codec", "CHOICE",
-      "Encoding of parts on the network: " + listed_with_notes(offered_codec_rows(), ", ")
-        + ", or per tensor: size:65536,float16,blockwise8.",
-      bound(in_averaging(&averaging::codec), codec,
-            [](const codec_choice& choice) { return to_string(choice); })
-        .agreed()},
-     {"shared-memory", "BOOL",
-      "Send parts to peers on this host through shared memory instead of TCP.",
-      yes_no(&o::shared_memory)},
-     {"congestion", "NAME",
-      "Congestion control of links to other machines; auto: cubic, or bbr where packets are lost.",
-      text(&o::congestion)},
-     {"group-bits", "BITS",
-      "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
-      "auto, and with --groups moshpit empty: more digits as the swarm grows.",
-      bound(&o::group_bits, bucket).agreed(bucket_depth)},
-     {"error-feedback", "SHARE",
-      "Add this share of what a lossy codec drops of this peer's vector in one round to the next "
-      "round; true: all. If it is not given: 0.95 for progress with sparse2.",
-      bound(in_averaging(&averaging::error_feedback), share_kept, text_of_share)
-        .only_if(is_no_auxiliary,
-                 "and --auxiliary exclude each other: an auxiliary sends nothing of its own that a "
-                 "codec could change; leave out --error-feedback on this peer")},
-     {"alpha", "X",
-      "How far this peer's vector, or its model with strategies that average parameters, moves "
-      "towards the mean of a round: 1 replaces it, 0 keeps it.",
-      real(&o::averaging_alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
-                                 "1 goes all the way to the mean, 0 stays"})},
-     {"aggregator", "NAME",
-      "mean; or, against Byzantine members: "
-        + listed(selected(aggregator_table, &aggregator_row::robust), ", ") + ".",
-      choice(in_matchmaking(&matchmaking::reduce_by, &aggregation::how), aggregator_table,
-             &aggregator_row::id)
-        .agreed()},
-     {"faulty-max", "N",
-      "Byzantine members to tolerate, for "
-        + listed(selected(aggregator_table, &aggregator_row::uses_faulty_max), " and ") + ".",
-      whole(in_matchmaking(&matchmaking::reduce_by, &aggregation::faulty_max), 0, 31,
-            "fewer than half of a round's members")
-        .agreed()},
-     {"check-sums", "SHARE",
-      "With --faulty-max: the share of the parts, drawn anew in each round, that members other "
-      "than the reducer sum again before the round counts. 0: reducers are believed. 1: all parts "
-      "are checked.",
-      real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"})
-        .agreed()
-        .only_if(
-          [](const o& x) { return x.matchmaking.reduce_by.faulty_max > 0 || x.check_sums == 0; },
-          "needs --faulty-max: without Byzantine members, no reducer lies; set --faulty-max "
-          "N, or leave --check-sums out")},
-     {"trust-members", "BOOL",
-      "Rounds check nothing of what their members say, as among processes of one user on one host.",
-      yes_no(&o::trust_members)
-        .agreed()
-        .only_if([](const o& x) { return !x.members.empty(); },
-                 "needs --members KEY: without a list, whoever knows the run's name is a member")},
-     {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
-      yes_no(&o::auxiliary)
-        .only_if(
-          [](const o& x) { return !x.client_mode; },
-          "and --client-mode exclude each other: an auxiliary reduces for other peers, which "
-          "have to reach it; leave out --auxiliary, or --client-mode if they can")}});
+  add_group(table, "averaging", vector_rows());
   add_group(
     table, "helping",
     {{"reduce-for-clients", "BOOL",
