@@ -71,10 +71,9 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
   auto gradient = state_->gradient();
   pass.finite = std::isfinite(loss);
   pass.written = state_->written();
-  if (pass.scale > 0 && pass.finite && !state_->gradient_is_finite()) { // as is usual then
-    pass.finite = false;
-    pass.overflow =
-      pass.scale > loss_scaler::scale_min && session_->loss_scale()->on_overflow(pass.scale);
+  if (pass.scale > 0 && pass.finite) {
+    pass.finite = state_->gradient_is_finite(); // it often is not
+    session_->loss_scale()->note(pass, pass.scale, true);
   }
   last_ = session_->offer(
     gradient, pass, [this] { return session_->over(); }, passes_);

@@ -268,15 +268,9 @@ private:
     step.finite = outcome.finite;
     step.taken = outcome.taken;
     keep_buffers();
-    note_scale(step, scale);
+    if (scale_)
+      scale_->note(step, scale, std::isfinite(step.loss));
     return step;
-  }
-  void note_scale(micro_step& step, double scale) {
-    if (!scale_)
-      return;
-    step.scale = scale;
-    bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
-    step.overflow = too_large && scale_->on_overflow(scale);
   }
 
   /// Over blocks that weigh as a batch, or more. Their gradient adds up in parts of a batch each. A
@@ -323,7 +317,8 @@ private:
     step.lost = outcome.lost;
     step.taken = outcome.taken;
     keep_buffers();
-    note_scale(step, scale);
+    if (scale_)
+      scale_->note(step, scale, std::isfinite(step.loss));
     return step;
   }
 

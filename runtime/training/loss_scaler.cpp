@@ -23,6 +23,11 @@ double loss_scaler::scale() const {
   return scale_;
 }
 
+void loss_scaler::note(micro_step& pass, double used, bool loss_is_finite) {
+  pass.scale = used;
+  pass.overflow = !pass.finite && loss_is_finite && used > scale_min && on_overflow(used);
+}
+
 bool loss_scaler::on_overflow(double used) {
   std::lock_guard lock{mutex_};
   overflowed_ = true;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/core/result.hpp"
+#include "runtime/training/micro_step.hpp"
 
 namespace waggle {
 
@@ -46,6 +47,9 @@ public:
   explicit loss_scaler(const loss_scale_rule& rule = loss_scale_rule{});
 
   [[nodiscard]] double scale() const;
+  /// `pass` had the scale `used`: sets its scale, and whether it overflowed. `loss_is_finite`: the
+  /// loss, or if it is not known, probably.
+  void note(micro_step& pass, double used, bool loss_is_finite);
   /// A pass with the scale `used` overflowed: the next scale is smaller than that. `used` differs
   /// from `scale()` if the scale grew while gradients were accumulated that are scaled themselves.
   /// False: the scale is constant, so that nothing will get better.

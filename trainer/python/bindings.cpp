@@ -231,44 +231,21 @@ void translate(std::exception_ptr thrown) {
   }
 }
 
-} // namespace
+/// Whether a strategy of the table does what `Asks` asks.
+template <auto Asks>
+bool does(const std::string& strategy) {
+  const auto* row = find_strategy(strategy);
+  return row != nullptr && (row->*Asks)();
+}
 
-PYBIND11_MODULE(_waggle, m) {
-  m.doc() = "The peer of a training loop, without torch. Use the module waggle.";
-  error_type = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
-    "waggle.Error",
-    "The run or this peer refuses to go on. `code` names the reason: agreement_mismatch (the other "
-    "peers have another optimizer, model or option; the text names both values), shutting_down "
-    "(this "
-    "peer has left or ended), schema_mismatch (a parameter was added, moved or cast), not_owner "
-    "(another thread or a forked process), not_ready.",
-    PyExc_RuntimeError, nullptr));
-  error_type.attr("code") = ""; // each error has its own
-  error_type.inc_ref();         // the module may be destroyed after the interpreter's types
-  m.attr("Error") = error_type;
-  py::register_exception_translator(translate);
-  m.attr("__version__") = version;
-  close_descriptors_after_fork();
-
+void bind_functions(py::module_& m) {
   m.def("end_program", python::end_program);
   m.def("check_notice", python::check_notice, py::arg("within"));
   m.def("options", options);
   m.def("run_file", run_file, py::arg("path"));
   m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
-  m.def(
-    "steps_each_pass",
-    [](const std::string& strategy) {
-      const auto* row = find_strategy(strategy);
-      return row != nullptr && row->steps_each_pass();
-    },
-    py::arg("strategy"));
-  m.def(
-    "counts_steps",
-    [](const std::string& strategy) {
-      const auto* row = find_strategy(strategy);
-      return row != nullptr && row->counts_steps();
-    },
-    py::arg("strategy"));
+  m.def("steps_each_pass", does<&strategy_row::steps_each_pass>, py::arg("strategy"));
+  m.def("counts_steps", does<&strategy_row::counts_steps>, py::arg("strategy"));
   m.def(
     "sends_in_buckets",
     [](const std::string& strategy) {
@@ -279,14 +256,9 @@ PYBIND11_MODULE(_waggle, m) {
   m.def("settled_numbers", settled_names, py::arg("optimizer"));
   m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
         py::arg("shape"));
+}
 
-  py::class_<log_lines, std::shared_ptr<log_lines>>(m, "LogLines")
-    .def(py::init())
-    .def("take", &log_lines::take)
-    .def("end", &log_lines::end);
-
-  python::bind_nodes(m);
-
+void bind_peer(py::module_& m) {
   py::class_<python_loop>(m, "Peer")
     .def(py::init([](const py::dict& options, std::shared_ptr<log_lines> log) {
            auto given = options_from(options);
@@ -346,4 +318,33 @@ PYBIND11_MODULE(_waggle, m) {
     .def_property_readonly("id", [](const python_loop& loop) { return loop.where().id; })
     .def_property_readonly("data_dir",
                            [](const python_loop& loop) { return loop.where().data_dir; });
+}
+
+} // namespace
+
+PYBIND11_MODULE(_waggle, m) {
+  m.doc() = "The peer of a training loop, without torch. Use the module waggle.";
+  error_type = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
+    "waggle.Error",
+    "The run or this peer refuses to go on. `code` names the reason: agreement_mismatch (the other "
+    "peers have another optimizer, model or option; the text names both values), shutting_down "
+    "(this "
+    "peer has left or ended), schema_mismatch (a parameter was added, moved or cast), not_owner "
+    "(another thread or a forked process), not_ready.",
+    PyExc_RuntimeError, nullptr));
+  error_type.attr("code") = ""; // each error has its own
+  error_type.inc_ref();         // the module may be destroyed after the interpreter's types
+  m.attr("Error") = error_type;
+  py::register_exception_translator(translate);
+  m.attr("__version__") = version;
+  close_descriptors_after_fork();
+
+  bind_functions(m);
+  py::class_<log_lines, std::shared_ptr<log_lines>>(m, "LogLines")
+    .def(py::init())
+    .def("take", &log_lines::take)
+    .def("end", &log_lines::end);
+
+  python::bind_nodes(m);
+  bind_peer(m);
 }

@@ -364,11 +364,8 @@ step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> los
   away here{*this};
   micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
   pass.finite = finite && std::isfinite(loss.value_or(0));
-  if (const auto& scaler = session_->loss_scale(); scaler && scale > 0) {
-    pass.scale = scale;
-    bool too_large = !finite && std::isfinite(loss.value_or(0)) && scale > loss_scaler::scale_min;
-    pass.overflow = too_large && scaler->on_overflow(scale);
-  }
+  if (const auto& scaler = session_->loss_scale(); scaler && scale > 0)
+    scaler->note(pass, scale, std::isfinite(loss.value_or(0)));
   pass.written = std::move(written);
   if (claims > 0)
     session_->draws()->weigh(samples, claims);

@@ -46,6 +46,28 @@ TEST(LossScaler, EveryOverflowOfAnEpochHalvesIt) {
   EXPECT_EQ(scaler.scale(), 2048);
 }
 
+TEST(LossScaler, APassOverflowsIfOnlyItsGradientIsNotFiniteAndASmallerScaleMayHelp) {
+  struct row {
+    bool finite;
+    bool loss_is_finite;
+    double used;
+    bool overflow;
+  };
+  for (auto each : {row{false, true, 16, true}, row{true, true, 16, false},
+                    row{false, false, 16, false}, row{false, true, 1, false}}) {
+    loss_scaler scaler{{.initial = 16}};
+    micro_step pass{.finite = each.finite};
+    scaler.note(pass, each.used, each.loss_is_finite);
+    EXPECT_EQ(pass.scale, each.used);
+    EXPECT_EQ(pass.overflow, each.overflow);
+    EXPECT_EQ(scaler.scale(), each.overflow ? 8 : 16);
+  }
+  loss_scaler constant{constant_scale(16)};
+  micro_step pass{.finite = false};
+  constant.note(pass, 16, true);
+  EXPECT_FALSE(pass.overflow) << "nothing will get better";
+}
+
 TEST(LossScaler, FollowsAnotherRule) {
   loss_scaler scaler{{.initial = 16, .growth = 8, .back_off = 0.25, .growth_interval = 3}};
   update(scaler, 3);

@@ -12,7 +12,8 @@ import torch
 
 from . import _waggle
 from ._loop import LoopModel
-from ._ranks import Ranks, error_of, say_goodbye_on_term
+from ._options import error_of
+from ._ranks import Ranks, say_goodbye_on_term
 
 _ahead = 16  # samples of each rank that are drawn at once
 

@@ -19,6 +19,7 @@ import torch
 import torch.distributed
 
 from . import _waggle
+from ._options import error_of
 
 dist: Any = torch.distributed
 
@@ -31,12 +32,6 @@ _record_bytes = 1024  # of a record; a longer one needs a second message
 _beat_seconds = 1.0  # in which rank 0 sees that another one has ended
 _notice_seconds = 10.0
 _bucket = 2**22  # values that are averaged at once
-
-
-def error_of(code: str, text: str) -> _waggle.Error:
-    error = _waggle.Error(text)
-    error.code = code
-    return error
 
 
 def _failure_of(error: BaseException) -> Failure:
