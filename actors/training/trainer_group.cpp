@@ -31,7 +31,13 @@ std::string checkpoint_of(const training_config& config, const digest& branch) {
 } // namespace
 
 membership_facts trainer::facts() const {
-  return {now(), at_.past(), at_.epoch(), at_.in_step(), ctx_.is_client(), round_runs()};
+  return {now(),
+          at_.past(),
+          at_.epoch(),
+          at_.in_step(),
+          ctx_.is_client(),
+          round_runs(),
+          done() || !membership_.has_been_complete()};
 }
 
 /// Goes to the group that this peer should be in. Returns whether it is a member of it now.

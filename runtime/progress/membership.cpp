@@ -17,6 +17,7 @@ constexpr milliseconds entry_pause{200};
 constexpr milliseconds pause_if_excluded{1'000};
 constexpr milliseconds patience_with_founder{3'000};
 constexpr milliseconds patience_behind{2'000};
+constexpr milliseconds patience_without_leader{3'000};
 /// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
 constexpr milliseconds patience_with_records{2'000};
 constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number of ids
@@ -82,10 +83,25 @@ membership::action membership::review(const membership_facts& facts) {
   } else if (left_behind(facts)) {
     next.what = action::kind::leave;
     next.why = "the other members have gone on without us";
+  } else if (lost_leader(facts)) {
+    next.what = action::kind::leave;
+    next.why = "its leader is gone, and no round is due";
   } else if (has_other_mode(facts)) {
     next.what = action::kind::change_mode;
   }
   return next;
+}
+
+/// Only the leader admits newcomers. A round without it would choose another one.
+bool membership::lost_leader(const membership_facts& facts) {
+  bool leads = members_.front() == seen_.self || seen_.is_connected(members_.front());
+  if (how_.many_groups || !facts.idle || leads) {
+    unled_since_ = {};
+    return false;
+  }
+  if (unled_since_ == steady_time{})
+    unled_since_ = facts.now;
+  return facts.now - unled_since_ >= patience_without_leader;
 }
 
 history_choice membership::choose(const membership_facts& facts) const {
@@ -308,7 +324,7 @@ milliseconds membership::leave_misleading(const peer_id& leader, steady_time now
 void membership::left(steady_time now) {
   place_ = place::outside;
   take({}, {});
-  behind_since_ = {};
+  behind_since_ = unled_since_ = {};
   outside_since_ = now;
   awaited_ = {};
 }

@@ -35,6 +35,7 @@ struct membership_facts {
   bool in_step = true; // with its group
   bool client = false; // others cannot reach this peer
   bool round_runs = false;
+  bool idle = false; // no round is due, which would find the members that are gone
 };
 
 /// In which group a trainer is, and in which one it should be: whether to enter one, to found one,
@@ -45,6 +46,7 @@ struct membership_facts {
 /// | outside  | a group trains the run's history → entering; none, we have the most work → member |
 /// | entering | admitted → member; refused, misled or lost → outside                              |
 /// | member   | round failed or decided without us → outside; another history → outside           |
+/// | member   | no round is due, and the leader is gone → outside                                 |
 ///
 /// Its caller carries the actions out, and reports what came of them. Not thread-safe.
 class membership {
@@ -181,6 +183,7 @@ private:
   [[nodiscard]] founding may_found(const membership_facts& facts) const;
   [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind(const membership_facts& facts);
+  [[nodiscard]] bool lost_leader(const membership_facts& facts);
   [[nodiscard]] bool most_are_back() const;
   [[nodiscard]] bool has_turn() const;
   void become_member(std::vector<peer_id> members, epoch_id epoch, steady_time now);
@@ -202,6 +205,7 @@ private:
   former_group former_;               // the last one that fell apart, or whom we go by since
   steady_time former_since_;
   steady_time behind_since_;  // since when most members are ahead of us; zero: they are not
+  steady_time unled_since_;   // since when our leader has no link with us; zero: it has
   steady_time outside_since_; // or in the group since
   steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group

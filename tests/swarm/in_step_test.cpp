@@ -200,5 +200,34 @@ TEST_F(InStep, WithADeadFirstPeerNoPeerSilentlyBeginsASecondRun) {
   EXPECT_NE(status_of(lone).waiting_for, "");
 }
 
+/// Nothing but a round shows members that their leader is gone, and no round is due here.
+TEST_F(InStep, AGroupWithoutRoundsWhoseLeaderDiesTakesNewcomers) {
+  for (bool ended : {false, true})
+    for (bool silently : {false, true}) {
+      SCOPED_TRACE(std::string{ended ? "ended" : "waits for peers"} + (silently ? ", silent" : ""));
+      trainers swarm{11};
+      auto add = [&](const std::vector<index>& through) {
+        auto config = trainers::endless(swarm.sim.size() + 1);
+        config.training->training.max_epochs = ended ? 20 : 0;
+        config.training->training.min_peers = ended ? 1 : 4;
+        swarm.add(std::move(config), through);
+      };
+      auto are_three = [&] {
+        return swarm.status_of(2).group_size == 3 && (!ended || swarm.all_finished());
+      };
+      add({});
+      add({0});
+      add({0});
+      ASSERT_TRUE(swarm.sim.run_until(are_three, 60s)) << picture(swarm.sim);
+      swarm.sim.crash(0, silently);
+      swarm.sim.run_for(5s);
+      add({1});
+      add({2});
+      EXPECT_TRUE(
+        swarm.sim.run_until([&] { return ended ? swarm.all_finished() : swarm.together(); }, 60s))
+        << picture(swarm.sim);
+    }
+}
+
 } // namespace
 } // namespace waggle::testing

@@ -391,6 +391,24 @@ TEST(Membership, WaitsForTheFirstMembersOnce) {
   EXPECT_EQ(lacks(late, true), 0U) << "others began without us";
 }
 
+TEST(Membership, LeavesAGroupWithoutRoundsIfItsLeaderIsGone) {
+  for (bool idle : {false, true}) {
+    a_peer p;
+    p.facts.idle = idle;
+    p.claims(2);
+    p.it.asked(false);
+    p.it.entered({}, {id_of(2), id_of(1)}, p.facts.epoch, p.facts.now);
+    p.after(10'000);
+    EXPECT_EQ(p.next().what, kind::none);
+    p.seen.connected.erase(id_of(2));
+    EXPECT_EQ(p.next().what, kind::none) << "it may come back";
+    p.after(3'000);
+    EXPECT_EQ(p.next().what, idle ? kind::leave : kind::none);
+    p.seen.connected.insert(id_of(2));
+    EXPECT_EQ(p.next().what, kind::none);
+  }
+}
+
 TEST(Membership, CountsStrangersAsTrainersOnlyUpToThoseThatItKnows) {
   a_peer p{groups_of_a_run()};
   for (std::uint8_t n = 2; n < 12; ++n)
