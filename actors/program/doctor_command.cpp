@@ -297,7 +297,7 @@ int examine_this_machine(const run_options& options, const training_check& check
   if (!members)
     out.add(finding{finding::level::bad, "members", members.error().detail, "correct the option"});
   auto self = identity::generate();
-  bool asks = true;
+  bool asks = members.ok();
   if (members && *members) {
     // The others judge the identity of the data folder.
     auto own = identity::load(options.identity.value_or(facts.folder / "identity.pem"));

@@ -213,6 +213,9 @@ constexpr std::pair<std::string_view, std::string_view> cures[]{
                 "run file that `waggle invite` prints there"},
   {"--members KEY", "give this peer the --members KEY of the run, or use the run file that `waggle "
                     "invite` prints there"},
+  {"for a newer one",
+   "give --members-list the file of a newer list, from whoever keeps it; if this "
+   "one should hold, set this machine's clock"},
   {"--encrypt never", "give --encrypt never to all peers of the run, or to none"},
   {net::relayed, "look who answers at that address, and reach the peer another way"}};
 

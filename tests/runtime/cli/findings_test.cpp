@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/crypto/member_list.hpp"
 #include "runtime/net/refusals.hpp"
 
 namespace waggle {
@@ -18,9 +19,9 @@ using level = finding::level;
 const endpoint there{"10.0.0.1", 7700};
 
 TEST(Findings, EachReasonOfARefusalHasACure) {
-  for (auto code :
-       {ec::timeout, ec::unreachable, ec::wrong_run, ec::wrong_version, ec::agreement_mismatch,
-        ec::clock_skew, ec::malformed, ec::overloaded, ec::duplicate_identity, ec::bad_signature}) {
+  for (auto code : {ec::timeout, ec::unreachable, ec::wrong_run, ec::wrong_version,
+                    ec::agreement_mismatch, ec::clock_skew, ec::malformed, ec::overloaded,
+                    ec::duplicate_identity, ec::bad_signature, ec::not_a_member}) {
     auto found = judge_dial(there, there, {code, "a detail"}, std::nullopt);
     EXPECT_NE(found.how, level::good) << to_string(code);
     EXPECT_THAT(found.cure, Not(IsEmpty())) << to_string(code);
@@ -29,6 +30,8 @@ TEST(Findings, EachReasonOfARefusalHasACure) {
   EXPECT_EQ(judge_dial(there, there, {}, peer_id{}).how, level::good);
   EXPECT_THAT(judge_dial(there, there, {ec::wrong_version, std::string{net::not_a_peer}}, {}).seen,
               HasSubstr("another program"));
+  auto listless = run_members{{}}.judge({}, {}).here;
+  EXPECT_THAT(judge_dial(there, there, listless, {}).cure, HasSubstr("a newer list"));
   auto itself = judge_dial({"seed", 7700}, there, {ec::duplicate_identity, {}}, std::nullopt);
   EXPECT_EQ(itself.how, level::warning) << "a name may stand for this peer, too";
   EXPECT_THAT(itself.seen, HasSubstr("seed:7700 (10.0.0.1:7700)"));
