@@ -94,14 +94,9 @@ membership::action membership::review(const membership_facts& facts) {
 
 /// Only the leader admits newcomers. A round without it would choose another one.
 bool membership::lost_leader(const membership_facts& facts) {
-  bool leads = members_.front() == seen_.self || seen_.is_connected(members_.front());
-  if (how_.many_groups || !facts.idle || leads) {
-    unled_since_ = {};
-    return false;
-  }
-  if (unled_since_ == steady_time{})
-    unled_since_ = facts.now;
-  return facts.now - unled_since_ >= patience_without_leader;
+  const auto& leader = members_.front();
+  bool lost = leader != seen_.self && !seen_.is_connected(leader);
+  return unled_.lasts(lost && facts.idle && !how_.many_groups, facts.now, patience_without_leader);
 }
 
 history_choice membership::choose(const membership_facts& facts) const {
@@ -165,13 +160,8 @@ bool membership::left_behind(const membership_facts& facts) {
     far += peer.epoch > facts.epoch.next() ? 1 : 0;
   }
   auto most = [this](std::size_t n) { return n > 0 && 2 * n > members_.size() - 1; };
-  if (facts.round_runs || !most(ahead)) { // a running round will report its outcome
-    behind_since_ = {};
-    return false;
-  }
-  if (behind_since_ == steady_time{})
-    behind_since_ = facts.now;
-  return most(far) || facts.now - behind_since_ >= patience_behind;
+  bool behind = !facts.round_runs && most(ahead); // a running round will report its outcome
+  return behind_.lasts(behind, facts.now, patience_behind) || (behind && most(far));
 }
 
 bool membership::has_other_mode(const membership_facts& facts) const {
@@ -324,7 +314,7 @@ milliseconds membership::leave_misleading(const peer_id& leader, steady_time now
 void membership::left(steady_time now) {
   place_ = place::outside;
   take({}, {});
-  behind_since_ = unled_since_ = {};
+  behind_ = unled_ = {};
   outside_since_ = now;
   awaited_ = {};
 }

@@ -13,6 +13,7 @@
 #include "runtime/progress/founding.hpp"
 #include "runtime/progress/history_choice.hpp"
 #include "runtime/progress/merge_age.hpp"
+#include "runtime/progress/unbroken.hpp"
 
 namespace waggle {
 
@@ -204,8 +205,8 @@ private:
   std::vector<peer_id> lost_members_; // of that group
   former_group former_;               // the last one that fell apart, or whom we go by since
   steady_time former_since_;
-  steady_time behind_since_;  // since when most members are ahead of us; zero: they are not
-  steady_time unled_since_;   // since when our leader has no link with us; zero: it has
+  unbroken behind_;           // most members are ahead of us
+  unbroken unled_;            // our leader has no link with us
   steady_time outside_since_; // or in the group since
   steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group

@@ -9,6 +9,7 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/progress/unbroken.hpp"
 
 namespace waggle {
 
@@ -26,13 +27,7 @@ public:
   /// `waiting_for`: why of decide_founding, now. ec::unreachable with a sentence for the user once
   /// the wait is over.
   [[nodiscard]] std::optional<failure> look(std::string_view waiting_for, steady_time now) {
-    if (waiting_for != nobody_answers) {
-      since_.reset();
-      return std::nullopt;
-    }
-    if (!since_)
-      since_ = now;
-    if (std::chrono::duration<double>{now - *since_} < limit_) // a limit of years fits, too
+    if (!waits_.lasts(waiting_for == nobody_answers, now, limit_))
       return std::nullopt;
     std::string where;
     for (const auto& each : asked_)
@@ -51,7 +46,7 @@ private:
   const std::string run_;
   const std::vector<endpoint> asked_;
   const milliseconds limit_;
-  std::optional<steady_time> since_;
+  unbroken waits_;
 };
 
 } // namespace waggle
