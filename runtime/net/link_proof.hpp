@@ -31,7 +31,7 @@ public:
     return handshake_.emplace(std::move(setup)).hello();
   }
   [[nodiscard]] bool under_way() const { return handshake_.has_value(); }
-  /// REQUIRES, as the next three: it is under way.
+  /// REQUIRES, as the next two: it is under way.
   handshake::step on_message(std::string_view bytes) {
     auto step = handshake_->on_message(bytes);
     claims_ = handshake_->claims();
