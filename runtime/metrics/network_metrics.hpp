@@ -30,23 +30,24 @@ public:
                                     "Open connections to peers."};
   counter<direction> connections_opened{in_, "waggle_network_connections_opened_total",
                                         "Connections made, by direction."};
-  counter<direction, some_codes<1, "reason", ec::peer_lost, ec::timeout, ec::shutting_down,
-                                ec::overloaded, ec::protocol_violation, ec::malformed, ec::oversize,
-                                ec::bad_signature, ec::duplicate_identity, ec::none>>
+  counter<direction,
+          some_codes<1, "reason", ec::peer_lost, ec::timeout, ec::shutting_down, ec::overloaded,
+                     ec::protocol_violation, ec::malformed, ec::oversize, ec::bad_signature,
+                     ec::duplicate_identity, ec::not_a_member, ec::none>>
     connections_closed{in_, "waggle_network_connections_closed_total",
                        "Connections that ended, by direction and reason."};
   counter<some_codes<4, "reason", ec::unreachable, ec::timeout, ec::wrong_run, ec::clock_skew,
                      ec::peer_lost, ec::shutting_down, ec::overloaded, ec::protocol_violation,
                      ec::malformed, ec::wrong_version, ec::bad_signature, ec::duplicate_identity,
-                     ec::agreement_mismatch>>
+                     ec::agreement_mismatch, ec::not_a_member>>
     count_dial_error{in_, "waggle_network_dial_errors_total", "Dials that failed, by reason."};
-  counter<some_codes<16, "reason", ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version,
-                     ec::bad_signature, ec::protocol_violation, ec::non_finite, ec::wrong_shape,
-                     ec::bad_weight, ec::timeout, ec::implausible_norm, ec::clock_skew,
-                     ec::agreement_mismatch, ec::overloaded, ec::rate_limited, ec::unknown_round,
-                     ec::duplicate_identity, ec::unreachable, ec::not_owner, ec::not_looking,
-                     ec::epoch_mismatch, ec::schema_mismatch, ec::wrong_group_key, ec::bad_config,
-                     ec::hash_mismatch, ec::bad_expiry, ec::excluded, ec::peer_lost>>
+  counter<some_codes<
+    16, "reason", ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
+    ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout,
+    ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch, ec::overloaded, ec::rate_limited,
+    ec::unknown_round, ec::duplicate_identity, ec::unreachable, ec::not_owner, ec::not_looking,
+    ec::epoch_mismatch, ec::schema_mismatch, ec::wrong_group_key, ec::bad_config, ec::hash_mismatch,
+    ec::bad_expiry, ec::excluded, ec::peer_lost, ec::not_a_member>>
     refused_inputs{in_, "waggle_network_refused_total",
                    "Connections, frames and messages that were refused, by reason."};
   counter<> count_link_hold{

@@ -1,11 +1,13 @@
-// waggle-attack NAME HOST:PORT RUN [SECONDS [LINKS [MB_PER_SECOND]]]
+// waggle-attack NAME HOST:PORT RUN [SECONDS [LINKS [MB_PER_SECOND [LIST]]]]
 //
-// Plays one attack (or `pings`: measures how long honest pings take) and prints what came of it as
-// a line of JSON. Without arguments: lists the attacks.
+// RUN is the run's name or the text of its key ("key:…", as `waggle invite` writes it), LIST a
+// file. Plays one attack (or `pings`: measures how long honest pings take) and prints what came of
+// it as a line of JSON. Without arguments: lists the attacks.
 
 #include <cstdio>
 
 #include "runtime/core/random.hpp"
+#include "runtime/crypto/member_list.hpp"
 #include "tests/processes/attacks/attacks.hpp"
 
 int main(int count, char** words) {
@@ -28,6 +30,14 @@ int main(int count, char** words) {
     at.links = static_cast<std::size_t>(std::atoi(words[5]));
   if (count > 6)
     at.bytes_per_second = 1e6 * std::atof(words[6]);
+  if (count > 7) {
+    auto list = read_list(words[7]);
+    if (!list) {
+      std::fprintf(stderr, "%s\n", list.error().detail.c_str());
+      return 2;
+    }
+    at.list = *list;
+  }
   std::string name = words[1];
   if (name == "pings") {
     // From another address of this host, as an honest peer would have another one than attackers.

@@ -356,33 +356,49 @@ outcome announce_addresses(const target& at) {
   return out;
 }
 
+namespace {
+
+outcome knock_again(const knock& at_the_door, const target& at) {
+  outcome out;
+  for (pace paced{at}; paced.goes_on(0); ++out.messages)
+    out.refused += at_the_door.play(at).refusal == at_the_door.refusal ? 1 : 0;
+  return out;
+}
+
+} // namespace
+
 const std::vector<attack>& all() {
-  static const std::vector<attack> table{
-    {"unknown-rounds", flood_unknown_rounds},
-    {"round-messages", flood_round_messages},
-    {"open-records", flood_open_records},
-    {"made-up-records", flood_made_up_records},
-    {"small-records", flood_small_records},
-    {"forged-records", flood_forged_records},
-    {"forged-progress", flood_forged_progress},
-    {"signed-progress", flood_signed_progress},
-    {"notes", flood_notes},
-    {"finds", flood_finds},
-    {"unread-answers", flood_unread_answers},
-    {"unread-pieces", flood_unread_pieces},
-    {"handshakes", flood_handshakes},
-    {"pages", flood_pages},
-    {"unfinished-bodies", unfinished_bodies},
-    {"unfinished-headers", unfinished_headers},
-    {"links", hold_links},
-    {"sockets", hold_sockets},
-    {"upgrades", hold_upgrades},
-    {"addresses", announce_addresses},
-    {"far-epochs", claim_far_epochs},
-    {"another-history", claim_another_history},
-    {"claimed-samples", claim_samples},
-    {"other-parameters", claim_other_parameters},
-  };
+  static const auto table = [] {
+    std::vector<attack> out{
+      {"unknown-rounds", flood_unknown_rounds},
+      {"round-messages", flood_round_messages},
+      {"open-records", flood_open_records},
+      {"made-up-records", flood_made_up_records},
+      {"small-records", flood_small_records},
+      {"forged-records", flood_forged_records},
+      {"forged-progress", flood_forged_progress},
+      {"signed-progress", flood_signed_progress},
+      {"notes", flood_notes},
+      {"finds", flood_finds},
+      {"unread-answers", flood_unread_answers},
+      {"unread-pieces", flood_unread_pieces},
+      {"handshakes", flood_handshakes},
+      {"pages", flood_pages},
+      {"unfinished-bodies", unfinished_bodies},
+      {"unfinished-headers", unfinished_headers},
+      {"links", hold_links},
+      {"sockets", hold_sockets},
+      {"upgrades", hold_upgrades},
+      {"addresses", announce_addresses},
+      {"far-epochs", claim_far_epochs},
+      {"another-history", claim_another_history},
+      {"claimed-samples", claim_samples},
+      {"other-parameters", claim_other_parameters},
+    };
+    for (const auto& each : knocks())
+      out.push_back({each.name, [&each](const target& at) { return knock_again(each, at); }});
+    return out;
+  }();
   return table;
 }
 

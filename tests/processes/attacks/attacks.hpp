@@ -13,10 +13,12 @@ namespace waggle::attacks {
 /// Whom to attack, and how much.
 struct target {
   endpoint where;
-  std::string run;
+  std::string run; // its name, or the text of its key
   std::chrono::seconds duration{10};
   std::size_t links = 4; // identities, or sockets, at once
   double bytes_per_second = 10e6;
+  std::uint64_t seed = 0; // of the identity that knocks; 0: one that is made up
+  std::string list{};     // of members, for those that replay one
 };
 
 /// What came of it.
@@ -55,11 +57,29 @@ outcome claim_another_history(const target& at); // forked from the run's, with 
 outcome claim_samples(const target& at);         // more than any peer computes
 outcome claim_other_parameters(const target& at);
 
+/// A client that the door of a run keeps out: of one with a key and a list of members, if its text
+/// does not say something else. It knocks once.
+struct knock {
+  std::string name;
+  ec refusal; // that the peer counts
+  /// What it was shown; the reason, if the peer could tell it.
+  struct shown {
+    ec refusal = ec::none;
+    std::string bytes{};
+  };
+  std::function<shown(const target&)> play;
+};
+const std::vector<knock>& knocks();
+
+/// A list of members with these fields, signed by `by`, whether that makes sense or not.
+std::string made_list(const public_key& authority, std::uint64_t version, swarm_time end,
+                      const std::vector<member_list::member>& members, const identity& by);
+
 struct attack {
   std::string name;
   std::function<outcome(const target&)> play;
 };
-/// All of them, by name.
+/// All of them, by name; knocks go on until the time is over.
 const std::vector<attack>& all();
 
 /// How long an honest peer's pings take: one every 50 ms until the time is over. Milliseconds.

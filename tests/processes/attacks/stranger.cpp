@@ -1,17 +1,20 @@
 #include "tests/processes/attacks/stranger.hpp"
 
+#include <csignal>
 #include <map>
 #include <mutex>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include "runtime/core/time.hpp"
+#include "runtime/core/version.hpp"
 #include "runtime/crypto/run_secret.hpp"
-#include "runtime/net/handshake.hpp"
 #include "runtime/wire/convert.hpp"
+#include "waggle_handshake.pb.h"
 
 namespace waggle::attacks {
 
@@ -19,15 +22,30 @@ namespace {
 
 constexpr milliseconds patience{5'000};
 
+/// What a run's name, or the text of its key, stands for.
+struct known_run {
+  std::string name; // as in records
+  run_secret secret;
+};
+
 /// Deriving the key of a run's name takes long by design, so strangers of one run share it.
-std::shared_ptr<const run_secret> secret_of(const std::string& run) {
+const known_run& known(const std::string& run) {
   static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<const run_secret>> known;
+  static std::map<std::string, known_run> all;
   std::lock_guard guard{mutex};
-  auto& secret = known[run];
-  if (!secret)
-    secret = std::make_shared<const run_secret>(run);
-  return secret;
+  if (auto found = all.find(run); found != all.end())
+    return found->second;
+  auto key = parse_inline_key(run);
+  return all
+    .try_emplace(run, key ? known_run{run_id_of(*key), run_secret{*key}}
+                          : known_run{run, run_secret{run}})
+    .first->second;
+}
+
+void append_text(std::string& out, std::string_view text) {
+  for (int i = 0; i < 4; ++i)
+    out.push_back(static_cast<char>((text.size() >> (8 * i)) & 0xffU));
+  out.append(text);
 }
 
 sockaddr_in address_of(const std::string& host, std::uint16_t port) {
@@ -60,7 +78,8 @@ raw_socket::raw_socket(const endpoint& where, milliseconds patience, const std::
 
 bool raw_socket::send(std::string_view bytes) const {
   while (!bytes.empty()) {
-    auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    auto sent = tls_ ? SSL_write(tls_.get(), bytes.data(), static_cast<int>(bytes.size()))
+                     : ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent <= 0)
       return false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
@@ -68,9 +87,40 @@ bool raw_socket::send(std::string_view bytes) const {
   return true;
 }
 
+ssize_t raw_socket::read_some(char* to, std::size_t bytes) const {
+  auto got =
+    tls_ ? SSL_read(tls_.get(), to, static_cast<int>(bytes)) : ::recv(socket_.get(), to, bytes, 0);
+  if (got > 0)
+    heard_.append(to, static_cast<std::size_t>(got));
+  return got;
+}
+
+bool raw_socket::encrypt(const std::string& protocol, int version_max) {
+  std::signal(SIGPIPE, SIG_IGN); // OpenSSL writes as to a pipe
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> with{SSL_CTX_new(TLS_client_method()),
+                                                         SSL_CTX_free};
+  SSL_CTX_set_max_proto_version(with.get(), version_max);
+  auto offer = static_cast<char>(protocol.size()) + protocol;
+  if (!protocol.empty())
+    SSL_CTX_set_alpn_protos(with.get(), reinterpret_cast<const unsigned char*>(offer.data()),
+                            static_cast<unsigned>(offer.size()));
+  tls_ = {SSL_new(with.get()), SSL_free};
+  SSL_set_fd(tls_.get(), socket_.get());
+  return SSL_connect(tls_.get()) == 1;
+}
+
+std::string raw_socket::channel() const {
+  constexpr std::string_view label = "EXPORTER-Channel-Binding"; // RFC 9266
+  std::string out(tls_ ? 32 : 0, '\0');
+  if (tls_)
+    SSL_export_keying_material(tls_.get(), reinterpret_cast<unsigned char*>(out.data()), out.size(),
+                               label.data(), label.size(), nullptr, 0, 0);
+  return out;
+}
+
 bool raw_socket::receive(char* to, std::size_t bytes) const {
   while (bytes > 0) {
-    auto got = ::recv(socket_.get(), to, bytes, 0);
+    auto got = read_some(to, bytes);
     if (got <= 0)
       return false;
     to += got;
@@ -93,7 +143,7 @@ bool raw_socket::drain() const {
 std::string raw_socket::receive_all() const {
   std::string all;
   char buffer[4'096];
-  for (ssize_t n = 0; (n = ::recv(socket_.get(), buffer, sizeof buffer, 0)) > 0;)
+  for (ssize_t n = 0; (n = read_some(buffer, sizeof buffer)) > 0;)
     all.append(buffer, static_cast<std::size_t>(n));
   return all;
 }
@@ -101,51 +151,103 @@ std::string raw_socket::receive_all() const {
 // -- stranger ------------------------------------------------------------------------------------
 
 stranger::stranger(endpoint where, std::string run, std::uint64_t seed, std::string source)
-  : where_(std::move(where)), run_(std::move(run)), source_(std::move(source)),
-    self_(identity::from_seed(seed)) {}
+  : where_(std::move(where)), given_(std::move(run)), run_(known(given_).name),
+    source_(std::move(source)), self_(identity::from_seed(seed)) {}
 
-bool stranger::join(const std::vector<endpoint>& announced) {
-  open_ = false;
-  socket_.emplace(where_, patience, source_);
-  if (!socket_->connected()
-      || !socket_->send("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-                        "Upgrade: waggle/1\r\n\r\n"))
+bool stranger::upgrade() {
+  if (!socket_->send("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+                     "Upgrade: waggle/1\r\n\r\n"))
     return fail("no connection");
   std::string response;
   for (char c = 0; !response.ends_with("\r\n\r\n"); response.push_back(c))
     if (!socket_->receive(&c, 1))
       return fail("no answer to the upgrade");
-  if (!response.starts_with("HTTP/1.1 101"))
-    return fail(response.substr(0, response.find('\r')));
-  net::handshake::setup with;
-  with.dialled = true;
-  with.run = secret_of(run_);
-  with.self = self_;
-  with.record = {self_->id(), self_->key(), announced, announced.empty()};
-  with.verifier = make_plain_verifier();
-  random_source{entropy_seed()}.fill(with.nonce.bytes);
-  with.claims.instance = entropy_seed();
-  with.clock = std::make_shared<system_wall_clock>();
-  with.began = with.clock->now();
-  net::handshake proof{std::move(with)};
-  auto say = [&](const std::string& text) {
-    return send_prefix({net::frame_kind::handshake, static_cast<std::uint32_t>(text.size()), 0},
-                       text);
-  };
-  open_ = say(proof.hello());
-  while (open_) {
-    auto next = read_frame();
-    if (!next || next->kind != net::frame_kind::handshake)
-      return fail("no answer in the handshake");
-    auto step = proof.on_message(next->header);
-    for (const auto& text : step.send)
-      open_ = open_ && say(text);
-    if (step.why.code != ec::none)
-      return fail(to_string(step.why));
-    if (step.peer)
-      break;
+  return response.starts_with("HTTP/1.1 101") || fail(response.substr(0, response.find('\r')));
+}
+
+bool stranger::hear(proto::HandshakeMessage& message) {
+  auto next = read_frame();
+  if (!next || next->kind != net::frame_kind::handshake || !message.ParseFromString(next->header))
+    return fail("no answer in the handshake");
+  const auto* no = message.has_denial() ? &message.denial() : nullptr;
+  if (message.has_proof() && message.proof().has_refusal())
+    no = &message.proof().refusal();
+  if (no == nullptr)
+    return true;
+  refusal_ = ec_from_wire(no->code());
+  return fail(to_string(failure{refusal_, no->detail()}));
+}
+
+bool stranger::say(const proto::HandshakeMessage& message) {
+  auto text = message.SerializeAsString();
+  return send_prefix({net::frame_kind::handshake, static_cast<std::uint32_t>(text.size()), 0},
+                     text);
+}
+
+/// The dialler's part in the conversation of runtime/net/handshake.hpp. Checks nothing.
+bool stranger::join(const std::vector<endpoint>& announced) {
+  open_ = false;
+  refusal_ = ec::none;
+  socket_.emplace(where_, patience, source_);
+  proto::HandshakeMessage heard;
+  if (!socket_->connected() || !(encrypts_ ? socket_->encrypt("waggle/1") : upgrade()))
+    return fail("no connection");
+  if (!hear(heard))
+    return false;
+  if (!heard.has_hello())
+    return fail("no hello");
+  const auto& theirs = heard.hello();
+  list_story story;
+  if (answer_)
+    story =
+      answer_({public_key::from_raw(theirs.authority()).value_or(public_key{}),
+               {theirs.list_version(), digest::from_raw(theirs.list_hash()).value_or(digest{})}});
+  const auto& secret = known(given_).secret;
+  digest nonce;
+  random_source{entropy_seed()}.fill(nonce.bytes);
+  auto instance = entropy_seed();
+  auto time = to_nanoseconds(system_wall_clock{}.now());
+  proto::HandshakeMessage hello;
+  auto& own = *hello.mutable_hello();
+  own.set_version(protocol_version);
+  own.set_key(std::string{self_->key().raw()});
+  own.set_nonce(std::string{nonce.raw()});
+  own.set_client_mode(announced.empty());
+  own.set_instance(instance);
+  own.set_time(static_cast<std::uint64_t>(time));
+  own.set_has_key(secret.has_key());
+  if (!story.authority.is_zero()) {
+    own.set_authority(std::string{story.authority.raw()});
+    own.set_list_version(story.rank.version);
+    own.set_list_hash(std::string{story.rank.hash.raw()});
   }
-  return open_ || fail("the link is closed");
+  for (const auto& where : announced) {
+    auto& to = *own.add_addresses();
+    to.set_host(where.host);
+    to.set_port(where.port);
+  }
+  std::string transcript;
+  for (std::string_view text :
+       {std::string_view{"dialler"}, self_->key().raw(), std::string_view{theirs.key()},
+        nonce.raw(), std::string_view{theirs.nonce()}})
+    append_text(transcript, text);
+  append_text(transcript, channel_.value_or(socket_->channel()));
+  auto signed_text = "waggle/handshake/4" + transcript;
+  for (const auto& text : {std::to_string(instance), std::to_string(time), std::string{},
+                           std::to_string(story.rank.version), std::string{story.rank.hash.raw()}})
+    append_text(signed_text, text);
+  proto::HandshakeMessage proof;
+  proof.mutable_proof()->set_knowledge(std::string{secret.proof(transcript).raw()});
+  proof.mutable_proof()->set_signature(std::string{self_->sign(signed_text).raw()});
+  open_ = say(hello) && say(proof);
+  if (!story.list.empty()) {
+    proto::HandshakeMessage members;
+    members.mutable_members()->set_list(secret.masked(transcript + "members", story.list));
+    auto text = members.SerializeAsString();
+    auto bytes = story.frame_bytes.value_or(static_cast<std::uint32_t>(text.size()));
+    open_ = open_ && send_prefix({net::frame_kind::handshake, bytes, 0}, text);
+  }
+  return hear(heard) && (heard.has_proof() || fail("no proof"));
 }
 
 bool stranger::fail(std::string why) {
