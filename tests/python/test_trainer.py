@@ -20,7 +20,7 @@ def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp
         loops = [start.python(f"loop{seed}", HERE / "loop.py", tmp_path / f"loop{seed}", where, seed, EPOCHS, "adamw",
                               4) for seed in (2, 3)]
         doomed = start.python("doomed", HERE / "loop.py", tmp_path / "doomed", where, 4, EPOCHS, "adamw", 4)
-        doomed.line("in step at epoch")
+        doomed.line("samples in the last update")
         doomed.kill()
         ends = [ending(loop) for loop in loops]
         theirs = eventually(lambda: (s := status_of(where)).get("epoch") == EPOCHS and s)
