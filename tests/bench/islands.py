@@ -4,18 +4,29 @@ process is a peer: two machines, which are network namespaces on one cable. Need
 
     PYTHONPATH=build/python OMP_NUM_THREADS=1 build/frameworks/bin/python tests/bench/islands.py [--processes 4] [--values 1000000]
 
+With --taken-back: eight machines with a `waggle train` each, of which one is taken back every few seconds, with a notice, and replaced
+at once, and beside it the same machines with plain checkpoints: at a notice all save one, end, and are started again. Goodput: the samples in
+updates, of those that machines compute undisturbed in the time of all that are there, including that of starts and goodbyes.
+
+    python3 tests/bench/islands.py --taken-back [--every 8] [--seconds 16]
+
 With --memory: what a peer of two ranks of FSDP2 adds to its rank 0 and to a step, beside the same ranks without Waggle, on
 this machine; of times only the ratio within one run says something."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import re
 import resource
+import signal
+import socket
 import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "processes"))
 
@@ -199,18 +210,126 @@ def measure(args):
                   f"between updates opt.step takes {large[0]['between'] / large[0]['step']:.3f} of that", flush=True)
 
 
+MACHINES = 8
+
+
+class Machine:
+    """A peer of `waggle train` that sleeps between its passes, so that eight need little of this machine's processors."""
+
+    def __init__(self, args, run, folder, port, peers, *more):
+        self.port, self.folder, self.left = port, folder, None
+        folder.mkdir(exist_ok=True)
+        self.began = time.monotonic()
+        self.process = start(folder, f"log{time.monotonic_ns()}", [
+            args.binary, "train", "--run-id", run, "--listen", f"127.0.0.1:{port}", "--initial-peers",
+            ",".join(f"127.0.0.1:{peer}" for peer in peers), "--data-dir", folder, "--model", "mlp", "--width", 16, "--layers", 1,
+            "--device", "cpu", "--micro-batch", 4, "--step-interval", "100ms", "--target-batch-size", 64, "--epochs", 0, *more])
+
+    def used(self):
+        """Samples that are in updates."""
+        if self.left is None:
+            with contextlib.suppress(OSError, ValueError):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/status", timeout=5) as page:
+                    return json.load(page)["samples"]["used"] or 0
+            return 0
+        return self.summary()[0]
+
+    def summary(self):
+        """Samples used, dropped and kept, of one that has ended."""
+        found = re.search(r"(\d+) samples used, (\d+) dropped and (\d+) kept here", self.process.text())
+        return [int(each) for each in found.groups()] if found else [0, 0, 0]
+
+    def seconds(self, since):
+        return (self.left or time.monotonic()) - max(self.began, since)
+
+    def look(self):
+        """Whether it has ended."""
+        if self.left is None and not self.process.running():
+            self.left = time.monotonic()
+        return self.left is not None
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as held:
+        return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+
+
+def take_back(args, folder, with_notice):
+    from process import eventually
+
+    run = "notice" if with_notice else "plain"
+    ports = free_ports(MACHINES)
+    everybody = []
+
+    def launch(name, port, peers, *more):
+        everybody.append(Machine(args, run, folder / f"{run}{name}", port, peers, *more, *(["--leave-within", "25s"] if with_notice else [])))
+        return everybody[-1]
+
+    def launch_all():
+        return [launch(i, port, ports[:i], "--min-peers", MACHINES) for i, port in enumerate(ports)]
+
+    def used():
+        return sum(each.used() for each in everybody)
+
+    def let_pass(until):
+        while time.monotonic() < until:
+            for each in everybody:
+                each.look()
+            time.sleep(0.02)
+
+    try:
+        here = launch_all()
+        eventually("all train", lambda: all(each.used() > 0 for each in here), 120)
+        began, before = time.monotonic(), used()
+        let_pass(began + args.seconds / 2)
+        rate = (used() - before) / (time.monotonic() - began) / MACHINES
+        began, before, taken = time.monotonic(), used(), 0
+        while time.monotonic() < began + args.seconds:
+            taken += 1
+            if with_notice:
+                here[0].process.send(signal.SIGTERM)
+                here = [*here[1:], launch(f"again{taken}", free_ports(1)[0], [each.port for each in here[-3:]])]
+            else:
+                for each in here:
+                    each.process.send(signal.SIGTERM)
+                eventually("all end", lambda: all([each.look() for each in here]), 60)
+                here = launch_all()
+            let_pass(began + taken * args.every)
+        now = time.monotonic()
+        done = used() - before
+        machines = sum(each.seconds(began) for each in everybody if each.left is None or each.left > began) \
+            if with_notice else MACHINES * (now - began)
+        lost = sum(sum(each.summary()[1:] if with_notice else each.summary()[1:2]) for each in everybody if each.left)
+        return done / (machines * rate), taken, rate, lost
+    finally:
+        for each in everybody:
+            each.process.end(signal.SIGKILL)
+
+
+def measure_goodput(args):
+    with tempfile.TemporaryDirectory() as folder:
+        for with_notice, what in ((True, "each with a notice"), (False, "plain checkpoints, from which all start again")):
+            goodput, taken, rate, lost = take_back(args, pathlib.Path(folder), with_notice)
+            print(f"{what}: {taken} of {MACHINES} machines taken back in {args.seconds:g} s, one every {args.every:g} s: goodput {goodput:.3f} of "
+                  f"the machines alive ({rate:.1f} samples/s each when undisturbed); {lost} samples of theirs are in no update", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=4, help="on each machine")
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--taken-back", action="store_true")
+    parser.add_argument("--every", type=float, default=8)
+    parser.add_argument("--seconds", type=float, default=16)
+    parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[2] / "build/bin/waggle")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     for name, kind, default in (("folder", str, ""), ("peer", str, ""), ("listen", str, ""), ("kind", str, "ddp"), ("target", int, 0),
                                 ("peers", int, 1)):
         parser.add_argument(f"--{name}", type=kind, default=default, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    rank(args) if args.rank else measure(args) if args.memory else count_bytes(args)
+    rank(args) if args.rank else measure(args) if args.memory else measure_goodput(args) if args.taken_back else count_bytes(args)
 
 
 if __name__ == "__main__":
