@@ -216,18 +216,11 @@ bool membership::is_outdated(const membership_facts& facts) {
   return merges_.is_outdated(facts.epoch, others);
 }
 
-std::size_t membership::lacks(bool trains, const digest& branch, steady_time now) {
-  auto takes_part = [&](const peer_report& peer) {
-    const auto& claim = peer.claim;
-    return peer.who.id != seen_.self && has(peer.who.id)
-           && ((claim.ready && claim.trains(branch)) || claim.reduces_only);
-  };
-  auto here = how_.many_groups ? members_.size()
-                               : 1 + std::ranges::count_if(seen_.progress.peers, takes_part);
+std::size_t membership::lacks(bool trains, steady_time now) {
   complete_ =
-    complete_ || trains || here >= how_.min_peers
+    complete_ || trains || members_.size() >= how_.min_peers
     || (how_.wait_for_peers > milliseconds{0} && now - outside_since_ >= how_.wait_for_peers);
-  return complete_ ? 0 : how_.min_peers - here;
+  return complete_ ? 0 : how_.min_peers - members_.size();
 }
 
 // -- transitions ----------------------------------------------------------------------------------

@@ -102,9 +102,9 @@ public:
   /// A mean with others ended the epoch before `epoch`, or a state of `epoch` was loaded.
   void merged(epoch_id epoch) { merges_.merged(epoch); }
 
-  /// How many members the group lacks to be complete, which it stays from then on: one that still
-  /// downloads the state of `branch` does not count. @param trains it has begun already.
-  [[nodiscard]] std::size_t lacks(bool trains, const digest& branch, steady_time now);
+  /// How many members the group lacks to be complete, which it stays from then on. @param trains it
+  /// has begun already.
+  [[nodiscard]] std::size_t lacks(bool trains, steady_time now);
   [[nodiscard]] bool has_been_complete() const { return complete_; }
 
   // -- transitions --------------------------------------------------------------------------------

@@ -369,26 +369,19 @@ TEST(Membership, AsksNobodyElseForTheState) {
 }
 
 TEST(Membership, WaitsForTheFirstMembersOnce) {
-  auto lacks = [](a_peer& p, bool trains = false) {
-    return p.it.lacks(trains, p.facts.past.branch, p.facts.now);
-  };
   a_peer p{of_three(milliseconds{5'000})};
   p.join(2);
-  EXPECT_EQ(lacks(p), 2U) << "it has said nothing yet";
-  p.claims(2).claim.ready = false;
-  EXPECT_EQ(lacks(p), 2U) << "it downloads the state";
-  p.seen.progress.peers.back().claim.ready = true;
-  EXPECT_EQ(lacks(p), 1U);
+  EXPECT_EQ(p.it.lacks(false, p.facts.now), 1U);
   p.after(5'000);
-  EXPECT_EQ(lacks(p), 0U);
+  EXPECT_EQ(p.it.lacks(false, p.facts.now), 0U);
   p.it.left(p.facts.now);
   p.join(2);
   EXPECT_TRUE(p.it.has_been_complete());
   a_peer late{of_three(milliseconds{0})};
   late.join(2);
   late.after(1'000'000);
-  EXPECT_EQ(lacks(late), 2U);
-  EXPECT_EQ(lacks(late, true), 0U) << "others began without us";
+  EXPECT_EQ(late.it.lacks(false, late.facts.now), 1U);
+  EXPECT_EQ(late.it.lacks(true, late.facts.now), 0U) << "others began without us";
 }
 
 TEST(Membership, LeavesAGroupWithoutRoundsIfItsLeaderIsGone) {
