@@ -147,7 +147,7 @@ def test_the_program_trains_on_each_block_once_a_pass_though_a_peer_is_killed(tm
         where = first.line("listening on ").split(";")[0]
         second, doomed = (train(start, tmp_path, name, data, "--min-peers", 3, "--initial-peers", where)
                           for name in ("second", "doomed"))
-        doomed.line("epoch")
+        doomed.line("samples in the last update")
         other = train(start, tmp_path, "other", others, "--initial-peers", where)
         doomed.kill()
         blocks = len(waggle.data.jsonl(str(data), 32 * (CONTEXT + 1)))
