@@ -83,7 +83,9 @@ def test_two_unchanged_scripts_end_with_equal_parameters(script, tmp_path):
         assert digests[0] == digests[1]
 
 
-@pytest.mark.parametrize("every", [1, 25])
+@pytest.mark.parametrize("every", [1, pytest.param(25, marks=pytest.mark.xfail(strict=False, reason=(
+    "each follows until its second step: an update of its samples alone has no rate for a loop that sets its own, and such loops "
+    "part until one has downloaded the state")))])
 def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of_its_scheduler(every, tmp_path):
     """Whether the scheduler counts steps, and so the run's updates, or epochs of the data, shows at the second step."""
     (tmp_path / "s.py").write_text(SCHEDULED)
@@ -96,13 +98,10 @@ def test_a_joiner_applies_what_it_missed_with_the_rates_of_the_update_and_not_of
             assert each.ended() == 0, each.log
             said = each.log.count("StepLR once for each step of the optimizer; its rates are the script's own")
             assert said == (every > 1), each.log
-            assert "ended at epoch 60 (the last)" in each.log, each.log
-            # Until its second step each follows: an update of its samples alone then has no rate for a loop that sets its own,
-            # and such loops part until one has downloaded the state.
-            assert every > 1 or "differ" not in each.log, each.log
+            assert "differ" not in each.log and "ended at epoch 60 (the last)" in each.log, each.log
+        ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
+        assert ours == theirs
         if every == 1:
-            ours, theirs = (ast.literal_eval(each.line("RATES "))[-50:] for each in (first, second))
-            assert ours == theirs
             assert ours == [[0.02 * 0.5**n, 0.01 * 0.5**n] for n in range(10, 60)]
         digests = [re.search(r"parameters ([0-9a-f]{64})", each.log)[1] for each in (first, second)]
         assert digests[0] == digests[1]
