@@ -6,7 +6,7 @@
 #   tests/bench/links.sh control       round trip of a control frame while bulk data fills the link
 #   tests/bench/links.sh shell         only sets up the namespaces and opens a shell in which to use them
 #
-# Needs root, iproute2, iptables, and a build with the benchmarks in BUILD (default: build).
+# Needs root, iproute2, and a build with the benchmarks in BUILD (default: build).
 # Environment variables select what is measured; lists are separated by blanks:
 #   RATES="100mbit 1gbit"  RTTS="0 20" (ms)  LOSSES="0 0.005"  SIZES="65536 4194304 67108864"
 #   CONGESTION="auto" (also: cubic, bbr, reno)  PEERS=4  ROUNDS=5  WARMUP=5  QUEUE_MS=50
@@ -20,7 +20,6 @@ cd "$(dirname "$0")/../.."
 
 build=${BUILD:-build}
 peers=${PEERS:-4}
-queue=71
 declare -a spaces=()
 folder=$(mktemp -d)
 
@@ -54,7 +53,8 @@ raise() { # RATE RTT_MS LOSS [RATE_OF_THE_LAST]
   lower
   spaces+=("$router")
   ip netns add "$router"
-  ip netns exec "$router" sysctl -qw net.ipv4.ip_forward=1
+  # What packet_delay hands back comes from another device than its sender's.
+  ip netns exec "$router" sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
   ip netns exec "$router" ip link set lo up
   for ((i = 0; i < peers; i++)); do
     rate=$1
@@ -72,15 +72,14 @@ raise() { # RATE RTT_MS LOSS [RATE_OF_THE_LAST]
     shape "$router" "v$i" "$rate"
   done
   if [ "$2" != 0 ] || [ "$3" != 0 ]; then
-    ip netns exec "$router" iptables -A FORWARD -j NFQUEUE --queue-num $queue
-    ip netns exec "$router" "$build/bin/packet_delay" $queue "$(awk "BEGIN {print int($2 * 500)}")" "$3" &
+    ip netns exec "$router" "$build/bin/packet_delay" delay "$(awk "BEGIN {print int($2 * 500)}")" "$3" &
     disown
     for ((i = 0; i < 100; i++)); do
-      ! ip netns exec "$router" grep -q "^ *$queue " /proc/net/netfilter/nfnetlink_queue || return 0
+      ip netns exec "$router" ip route add default dev delay table 71 2>/dev/null && break
       sleep 0.05
     done
-    say "packet_delay did not start"
-    exit 1
+    [ "$i" -lt 100 ] || { say "packet_delay did not start"; exit 1; }
+    for ((i = 0; i < peers; i++)); do ip netns exec "$router" ip rule add iif "v$i" lookup 71; done
   fi
 }
 

@@ -1,15 +1,12 @@
 """Network namespaces for peers, each with its own link to a router; needs root and iproute2.
 
-Links have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp, which needs iptables;
-not every kernel has netem). A cut drops packets silently, like a broken link.
+Links have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp; not every kernel has netem). A cut drops packets silently, like a broken link.
 """
 import pathlib
 import subprocess
 
 from peers import ROOT, eventually  # first: it adds the folder of namespaces to the path
 from namespaces import Namespaces, command  # noqa: E402
-
-QUEUE = 72
 
 
 class Lab(Namespaces):
@@ -19,7 +16,10 @@ class Lab(Namespaces):
         self.router = f"{self.prefix}r"
         self.delayer = None
         self.make_namespace(self.router)
-        self.inside(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.count = count
+        # What packet_delay hands back comes from another device than its sender's.
+        self.inside(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0",
+                    "net.ipv4.conf.default.rp_filter=0")
         for i in range(count):
             self.attach(i, rate)
         if delay_ms:
@@ -60,16 +60,13 @@ class Lab(Namespaces):
             program = self.folder / "packet_delay"
             command("g++", "-O2", "-std=c++20", "-o", str(program), str(ROOT / "tests" / "bench" / "packet_delay.cpp"))
         self.delayer = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", self.router, str(program), str(QUEUE),
-             str(int(delay_ms * 1000)), "0"], start_new_session=True)
-
-        def listens():
-            seen = subprocess.run(["ip", "netns", "exec", self.router, "cat", "/proc/net/netfilter/nfnetlink_queue"],
-                                  capture_output=True, text=True).stdout
-            return any(line.split()[:1] == [str(QUEUE)] for line in seen.splitlines())
-        eventually("packet_delay starts", listens, 10)
-        for where in [["-s", self.host(host)], ["-d", self.host(host)]] if host is not None else [[]]:
-            self.inside(self.router, "iptables", "-A", "FORWARD", *where, "-j", "NFQUEUE", "--queue-num", str(QUEUE))
+            ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", self.router, str(program), "delay",
+             str(int(delay_ms * 1000))], start_new_session=True)
+        through = ["ip", "netns", "exec", self.router, "ip", "route", "add", "default", "dev", "delay", "table", "71"]
+        eventually("packet_delay starts", lambda: subprocess.run(through, stderr=subprocess.DEVNULL).returncode == 0, 10)
+        for i in range(self.count):
+            for way in [["from", self.host(host)], ["to", self.host(host)]] if host is not None else [[]]:
+                self.inside(self.router, "ip", "rule", "add", "iif", f"v{i}", *way, "pref", "20", "lookup", "71")
 
     # -- cuts ----------------------------------------------------------------------------------------
 
