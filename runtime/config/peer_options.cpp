@@ -87,7 +87,9 @@ void add_peer_options(std::vector<option_spec>& table) {
       bound(&o::event_log, log_size)},
      {"duration", "TIME", "Stop after this long; 0: run until stopped.",
       duration(&o::duration).not_in_loops("end the loop")},
-     {"seed", "N", "Makes random choices repeatable; 0: from the operating system.",
+     {"seed", "N",
+      "Makes the random choices of this identity (--data-dir) repeatable: another one draws other "
+      "samples; 0: from the operating system.",
       whole(&o::seed, 0, ~std::uint64_t{0}, "").not_in_python("call torch.manual_seed")}});
   add_group(
     table, "peer",
