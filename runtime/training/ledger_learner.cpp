@@ -30,7 +30,7 @@ public:
          }),
        kept_tensor({"data/claims", {claim_count}, state_tensor::kind::metric},
                    [this] { return std::span{claims_}; })},
-      "waggle ledger 2/" + std::to_string(draws->ledger().samples())),
+      "waggle ledger 3/" + std::to_string(draws->ledger().samples())),
       draws_(std::move(draws)), progress_(progress) {}
 
   /// The learner's own vectors are shorter than those of the rounds, so the pool is not for them.

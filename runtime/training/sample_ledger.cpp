@@ -13,6 +13,7 @@ namespace {
 constexpr double exact_max = 0x1p24;                          // that a float counts to
 constexpr std::uint64_t count_base = std::uint64_t{1} << 24U; // of a number that two floats hold
 constexpr double samples_of_claim_max = 0x1p40;
+constexpr auto owners_end = static_cast<std::uint32_t>(sample_ledger::members_max) + 1;
 
 std::uint64_t counted(double value) {
   return std::isfinite(value)
@@ -105,8 +106,8 @@ bool sample_ledger::pass_ends() const {
   return present().never == 0 || doubtful_ >= doubtful_base + doubtful_per_good * good_;
 }
 
-/// @param idle by member in members_: it has added nothing to the update.
-void sample_ledger::deal(std::span<const peer_id> members, const std::vector<bool>& idle) {
+/// @param adds by member in members_: the update has something of it.
+void sample_ledger::deal(std::span<const peer_id> members, const std::vector<bool>& adds) {
   auto count = std::min(members.size(), members_max);
   std::vector<member_name> now;
   for (const auto& member : members.first(count))
@@ -118,17 +119,21 @@ void sample_ledger::deal(std::span<const peer_id> members, const std::vector<boo
   }
   std::vector<std::size_t> unseen;
   for (std::size_t r = 0; r < ranges; ++r) {
-    if (left_of(r) > 0)
+    if (left_of(r) > 0) {
       unseen.push_back(r);
-    else
+    } else {
       owners_[r] = 0;
+      waits_[r] = false;
+    }
   }
   members_ = std::move(now);
   auto share = count == 0 ? 0 : (unseen.size() + count - 1) / count;
   std::vector<std::size_t> has(count);
   std::vector<std::size_t> free;
   for (auto r : unseen) {
-    bool asleep = unseen.size() <= count && owners_[r] != 0 && idle[owners_[r] - 1];
+    bool waited = waits_[r];
+    waits_[r] = owners_[r] != 0 && !adds[owners_[r] - 1];
+    bool asleep = unseen.size() <= count && waited && waits_[r];
     owners_[r] = moved[owners_[r]];
     if (owners_[r] != 0 && !asleep && has[owners_[r] - 1] < share)
       ++has[owners_[r] - 1];
@@ -141,6 +146,7 @@ void sample_ledger::deal(std::span<const peer_id> members, const std::vector<boo
       if (to == 0 || has[i - 1] < has[to - 1] || (has[i - 1] == has[to - 1] && to == owners_[r]))
         to = i;
     owners_[r] = to;
+    waits_[r] = false;
     if (to != 0)
       ++has[to - 1];
   }
@@ -152,18 +158,19 @@ void sample_ledger::end_epoch(std::span<const float> claims, double weight,
   auto before = seen_;
   if (!claims.empty())
     see(claims, weight);
-  std::vector<bool> idle(members_.size(), true);
+  std::vector<bool> adds(members_.size());
   for (std::size_t r = 0; r < ranges; ++r)
     if (seen_[r] != before[r] && owners_[r] != 0)
-      idle[owners_[r] - 1] = false;
+      adds[owners_[r] - 1] = true;
   if (pass_ends()) {
     ++passes_;
     last_never_ = present().never;
     last_twice_ = std::exchange(twice_, 0);
     good_ = doubtful_ = 0;
     seen_ = {};
+    adds.assign(adds.size(), true); // nobody could add anything to this pass yet
   }
-  deal(members, idle);
+  deal(members, adds);
 }
 
 std::vector<float> sample_ledger::encode() const {
@@ -177,8 +184,8 @@ std::vector<float> sample_ledger::encode() const {
                          static_cast<float>(doubtful_)};
   for (auto seen : seen_)
     out.push_back(static_cast<float>(seen));
-  for (auto owner : owners_)
-    out.push_back(static_cast<float>(owner));
+  for (std::size_t r = 0; r < ranges; ++r)
+    out.push_back(static_cast<float>(owners_[r] + (waits_[r] ? owners_end : 0)));
   for (const auto& name : members_)
     for (auto half : name)
       out.push_back(static_cast<float>(half));
@@ -208,9 +215,12 @@ result<sample_ledger> sample_ledger::decode(std::uint64_t samples, std::span<con
   for (std::size_t r = 0; r < ranges; ++r)
     if ((out.seen_[r] = take()) > out.size_of(r))
       return bad;
-  for (auto& owner : out.owners_)
-    if ((owner = take()) > members)
+  for (std::size_t r = 0; r < ranges; ++r) {
+    auto owner = take();
+    out.waits_[r] = owner >= owners_end;
+    if ((out.owners_[r] = owner % owners_end) > members)
       return bad;
+  }
   for (std::uint32_t i = 0; i < members; ++i) {
     auto low = take();
     out.members_.push_back({low, take()});

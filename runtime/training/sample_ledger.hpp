@@ -26,8 +26,9 @@ namespace waggle {
 /// begins with the first ones; the rest goes to the members with the fewest. So ranges of a member
 /// that is gone return by themselves, and the range that a pass is drawing from keeps its owner
 /// over the end of an epoch. But where no more ranges are left than members, one whose owner has
-/// added nothing to the update goes to another member: it may be asleep, and the others wait for
-/// it.
+/// added nothing to two updates goes to another member: it may be asleep, and the others wait for
+/// it. Not after one: where passes go on during rounds, the next update has begun when a range is
+/// dealt.
 ///
 /// A liar: claims are added up, so one member can void those of a round, or claim for others. A
 /// pass ends nevertheless: when it has had `doubtful_base` updates, and `doubtful_per_good` for
@@ -106,7 +107,7 @@ private:
   [[nodiscard]] std::size_t position_of(const peer_id& peer) const;
   void see(std::span<const float> claims, double weight);
   [[nodiscard]] bool pass_ends() const;
-  void deal(std::span<const peer_id> members, const std::vector<bool>& idle);
+  void deal(std::span<const peer_id> members, const std::vector<bool>& adds);
 
   std::uint64_t samples_;
   std::uint64_t passes_ = 0;
@@ -117,6 +118,7 @@ private:
   std::uint64_t doubtful_ = 0;
   std::array<std::uint64_t, ranges> seen_{};
   std::array<std::uint32_t, ranges> owners_{}; // a position in members_, plus 1; 0: nobody
+  std::array<bool, ranges> waits_{}; // its owner, who had it, has added nothing to the last update
   std::vector<member_name> members_;
 };
 

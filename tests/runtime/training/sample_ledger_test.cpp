@@ -1,9 +1,12 @@
 #include "runtime/training/sample_ledger.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -103,10 +106,46 @@ TEST(SampleLedger, TheLastRangeOfAMemberThatAddsNothingGoesToAnother) {
   ASSERT_EQ(ledger.left_to(peer(2)), 1U);
   ASSERT_TRUE(ledger.owns(peer(1), 127));
   claim(ledger, 255, 1, two);
-  EXPECT_EQ(ledger.left_to(peer(1)), 0U);
-  EXPECT_EQ(ledger.left_to(peer(2)), 1U);
+  EXPECT_EQ(ledger.left_to(peer(1)), 1U) << "the update may have begun before it had the range";
+  for (int updates = 0; updates < 2; ++updates) {
+    ASSERT_EQ(sample_ledger::decode(2, ledger.encode()).value(), ledger);
+    ledger.end_epoch({}, 0, two);
+    EXPECT_EQ(ledger.left_to(peer(1)), 0U);
+    EXPECT_EQ(ledger.left_to(peer(2)), 1U);
+  }
   ledger.end_epoch({}, 0, two);
   EXPECT_EQ(ledger.left_to(peer(1)), 1U);
+}
+
+/// Each round begins with what the members have drawn, and their passes go on: what they draw of a
+/// range that they have just got is in the round after it.
+TEST(SampleLedger, APassEndsWherePassesGoOnDuringRounds) {
+  constexpr std::uint64_t micro_batch = 7; // of ranges of 8 samples
+  for (std::uint64_t samples : {3U, 16U, 2'048U}) {
+    SCOPED_TRACE(samples);
+    std::vector<peer_id> members{peer(1), peer(2), peer(3)};
+    std::deque<sample_draws> draws;
+    for (const auto& who : members)
+      draws.emplace_back(who, samples, "run");
+    sample_ledger ledger{samples};
+    std::vector<std::uint64_t> drawn(members.size());
+    for (std::uint64_t rounds = 0; ledger.passes() < 3; ++rounds) {
+      ASSERT_LT(rounds, samples + 16) << ledger.present().never;
+      counts sum{};
+      std::uint64_t weight = 0;
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        auto given = draws[i].take(drawn[i]).counts;
+        std::ranges::transform(sum, given, sum.begin(), std::plus<>{});
+        weight += std::exchange(drawn[i], draws[i].draw(micro_batch).size());
+        ASSERT_TRUE(draws[i].pass_ended(drawn[i]));
+      }
+      ledger.end_epoch(claims_of(sum, weight), static_cast<double>(weight), members);
+      for (std::size_t i = 0; i < members.size(); ++i)
+        if (!draws[i].follow(ledger)) // another member has the range now
+          draws[i].drop(std::exchange(drawn[i], 0));
+    }
+    EXPECT_EQ(ledger.last(), (sample_ledger::account{samples, 0, 0}));
+  }
 }
 
 TEST(SampleLedger, RefusesClaimsBeyondARangeOrBeyondTheUpdate) {
