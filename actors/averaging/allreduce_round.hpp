@@ -20,7 +20,6 @@ using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 struct vector_filled {};
 using filled_actor = caf::typed_actor<caf::reacts_to<vector_filled>>;
 
-/// The actors that a round needs.
 struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;

@@ -38,7 +38,6 @@ public:
   /// Which members the round that has begun does not wait for (patience). Of open groups only.
   [[nodiscard]] member_set slow_in(const round_plan& plan) const;
 
-  /// See fault_memory.
   [[nodiscard]] fault_kind excluded_for(const peer_id& peer, std::size_t group_size,
                                         steady_time now) const {
     return memory_.excluded_for(peer, group_size, now);

@@ -300,7 +300,6 @@ void group_averager::judge_plan(const peer_record& from, const wire::next_plan& 
     on_call(called_);
 }
 
-/// With the plan of the leader that admits us.
 status group_averager::enter(const peer_id& leader, const wire::next_plan& message) {
   if (takes_any_group()) { // it adopts the terms of the group that admits it
     auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,

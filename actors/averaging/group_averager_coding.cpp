@@ -1,9 +1,5 @@
-// With a two_round_coding, an epoch of the group has two rounds.
-//
 // average_in_group ─► first vector ─► round ─► committed ─► second vector ─► round ─► decode ─► report
-//
-// The compute_worker computes between the rounds. An auxiliary without a vector takes part in both
-// rounds, and computes nothing.
+// (the compute_worker computes between the rounds; an auxiliary without a vector computes nothing)
 
 #include <algorithm>
 
@@ -148,7 +144,6 @@ void group_averager::begin_second_round(round_report first) {
     });
 }
 
-/// Both rounds are committed.
 void group_averager::decode(round_report second) {
   auto& run = *current_;
   second = report_of_two(*run.first, std::move(second));

@@ -51,7 +51,6 @@ public:
   const char* name() const override { return "matchmaker"; }
   void on_exit() override;
 
-  // The actions of group_search.
   void operator()(const group_search::declare& a);
   void operator()(const group_search::withdraw& a);
   void operator()(const group_search::look_up& a);

@@ -30,7 +30,6 @@ public:
 
   /// Spawns the workers. To be called by the averager once it runs.
   void begin(caf::scheduled_actor& self);
-  /// Drops all handles.
   void end();
 
   /// Starts the round. REQUIRES: none runs. Its deadline is cut to `time_left`.
@@ -43,7 +42,6 @@ public:
   /// Whether `source` is the actor of the round that runs.
   [[nodiscard]] bool is_round(const caf::actor_addr& source) const;
 
-  /// Nothing happens if none runs.
   void cancel(failure why, bool unless_prepared = false);
   void report_lost(const peer_disconnected& msg);
   void on_check(caf::scheduled_actor& self);

@@ -45,7 +45,6 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  /// One request.
   struct step {
     caf::typed_response_promise<round_report> promise;
     average_vector what;

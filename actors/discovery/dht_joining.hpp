@@ -90,7 +90,6 @@ public:
   /// Listeners are notified that others do not reach us; empty: that they do.
   void show_reach(notice what);
   void show_punches(std::vector<notice> all);
-  /// Releases the handles that it holds.
   void on_exit();
 
   /// True if this peer joined the run by this link.

@@ -303,7 +303,6 @@ ec dht_router::take(search& s, const record& entry) {
   return ec::none;
 }
 
-/// Ends the search with what it has.
 void dht_router::finish(std::uint64_t id, search& s) {
   std::string_view op = s.why == search::purpose::store ? "put" : "get";
   ctx_.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());

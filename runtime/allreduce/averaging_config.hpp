@@ -44,7 +44,6 @@ struct averaging_config {
   std::function<void(const round_report&)> observer;
 };
 
-/// Fails with ec::bad_config if the configuration cannot be used.
 status check_averaging_config(const averaging_config& config);
 
 } // namespace waggle

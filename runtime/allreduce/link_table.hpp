@@ -57,7 +57,6 @@ public:
     return found == links_.end() ? nullptr : found->second.link;
   }
 
-  /// All that have a link.
   [[nodiscard]] std::vector<peer_id> peers() const {
     std::lock_guard guard{mutex_};
     std::vector<peer_id> out;

@@ -28,7 +28,6 @@ public:
   /// A member reports that it holds the right sum. REQUIRES: is_open(part).
   void vouch(std::uint32_t part) { open_.at(part).vouched = true; }
   [[nodiscard]] bool is_vouched(std::uint32_t part) const;
-  /// No sum waits to be checked.
   [[nodiscard]] bool empty() const { return open_.empty(); }
 
   /// As part_reducer::add. REQUIRES: is_open(part).

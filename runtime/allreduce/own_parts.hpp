@@ -28,7 +28,6 @@ public:
   status add(std::uint32_t part, std::size_t member, double weight, payload values);
   /// The contributors to sum the part over now. Returns a value once per call of `want`.
   std::optional<member_set> due(std::uint32_t part);
-  /// A copy shares the contributions.
   [[nodiscard]] const part_reducer& reducer(std::uint32_t part) { return at(part).reducer; }
 
   /// The sum over `contributors` is going to be sent. False: it was sent already.

@@ -43,9 +43,8 @@ public:
   /// Sets the part to `values`, which one of the functions above returned.
   void put(std::uint32_t part, std::shared_ptr<const float> values);
 
-  /// The part as it was put. REQUIRES: it was put.
+  /// These two REQUIRE: it was put.
   [[nodiscard]] std::shared_ptr<const float> values(std::uint32_t part) const;
-  /// The same, to be sent.
   [[nodiscard]] payload bytes(std::uint32_t part) const;
 
   /// The set of contributors has changed: drops the parts that are not in their place.

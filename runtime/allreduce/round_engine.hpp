@@ -33,7 +33,6 @@ public:
   round_engine(round_request request, round_config config, const round_memory& memory,
                std::shared_ptr<round_port> port, clock now);
 
-  /// Called once, before anything else.
   void begin();
   /// Encodes and sends those of our contributions that are there. Called after `begin`, and again
   /// whenever more are there (round_request::fills), by one thread at a time, with no lock held:
@@ -49,7 +48,6 @@ public:
   /// True if the part's body may lie in memory that its sender can still write to
   /// (`sender_can_write`).
   [[nodiscard]] bool zero_copy_ok(const wire::part& head) const;
-  /// Another thread has reduced a part.
   void on_reduced(const reduced_part& sum);
   /// The last link to a member is lost, and with it the messages in transit, even if a new link
   /// follows soon. If the member participates in a later view, the leader of that view is notified.
@@ -61,7 +59,6 @@ public:
   void break_off(failure why);
   /// The answer to members that missed the end.
   [[nodiscard]] wire::round_promise promise() const;
-  /// round_finished::was_prepared, so far.
   [[nodiscard]] bool was_prepared() const;
   /// To be called every stall_timeout / 8 or so.
   void check();

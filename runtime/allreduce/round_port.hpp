@@ -38,16 +38,13 @@ public:
   virtual bool reduce(const reduce_part& what) = 0;
   /// 32 bytes that nobody else can know or predict, the same for the same arguments.
   [[nodiscard]] virtual digest secret(const round_id& round, std::uint32_t view) = 0;
-  /// This peer's signature.
   [[nodiscard]] virtual signature sign(std::string_view statement) = 0;
   [[nodiscard]] virtual bool verify(const peer_record& by, std::string_view statement,
                                     const signature& its) = 0;
   virtual void count_part() = 0;
-  /// The sum of another member was checked.
   virtual void count_check(bool right) { (void)right; }
   virtual void count_refused(ec why) = 0;
   virtual void log(const std::string& what) = 0;
-  /// The end. Called once.
   virtual void finished(round_finished how) = 0;
 };
 

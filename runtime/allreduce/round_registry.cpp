@@ -261,7 +261,6 @@ void round_registry::park(entry& where, const inbound_event& event, bool of_stra
   add(strangers_by_host_[who.host]);
 }
 
-/// Takes the event out of the tallies.
 void round_registry::forget(const parked_event& parked) {
   auto remove = [bytes = size_of(parked.event)](tally& t) {
     --t.events;

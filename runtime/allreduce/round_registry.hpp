@@ -42,7 +42,6 @@ public:
     /// Nobody is a stranger: a list says who belongs to the run, and only they have links.
     bool all_known = false;
   };
-  /// Sends an answer to a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
   /// Receives messages of a round's members about their group (bandwidth_report), also after the
   /// end of the round.
@@ -77,16 +76,13 @@ public:
 
   /// A part or round_* event. False: dropped, not about a round or no room.
   bool deliver(const inbound_event& event, steady_time now);
-  /// See round_engine::destination.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
-  /// See round_engine::zero_copy_ok.
   bool zero_copy_ok(const wire::part& head);
 
   /// Drops expired entries. Returns how many events were dropped undelivered.
   std::size_t forget_old(steady_time now);
 
-  /// The number of rounds that are remembered.
   [[nodiscard]] std::size_t size() const {
     std::lock_guard guard{mutex_};
     return rounds_.size();

@@ -21,12 +21,7 @@ namespace waggle {
 /// first wrong part convicts a reducer, so more are not needed.
 constexpr std::size_t early_challenges_max = 1024;
 
-/// How the members of a round check each other's sums (runtime/averaging/sum_checks.hpp):
-///
-/// (With codecs that send contributions back, everybody has checked the sum of each part already,
-/// and compares what it summed with what was pledged; whoever finds a difference challenges. Nobody
-/// else needs the contributions, so they are shown to it and to the leader, who passes them on: a
-/// false challenge costs no more than sending the part to two members again.)
+/// How the members of a round check each other's sums (runtime/averaging/README.md):
 ///
 ///   shares of all ─ draw ─ a part of ours ─► show its contributions to its checker
 ///                        └ we check ─ evidence ─► sum again ─ equal ─► checked ─► all: prepared

@@ -23,7 +23,6 @@ namespace waggle {
 /// Thread-safe.
 class bandwidth_estimator {
 public:
-  /// `bytes` were sent or received.
   void carried(bool outbound, std::uint64_t bytes, steady_time now);
 
   /// Bytes per second of the slower direction. Stable: it changes in large steps only. Nothing

@@ -104,7 +104,6 @@ public:
     return add(peer, kind_of(reason), now);
   }
   std::optional<exclusion> add(const peer_id& peer, fault_kind kind, steady_time now);
-  /// A round was completed with `peer`.
   void completed_with(const peer_id& peer, steady_time now);
   /// The link to `peer` turned out to be dead: a silence just before was no fault.
   void retract_silence(const peer_id& peer, steady_time now);

@@ -16,7 +16,6 @@ public:
   void set(const peer_id& who, member_bandwidth bandwidth) {
     known_.insert_or_assign(who, bandwidth);
   }
-  /// In the order of the plan's members.
   void assign(const round_plan& plan, const member_bandwidths& all);
   void clear() { known_.clear(); }
 

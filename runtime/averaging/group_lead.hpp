@@ -25,7 +25,6 @@ public:
 
   // -- as a member --------------------------------------------------------------------------------
 
-  /// This peer's bandwidth; nothing: not known.
   [[nodiscard]] std::optional<double> bandwidth() const {
     return declared_ ? declared_ : measured_.reported();
   }
@@ -47,7 +46,6 @@ public:
   void report(const peer_id& member, std::optional<double> bandwidth) {
     reported_[member] = bandwidth;
   }
-  /// The bandwidths that were reported since the last call.
   [[nodiscard]] std::map<peer_id, std::optional<double>> take_reports() {
     return std::exchange(reported_, {});
   }
@@ -59,7 +57,6 @@ public:
       heir_.reset();
     return heir_;
   }
-  /// The lead was given away.
   void given(steady_time now) {
     heir_.reset();
     kept_until_ = now + std::chrono::minutes{5};

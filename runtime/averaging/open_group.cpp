@@ -420,8 +420,6 @@ void open_group::keep_early(const peer_id& from, const round_id& replaces, const
   early_.push_back({from, replaces, plan});
 }
 
-/// Adopts the plans of the leader that were early and are next now, one after another. Forgets
-/// those of peers that are no members any more.
 void open_group::take_early() {
   auto next = early_.begin();
   auto is_next = [this](const early_plan& kept) {

@@ -58,7 +58,6 @@ public:
     partition_terms partition; // `bandwidths` is ignored
     epoch_id end{};            // no round follows from this epoch on; 0: not known
   };
-  /// A peer that wants to enter.
   struct applicant {
     round_member member;
     digest schema; // zero: an auxiliary that takes the terms from the group
@@ -86,7 +85,6 @@ public:
       lost_.insert(peer);
   }
   [[nodiscard]] bool is_lost(const peer_id& member) const { return lost_.contains(member); }
-  /// The branch of the next round.
   [[nodiscard]] const digest& branch() const { return branch_; }
 
   /// How others reach us may have changed. A member of a group of several stays what its plan says
@@ -97,7 +95,6 @@ public:
   /// Begins with the group that matchmaking formed; all its members do this with the same plan. Its
   /// branch is zero, which is no history and never forks. `agreed`: what matchmaking agreed on.
   void adopt(const round_plan& plan, const partition_terms& agreed);
-  /// Leaves the group; forgets applicants.
   void leave();
 
   // -- after a round ------------------------------------------------------------------------------
@@ -161,7 +158,6 @@ private:
   [[nodiscard]] bool make_room(const std::string& host);
   [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
   void replace(round_plan plan);
-  /// Replaces next(), as its leader.
   const round_plan& change(round_plan plan) {
     plan.id = id_of_change(next_->id, plan);
     replace(std::move(plan));

@@ -50,7 +50,6 @@ public:
   /// for an invalid one.
   status add(std::size_t member, double weight, payload values);
 
-  /// The members whose contributions have arrived.
   [[nodiscard]] member_set present() const { return present_; }
   /// The weights of `contributors`, ascending by member. REQUIRES: `present()` contains them.
   [[nodiscard]] std::vector<double> weights(member_set contributors) const;
@@ -107,7 +106,6 @@ private:
   std::vector<contribution> contributions_; // sorted by member
 };
 
-/// True if no value is NaN or infinite.
 bool all_finite(std::span<const float> values);
 
 /// Copies the bytes of `out.size()` values and returns `all_finite` of the copies; stops at the

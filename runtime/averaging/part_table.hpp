@@ -44,7 +44,6 @@ private:
   member_set reducers_; // members that accept connections
 };
 
-/// The view with which every round starts.
 round_view first_view(const round_plan& plan);
 
 } // namespace waggle

@@ -8,7 +8,6 @@
 
 namespace waggle {
 
-/// How large parts are, in values.
 struct part_size {
   std::uint32_t largest = 1U << 17U; // 512 KiB as float32
   /// If true, parts are smaller where a slow link gains by it; else always `largest`.
@@ -26,7 +25,6 @@ struct vector_partition {
   friend bool operator==(const vector_partition&, const vector_partition&) = default;
 };
 
-/// The bandwidth of a member's link.
 struct member_bandwidth {
   std::optional<double> bytes_per_second; // none: not known, 0: never reduce
   /// Set by the operator, so used as it is. A value that a peer measured itself is noisy.

@@ -24,7 +24,6 @@ public:
 
   [[nodiscard]] std::size_t size() const { return groups_.size(); }
   [[nodiscard]] std::size_t group_of(std::uint32_t part) const { return group_of_[part]; }
-  /// The parts of a group, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& operator[](std::size_t group) const {
     return groups_[group];
   }
@@ -40,7 +39,6 @@ private:
 /// The values of part `index` of a result, as the members apply them.
 using part_values = std::function<std::span<const float>(std::uint32_t index)>;
 
-/// What a result is besides its values.
 struct result_terms {
   round_id round;
   std::uint64_t contributors = 0;

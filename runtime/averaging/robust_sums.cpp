@@ -277,7 +277,6 @@ void add_number(const double* numbers, double weight, const double* first, doubl
   }
 }
 
-/// Each value is read once.
 std::vector<double> write_means_of_numbers(std::span<const contribution_view> contributions,
                                            std::span<const double> weights, std::span<float> out) {
   constexpr std::size_t block = 512;

@@ -37,7 +37,6 @@ private:
 // this value: distances are summed block by block.
 constexpr std::size_t block_elements = 512;
 
-/// Calls f(begin, n, rows) for every block.
 template <class F>
 void for_each_block(std::span<const contribution_view> contributions, std::size_t elements, F f) {
   block_rows rows{contributions, block_elements};

@@ -35,7 +35,6 @@ std::string promise_statement(const round_id& round, const takeover_promise& pro
 
 namespace {
 
-/// A result that members report: its contributors and its digest.
 using reported_result = std::pair<std::uint64_t, digest>;
 
 struct reporters {

@@ -47,28 +47,14 @@ struct takeover_promise {
   friend bool operator==(const takeover_promise&, const takeover_promise&) = default;
 };
 
-/// By member.
 using takeover_promises = std::map<std::size_t, takeover_promise>;
 
 /// What a member signs when it gives a promise. Whether it has committed is not part of that: the
 /// proof of a decision has signatures of its own (round_proof).
 std::string promise_statement(const round_id& round, const takeover_promise& promise);
 
-/// The view `number` that follows from the promises of those that answered its leader. If members
-/// may lie (rules.faulty > 0), every view above 0 must be the one that follows from the signed
-/// promises that its leader shows: so the leader cannot choose whose result is lost.
-///
-/// A result may have been committed unless enough promises contradict it. All honest
-/// participants of a committed view have prepared it, and have promised nothing higher before they
-/// did. So of those that answer, only liars and members that did not participate report something
-/// else: at most `faulty` if the view was 0, in which all participate, and at most
-/// `members - quorum` more if it was a later one.
-///
-/// - One result may have been committed: it is *adopted*, if more members report it than may lie.
-///   Members that lack it are sent it by those that hold it.
-/// - None: the participants contribute.
-/// - Several, or one that nobody may hold: the round fails. That takes a liar, or the loss of
-///   nearly as many members as the quorum permits.
+/// The view `number` that follows from the promises of those that answered its leader, if members
+/// may lie (README.md: "A leader that lies").
 ///
 /// @param participants of the view: a quorum of those that answered. The leader may leave out
 ///   others, such as a reducer that was found to lie; what they promised counts all the same.

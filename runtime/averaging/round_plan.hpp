@@ -56,7 +56,6 @@ struct round_plan {
 
 /// More members than this are refused: the round's bitmaps are 64 bits wide.
 constexpr std::size_t round_members_max = 64;
-/// 32 GiB of float32.
 constexpr std::uint64_t plan_elements_max = std::uint64_t{1} << 33U;
 /// A part's bytes must fit into one frame's body (wire::body_bytes_max).
 constexpr std::uint32_t part_elements_max = 1U << 22U;

@@ -16,14 +16,8 @@ namespace waggle {
 /// `view.result`. The same for the same arguments on all machines.
 std::string prepared_statement(const round_id& round, const round_view& view);
 
-/// The signatures with which the members of a round reported what they prepared.
-///
-/// A view is committed when all of its participants have prepared it. A member that missed some of
-/// these reports, such as a client that has no link with another one, is sent the decision and
-/// needs a proof of it: the message carries the signatures of all participants. No liar can make a
-/// proof, because honest members sign only one result per view.
-///
-/// Not thread-safe.
+/// The signatures with which the members of a round reported what they prepared (README.md:
+/// "Decisions are proven"). Not thread-safe.
 class round_proof {
 public:
   /// Of each participant of the view, ascending.

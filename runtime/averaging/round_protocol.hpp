@@ -28,23 +28,9 @@ static_assert(views_per_term >= round_members_max);
 /// How the members of one round agree on the contributors: a state machine without data, clock or
 /// network. It decides *which* vectors are summed; `transfer_state` keeps track of the sums.
 ///
-/// The result of a round is a function of its set of contributors alone (part_reducer), unless a
-/// reducer lies. So the members agree on that set and on the digest of the result: a reducer that
-/// sends other bytes to some of them is found before anybody applies them. README.md beside this
-/// file says what views, terms and quorums are, when a view is prepared, committed or adopted, who
-/// leads, and why no two members commit different sets. Besides:
-///
-/// - A member applies a result when all participants have reported equal digests of it. The leader
-///   also sends a commit message to the others, because some may have missed a message. A decision
-///   needs a proof: the message carries what each participant signed (`round_proof`).
-/// - If the digests differ, the members compare what they hold (`compare_results`). Then the
-/// reducer
-///   that is at fault is lost to them (`on_suspicion`), or those that hold the same as most adopt
-///   it
-///   (`on_most_agree`) and the others are sent it.
-/// - If members may lie (`round_rules::faulty`), a leader might claim that it lost a member which
-///   has committed. Then every view above 0 begins a term, its leader shows the signed promises
-///   that it was given, and the others enter it only if it follows from them (`next_view`).
+/// README.md beside this file says what the members agree on, what views, terms and quorums are,
+/// when a view is prepared, committed or adopted, who leads, why no two members commit different
+/// sets, and what changes if members may lie (`round_rules::faulty`).
 ///
 /// A member may fail at any time (deadline, excluded, no quorum); that is always safe.
 ///
@@ -116,7 +102,6 @@ public:
   /// The current view's result was adopted, and this member holds other bytes, or not all: it is
   /// sent the right ones.
   struct await_repair {};
-  /// The end: the result of `view` is final.
   struct commit {
     round_view view;
   };
@@ -197,7 +182,6 @@ public:
   [[nodiscard]] bool was_prepared() const { return was_prepared_; }
   /// Members that we consider lost, and why: for the report.
   [[nodiscard]] const std::map<std::size_t, ec>& lost() const { return lost_; }
-  /// The answer to takeovers, also after the end.
   [[nodiscard]] takeover_promise promise() const;
 
 private:

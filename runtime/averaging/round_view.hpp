@@ -32,7 +32,7 @@ public:
     return static_cast<std::size_t>(std::popcount(bits_));
   }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
-  /// The smallest member. REQUIRES: !empty().
+  /// REQUIRES: !empty().
   [[nodiscard]] constexpr std::size_t lowest() const {
     return static_cast<std::size_t>(std::countr_zero(bits_));
   }
@@ -50,7 +50,6 @@ public:
   }
   friend constexpr bool operator==(member_set, member_set) = default;
 
-  /// Calls `f(index)` in ascending order.
   template <class F>
   constexpr void for_each(F f) const {
     for (auto rest = bits_; rest != 0; rest &= rest - 1)

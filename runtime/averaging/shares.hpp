@@ -8,7 +8,6 @@
 
 namespace waggle {
 
-/// What a member can contribute to the work of a round.
 struct share_bid {
   member_mode mode = member_mode::node;
   /// Bytes per second, measured the same way for all members; none: not known, 0: never reduce.

@@ -9,8 +9,7 @@
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/ids.hpp"
 
-// Checks of sums (--check-sums). A reducer that sends all members the same wrong sum is not found
-// by comparing results. So some parts are summed again by members that did not reduce them:
+// Checks of sums (--check-sums); README.md says what they find.
 //
 //   all pledge: a digest of each contribution, a hash of their share of the key (round_pledges)
 //   reducers compare the contributions with the pledges, sum, send results
@@ -21,10 +20,6 @@
 // Nobody knows the key before all results are fixed, and nobody can choose its share afterwards. A
 // reducer that has revealed its share had contributions that agree with the pledges, so it has no
 // excuse: what it shows either gives the sum that it sent, or proves that it lied.
-//
-// A wrong part is found with the probability `share` times the part of the possible checkers that
-// are honest, in each round; k wrong parts are missed with (1 - that)^k. A reducer that is found
-// stays out of groups for a time that doubles (fault_memory).
 
 namespace waggle {
 

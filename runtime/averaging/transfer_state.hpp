@@ -37,12 +37,10 @@ public:
   /// to send them: one owner after another, beginning with the member after ourselves, so that the
   /// members do not all send to the same one first. Includes our own parts. Marks them as sent.
   std::vector<outgoing_part> take_outgoing();
-  /// The part was taken, but not sent.
   void give_back(const outgoing_part& unsent) {
     part_states_[unsent.part].sent_to.erase(unsent.owner);
   }
 
-  /// Parts that we reduce in this view.
   [[nodiscard]] std::vector<std::uint32_t> owned() const;
 
   enum class arrival : std::uint8_t {
@@ -61,7 +59,6 @@ public:
   [[nodiscard]] bool awaits_result(std::uint32_t part, std::size_t from,
                                    std::uint64_t contributors) const;
 
-  /// Whether this part of the result over the view's contributors is here.
   [[nodiscard]] bool has_result(std::uint32_t part) const { return part_states_[part].have_result; }
 
   /// Whether a part of the result is here that this member has sent.

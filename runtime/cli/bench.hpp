@@ -28,7 +28,6 @@ struct bench_timing {
   double cpu_seconds = 0; // of all the process's threads
 };
 
-/// Starts measuring when it is constructed.
 class bench_stopwatch {
 public:
   bench_stopwatch();

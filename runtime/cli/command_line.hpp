@@ -13,14 +13,12 @@ constexpr int exit_clean = 0;
 constexpr int exit_failed = 1;    // a run that failed
 constexpr int exit_bad_usage = 2; // nothing was started
 
-/// A positional argument of a command.
 struct positional {
   std::string name; // "ADDR"
   std::string help;
   bool required = true; // otherwise it may be left out, and is empty then
 };
 
-/// One command of the program.
 struct command {
   std::string name;                  // "train"
   std::string summary;               // one line
@@ -41,7 +39,6 @@ struct command {
 /// with one sentence on standard error and exit_bad_usage, before anything starts.
 int run_command_line(int argc, const char* const* argv, const std::vector<command>& commands);
 
-/// Writes the sentence to standard error and returns exit_bad_usage.
 int bad_usage(const std::string& sentence);
 
 /// Warns on standard error about a setting that is probably not intended.

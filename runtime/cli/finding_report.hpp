@@ -25,7 +25,6 @@ public:
     for (auto& f : more)
       add(std::move(f));
   }
-  /// The exit code.
   [[nodiscard]] int end() const {
     if (as_json_)
       std::cout << to_json(all_) << "\n";

@@ -29,12 +29,10 @@ struct finding {
 std::string to_line(const finding& f);
 /// An array of objects: check, level, seen, cure.
 std::string to_json(const std::vector<finding>& all);
-/// Whether any is bad.
 bool any_bad(const std::vector<finding>& all);
 
 // -- this machine
 
-/// What is known of a data folder.
 struct folder_facts {
   std::filesystem::path folder;
   bool exists = false;               // false: `trouble` concerns where it would be made
@@ -72,7 +70,6 @@ finding judge_name(const endpoint& given, const failure& why);
 /// A peer of the run that uses the identity of this folder at another place; nothing: none does.
 /// @param peers the document /api/v1/peers of one that answered.
 std::optional<finding> judge_identity(const peer_id& own, const std::string& peers);
-/// How far the clock of a peer is from ours.
 finding judge_clock(const endpoint& where, swarm_clock::duration offset, net::clock_limits limits);
 /// What a peer found that dialled us back. `announced`: the ports that it tried.
 finding judge_dial_back(const endpoint& through, const std::vector<std::uint16_t>& announced,

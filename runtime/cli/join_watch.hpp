@@ -25,7 +25,6 @@ public:
   void linked(const std::shared_ptr<const run_agreement>& theirs);
   /// An initial peer was given by a name that has these addresses now.
   void resolved(const endpoint& given, const std::vector<endpoint>& addresses);
-  /// The peer at this address refused our options.
   void disagreed(const endpoint& where, const failure& why);
 
   /// The last refusal, once every initial peer has refused our options and no peer has accepted

@@ -25,7 +25,6 @@ std::string json_text(std::string text) {
     .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-/// A flag of a pattern, and what stands in its place.
 class flag final : public spdlog::custom_flag_formatter {
 public:
   using text_of = std::string (*)(std::string_view message);
@@ -44,12 +43,10 @@ private:
   text_of what_;
 };
 
-/// The message on one line.
 std::string text_message(std::string_view message) {
   return without_control_characters(message, message_bytes_max);
 }
 
-/// The message as a JSON string, with escapes.
 std::string json_message(std::string_view message) {
   return json_text(std::string{message.substr(0, message_bytes_max)});
 }

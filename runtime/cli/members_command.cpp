@@ -68,7 +68,6 @@ result<std::shared_ptr<const identity>> authority_of(const run_options& o,
   return key;
 }
 
-/// The ids that the command line names. Fails with a sentence.
 result<std::vector<peer_id>> named_peers(const run_options& o) {
   std::vector<peer_id> out;
   for (std::size_t i = 1; i < o.arguments.size(); ++i) {

@@ -14,7 +14,6 @@ namespace waggle {
 /// What the answers of a cloud's page mean, which exists from the notice on.
 class notice_page {
 public:
-  /// Whether this answer is the notice.
   [[nodiscard]] static bool is_notice(const result<net::http_response>& answer) {
     return answer && answer->status == 200;
   }

@@ -10,7 +10,6 @@ namespace waggle {
 /// A temporary folder that is deleted with this object, with everything in it.
 class scratch_folder {
 public:
-  /// Fails with ec::bad_config.
   static result<std::unique_ptr<scratch_folder>> make();
   ~scratch_folder();
   scratch_folder(const scratch_folder&) = delete;

@@ -27,7 +27,6 @@ int no_peer(const endpoint& where) {
   return exit_failed;
 }
 
-/// Why a peer does not show this to us.
 int refused(const endpoint& where, const net::http_response& answer) {
   auto why = text_in(parse_document(answer.body).value_or(nullptr), "error");
   return bad_usage(to_string(where) + " refuses: "

@@ -44,7 +44,6 @@ struct peer_snapshot {
 /// Parses the document; nothing if it is not a status document.
 std::optional<peer_snapshot> parse_snapshot(const std::string& json);
 
-/// The results of a swarm, for people and for scripts.
 struct swarm_summary {
   struct peer {
     peer_snapshot last;

@@ -28,7 +28,6 @@ std::vector<std::string> summary_table(const std::vector<swarm_summary::peer>& p
 
 /// A peer's displayed name: the first digits of its id; "?" if the id is not known yet.
 std::string short_name(const swarm_summary::peer& peer);
-/// "killed", "no answer", or the phase that it reported.
 std::string state_of(const swarm_summary::peer& peer);
 
 } // namespace waggle

@@ -21,7 +21,6 @@ public:
 
   explicit text_table(std::vector<column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell per column.
   void add_row(std::vector<std::string> cells);
 
   /// The titles, then the rows; no line is longer than `width`. Columns that do not fit are omitted

@@ -11,9 +11,7 @@
 
 namespace waggle {
 
-/// `waggle train`, carried out by `run`.
 command train_entry(std::function<int(const run_options&)> run);
-/// `waggle export`.
 command export_entry(std::function<int(const run_options&)> run);
 /// `waggle bench train` and `loop`, carried out by `run` with their name in
 /// run_options::arguments.

@@ -19,7 +19,6 @@ result<codec_choice> codec(std::string_view v) {
   return read;
 }
 
-/// A setting of the search for a group, or of a round.
 template <class... Steps>
 auto in_matchmaking(Steps... steps) {
   return in(&o::matchmaking, steps...);

@@ -19,7 +19,6 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// A combination that is refused.
 struct rule {
   bool broken;
   std::string sentence;
@@ -37,7 +36,6 @@ rule order(bool wrong, const std::string& one, const char* how, const std::strin
           "--" + one + " " + how + " --" + other + why + "; lower the first, or raise the second"};
 }
 
-/// Whether the value is not the default.
 bool differs(const run_options& o, std::string_view name) {
   const auto* spec = find_option(name);
   return spec->get(o) != spec->default_text;

@@ -55,7 +55,6 @@ struct binding {
 
 // A place is where the value of an option is in run_options: a pointer to a member, or `in`.
 
-/// A member of a member.
 template <class... Steps>
 auto in(Steps... steps) {
   return [=](auto& options) -> auto& {
@@ -105,7 +104,6 @@ inline bool is_no_auxiliary(const run_options& o) {
   return !o.auxiliary;
 }
 
-/// An option without a default.
 inline binding action(decltype(option_spec::set) set) {
   return {std::move(set), [](const run_options&) { return std::string{}; }};
 }
@@ -118,7 +116,6 @@ inline binding text(std::string run_options::*field) {
   });
 }
 
-/// One of these texts.
 inline result<std::size_t> place_of(std::string_view v, const std::vector<std::string>& names) {
   if (auto found = std::ranges::find(names, v); found != names.end())
     return static_cast<std::size_t>(found - names.begin());

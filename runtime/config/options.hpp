@@ -45,7 +45,6 @@ struct option_spec {
   loop_use loops{};
 };
 
-/// All options of all commands.
 const std::vector<option_spec>& option_table();
 const option_spec* find_option(std::string_view name);
 
@@ -111,7 +110,6 @@ struct optimizer_identity;
 optimizer_identity optimizer_of(const run_options& options);
 /// The length of the run in epochs of --schedule; 0: not known.
 std::uint64_t schedule_length(const run_options& options);
-/// The learning rates. Fails with ec::bad_config and a sentence.
 result<lr_schedule> schedule_of(const run_options& options);
 
 /// Statistics of the optimizer that are averaged with the parameters.
@@ -128,7 +126,6 @@ bool elastic_bits(const run_options& options);
 std::uint64_t part_workers(const std::optional<std::uint64_t>& reduce_threads,
                            std::uint64_t computing, std::uint64_t cores);
 
-/// Checks the constraints between options.
 status check_combinations(const run_options& options);
 /// Checks options that other commands use in another way than `waggle train`. Fails with
 /// ec::bad_config and a sentence.

@@ -19,7 +19,6 @@ result<std::string> run_name(std::string_view v) {
   return std::string{v};
 }
 
-/// At least one address, and no more than a peer may announce.
 result<std::vector<endpoint>> own_addresses(std::string_view v) {
   auto all = parse_endpoints(v);
   if (!all)
@@ -41,7 +40,6 @@ result<std::string> file_or_content(std::string_view v) {
   return path ? result<std::string>{path->string()} : path.error();
 }
 
-/// A public key, in lower case.
 result<std::string> authority_key(std::string_view v) {
   auto key = parse_authority(v);
   return key ? result<std::string>{to_string(*key)} : key.error();

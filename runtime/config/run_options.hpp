@@ -143,7 +143,6 @@ struct run_options : learner_options, training_options {
   [[nodiscard]] std::uint64_t samples_per_round() const {
     return target_batch_size * how.epochs_per_round;
   }
-  /// Whether the run has an end.
   [[nodiscard]] bool run_ends() const { return epochs > 0 || passes > 0 || strategy.ends(); }
   /// Of the run, --epochs in number unless --average-state-every is set; 0: no end.
   [[nodiscard]] std::uint64_t rounds_of_run() const { return epochs / how.epochs_per_round; }

@@ -171,7 +171,6 @@ result<std::vector<std::string>> device_names(std::string_view v) {
   return all;
 }
 
-/// A setting of strategies.
 template <class... Steps>
 auto in_how(Steps... steps) {
   return in(&o::how, steps...);

@@ -20,7 +20,6 @@ struct unit {
   double factor;
 };
 
-/// A number and one of the units.
 template <std::size_t N>
 std::optional<double> with_unit(std::string_view text, const unit (&units)[N]) {
   double number = 0;

@@ -184,7 +184,6 @@ void byte_stream::finish(on_written done) {
   });
 }
 
-/// Of what is to be written, at most `room` bytes.
 byte_span byte_stream::next_piece(std::size_t room) {
   constexpr std::size_t small = 1_KiB; // a prefix and its header become one record
   static thread_local std::vector<std::byte> together;

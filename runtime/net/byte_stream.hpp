@@ -28,7 +28,6 @@ public:
   using on_read = std::function<void(const error_code&, std::size_t bytes)>;
   using on_written = std::function<void(const error_code&)>;
 
-  /// `tls`: null for a plain connection.
   explicit byte_stream(tcp::socket socket, std::unique_ptr<tls_channel> tls = nullptr)
     : socket_(std::move(socket)), tls_(std::move(tls)), deadline_(socket_.get_executor()),
       small_packets_(tls_ ? 8 : 0) {}
@@ -85,7 +84,6 @@ private:
   unsigned small_packets_;
 };
 
-/// Maps an Asio error to a failure.
 failure failure_of(const error_code& error);
 
 /// Whether a connection leaves this machine: both ends are not on loopback.

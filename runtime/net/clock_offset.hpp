@@ -9,7 +9,6 @@
 
 namespace waggle::net {
 
-/// How far two clocks may be apart.
 struct clock_limits {
   /// Beyond this the operator is warned. The same as in the alert WaggleClockSkew.
   milliseconds noticeable{500};

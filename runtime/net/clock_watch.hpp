@@ -31,7 +31,6 @@ public:
   std::optional<std::string> compared(const peer_id& peer, swarm_clock::duration offset,
                                       steady_time now);
 
-  /// Our clock has moved.
   void moved(swarm_clock::duration by) {
     for (auto& [id, of] : peers_)
       of.offset =

@@ -24,7 +24,6 @@ public:
   /// Adds a connection from `host`, which `close` ends. True: another one was closed for it, the
   /// oldest of this host if it has too many, otherwise the oldest of the host that has the most.
   bool add(number id, const std::string& host, std::function<void()> close);
-  /// No effect if it is not there.
   void remove(number id);
 
   [[nodiscard]] std::size_t size() const { return all_.size(); }
@@ -41,8 +40,8 @@ private:
 };
 
 /// Who has a stream of events. A new one is refused when there are enough: none is closed for it.
-/// One address may be that of an office or a proxy. This machine may be the end of a tunnel, and the
-/// last places are kept for it. Not thread-safe.
+/// One address may be that of an office or a proxy. This machine may be the end of a tunnel, and
+/// the last places are kept for it. Not thread-safe.
 class stream_slots {
 public:
   static constexpr std::size_t per_host_max = 16, own_max = 32, all_max = 80;
@@ -51,7 +50,6 @@ public:
 
   /// @param own whether `host` is this machine. Returns whether there is a place.
   bool add(number id, const std::string& host, bool own);
-  /// No effect if it is not there.
   void remove(number id) { hosts_.erase(id); }
 
 private:

@@ -22,7 +22,6 @@ bool dial_limits::exhausted(steady_time now) {
   return under_way_ >= options_.attempts_max || begun_.size() >= options_.attempts_max;
 }
 
-/// The address is known as that of another peer.
 bool dial_limits::is_of_another(const entry& address, const peer_id& whose) {
   return !whose.is_zero() && !address.whose.is_zero() && whose != address.whose;
 }
@@ -66,7 +65,6 @@ void dial_limits::end(const endpoint& where, const failure& why, steady_time now
                                                                : options_.pause);
 }
 
-/// Makes room for another address.
 void dial_limits::forget(steady_time now) {
   if (addresses_.size() < options_.addresses_max)
     return;

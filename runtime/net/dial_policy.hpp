@@ -8,7 +8,6 @@
 
 namespace waggle::net {
 
-/// What kind of address a host is.
 enum class host_kind : std::uint8_t {
   name,       // needs a name server
   loopback,   // 127/8, ::1
@@ -32,7 +31,6 @@ public:
   /// `own`: where this peer listens, what it announces, and through whom the operator lets it join.
   explicit dial_policy(const std::vector<endpoint>& own);
 
-  /// A peer reached us from `host`.
   void reached_from(std::string_view host);
 
   [[nodiscard]] bool permits(const endpoint& where) const;

@@ -94,7 +94,6 @@ public:
 
   explicit handshake(setup with);
 
-  /// The first message.
   [[nodiscard]] std::string hello() const;
 
   /// How far a peer's clock is from ours, at least (least_offset).
@@ -116,7 +115,6 @@ public:
   [[nodiscard]] step on_message(std::string_view bytes);
 
   [[nodiscard]] peer_id self() const { return with_.self->id(); }
-  /// Whether both sent the same `host`.
   [[nodiscard]] bool same_host() const { return same_host_; }
 
   /// The peer's claims; complete once the handshake is done.

@@ -21,7 +21,6 @@ page_response plain_page(unsigned status, std::string text);
 /// The page that a proof is for, on an encrypted connection.
 page_of_channel page_of(const page_request& request, const page_stream& stream);
 
-/// The request, and who asks.
 http_request described(const page_request& request, const page_stream& stream,
                        const http_settings& settings);
 

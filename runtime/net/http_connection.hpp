@@ -18,7 +18,6 @@
 
 namespace waggle::net {
 
-/// The token of the Upgrade header.
 constexpr const char* upgrade_protocol = "waggle/1";
 
 /// RFC 2817: what a peer of another machine has to do first.
@@ -51,7 +50,6 @@ struct http_settings {
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early,
                                       std::unique_ptr<tls_channel>)>;
 
-/// Who has one connection.
 struct http_owner {
   on_upgrade upgraded;               // may be empty: no peers
   std::function<bool()> may_stream;  // whether another stream may begin (http_response::stream)

@@ -62,7 +62,6 @@ private:
     boost::asio::steady_timer back_off;
   };
 
-  /// Opens one; the result is what was bound.
   static result<endpoint> open(listener& at, const endpoint& where, bool ipv6_only,
                                boost::asio::io_context& io);
   void accept_next(listener& at);

@@ -36,7 +36,6 @@ public:
   [[nodiscard]] bool take(work amount, steady_time now);
   /// Adds the part of `amount` that could not be taken to a debt, which later refills pay first.
   void owe(work amount) { left_ -= amount; }
-  /// Whether work is owed.
   [[nodiscard]] bool in_debt(steady_time now);
   /// Whether as much is left as can be saved up.
   [[nodiscard]] bool is_full(steady_time now);

@@ -20,7 +20,6 @@ struct interface_address {
   bool temporary = false; // IPv6: soon replaced by another address
 };
 
-/// What is known of how this machine is connected.
 struct machine_addresses {
   std::vector<interface_address> all;
   std::vector<std::string> towards_initial_peers; // our addresses in packets to them

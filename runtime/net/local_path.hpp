@@ -48,7 +48,6 @@ std::string host_token();
 /// they share their network.
 bool is_same_user(int socket);
 
-/// The two ends of a link.
 struct link_ends {
   peer_id dialler;
   peer_id acceptor;
@@ -160,7 +159,6 @@ public:
   static result<unique_fd> connect(std::string_view offer, const link_ends& of);
 
   std::shared_ptr<local_path> make_path(unique_fd socket, local_path::events told);
-  /// A path whose link has ended.
   void retire(const std::shared_ptr<local_path>& path);
   void stop();
 

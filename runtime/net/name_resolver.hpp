@@ -24,7 +24,6 @@ using host_addresses = std::vector<boost::asio::ip::address>;
 /// function must own everything that it uses.
 using host_lookup = std::function<result<host_addresses>(const std::string& host)>;
 
-/// The system's resolver (getaddrinfo).
 host_lookup system_lookup();
 
 /// The first `count_max` of `found`, each once, in the order in which to dial them: IPv6 and IPv4

@@ -36,7 +36,6 @@ public:
   static constexpr milliseconds probe_later{20'000};
   static constexpr steady_time::duration remembered = 1h;
 
-  /// What a probe has found.
   enum class width : std::uint8_t { unknown, narrow, wide };
 
   /// @param where the peer there listens, as far as it is known: others are not probed.

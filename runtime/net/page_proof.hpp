@@ -17,7 +17,6 @@ struct page_of_channel {
 /// run, which it does not send. Good for this page on this connection: whoever stands in between
 /// and ends TLS on both sides has two connections, and can pass on neither this nor the answer.
 std::string page_proof(const run_secret& run, const page_of_channel& page);
-/// Whether `shown` is one.
 bool proves_page(const run_secret& run, const page_of_channel& page, std::string_view shown);
 
 /// The value of the header `Authentication-Info` with which the peer shows that it knows it, too.

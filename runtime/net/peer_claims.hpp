@@ -7,7 +7,6 @@
 
 namespace waggle::net {
 
-/// What a peer claims in the handshake besides its identity and its addresses.
 struct peer_claims {
   /// Drawn when its process started; 0: not announced. Two different numbers for one identity are
   /// two processes, consecutive or concurrent.

@@ -13,7 +13,6 @@
 
 namespace waggle::net {
 
-/// In place of socket.open(of, error).
 template <class Socket>
 void open_socket(Socket& socket, const typename Socket::protocol_type& of,
                  boost::system::error_code& error) {

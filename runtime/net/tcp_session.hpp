@@ -42,7 +42,6 @@ public:
               std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool,
               std::shared_ptr<local_host> host);
 
-  /// Performs the handshake, then calls `on_ready`. I/O thread.
   void run(handshake::setup setup, milliseconds timeout, link_proof::ready on_ready);
   /// Stops at once, in any state. I/O thread.
   void abandon(failure why) { fail(std::move(why)); }
@@ -75,7 +74,6 @@ private:
   void note_overhead(const arrival& seen);
   void report_overhead();
   void on_reference(std::string header);
-  /// Ends the link if `outcome` is a failure.
   void check(const status& outcome);
   void on_handshake(std::string_view bytes);
   void enqueue(frame_kind kind, std::string header);

@@ -314,7 +314,6 @@ private:
     std::shared_ptr<tcp_session> session_;
   };
 
-  /// The caller's events, and those that the transport acts on itself.
   std::shared_ptr<const net_events> watched(net_events events) {
     events.ended_stuck = [this](const std::string& host) {
       if (narrow_.ended_stuck(host, std::chrono::steady_clock::now()))
@@ -423,7 +422,6 @@ private:
       events_->disagreed(where, outbound, why);
   }
 
-  /// A peer that dialled us: its handshake.
   void receive(upgraded_socket peer) {
     tcp::socket socket{io_};
     error_code gone;

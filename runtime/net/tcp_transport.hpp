@@ -53,7 +53,6 @@ struct tcp_transport_config {
   /// kernel knows. If the kernel refuses, the setting stays unchanged: an unprivileged process may
   /// use bbr only if net.ipv4.tcp_allowed_congestion_control lists it.
   std::string congestion = "auto";
-  /// Strangers see all pages, although the run has a key.
   bool open_pages = false;
   /// Links are encrypted unless both ends are on loopback. False: none is, and peers that want it
   /// refuse.

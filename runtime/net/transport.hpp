@@ -97,9 +97,7 @@ public:
 
   /// The peer at the other end, proved by the handshake. `addresses` are those that it announced.
   [[nodiscard]] virtual const peer_record& remote() const = 0;
-  /// What else the peer claims.
   [[nodiscard]] virtual peer_claims claims() const { return {}; }
-  /// True if we dialled.
   [[nodiscard]] virtual bool outbound() const = 0;
 
   /// Begins to deliver frames. Called once.
@@ -142,7 +140,6 @@ using on_link = std::function<void(std::shared_ptr<link>)>;
 using on_dialled = std::function<void(result<std::shared_ptr<link>>)>;
 using on_resolved = std::function<void(result<std::vector<endpoint>>)>;
 
-/// Whom to dial.
 struct dial_target {
   endpoint where; // over TCP a numeric address: names are resolved first
   /// What the operator gave, if `where` is one of its addresses. The request names its host, as

@@ -51,7 +51,6 @@ public:
   explicit write_queue(options how) : how_(how), window_(how.window_bytes) {}
 
   admission offer(frame f);
-  /// Moves the offered frames into the lanes.
   void take_offered();
   /// Adds a control frame of the connection itself.
   void add(frame_kind kind, std::string header);
@@ -85,7 +84,6 @@ public:
   /// Body bytes of all batches that were written. Any thread.
   [[nodiscard]] std::uint64_t body_bytes_written() const { return body_bytes_written_.load(); }
 
-  /// The current size of a slice, in bytes.
   [[nodiscard]] std::size_t slice_bytes() const { return slice_bytes_; }
 
 private:

@@ -7,7 +7,6 @@
 
 namespace waggle {
 
-/// How many of a kind of actor.
 struct actor_count {
   std::uint64_t running = 0;
   std::uint64_t started = 0; // since the peer's start

@@ -18,7 +18,6 @@
 
 namespace waggle {
 
-/// How a peer left last.
 struct departure {
   peer_id peer;
   std::string reason;
@@ -32,7 +31,6 @@ struct departure {
   bool recent = true; // in the last ten minutes
 };
 
-/// A peer that is connected.
 struct presence {
   steady_time since;
   std::vector<endpoint> addresses; // none: a client

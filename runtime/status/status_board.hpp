@@ -58,7 +58,6 @@ public:
   /// Waits until it may. Fails with ec::timeout and the reason why not, or with ec::shutting_down
   /// once the peer has ended.
   [[nodiscard]] status wait_until_ready(milliseconds timeout) const;
-  /// The peer has ended.
   void end();
   [[nodiscard]] bool has_ended() const { return ended_; }
 

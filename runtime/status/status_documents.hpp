@@ -17,7 +17,6 @@
 
 namespace waggle {
 
-/// What a link to a peer does now.
 struct link_rates {
   double rtt_ms = 0; // 0: not known
   double bytes_in_per_s = 0;

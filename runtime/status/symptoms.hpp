@@ -38,7 +38,6 @@ std::span<const symptom> symptoms();
 /// Of a matter that is not in the table: the last row, of a setting.
 const symptom& symptom_of(std::string_view matter);
 
-/// A symptom that is there.
 struct finding_of_peer {
   const symptom* row;
   notice what;      // with a cure, if there is any
