@@ -18,7 +18,6 @@ struct round_config {
   milliseconds result_timeout{0}; // 0: twice stall_timeout
   /// How long a new leader waits for the others' promises.
   milliseconds takeover_timeout{2'000};
-  /// The round ends after this long in any case.
   milliseconds deadline{60'000};
   /// Results of at most this many bytes are compared by their SHA-256, larger ones by a faster hash
   /// under a key, which takes one more message delay. Must be the same for all members.

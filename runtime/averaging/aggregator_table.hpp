@@ -60,7 +60,6 @@ enum class aggregator : std::uint8_t {
   median_norm = 5,
 };
 
-/// One aggregator: everything that the rest of the program knows about it.
 struct aggregator_row {
   aggregator id;
   std::string_view name;

@@ -20,7 +20,6 @@ public:
   [[nodiscard]] bool admits(const std::string& host, steady_time now) const {
     return host.empty() || !silent_.holds(host, now);
   }
-  /// The stranger `who` is about to enter from `host`.
   void accepted(const peer_id& who, const std::string& host);
   /// It contributed to its first round, or is gone: it is no newcomer any more.
   void forget(const peer_id& who) { hosts_.erase(who); }

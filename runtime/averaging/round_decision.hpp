@@ -16,7 +16,6 @@ namespace waggle {
 /// half, or exactly half with member 0 among them. Any two such sets have a member in common.
 bool is_quorum(member_set participants, std::size_t members);
 
-/// Who may decide a round, by its plan.
 struct round_rules {
   explicit round_rules(const round_plan& plan);
 

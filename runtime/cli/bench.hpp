@@ -12,7 +12,6 @@
 
 namespace waggle {
 
-/// One benchmark of `waggle bench NAME`.
 struct bench_entry {
   std::string name;    // "allreduce"
   std::string summary; // what is measured, in one line

@@ -66,7 +66,6 @@ result<std::uint64_t> thread_count(std::string_view v) {
   return value;
 }
 
-/// What members send, and what they make of it.
 std::vector<option_row> vector_rows() {
   return {
     {"codec", "CHOICE",

@@ -177,7 +177,6 @@ auto in_how(Steps... steps) {
 }
 using how = strategy_settings;
 
-/// How peers train together.
 std::vector<option_row> strategy_rows() {
   return {
     {"strategy", "NAME", "How the peers train together. " + strategy_help(),
@@ -263,7 +262,6 @@ std::vector<option_row> strategy_rows() {
                 "another, so peers are an epoch apart for a while; raise it, or leave it out")}};
 }
 
-/// What an update is made of, and how many there are.
 std::vector<option_row> update_rows() {
   return {
     {"target-batch-size", "N",
@@ -340,7 +338,6 @@ std::vector<option_row> update_rows() {
        .agreed()}};
 }
 
-/// What passes run on.
 std::vector<option_row> machine_rows() {
   return {
     {"device", "NAME", "auto, cpu, cuda or cuda:N.",
@@ -377,7 +374,6 @@ std::vector<option_row> machine_rows() {
      duration(&o::step_interval)}};
 }
 
-/// The life of a peer: its beginning, its state, its end.
 std::vector<option_row> peer_rows() {
   return {
     {"join-timeout", "TIME",

@@ -17,7 +17,6 @@
 
 namespace waggle::net {
 
-/// A frame that was read, or a piece of one.
 struct arrival {
   /// opening, slice: part of an incomplete body; `content` is empty. The last slice of a body is
   /// reported as the complete message.

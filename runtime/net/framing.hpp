@@ -54,7 +54,6 @@ inline memory_reference read_reference(std::string_view bytes) {
 
 constexpr std::size_t offer_bytes_max = 128;
 constexpr std::size_t denial_bytes_max = 1024;
-/// Ids in one release frame.
 constexpr std::size_t releases_max = 1024;
 
 /// The sixteen bytes before every frame, little-endian:

@@ -27,7 +27,6 @@ namespace waggle::net {
 constexpr std::size_t handshake_bytes_max = 4096;
 /// But for the one with a list of members, which follows a proof.
 constexpr std::size_t list_message_bytes_max = member_list::bytes_max + 64;
-/// Of the sentence in a denial.
 constexpr std::size_t denial_text_bytes_max = 512;
 static_assert(run_agreement::bytes_max + denial_text_bytes_max + 256 < handshake_bytes_max,
               "a proof holds an agreement and a refusal");

@@ -13,43 +13,35 @@ constexpr std::string_view identity_in_use =
 /// The reason that a peer of another run gets. It names neither run.
 constexpr std::string_view another_run =
   "this peer belongs to another run: the run's name must be the same on all peers";
-/// The same, of a run with a key.
 constexpr std::string_view another_key =
   "the two ends have different swarm keys: all peers of a run need copies of one file";
-/// The reasons if one end of a link has a swarm key and the other has none.
 constexpr std::string_view key_here =
   "this peer has a swarm key, the other end has only a run's name: all peers of a run need the "
   "same --swarm-key FILE, or none";
 constexpr std::string_view key_there =
   "this peer has only a run's name, the other end has a swarm key: all peers of a run need the "
   "same --swarm-key FILE, or none";
-/// The reasons if one end of a link has a list of members and the other has none.
 constexpr std::string_view members_here =
   "this peer was started with --members KEY, and the other end was not: all peers of a run need "
   "the same one, or none";
 constexpr std::string_view members_there =
   "the other end was started with --members KEY, and this peer was not: all peers of a run need "
   "the same one, or none";
-/// The reason if the lists are those of two authorities.
 constexpr std::string_view another_authority =
   "the two ends have different --members KEY: two authorities are two runs";
 /// The reason if the encrypted channel ends at somebody else than the peer.
 constexpr std::string_view relayed =
   "somebody stands between the two peers: the certificate is not that of the peer that answers";
-/// The reason of a peer that does not encrypt, at one that does.
 constexpr std::string_view not_encrypted =
   "this peer was started with --encrypt never, and the other end was not: links between machines "
   "are encrypted at both ends or at none";
-/// The same, at the peer that does.
 constexpr std::string_view encrypted_here =
   "the other end was started with --encrypt never, and this peer was not: links between machines "
   "are encrypted at both ends or at none";
 /// How the reason begins if the server at an address answers no peers (ec::wrong_version).
 constexpr std::string_view not_a_peer = "the server there is not a waggle peer";
-/// Why listening fails at an address that is another machine's.
 constexpr std::string_view no_such_address =
   "this machine has no such address: `ip addr` lists those that it has, and 0.0.0.0 is all";
-/// The reason that a peer gets if there is no room for its link.
 constexpr std::string_view no_room = "this peer has as many links as it accepts";
 
 /// Whether a link was refused because of the options, the key or the identity that one of the two

@@ -10,7 +10,6 @@
 
 namespace waggle {
 
-/// What there is to know of a peer.
 struct peer_view {
   const peer_picture& picture;
   const peer_facts& own;
