@@ -31,13 +31,6 @@ std::string_view to_string(aggregator how) {
   return row != nullptr ? row->name : "unknown";
 }
 
-result<aggregator> parse_aggregator(std::string_view name) {
-  if (const auto* row = find_named(aggregator_table, name))
-    return row->id;
-  return failure{ec::bad_config, "there is no aggregator " + std::string{name} + ": use "
-                                   + listed(aggregator_table)};
-}
-
 std::uint64_t contributors_needed(const aggregation& how) {
   const auto* row = find_row(how.how);
   return row != nullptr ? row->contributors_needed(how.faulty_max) : 1;

@@ -12,7 +12,6 @@ namespace waggle {
 /// Null if this version does not know the number.
 const aggregator_row* find_row(aggregator how);
 std::string_view to_string(aggregator how);
-result<aggregator> parse_aggregator(std::string_view name);
 
 /// The settings that all members must share, so that any reducer of a part produces the same bytes.
 struct aggregation {

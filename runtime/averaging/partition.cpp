@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "runtime/averaging/shares.hpp"
-#include "runtime/codec/blockwise8.hpp"
+#include "runtime/codec/blocks.hpp"
 #include "runtime/core/check.hpp"
 
 namespace waggle {

@@ -75,7 +75,7 @@ std::vector<double> write_centered_clip(std::size_t /*faulty_max*/,
   std::vector<double> squared(contributions.size(), 0.0); // distances to the centre, which is `out`
   auto measure = [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
     for (std::size_t i = 0; i < rows.size(); ++i)
-      squared[i] += codecs::lane_sum_of_squared_distances(path, rows[i], out.data() + begin, n);
+      squared[i] += codecs::lane_sum_of_squared_distances(rows[i], out.data() + begin, n);
   };
   auto squares = for_each_block_at_first(
     contributions, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
@@ -126,15 +126,13 @@ std::vector<std::size_t> choose(const std::vector<double>& squared, std::size_t 
 std::vector<double> write_krum(std::size_t faulty_max,
                                std::span<const contribution_view> contributions,
                                std::span<float> out) {
-  auto path = best_instructions();
   auto count = contributions.size();
   std::vector<double> squared(count * count, 0.0);
   auto squares = for_each_block_at_first(
     contributions, out.size(), [&](std::size_t, std::size_t n, kernels::row_span rows) {
       for (std::size_t i = 0; i < count; ++i)
         for (std::size_t j = 0; j < i; ++j)
-          squared[i * count + j] +=
-            codecs::lane_sum_of_squared_distances(path, rows[i], rows[j], n);
+          squared[i * count + j] += codecs::lane_sum_of_squared_distances(rows[i], rows[j], n);
     });
   if (!finite(squares))
     return squares;

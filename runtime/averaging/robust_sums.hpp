@@ -51,11 +51,10 @@ template <class F>
 std::vector<double> for_each_block_at_first(std::span<const contribution_view> contributions,
                                             std::size_t elements, F f) {
   std::vector<double> squares(contributions.size(), 0.0);
-  auto path = best_instructions();
   for_each_block(contributions, elements,
                  [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
                    for (std::size_t i = 0; i < rows.size(); ++i)
-                     squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
+                     squares[i] += codecs::lane_sum_of_squares(rows[i], n, 0.0);
                    f(begin, n, rows);
                  });
   return squares;

@@ -1,28 +1,25 @@
-#include "runtime/codec/blockwise8.hpp"
-
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstring>
 
+#include "runtime/codec/blocks.hpp"
 #include "runtime/codec/codec_table.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+// Eight bits per value in blocks of 4096: the code is the entry of a fixed codebook that is nearest
+// to x/a (after bitsandbytes' dynamic map). Small values keep their relative precision over seven
+// decades; the error is at most 0.00704·a.
 namespace waggle::codecs {
 
 namespace {
 
-constexpr std::size_t blocks_of(std::size_t n) {
-  return n / block_values + (n % block_values == 0 ? 0 : 1);
-}
 constexpr std::size_t blockwise8_size(std::size_t n) {
-  return 4 * blocks_of(n) + n;
+  return 4 * blocks_of<block_values>(n) + n;
 }
 
-constexpr std::uint32_t nan_bits = 0x7fc00000U;
-constexpr std::uint32_t infinity_bits = 0x7f800000U;
 constexpr int zero_code = 127; // code 127 + k is the k-th magnitude, 127 − k its negative
 constexpr std::array<double, 7> decade_top{1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
 
@@ -32,6 +29,8 @@ constexpr double centre(std::size_t i, std::size_t j) {
          * (0.1 + 0.9 * (static_cast<double>(j) + 0.5) / static_cast<double>(1U << i));
 }
 
+/// Ascending: for i = 0 … 6 the centres of 2^i equal cells of [0.1, 1], times 10^(i−6), with both
+/// signs; 0; and 1 (not −1).
 constexpr std::array<float, 256> make_codebook() {
   std::array<float, 256> out{};
   std::size_t magnitude = 1;
@@ -84,33 +83,12 @@ int code_of(float y) {
   return zero_code + steps + static_cast<int>(y > levels.above[7]);
 }
 
-std::uint32_t largest_portable(const float* values, std::size_t n) {
-  std::uint32_t largest = 0;
-  for (std::size_t i = 0; i < n; ++i)
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffU);
-  return largest;
-}
-
 void codes_portable(const float* values, std::size_t n, float scale, std::byte* codes) {
   for (std::size_t i = 0; i < n; ++i)
     codes[i] = static_cast<std::byte>(code_of(values[i] / scale));
 }
 
 #if defined(__x86_64__)
-
-WAGGLE_AVX2 std::size_t largest_avx2(const float* values, std::size_t n, std::uint32_t& largest) {
-  const auto magnitude = _mm256_set1_epi32(0x7fffffff);
-  auto most = _mm256_setzero_si256();
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    auto bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
-    most = _mm256_max_epu32(most, _mm256_and_si256(bits, magnitude));
-  }
-  std::array<std::uint32_t, 8> lanes;
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes.data()), most);
-  largest = *std::max_element(lanes.begin(), lanes.end());
-  return i;
-}
 
 /// The codes of eight values, as integers.
 WAGGLE_AVX2 inline __m256i codes_of_eight(const float* values, __m256 scale) {
@@ -155,77 +133,32 @@ WAGGLE_AVX2 std::size_t codes_avx2(const float* values, std::size_t n, float sca
 
 #endif
 
-std::uint32_t largest_magnitude(instructions path, const float* values, std::size_t n) {
-  std::uint32_t largest = 0;
-  auto done = WAGGLE_IF_AVX2(path, largest_avx2(values, n, largest));
-  return std::max(largest, largest_portable(values + done, n - done));
-}
-
-void encode_block(instructions path, const float* values, std::size_t n, std::byte* maximum,
-                  std::byte* codes) {
-  auto largest = largest_magnitude(path, values, n);
-  if (largest >= infinity_bits) {
-    std::memcpy(maximum, &nan_bits, 4);
-    std::memset(codes, 0, n);
-    return;
-  }
-  std::memcpy(maximum, &largest, 4);
-  if (largest == 0) {
-    std::memset(codes, zero_code, n);
-    return;
-  }
-  auto scale = std::bit_cast<float>(largest);
-  auto done = WAGGLE_IF_AVX2(path, codes_avx2(values, n, scale, codes));
-  codes_portable(values + done, n - done, scale, codes + done);
-}
-
 void to_blockwise8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
-  auto* codes = bytes + 4 * blocks_of(n);
-  for (std::size_t block = 0; block < blocks_of(n); ++block) {
-    auto begin = block * block_values;
-    encode_block(path, values + begin, std::min(block_values, n - begin), bytes + 4 * block,
-                 codes + begin);
-  }
-}
-
-/// The maxima of all blocks are finite and not negative, or the NaN that the encoder writes.
-status check_block_maxima(const std::byte* bytes, std::size_t n) {
-  for (std::size_t block = 0; block < blocks_of(n); ++block) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, bytes + 4 * block, 4);
-    if (bits >= infinity_bits && bits != nan_bits) // negative values have larger bits still
-      return failure{ec::malformed, "the maximum of block " + std::to_string(block)
-                                      + " is negative or not finite"};
-  }
-  return done{};
+  auto* codes = bytes + 4 * blocks_of<block_values>(n);
+  std::memset(codes, 0, n);
+  write_blocks<block_values>(values, n, bytes, [&](std::size_t begin, std::size_t count, float a) {
+    auto scale = a == 0 ? 1 : a;
+    auto done = WAGGLE_IF_AVX2(path, codes_avx2(values + begin, count, scale, codes + begin));
+    codes_portable(values + begin + done, count - done, scale, codes + begin + done);
+  });
 }
 
 void read_codes(instructions /*path*/, const std::byte* bytes, std::size_t n, std::size_t begin,
                 std::size_t count, float* values) {
-  const auto* codes = bytes + 4 * blocks_of(n);
+  const auto* codes = bytes + 4 * blocks_of<block_values>(n);
   std::array<float, 256> scaled;
-  for (auto end = begin + count; begin < end;) {
-    auto block = begin / block_values;
-    auto some = std::min(end, (block + 1) * block_values) - begin;
-    float maximum = 0;
-    std::memcpy(&maximum, bytes + 4 * block, 4);
+  read_blocks<block_values>(bytes, begin, count, [&](std::size_t i, std::size_t end, float a) {
     for (std::size_t k = 0; k < codebook.size(); ++k)
-      scaled[k] = codebook[k] * maximum;
-    for (std::size_t i = 0; i < some; ++i)
-      values[i] = scaled[static_cast<std::size_t>(codes[begin + i])];
-    begin += some;
-    values += some;
-  }
+      scaled[k] = codebook[k] * a;
+    for (; i < end; ++i)
+      *values++ = scaled[static_cast<std::size_t>(codes[i])];
+  });
 }
 
 } // namespace
 
-const std::array<float, 256>& blockwise_codebook() {
-  return codebook;
-}
-
 constexpr codec_row blockwise8{
-  codec_id::blockwise8, "blockwise8",       "",        8, blockwise8_size,
-  to_blockwise8,        check_block_maxima, read_codes};
+  codec_id::blockwise8,       "blockwise8", "", 8, blockwise8_size, to_blockwise8,
+  check_blocks<block_values>, read_codes};
 
 } // namespace waggle::codecs

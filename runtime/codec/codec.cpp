@@ -16,10 +16,6 @@ const codec_row& row_with(codec_id codec) {
   return *codec_table[static_cast<std::size_t>(codec)];
 }
 
-} // namespace
-
-namespace {
-
 constexpr codec_row as_it_is(codec_id id, std::string_view name, std::string_view note,
                              codec_result result) {
   return {id,
@@ -47,25 +43,16 @@ constexpr codec_row codecs::largest64 =
   as_it_is(codec_id::largest64, "largest64", {}, codec_result::largest);
 constexpr codec_row codecs::mean64 = as_it_is(codec_id::mean64, "mean64", {}, codec_result::mean);
 
-std::span<const codec_id> all_codecs() {
-  static const auto ids = [] {
-    std::array<codec_id, offered_codec_table.size()> all{};
-    std::ranges::transform(offered_codec_rows(), all.begin(), &codec_row::id);
-    return all;
-  }();
-  return ids;
-}
-
 std::string_view to_string(codec_id codec) {
   return is_known(codec) ? row_with(codec).name : "unknown";
 }
 
 std::string codec_names() {
-  return listed(offered_codec_rows(), ", ");
+  return listed(offered_codec_table, ", ");
 }
 
 result<codec_id> parse_codec(std::string_view name) {
-  if (const auto* row = find_named(offered_codec_rows(), name))
+  if (const auto* row = find_named(offered_codec_table, name))
     return row->id;
   return failure{ec::bad_config,
                  "'" + std::string{name} + "' is not a codec; there are: " + codec_names()};
@@ -85,10 +72,6 @@ bool sends_contributions_back(codec_id codec) {
 
 double bits_per_value(codec_id codec) {
   return row_with(codec).bits_per_value;
-}
-
-std::size_t values_per_part(codec_id codec, std::size_t part_bytes) {
-  return static_cast<std::size_t>(8 * static_cast<double>(part_bytes) / bits_per_value(codec));
 }
 
 codec_id written_as(codec_id codec, std::size_t elements) {

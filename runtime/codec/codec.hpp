@@ -12,15 +12,8 @@
 
 namespace waggle {
 
-/// The codecs that an option may name, in the order of their numbers.
-std::span<const codec_id> all_codecs();
-/// The rows of these.
-constexpr std::span<const codec_row* const> offered_codec_rows() {
-  return offered_codec_table;
-}
-
 std::string_view to_string(codec_id codec);
-/// Fails with ec::bad_config and a sentence that names those.
+/// One of offered_codec_table. Fails with ec::bad_config and a sentence that names those.
 result<codec_id> parse_codec(std::string_view name);
 /// "none, float16, …": for messages.
 std::string codec_names();
@@ -32,10 +25,6 @@ bool sends_contributions_back(codec_id codec);
 
 /// Bits per value without the fixed cost of a part.
 double bits_per_value(codec_id codec);
-
-/// How many values fit into a part of `part_bytes` encoded bytes, headers and codebooks not counted
-/// (they are under 2 KiB up to a million values). 0 if the bytes do not hold one value.
-std::size_t values_per_part(codec_id codec, std::size_t part_bytes);
 
 /// The codec with which `codec` writes a part of `elements` values: `none` if that is no longer. So
 /// a part of a table codec with up to 341 values is exact and never larger than its floats.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -16,17 +15,16 @@ constexpr float missing_number = std::numeric_limits<float>::max();
 /// One step below the largest, which says that there is none.
 constexpr double exact_largest = static_cast<double>(missing_number) * 0.999999;
 
+/// `n` numbers, of which none is missing.
+void write_exact(const double* numbers, std::size_t n, float* out);
+/// A missing one is read as 0. Returns how many are NaN or infinite.
+std::size_t read_exact(const float* from, std::size_t n, double* out);
+
 inline void write_exact(std::optional<double> number, std::span<float, exact_values> out) {
-  auto rest = std::clamp(number.value_or(0), -exact_largest, exact_largest);
-  auto piece = [&rest] {
-    auto next = static_cast<float>(rest);
-    rest -= static_cast<double>(next);
-    return next;
-  };
-  // Each value is written once: GCC 12 loses the second of two stores that it vectorizes.
-  out[0] = number ? piece() : missing_number;
-  out[1] = piece();
-  out[2] = piece();
+  auto known = number.value_or(0);
+  write_exact(&known, 1, out.data());
+  if (!number)
+    out[0] = missing_number;
 }
 
 inline std::optional<double> read_exact(std::span<const float, exact_values> from) {
@@ -34,10 +32,5 @@ inline std::optional<double> read_exact(std::span<const float, exact_values> fro
     return std::nullopt;
   return static_cast<double>(from[0]) + static_cast<double>(from[1]) + static_cast<double>(from[2]);
 }
-
-/// The same of `n` numbers, of which none is missing.
-void write_exact(const double* numbers, std::size_t n, float* out);
-/// A missing one is read as 0. Returns how many are NaN or infinite.
-std::size_t read_exact(const float* from, std::size_t n, double* out);
 
 } // namespace waggle

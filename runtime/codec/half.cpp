@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/codec/codec_table.hpp"
+#include "runtime/core/vectorized.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -53,24 +54,11 @@ std::uint16_t to_bfloat(float value) {
 
 namespace {
 
-float from_bfloat(std::uint16_t bfloat) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16U);
-}
-
 template <std::uint16_t Encode(float)>
 void encode_portable(const float* values, std::size_t n, std::byte* out) {
   for (std::size_t i = 0; i < n; ++i) {
     auto pair = Encode(values[i]);
     std::memcpy(out + 2 * i, &pair, 2);
-  }
-}
-
-template <float Decode(std::uint16_t)>
-void decode_portable(const std::byte* bytes, std::size_t n, float* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t pair = 0;
-    std::memcpy(&pair, bytes + 2 * i, 2);
-    out[i] = Decode(pair);
   }
 }
 
@@ -131,16 +119,6 @@ WAGGLE_AVX2 std::size_t to_bfloats_avx2(const float* values, std::size_t n, std:
   return i;
 }
 
-WAGGLE_AVX2 std::size_t from_bfloats_avx2(const std::byte* bytes, std::size_t n, float* out) {
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    auto eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
-                        _mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
-  }
-  return i;
-}
-
 #endif
 
 } // namespace
@@ -152,7 +130,11 @@ void to_halves(instructions path, const float* values, std::size_t n, std::byte*
 
 void from_halves(instructions path, const std::byte* bytes, std::size_t n, float* values) {
   auto done = WAGGLE_IF_AVX2(path, from_halves_avx2(bytes, n, values));
-  decode_portable<from_half>(bytes + 2 * done, n - done, values + done);
+  for (auto i = done; i < n; ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, bytes + 2 * i, 2);
+    values[i] = from_half(half);
+  }
 }
 
 namespace {
@@ -162,9 +144,13 @@ void to_bfloats(instructions path, const float* values, std::size_t n, std::byte
   encode_portable<to_bfloat>(values + done, n - done, bytes + 2 * done);
 }
 
-void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, float* values) {
-  auto done = WAGGLE_IF_AVX2(path, from_bfloats_avx2(bytes, n, values));
-  decode_portable<from_bfloat>(bytes + 2 * done, n - done, values + done);
+WAGGLE_VECTORIZED
+void from_bfloats(instructions /*path*/, const std::byte* bytes, std::size_t n, float* values) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t upper = 0;
+    std::memcpy(&upper, bytes + 2 * i, 2);
+    values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16U);
+  }
 }
 
 std::size_t two_bytes_each(std::size_t n) {

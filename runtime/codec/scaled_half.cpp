@@ -100,14 +100,14 @@ constexpr std::size_t scaled_half_size(std::size_t n) {
 void to_scaled_halves(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* halves = bytes + sizeof(half_scale);
   half_scale header{nan, 0};
-  auto sum = lane_sum(path, values, n);
+  auto sum = lane_sum(values, n);
   if (!std::isfinite(sum)) {
     std::memcpy(bytes, &header, sizeof header);
     std::memset(halves, 0, 2 * n);
     return;
   }
   header.mean = static_cast<float>(sum / static_cast<double>(n));
-  auto squares = lane_sum_of_squares(path, values, n, header.mean);
+  auto squares = lane_sum_of_squares(values, n, header.mean);
   auto deviation = std::min<double>(std::sqrt(squares / static_cast<double>(n)), float_max);
   header.deviation = std::max(static_cast<float>(deviation), deviation_min);
   std::memcpy(bytes, &header, sizeof header);

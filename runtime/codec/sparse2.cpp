@@ -8,18 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "runtime/codec/blocks.hpp"
+
 namespace waggle::codecs {
 
 namespace {
 
-constexpr std::uint32_t nan_bits = 0x7fc00000U;
-constexpr std::uint32_t infinity_bits = 0x7f800000U;
 constexpr std::uint8_t negative = 1;
 constexpr std::uint8_t high = 2;
 
-constexpr std::size_t chunks_of(std::size_t n) {
-  return n / sparse_chunk + (n % sparse_chunk == 0 ? 0 : 1);
-}
 constexpr std::size_t values_in(std::size_t n, std::size_t chunk) {
   return std::min(sparse_chunk, n - chunk * sparse_chunk);
 }
@@ -182,7 +179,7 @@ void to_sparse2(instructions /*path*/, const float* values, std::size_t n, std::
   keys chosen;
   std::vector<float> magnitudes;
   chosen.reserve(sparse_chunk);
-  for (std::size_t chunk = 0; chunk < chunks_of(n); ++chunk)
+  for (std::size_t chunk = 0; chunk < blocks_of<sparse_chunk>(n); ++chunk)
     encode_chunk(values + chunk * sparse_chunk, values_in(n, chunk), chunk_at(bytes, chunk), chosen,
                  magnitudes);
 }
@@ -218,7 +215,7 @@ const char* fault_of(const std::byte* bytes, std::size_t n) {
 }
 
 status check_chunks(const std::byte* bytes, std::size_t n) {
-  for (std::size_t chunk = 0; chunk < chunks_of(n); ++chunk)
+  for (std::size_t chunk = 0; chunk < blocks_of<sparse_chunk>(n); ++chunk)
     if (const auto* fault = fault_of(chunk_at(bytes, chunk), values_in(n, chunk)))
       return failure{ec::malformed, "chunk " + std::to_string(chunk) + " " + fault};
   return done{};

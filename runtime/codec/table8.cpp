@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/codec/blocks.hpp"
 #include "runtime/codec/codec_table.hpp"
 #include "runtime/codec/sums.hpp"
 
@@ -24,8 +25,6 @@ namespace {
 constexpr std::size_t table_entries = 256;
 constexpr std::size_t table_bytes = 4 * table_entries;
 constexpr std::size_t quantile_samples = 1U << 14U;
-
-constexpr std::uint32_t nan_bits = 0x7fc00000U;
 
 void write_poisoned(std::byte* bytes, std::size_t n) {
   for (std::size_t i = 0; i < table_entries; ++i)
@@ -226,11 +225,11 @@ WAGGLE_AVX2 std::size_t quantile_codes_avx2(const float* values, std::size_t n,
 /// ties to even. The two outer cells contain everything beyond ±3σ.
 void to_uniform8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* codes = bytes + table_bytes;
-  auto sum = lane_sum(path, values, n);
+  auto sum = lane_sum(values, n);
   if (!std::isfinite(sum))
     return write_poisoned(bytes, n);
   auto mean = sum / static_cast<double>(n);
-  auto squares = lane_sum_of_squares(path, values, n, mean);
+  auto squares = lane_sum_of_squares(values, n, mean);
   if (n == 1 || squares == 0) {
     // All values are equal, or so close that their distances vanish: one cell, whose mean is exact.
     std::memset(codes, 128, n);
@@ -249,7 +248,7 @@ void to_uniform8(instructions path, const float* values, std::size_t n, std::byt
 /// value on a border goes to the cell below it.
 void to_quantile8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
   auto* codes = bytes + table_bytes;
-  if (!std::isfinite(lane_sum(path, values, n)))
+  if (!std::isfinite(lane_sum(values, n)))
     return write_poisoned(bytes, n);
   auto borders = find_borders(values, n);
   auto done = WAGGLE_IF_AVX2(path, quantile_codes_avx2(values, n, borders, codes));

@@ -14,7 +14,7 @@ result<codec_choice> codec(std::string_view v) {
   auto read = parse_codec_choice(v);
   if (!read)
     return failure{ec::bad_config, "is no codec; the nearest is "
-                                     + nearest(v, names_in(offered_codec_rows())) + " ("
+                                     + nearest(v, names_in(offered_codec_table)) + " ("
                                      + read.error().detail + ")"};
   return read;
 }
@@ -69,7 +69,7 @@ result<std::uint64_t> thread_count(std::string_view v) {
 std::vector<option_row> vector_rows() {
   return {
     {"codec", "CHOICE",
-     "Encoding of parts on the network: " + listed_with_notes(offered_codec_rows(), ", ")
+     "Encoding of parts on the network: " + listed_with_notes(offered_codec_table, ", ")
        + ", or per tensor: size:65536,float16,blockwise8.",
      bound(in_averaging(&averaging::codec), codec,
            [](const codec_choice& choice) { return to_string(choice); })

@@ -10,6 +10,7 @@
 #include "runtime/codec/error_feedback.hpp"
 #include "runtime/codec/part_reader.hpp"
 #include "runtime/core/random.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace {
 

@@ -15,6 +15,7 @@
 #include "runtime/wire/message_fields.hpp"
 #include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
+#include "tests/support/all_codecs.hpp"
 #include "tests/support/states.hpp"
 #include "waggle_wire.pb.h"
 

@@ -8,6 +8,7 @@
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/random.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {

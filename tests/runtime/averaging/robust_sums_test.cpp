@@ -12,6 +12,7 @@
 #include "runtime/codec/half.hpp"
 #include "runtime/core/random.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {

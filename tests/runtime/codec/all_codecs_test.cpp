@@ -1,11 +1,13 @@
 // What holds for every codec.
 
+#include "tests/support/all_codecs.hpp"
+
 #include <algorithm>
 #include <cstring>
 
 #include <gtest/gtest.h>
 
-#include "runtime/codec/blockwise8.hpp"
+#include "runtime/codec/blocks.hpp"
 #include "runtime/codec/part_reader.hpp"
 #include "tests/runtime/codec/samples.hpp"
 

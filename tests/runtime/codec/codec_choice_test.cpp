@@ -5,6 +5,7 @@
 
 #include "runtime/core/random.hpp"
 #include "tests/runtime/codec/choices.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {
@@ -90,27 +91,15 @@ TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
   EXPECT_TRUE(plan_codecs(by_size(1'000, half, eight), tensors).ok());
 }
 
-// Adam with six parameters, parts of 5000 bytes, halves for parameters and for small gradients,
+// Adam with six parameters, halves for parameters and for small gradients,
 // eight bits for large gradients, floats for the statistics.
-TEST(CodecPlan, AnAdaptiveChoiceForAdamCutsTheSpecifiedParts) {
+TEST(CodecPlan, AnAdaptiveChoiceForAdamHasFourRuns) {
   auto choice = parse_codec_choice("role:parameter=float16,gradient=(size:1000,float16,uniform8)");
   ASSERT_TRUE(choice.ok());
   std::vector<tensor_info> tensors;
   for (auto role : {tensor_role::parameter, tensor_role::gradient, tensor_role::optimizer})
     for (std::uint64_t n : {1U, 1U, 100U, 1'000U, 5'000U, 10'000U})
       tensors.push_back({std::to_string(tensors.size()), n, role});
-  std::map<codec_id, std::size_t> parts;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    auto codec = chosen(*choice, tensors[i], i);
-    auto per_part = values_per_part(codec, 5'000);
-    parts[codec] += (tensors[i].elements + per_part - 1) / per_part;
-  }
-  EXPECT_EQ(parts[half], 13U);
-  EXPECT_EQ(parts[eight], 4U);
-  EXPECT_EQ(parts[none], 16U);
-  EXPECT_EQ(values_per_part(half, 5'000), 2'500U);
-  EXPECT_EQ(values_per_part(eight, 5'000), 5'000U);
-  EXPECT_EQ(values_per_part(none, 5'000), 1'250U);
   auto plan = plan_codecs(*choice, tensors);
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(*plan, ElementsAre(codec_run{16'102, half}, codec_run{102, half},

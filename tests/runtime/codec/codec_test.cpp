@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {
@@ -163,15 +164,6 @@ TEST(Codec, TheNumberOfACodecIsItsRow) {
   EXPECT_EQ(names, (std::vector<std::string>{"none", "float16", "bfloat16", "scaled_float16",
                                              "uniform8", "quantile8", "blockwise8", "median64",
                                              "largest64", "e3m0", "sparse2", "mean64"}));
-}
-
-TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {
-  EXPECT_EQ(values_per_part(codec_id::none, 524'288), 131'072U);
-  EXPECT_EQ(values_per_part(codec_id::float16, 524'288), 262'144U);
-  EXPECT_EQ(values_per_part(codec_id::bfloat16, 524'288), 262'144U);
-  EXPECT_EQ(values_per_part(codec_id::uniform8, 524'288), 524'288U);
-  EXPECT_EQ(values_per_part(codec_id::sparse2, 120), 4'096U);
-  EXPECT_EQ(values_per_part(codec_id::none, 3), 0U);
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/runtime/codec/samples.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {

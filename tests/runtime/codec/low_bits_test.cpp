@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/codec/e3m0.hpp"
+#include "runtime/codec/blocks.hpp"
 #include "runtime/codec/error_feedback.hpp"
 #include "runtime/codec/part_reader.hpp"
 #include "runtime/codec/sparse2.hpp"

@@ -6,6 +6,7 @@
 #include "runtime/codec/part_reader.hpp"
 #include "tests/runtime/codec/choices.hpp"
 #include "tests/runtime/codec/samples.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "runtime/averaging/part_table.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/all_codecs.hpp"
 
 namespace waggle::testing {
 
