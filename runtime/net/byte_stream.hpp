@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -22,11 +23,12 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
-/// At most one read and one write are under way. I/O thread only.
+/// An AsyncStream. At most one read and one write are under way. I/O thread only.
 class byte_stream : public std::enable_shared_from_this<byte_stream> {
 public:
   using on_read = std::function<void(const error_code&, std::size_t bytes)>;
   using on_written = std::function<void(const error_code&)>;
+  using executor_type = tcp::socket::executor_type;
 
   explicit byte_stream(tcp::socket socket, std::unique_ptr<tls_channel> tls = nullptr)
     : socket_(std::move(socket)), tls_(std::move(tls)), deadline_(socket_.get_executor()),
@@ -43,6 +45,31 @@ public:
   void read(std::span<std::byte> room, on_read done);
   /// Writes all of them, one after another. What they point to lives until `done`.
   void write(std::vector<asio::const_buffer> all, on_written done);
+  executor_type get_executor() { return socket_.get_executor(); }
+  /// Reads into the first of several buffers.
+  template <class Buffers, class Token>
+  auto async_read_some(const Buffers& to, Token&& token) {
+    return asio::async_initiate<Token, void(error_code, std::size_t)>(
+      [this, &to](auto handler) {
+        asio::mutable_buffer first = *asio::buffer_sequence_begin(to);
+        read({static_cast<std::byte*>(first.data()), first.size()},
+             [kept = std::make_shared<decltype(handler)>(std::move(handler))](
+               const error_code& error, std::size_t bytes) { (*kept)(error, bytes); });
+      },
+      token);
+  }
+  template <class Buffers, class Token>
+  auto async_write_some(const Buffers& from, Token&& token) {
+    return asio::async_initiate<Token, void(error_code, std::size_t)>(
+      [this, &from](auto handler) {
+        write({asio::buffer_sequence_begin(from), asio::buffer_sequence_end(from)},
+              [kept = std::make_shared<decltype(handler)>(std::move(handler)),
+               all = asio::buffer_size(from)](const error_code& error) {
+                (*kept)(error, error ? 0 : all);
+              });
+      },
+      token);
+  }
   /// Ends what is sent, after saying so to an end that speaks TLS.
   void finish(on_written done);
   /// Whether the other end has left. What it sends over TLS meanwhile is dropped. Only between two

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <deque>
 
 #include "runtime/core/result.hpp"
@@ -14,11 +13,6 @@ struct failure_detector_options {
   /// A peer is suspected when the probability of its silence, estimated from the remembered
   /// intervals, is below 10^-threshold. Raise it if links to healthy peers are lost (`timeout`).
   double threshold = 8;
-  /// How many intervals are remembered.
-  std::size_t window = 32;
-  /// Lower bound on the standard deviation of the intervals, as a fraction of `expected`. A quiet,
-  /// healthy link has almost no deviation, and a short delay would get it closed.
-  double deviation_min = 0.3;
   /// After a longer silence the peer is suspected, whatever the intervals were.
   milliseconds silence_max{5'000};
 };
@@ -44,7 +38,6 @@ public:
   /// This process was suspended for `how_long` and could not receive anything.
   void slept(steady_time::duration how_long);
 
-  [[nodiscard]] double phi(steady_time now) const;
   /// When the peer becomes suspect. Not before the last sign of life plus `expected`.
   [[nodiscard]] steady_time suspect_at() const;
   [[nodiscard]] bool suspects(steady_time now) const { return now >= suspect_at(); }

@@ -51,16 +51,16 @@ bool is_cross_origin(const page_request& request) {
 }
 
 /// Only over TLS: then it is good for this connection.
-bool is_member(const page_request& request, const page_stream& stream,
+bool is_member(const page_request& request, const byte_stream& stream,
                const http_settings& settings) {
   auto shown = request[http::field::authorization];
-  return settings.key && stream.bytes->tls()
+  return settings.key && stream.tls()
          && proves_page(*settings.key, page_of(request, stream), {shown.data(), shown.size()});
 }
 
-bool from_this_machine(const page_stream& stream, const http_settings& settings) {
+bool from_this_machine(const byte_stream& stream, const http_settings& settings) {
   beast::error_code error;
-  auto from = stream.bytes->socket().remote_endpoint(error).address();
+  auto from = stream.socket().remote_endpoint(error).address();
   return !error && unmapped(from).is_loopback() && !settings.loopback_is_far;
 }
 
@@ -73,11 +73,11 @@ page_response plain_page(unsigned status, std::string text) {
   return out;
 }
 
-page_of_channel page_of(const page_request& request, const page_stream& stream) {
-  return {stream.bytes->tls()->binding(), std::string{request.target()}};
+page_of_channel page_of(const page_request& request, const byte_stream& stream) {
+  return {stream.tls()->binding(), std::string{request.target()}};
 }
 
-http_request described(const page_request& request, const page_stream& stream,
+http_request described(const page_request& request, const byte_stream& stream,
                        const http_settings& settings) {
   return {std::string{request.method_string()},
           std::string{request.target()},

@@ -9,7 +9,6 @@
 
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/page_proof.hpp"
-#include "runtime/net/page_stream.hpp"
 
 namespace waggle::net {
 
@@ -19,9 +18,9 @@ using page_response = boost::beast::http::response<boost::beast::http::string_bo
 page_response plain_page(unsigned status, std::string text);
 
 /// The page that a proof is for, on an encrypted connection.
-page_of_channel page_of(const page_request& request, const page_stream& stream);
+page_of_channel page_of(const page_request& request, const byte_stream& stream);
 
-http_request described(const page_request& request, const page_stream& stream,
+http_request described(const page_request& request, const byte_stream& stream,
                        const http_settings& settings);
 
 /// The handler's answer, or why there is none.

@@ -5,16 +5,15 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
+#include "runtime/net/byte_stream.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/page_proof.hpp"
-#include "runtime/net/page_stream.hpp"
 #include "runtime/net/sockets.hpp"
 
 namespace waggle::net {
 
 namespace beast = boost::beast;
 namespace http = beast::http;
-using tcp = boost::asio::ip::tcp;
 
 result<http_response> http_get(const endpoint& where, const std::string& target,
                                milliseconds timeout, const std::optional<swarm_key>& key,
@@ -23,8 +22,8 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   constexpr auto pending = boost::asio::error::would_block;
   beast::error_code error;
-  page_stream stream{tcp::socket{io}};
-  auto& socket = stream.bytes->socket();
+  auto stream = std::make_shared<byte_stream>(tcp::socket{io});
+  auto& socket = stream->socket();
   auto done = [&error](beast::error_code how, const auto&...) { error = how; };
   auto step = [&](auto begin) {
     error = pending;
@@ -34,7 +33,7 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return !error.failed();
   };
   auto failed = [&](ec code) -> failure {
-    if (const auto& why = stream.bytes->trouble())
+    if (const auto& why = stream->trouble())
       return {code, to_string(where) + ": " + why->detail};
     if (error == pending)
       return {ec::timeout, to_string(where) + " did not answer within "
@@ -65,14 +64,14 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return failed(error == boost::asio::error::connection_refused ? ec::peer_lost
                                                                   : ec::unreachable);
   if ((key || encrypted || !fingerprint.empty()) && !step([&] {
-        stream.bytes->encrypt(std::make_unique<tls_channel>(tls_context::of_reader(), true));
-        stream.bytes->begin(done);
+        stream->encrypt(std::make_unique<tls_channel>(tls_context::of_reader(), true));
+        stream->begin(done);
       }))
     return failed(ec::malformed);
-  if (!fingerprint.empty() && stream.bytes->tls()->peer_fingerprint() != fingerprint)
+  if (!fingerprint.empty() && stream->tls()->peer_fingerprint() != fingerprint)
     return failure{ec::bad_signature,
                    to_string(where) + " shows a certificate with another fingerprint, "
-                     + stream.bytes->tls()->peer_fingerprint()
+                     + stream->tls()->peer_fingerprint()
                      + ": compare it with what `waggle id` prints on the peer's machine"};
   http::request<http::empty_body> request{http::verb::get, target, 11};
   // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
@@ -85,15 +84,15 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
   page_of_channel page{{}, target};
   if (key) {
     run.emplace(*key);
-    page.binding = stream.bytes->tls()->binding();
+    page.binding = stream->tls()->binding();
     request.set(http::field::authorization, page_proof(*run, page));
   }
-  if (!step([&] { http::async_write(stream, request, done); }))
+  if (!step([&] { http::async_write(*stream, request, done); }))
     return failed(ec::unreachable);
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
   parser.body_limit(16U << 20U);
-  if (!step([&] { http::async_read(stream, buffer, parser, done); }))
+  if (!step([&] { http::async_read(*stream, buffer, parser, done); }))
     return failed(ec::malformed);
   const auto& got = parser.get();
   auto shown = got[http::field::authentication_info];

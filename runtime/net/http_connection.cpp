@@ -12,7 +12,6 @@
 #include "runtime/net/gzip.hpp"
 #include "runtime/net/http_answers.hpp"
 #include "runtime/net/page_proof.hpp"
-#include "runtime/net/page_stream.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
@@ -36,7 +35,7 @@ constexpr auto keep_alive_time = std::chrono::seconds{75};
 /// what a client costs.
 class streamed_body : public std::enable_shared_from_this<streamed_body> {
 public:
-  streamed_body(std::shared_ptr<page_stream> stream, std::shared_ptr<const http_settings> settings,
+  streamed_body(std::shared_ptr<byte_stream> stream, std::shared_ptr<const http_settings> settings,
                 http_stream body)
     : stream_(std::move(stream)), settings_(std::move(settings)), body_(std::move(body)),
       pause_(stream_->get_executor()) {}
@@ -45,7 +44,7 @@ public:
     piece_ = next_piece(body_, *settings_);
     if (piece_.empty())
       return pause();
-    stream_->bytes->expires_after(settings_->stream_timeout);
+    stream_->expires_after(settings_->stream_timeout);
     boost::asio::async_write(*stream_, boost::asio::buffer(piece_),
                              [me = shared_from_this()](beast::error_code error, std::size_t) {
                                if (!error)
@@ -56,16 +55,16 @@ public:
 private:
   void pause() {
     constexpr auto between_frames = std::chrono::milliseconds{100};
-    stream_->bytes->expires_never();
+    stream_->expires_never();
     pause_.expires_after(between_frames);
     pause_.async_wait([me = shared_from_this()](beast::error_code error) {
       // Otherwise, a stream that has nothing to send keeps its place.
-      if (!error && me->stream_->bytes->socket().is_open() && !me->stream_->bytes->is_over())
+      if (!error && me->stream_->socket().is_open() && !me->stream_->is_over())
         me->send_more();
     });
   }
 
-  std::shared_ptr<page_stream> stream_;
+  std::shared_ptr<byte_stream> stream_;
   std::shared_ptr<const http_settings> settings_;
   http_stream body_;
   std::string piece_;
@@ -76,18 +75,19 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
                   http_owner owner)
-    : stream_(std::move(socket)), settings_(std::move(settings)), owner_(std::move(owner)) {}
+    : stream_(std::make_shared<byte_stream>(std::move(socket))), settings_(std::move(settings)),
+      owner_(std::move(owner)) {}
 
   ~http_connection() { owner_.finished(); }
 
   void close() {
     beast::error_code ignored;
-    stream_.bytes->socket().close(ignored);
+    stream_->socket().close(ignored);
   }
 
   /// Peers of other machines and clients of HTTPS begin with TLS, all others with a request.
   void begin() {
-    stream_.bytes->expires_after(settings_->timeout);
+    stream_->expires_after(settings_->timeout);
     read_plain();
   }
 
@@ -97,18 +97,18 @@ public:
     if (buffer_.size() > 0)
       return read();
     constexpr std::size_t step = 4_KiB;
-    stream_.bytes->expires_after(keep_alive_time);
-    stream_.async_read_some(buffer_.prepare(step),
-                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
-                              if (error)
-                                return;
-                              me->buffer_.commit(bytes);
-                              me->read();
-                            });
+    stream_->expires_after(keep_alive_time);
+    stream_->async_read_some(buffer_.prepare(step),
+                             [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                               if (error)
+                                 return;
+                               me->buffer_.commit(bytes);
+                               me->read();
+                             });
   }
 
   void read() {
-    stream_.bytes->expires_after(settings_->timeout);
+    stream_->expires_after(settings_->timeout);
     parse();
   }
 
@@ -116,7 +116,7 @@ public:
     parser_.emplace();
     parser_->header_limit(8_KiB);
     parser_->body_limit(body_bytes_max);
-    http::async_read(stream_, buffer_, *parser_,
+    http::async_read(*stream_, buffer_, *parser_,
                      [me = shared_from_this()](beast::error_code error, std::size_t) {
                        if (error)
                          return me->reject(error);
@@ -126,7 +126,7 @@ public:
 
 private:
   void reject(beast::error_code error) {
-    if (const auto& why = stream_.bytes->trouble())
+    if (const auto& why = stream_->trouble())
       return count(why->code);
     if (error == http::error::end_of_stream
         || error.category() != http::make_error_code(http::error::bad_method).category())
@@ -154,7 +154,7 @@ private:
     auto most = hello_bytes_max - buffer_.size();
     channel->arrived(bytes_read());
     buffer_.consume(buffer_.size());
-    auto& bytes = *stream_.bytes;
+    auto& bytes = *stream_;
     bytes.encrypt(std::move(channel));
     bytes.begin(
       [me = shared_from_this(), &bytes](beast::error_code error) {
@@ -171,26 +171,25 @@ private:
   }
 
   void read_plain() {
-    stream_.async_read_some(buffer_.prepare(first_bytes_max),
-                            [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
-                              if (error)
-                                return me->reject(error);
-                              me->buffer_.commit(bytes);
-                              if (me->bytes_read().front() == tls_first_byte)
-                                return me->begin_tls();
-                              me->parse();
-                            });
+    stream_->async_read_some(buffer_.prepare(first_bytes_max),
+                             [me = shared_from_this()](beast::error_code error, std::size_t bytes) {
+                               if (error)
+                                 return me->reject(error);
+                               me->buffer_.commit(bytes);
+                               if (me->bytes_read().front() == tls_first_byte)
+                                 return me->begin_tls();
+                               me->parse();
+                             });
   }
 
   void count(ec reason) { settings_->events->refused(reason); }
 
   void answer() {
     auto request = parser_->release();
-    if (!stream_.bytes->tls()
-        && http::token_list{request[http::field::connection]}.exists("upgrade"))
+    if (!stream_->tls() && http::token_list{request[http::field::connection]}.exists("upgrade"))
       return answer_upgrade(request);
     auto began = std::chrono::steady_clock::now();
-    auto asked = described(request, stream_, *settings_);
+    auto asked = described(request, *stream_, *settings_);
     auto reply = answer_to(asked, *settings_);
     if (reply.stream && !owner_.may_stream()) {
       count(ec::rate_limited);
@@ -205,7 +204,7 @@ private:
     out.set(http::field::cache_control, reply.cache);
     if (asked.member)
       out.set(http::field::authentication_info,
-              answer_proof(*settings_->key, page_of(request, stream_)));
+              answer_proof(*settings_->key, page_of(request, *stream_)));
     for (const auto& [name, value] : reply.headers)
       out.set(name, value);
     out.body() = std::move(reply.body);
@@ -227,8 +226,8 @@ private:
     bool asks_for_link = request.method() == http::verb::get
                          && beast::iequals(request[http::field::upgrade], upgrade_protocol)
                          && request.version() == 11;
-    bool too_far = settings_->links_encrypt
-                   && (settings_->loopback_is_far || leaves_machine(stream_.bytes->socket()));
+    bool too_far =
+      settings_->links_encrypt && (settings_->loopback_is_far || leaves_machine(stream_->socket()));
     if (asks_for_link && !too_far)
       return upgrade();
     count(ec::wrong_version);
@@ -249,14 +248,14 @@ private:
     if (head)
       out.body().clear(); // Content-Length stays that of GET
     auto shared = std::make_shared<page_response>(std::move(out));
-    stream_.bytes->expires_after(settings_->timeout);
-    http::async_write(stream_, *shared,
+    stream_->expires_after(settings_->timeout);
+    http::async_write(*stream_, *shared,
                       [me = shared_from_this(), shared](beast::error_code error, std::size_t) {
                         if (error)
                           return;
                         if (!shared->need_eof() && shared->keep_alive())
                           return me->await_next();
-                        me->stream_.bytes->finish([me](beast::error_code) {});
+                        me->stream_->finish([me](beast::error_code) {});
                       });
   }
 
@@ -273,9 +272,9 @@ private:
     out.keep_alive(false);
     auto head = std::make_shared<http::response<http::empty_body>>(std::move(out.base()));
     auto writer = std::make_shared<streamed_body>(
-      std::shared_ptr<page_stream>{shared_from_this(), &stream_}, settings_, std::move(body));
-    stream_.bytes->expires_after(settings_->timeout);
-    http::async_write(stream_, *head, [writer, head](beast::error_code error, std::size_t) {
+      std::shared_ptr<byte_stream>{shared_from_this(), stream_.get()}, settings_, std::move(body));
+    stream_->expires_after(settings_->timeout);
+    http::async_write(*stream_, *head, [writer, head](beast::error_code error, std::size_t) {
       if (!error || error == http::error::end_of_stream)
         writer->send_more();
     });
@@ -286,16 +285,16 @@ private:
       std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
-    http::async_write(stream_, *out,
+    http::async_write(*stream_, *out,
                       [me = shared_from_this(), out](beast::error_code error, std::size_t) {
                         if (error)
                           return;
-                        me->owner_.upgraded(std::move(me->stream_.bytes->socket()),
+                        me->owner_.upgraded(std::move(me->stream_->socket()),
                                             beast::buffers_to_string(me->buffer_.data()), nullptr);
                       });
   }
 
-  page_stream stream_;
+  std::shared_ptr<byte_stream> stream_;
   std::shared_ptr<const http_settings> settings_;
   http_owner owner_;
   beast::flat_buffer buffer_{16_KiB + body_bytes_max};

@@ -7,14 +7,12 @@
 #include <set>
 #include <string>
 
-#include <boost/asio/ip/tcp.hpp>
-
 #include "runtime/core/time.hpp"
 #include "runtime/crypto/run_secret.hpp"
+#include "runtime/net/byte_stream.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/link_budget.hpp"
 #include "runtime/net/net_events.hpp"
-#include "runtime/net/tls_channel.hpp"
 
 namespace waggle::net {
 
@@ -47,8 +45,8 @@ struct http_settings {
 
 /// Takes the socket of a peer, and the bytes that followed the request for the upgrade; or its
 /// channel, whose output is not sent yet.
-using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early,
-                                      std::unique_ptr<tls_channel>)>;
+using on_upgrade =
+  std::function<void(tcp::socket, std::string early, std::unique_ptr<tls_channel>)>;
 
 struct http_owner {
   on_upgrade upgraded;               // may be empty: no peers
@@ -59,14 +57,12 @@ struct http_owner {
 
 /// Serves HTTP on an accepted socket until it is closed, fails, is idle for too long or is
 /// upgraded, or begins TLS as a peer. The result closes the connection, if it is still there.
-std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
-                                 std::shared_ptr<const http_settings> settings, http_owner owner);
+std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
+                                 http_owner owner);
 
-/// Requests the upgrade on a connected socket. Has no deadline of its own. `done` gets the socket
-/// and the early bytes, or the reason of the failure. The result closes the connection, if it is
-/// still there.
-std::function<void()>
-request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
-                std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);
+/// Requests the upgrade on a connected socket. Has no deadline of its own: close the socket. `done`
+/// gets the early bytes, or the reason of the failure.
+void request_upgrade(std::shared_ptr<byte_stream> stream, const std::string& host,
+                     std::function<void(failure, std::string early)> done);
 
 } // namespace waggle::net

@@ -137,15 +137,13 @@ void http_front::accept_next(listener& at) {
 }
 
 void http_front::adopt(unique_fd connected, bool v6) {
-  // Shared, because handlers are copied.
-  auto moved = std::make_shared<unique_fd>(std::move(connected));
-  asio::post(io_, [this, moved, v6] {
+  asio::post(io_, [this, fd = std::move(connected), v6]() mutable {
     tcp::socket socket{io_};
     error_code error;
-    socket.assign(v6 ? tcp::v6() : tcp::v4(), moved->get(), error);
+    socket.assign(v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
     if (error)
       return;
-    (void)moved->release();
+    (void)fd.release();
     serve(std::move(socket));
   });
 }

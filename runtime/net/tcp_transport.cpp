@@ -3,6 +3,7 @@
 
 #include "runtime/net/tcp_transport.hpp"
 
+#include <system_error>
 #include <thread>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -13,11 +14,11 @@
 #include "runtime/core/check.hpp"
 #include "runtime/net/host_budgets.hpp"
 #include "runtime/net/host_key.hpp"
+#include "runtime/net/http_client.hpp"
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
 #include "runtime/net/narrow_paths.hpp"
-#include "runtime/net/path_probe.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/sockets.hpp"
@@ -29,7 +30,21 @@ namespace {
 
 /// More addresses of one name are not used: with some of its peers the others are found.
 constexpr std::size_t addresses_of_name_max = 16;
-constexpr auto probe_timeout = std::chrono::seconds{4};
+constexpr std::size_t probes_max = 64; // each has a thread
+
+/// Whether large messages pass to and from a peer: asks its port for a small page, then for a large
+/// one with a large request, over connections of segments of the usual size. A peer that is gone,
+/// or cut off, answers neither.
+narrow_paths::width probe_path(const endpoint& where) {
+  constexpr milliseconds timeout{4'000};
+  if (!http_get(where, "/healthz", timeout))
+    return narrow_paths::width::unknown;
+  // More than two packets of the largest usual size, and less than what a request may have.
+  auto large = http_get(where, "/metrics?" + std::string(4'000, 'x'), timeout);
+  return large                               ? narrow_paths::width::wide
+         : large.error().code == ec::timeout ? narrow_paths::width::narrow
+                                             : narrow_paths::width::unknown;
+}
 
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
@@ -71,11 +86,9 @@ public:
     accept_ = std::move(accept);
     return front_.listen(where,
                          [weak = weak_from_this(), context = context_](upgraded_socket peer) {
-                           // Shared, because handlers are copied.
-                           auto moved = std::make_shared<upgraded_socket>(std::move(peer));
-                           asio::post(*context, [weak, moved] {
+                           asio::post(*context, [weak, peer = std::move(peer)]() mutable {
                              if (auto self = weak.lock(); self && !self->stopping_)
-                               self->receive(std::move(*moved));
+                               self->receive(std::move(peer));
                            });
                          });
   }
@@ -108,8 +121,6 @@ public:
     asio::post(io_, [this] {
       stopping_ = true;
       probe_timer_.cancel();
-      for (const auto& [host, end_probe] : probes_)
-        end_probe();
       for (const auto& weak : sessions_)
         if (auto session = weak.lock())
           session->abandon({ec::shutting_down, "this peer is stopping"});
@@ -174,9 +185,7 @@ private:
       error_code ignored;
       again_.cancel();
       socket_.close(ignored);
-      if (close_request_) // it has the socket
-        close_request_();
-      if (stream_) // or this
+      if (stream_) // it has the socket
         stream_->socket().close(ignored);
       auto session = session_;
       finish(failure{reason, "no link within " + std::to_string(timeout_.count()) + " ms"});
@@ -258,13 +267,13 @@ private:
     void upgrade() {
       if (!done_)
         return;
-      close_request_ = request_upgrade(
-        std::move(socket_), to_.given.value_or(to_.where).host,
-        [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
-          if (why.code != ec::none)
-            return me->finish(std::move(why));
-          me->shake_hands(std::make_shared<byte_stream>(std::move(socket)), std::move(early));
-        });
+      stream_ = std::make_shared<byte_stream>(std::move(socket_));
+      request_upgrade(stream_, to_.given.value_or(to_.where).host,
+                      [me = shared_from_this(), stream = stream_](failure why, std::string early) {
+                        if (why.code != ec::none)
+                          return me->finish(std::move(why));
+                        me->shake_hands(stream, std::move(early));
+                      });
     }
 
     void shake_hands(const std::shared_ptr<byte_stream>& stream, std::string early) {
@@ -307,8 +316,7 @@ private:
     on_dialled done_;
     swarm_time began_;
     tcp::socket socket_;
-    std::function<void()> close_request_; // that of the upgrade
-    std::shared_ptr<byte_stream> stream_; // encrypted
+    std::shared_ptr<byte_stream> stream_; // once it is connected
     asio::steady_timer deadline_;
     asio::steady_timer again_; // of a dial that meets another
     std::shared_ptr<tcp_session> session_;
@@ -380,14 +388,9 @@ private:
   void probe_paths() {
     if (stopping_)
       return;
-    for (const auto& [host, where] : narrow_.due(std::chrono::steady_clock::now())) {
-      std::erase_if(probes_, [&host = host](const auto& each) { return each.first == host; });
-      auto ended = [this, host = host](narrow_paths::width what) {
-        narrow_.probed(host, what);
-        tell_of_narrow_path();
-      };
-      probes_.emplace_back(host, probe_path(io_, where, probe_timeout, ended));
-    }
+    for (const auto& [host, where] : narrow_.due(std::chrono::steady_clock::now()))
+      if (probes_ < probes_max)
+        probe(host, where);
     tell_of_narrow_path();
     if (!narrow_.any())
       return;
@@ -396,6 +399,23 @@ private:
       if (!error)
         probe_paths();
     });
+  }
+
+  void probe(const std::string& host, const endpoint& where) {
+    try {
+      std::thread{[weak = weak_from_this(), context = context_, host, where] {
+        asio::post(*context, [weak, host, what = probe_path(where)] {
+          auto me = weak.lock();
+          if (!me || me->stopping_)
+            return;
+          --me->probes_;
+          me->narrow_.probed(host, what);
+          me->tell_of_narrow_path();
+        });
+      }}.detach();
+      ++probes_;
+    } catch (const std::system_error&) { // no thread; the host is due again soon
+    }
   }
 
   void tell_of_narrow_path() {
@@ -491,7 +511,7 @@ private:
   narrow_paths narrow_;
   std::optional<std::string> told_narrow_;
   asio::steady_timer probe_timer_{io_};
-  std::vector<std::pair<std::string, std::function<void()>>> probes_; // hosts, and their ends
+  std::size_t probes_ = 0; // under way
   bool stopping_ = false;
   std::thread thread_; // last: runs while all of the above exist
 };
