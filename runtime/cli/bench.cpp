@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
 
 namespace waggle {
 
@@ -42,19 +41,10 @@ command bench_command(std::vector<bench_entry> benchmarks) {
           .run = run};
 }
 
-bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(process_cpu_seconds()) {}
+bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(std::clock()) {}
 
 bench_timing bench_stopwatch::elapsed() const {
-  return {now() - began_, process_cpu_seconds() - cpu_began_};
-}
-
-double process_cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return {now() - began_, static_cast<double>(std::clock() - cpu_began_) / CLOCKS_PER_SEC};
 }
 
 double quantile(std::vector<double> values, double q) {

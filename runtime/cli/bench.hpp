@@ -2,6 +2,7 @@
 
 // Common parts of the benchmarks of `waggle bench`.
 
+#include <ctime>
 #include <fstream>
 #include <memory>
 
@@ -34,11 +35,8 @@ public:
 
 private:
   double began_;
-  double cpu_began_;
+  std::clock_t cpu_began_;
 };
-
-/// CPU seconds that all threads of this process have used so far.
-double process_cpu_seconds();
 
 /// By linear interpolation. REQUIRES: `values` is not empty, 0 ≤ q ≤ 1.
 double quantile(std::vector<double> values, double q);

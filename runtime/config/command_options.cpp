@@ -178,7 +178,7 @@ void add_command_options(std::vector<option_spec>& table) {
   add_group(table, "members",
             {{"key", "FILE",
               "The private key of whoever keeps the list; made if there is neither key nor list.",
-              path_or_word(&o::authority_key)},
+              path_text(&o::authority_key)},
              {"until", "DATE",
               "The last day on which the peers belong to the run, such as 2027-01-31, UTC.",
               bound(&o::until, [](std::string_view v) -> result<std::string> {

@@ -18,21 +18,15 @@
 
 namespace waggle::option_bindings {
 
-struct binding {
-  decltype(option_spec::set) set;
-  decltype(option_spec::get) get;
-  decltype(option_spec::agreed) agreed_value{};
-  std::vector<requirement> needs{};
-  loop_use loops{};
-
+struct binding : option_value {
   /// All peers of a run must have the same value.
   binding agreed() && {
-    agreed_value = get;
+    option_value::agreed = get;
     return std::move(*this);
   }
   /// The same, where peers compare another text than the value.
-  binding agreed(decltype(option_spec::agreed) text) && {
-    agreed_value = std::move(text);
+  binding agreed(decltype(option_value::agreed) text) && {
+    option_value::agreed = std::move(text);
     return std::move(*this);
   }
   binding only_if(decltype(requirement::met) met, std::string unless) && {
@@ -104,7 +98,7 @@ inline bool is_no_auxiliary(const run_options& o) {
   return !o.auxiliary;
 }
 
-inline binding action(decltype(option_spec::set) set) {
+inline binding action(decltype(option_value::set) set) {
   return {std::move(set), [](const run_options&) { return std::string{}; }};
 }
 
@@ -226,13 +220,13 @@ binding path(Place place, std::string what) {
   });
 }
 
-/// A path, or one of `words`, which stand for something else.
+/// A path, or what the file contains if `is_inline` says so.
 template <class Place>
-binding path_or_word(Place place, std::vector<std::string> words = {}) {
+binding path_text(Place place, bool (*is_inline)(std::string_view) = nullptr) {
   return bound(place, [=](std::string_view v) -> result<std::string> {
     if (v.empty())
-      return failure{ec::bad_config, "must not be empty"};
-    if (std::find(words.begin(), words.end(), v) != words.end())
+      return failure{ec::bad_config, "must name a file"};
+    if (is_inline != nullptr && is_inline(v))
       return std::string{v};
     auto path = absolute_path(v);
     return path ? result<std::string>{path->string()} : path.error();
@@ -251,10 +245,8 @@ inline void add_group(std::vector<option_spec>& table, const std::string& group,
                       std::vector<option_row> rows) {
   for (auto& row : rows) {
     auto initial = row.value.get(run_options{});
-    table.push_back({std::move(row.name), std::move(row.value_name), std::move(initial),
-                     std::move(row.help), group, std::move(row.value.set), std::move(row.value.get),
-                     std::move(row.value.agreed_value), std::move(row.value.needs),
-                     std::move(row.value.loops)});
+    table.push_back({std::move(row.value), std::move(row.name), std::move(row.value_name),
+                     std::move(initial), std::move(row.help), group});
   }
 }
 

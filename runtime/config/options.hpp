@@ -27,14 +27,8 @@ struct loop_use {
   std::string in_python; // the same where only loops in Python have none
 };
 
-/// One option: its name on the command line, in the environment and in run files, and the field of
-/// run_options that it sets.
-struct option_spec {
-  std::string name;         // "target-batch-size"; in the environment WAGGLE_TARGET_BATCH_SIZE
-  std::string value_name;   // "N"; empty: a switch
-  std::string default_text; // `get` of the field's initializer
-  std::string help;         // one sentence
-  std::string group;        // "run", "peer", "training", "averaging", …
+/// The field of run_options that an option sets, and what else is known of its value.
+struct option_value {
   std::function<status(run_options&, std::string_view)> set;
   /// The value in `options`, in one spelling, which `set` accepts; empty: it has none.
   std::function<std::string(const run_options&)> get;
@@ -43,6 +37,15 @@ struct option_spec {
   std::function<std::string(const run_options&)> agreed{};
   std::vector<requirement> needs{};
   loop_use loops{};
+};
+
+/// One option: its name on the command line, in the environment and in run files, and its value.
+struct option_spec : option_value {
+  std::string name;         // "target-batch-size"; in the environment WAGGLE_TARGET_BATCH_SIZE
+  std::string value_name;   // "N"; empty: a switch
+  std::string default_text; // `get` of the field's initializer
+  std::string help;         // one sentence
+  std::string group;        // "run", "peer", "training", "averaging", …
 };
 
 const std::vector<option_spec>& option_table();

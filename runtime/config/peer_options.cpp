@@ -29,17 +29,6 @@ result<std::vector<endpoint>> own_addresses(std::string_view v) {
   return all;
 }
 
-/// What run files contain, as `is_inline` says, or else the name of a file.
-template <auto is_inline>
-result<std::string> file_or_content(std::string_view v) {
-  if (v.empty())
-    return failure{ec::bad_config, "must name a file"};
-  if (is_inline(v))
-    return std::string{v};
-  auto path = absolute_path(v);
-  return path ? result<std::string>{path->string()} : path.error();
-}
-
 result<std::string> authority_key(std::string_view v) {
   auto key = parse_authority(v);
   return key ? result<std::string>{to_string(*key)} : key.error();
@@ -64,7 +53,7 @@ void add_peer_options(std::vector<option_spec>& table) {
      {"swarm-key", "FILE",
       "The run's key, of which all its peers have copies; with it, --run-id is only a label. "
       "`waggle id --swarm-key FILE` makes one.",
-      bound(&o::swarm_key, file_or_content<is_inline_key>).member_in_loops("swarm_key")},
+      path_text(&o::swarm_key, is_inline_key).member_in_loops("swarm_key")},
      {"members", "KEY",
       "Only peers on the list that the owner of this public key signs belong to the run (`waggle "
       "members`).",
@@ -72,7 +61,7 @@ void add_peer_options(std::vector<option_spec>& table) {
      {"members-list", "FILE",
       "The list of members. A peer keeps the newest one that it has seen in --data-dir, and needs "
       "none if its initial peers have it.",
-      bound(&o::members_list, file_or_content<is_inline_list>).member_in_loops("members_list")},
+      path_text(&o::members_list, is_inline_list).member_in_loops("members_list")},
      {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
       path(&o::data_dir, "a folder").member_in_loops("data_dir")},
      {"log-level", "LEVEL", "debug, info, warn or error.",

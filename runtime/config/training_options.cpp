@@ -434,8 +434,8 @@ std::vector<option_row> peer_rows() {
     {"from", "CHECKPOINT",
      "Begin a new run with the parameters of this checkpoint of this model, of any strategy and "
      "optimizer; a peer that resumes or joins does not use it.",
-     path_or_word(&o::from).not_in_loops("load the parameters before the optimizer is "
-                                         "constructed")},
+     path_text(&o::from).not_in_loops("load the parameters before the optimizer is "
+                                      "constructed")},
     {"checkpoint-interval", "TIME",
      "Minimum time between two checkpoints, which are written at the end of an epoch.",
      duration(&o::checkpoint_interval)},
