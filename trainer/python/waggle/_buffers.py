@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ._describe import plain_name, require_values
+from ._describe import pieces, plain_name, require_values
 from ._options import error_of
 
 
@@ -38,14 +38,8 @@ class Buffer:
         return now
 
     def _encode(self, of: torch.Tensor, into: torch.Tensor) -> None:
-        """Whole numbers as three float32 each: the tensor's, and what each leaves of it."""
-        if not self.counts:
-            into.copy_(of.detach().reshape(-1))
-            return
-        rest = of.detach().to("cpu", torch.float64).reshape(-1)
-        for piece in into.view(-1, 3).unbind(1):
-            piece.copy_(rest)
-            rest = rest - piece.to(torch.float64)
+        values = of.detach().reshape(-1)
+        into.copy_(pieces(values.to("cpu", torch.float64)).view(-1) if self.counts else values)
 
     def begin_offer(self) -> bool:
         """Returns whether the values may have changed since the last offer. Those on a GPU are copied from it, when the

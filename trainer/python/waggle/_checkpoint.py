@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ._needs import needs
+from ._options import error_of
 from ._waggle import Error
 
 if TYPE_CHECKING:
@@ -140,20 +141,20 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 def _read(file: pathlib.Path) -> Checkpoint:
     image = memoryview(file.read_bytes())
     if len(image) < _HEADER.size + _TABLE.size:
-        raise _error("malformed", file, "it is cut off")
+        raise error_of("malformed", f"{file}: it is cut off")
     magic, epoch, *_, learner_bytes, digest = _HEADER.unpack_from(image)
     if magic != b"WGGLST03":
-        raise _error("malformed", file, "it is no checkpoint of this version")
+        raise error_of("malformed", f"{file}: it is no checkpoint of this version")
     learner = image[_HEADER.size:]
     if len(learner) != learner_bytes:
-        raise _error("malformed", file, "it is cut off, or too long")
+        raise error_of("malformed", f"{file}: it is cut off, or too long")
     hashed = hashlib.sha256(image[: _HEADER.size - 32])
     hashed.update(learner)
     if hashed.digest() != digest:
-        raise _error("hash_mismatch", file, "its content has changed since it was written")
+        raise error_of("hash_mismatch", f"{file}: its content has changed since it was written")
     magic, _, steps, table_bytes = _TABLE.unpack_from(learner)
     if magic != b"WGGLTB01":
-        raise _error("malformed", file, "its table is none of this version")
+        raise error_of("malformed", f"{file}: its table is none of this version")
     rows = learner[_TABLE.size:_TABLE.size + table_bytes]
     at = (_TABLE.size + table_bytes + 63) // 64 * 64
     found: tuple[dict[str, memoryview], ...] = ({}, {}, {}, {})
@@ -200,9 +201,3 @@ def frozen_notes(data_dir: pathlib.Path, serial: int) -> list[dict[str, Any]]:
     except (OSError, ValueError, TypeError, KeyError) as e:
         warnings.warn(f"{file} cannot be read ({e}), so nobody compares what the checkpoint's run did not train", stacklevel=2)
         return []
-
-
-def _error(code: str, file: pathlib.Path, why: str) -> Error:
-    error = Error(f"{file}: {why}")
-    error.code = code
-    return error

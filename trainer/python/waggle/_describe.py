@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,15 @@ _not_compared = {"params", "lr", "initial_lr", *SWITCHES}  # and what changes wi
 HALVES = (torch.bfloat16, torch.float16)
 _squares = {"exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "exp_inf"}
 _text_max = 400  # of the agreement's 3 KiB
+
+
+def pieces(numbers: torch.Tensor) -> torch.Tensor:
+    """Three float32 for each float64, whose sum it is, in a last dimension."""
+    out = []
+    for _ in range(3):
+        out.append(numbers.to(torch.float32))
+        numbers = numbers - out[-1].to(torch.float64)
+    return torch.stack(out, -1)
 
 
 class Statistic:
@@ -57,10 +67,7 @@ class Statistic:
         elif self.exact:
             into.copy_(here(value).reshape(-1))
         else:
-            rest = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().reshape(-1)
-            for part in into.view(3, -1):
-                part.copy_(rest)
-                rest = rest - part.to(torch.float64)
+            into.view(3, -1).copy_(pieces(torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().reshape(-1)).T)
 
     def make(self, state: MutableMapping[str, Any]) -> None:
         """Adds the value to a state that does not have it."""
@@ -243,6 +250,21 @@ def rate_ratios(inner: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
         runs[-1][1] += 1
     text = ", ".join(f"{rate / first if first else rate:g} for {count}" for rate, count in runs)
     return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def tensors_in(value: Any, kinds: Any = (list, tuple)) -> Iterator[torch.Tensor]:
+    """Those in an argument, or a batch: in mappings, dataclasses and `kinds`."""
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, (str, bytes)) or not isinstance(value, kinds):
+        return
+    for each in value:
+        yield from tensors_in(each, kinds)
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:

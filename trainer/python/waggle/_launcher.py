@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gc
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 import waggle
 
-from ._describe import unwrapped
+from ._describe import tensors_in, unwrapped
 from ._model import makes_state
 from ._needs import untested
 from ._ranks import of_environment
@@ -46,20 +45,8 @@ _passes = _Passes()
 _called: dict[int, weakref.ref[torch.nn.Module]] = {}  # outermost modules, until the optimizer has joined
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _tensors(each)
-    elif isinstance(value, Mapping):
-        yield from _tensors(list(value.values()))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from _tensors([getattr(value, field.name) for field in dataclasses.fields(value)])
-
-
 def _batch_of(arguments: tuple[Any, ...], named: dict[str, Any]) -> int | None:
-    for tensor in _tensors([arguments, named]):
+    for tensor in tensors_in([arguments, named]):
         if tensor.dim() > 0:
             return tensor.shape[0]
         _passes.without_dimension = True
@@ -114,7 +101,7 @@ def _watch_compiled() -> None:
                 result = made(*arguments, **named)
             finally:
                 _passes.entered = before
-            if _passes.compiled is None and any(tensor.requires_grad for tensor in _tensors(result)):
+            if _passes.compiled is None and any(tensor.requires_grad for tensor in tensors_in(result)):
                 _passes.compiled = batch
             return result
 
@@ -135,7 +122,7 @@ def _watch_backward() -> None:
     def watched(tensors: Any, *arguments: Any, **named: Any) -> Any:
         if _passes.depth > 0:  # of a checkpoint of activations
             return backward(tensors, *arguments, **named)
-        for loss in _tensors(tensors if isinstance(tensors, torch.Tensor) else list(tensors)):
+        for loss in tensors_in(tensors if isinstance(tensors, torch.Tensor) else list(tensors)):
             scaled, unscaled = _passes.scaled
             if loss.numel() == 1 and not loss.is_meta:  # which is refused at the first step
                 _passes.loss = (_passes.loss or 0.0) + (unscaled if loss is scaled else loss).item()

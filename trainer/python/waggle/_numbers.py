@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from . import _waggle
-from ._describe import Description, compared
+from ._describe import Description, compared, pieces
 
 # Where torch has the numbers of `waggle train`.
 _places: dict[str, tuple[str, int | None]] = {
@@ -79,10 +79,10 @@ class Numbers:
         if now != self._written:
             numbers = torch.zeros(len(self._group_of), len(self.places), 3, dtype=torch.float32, device="cpu")
             if now[0] is not None:
-                numbers = _pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
+                numbers = pieces(torch.tensor(now[0], dtype=torch.float64, device="cpu"))[self._group_of]
             missing = len(self.places) if not wishes else int(not owns_rate and self._has_rate)
             numbers[:, :missing] = torch.tensor([torch.finfo(torch.float32).max, 0, 0], device="cpu")
-            flags = _pieces(torch.tensor(present, dtype=torch.float64, device="cpu"))
+            flags = pieces(torch.tensor(present, dtype=torch.float64, device="cpu"))
             self._values = torch.cat([numbers.reshape(-1), flags.reshape(-1)])
             self._written = now
         return self._values
@@ -128,12 +128,3 @@ class Numbers:
             warnings.warn(f"this loop set the learning rate {wish:g}, and the peers made the last {_surprising} updates "
                           f"with {self.rate:g}, the median of what their loops set: to have all loops count the run's "
                           "updates, give the scheduler to optimizer.follow(scheduler)", stacklevel=2)
-
-
-def _pieces(numbers: torch.Tensor) -> torch.Tensor:
-    """Three float32 for each float64, whose sum it is."""
-    out = []
-    for _ in range(3):
-        out.append(numbers.to(torch.float32))
-        numbers = numbers - out[-1].to(torch.float64)
-    return torch.stack(out, -1)

@@ -11,6 +11,7 @@ import array
 import bisect
 import contextlib
 import errno
+import functools
 import glob
 import hashlib
 import json
@@ -279,23 +280,14 @@ def blocks(n: int, read: Callable[[int], Sequence[Any]], *, name: str = "") -> B
     return Blocks(whole("n", n, 1), read, f"{n} blocks" + (f" of {name}" if name else ""))
 
 
-class _Rows:
-    def __init__(self, dataset: Any, rows: int) -> None:
-        self.dataset = dataset
-        self.rows = rows
-
-    def __call__(self, number: int) -> list[Any]:
-        return _records(self.dataset[number * self.rows:(number + 1) * self.rows])
+def _rows(dataset: Any, rows: int, number: int) -> list[Any]:
+    return _records(dataset[number * rows:(number + 1) * rows])
 
 
-class _Shards:
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __call__(self, number: int) -> list[Any]:
-        # Its iterator would split the shard once more among the workers of a DataLoader; iter does not ask for them.
-        shard = self.dataset.shard(num_shards=self.dataset.num_shards, index=number)
-        return [record for columns in shard.iter(batch_size=256) for record in _records(columns)]
+def _shard(dataset: Any, number: int) -> list[Any]:
+    # Its iterator would split the shard once more among the workers of a DataLoader; iter does not ask for them.
+    shard = dataset.shard(num_shards=dataset.num_shards, index=number)
+    return [record for columns in shard.iter(batch_size=256) for record in _records(columns)]
 
 
 def _records(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
@@ -313,7 +305,7 @@ def hf(dataset: Any, *, rows: int = 1000) -> Blocks:
         if dataset.num_shards < 2:
             raise ValueError("the data set has one shard, so one loop would get all of it: read its files with "
                              "waggle.data.jsonl or text, or call its reshard() before, which splits Parquet")
-        return Blocks(dataset.num_shards, _Shards(dataset), f"{dataset.num_shards} shards{of}")
+        return Blocks(dataset.num_shards, functools.partial(_shard, dataset), f"{dataset.num_shards} shards{of}")
     if not all(hasattr(dataset, name) for name in ("__len__", "__getitem__", "column_names", "features")):
         raise TypeError(f"dataset is of type {type(dataset).__name__}, and must be a Dataset or an IterableDataset of "
                         "Hugging Face datasets: take a split of it, such as [\"train\"]")
@@ -322,4 +314,4 @@ def hf(dataset: Any, *, rows: int = 1000) -> Blocks:
     some = [dataset[i] for i in (0, len(dataset) // 2, len(dataset) - 1)]
     digest = hashlib.sha256(json.dumps(some, default=lambda value: type(value).__name__).encode()).hexdigest()[:16]
     n = -(-len(dataset) // rows)
-    return Blocks(n, _Rows(dataset, rows), f"{n} blocks of {len(dataset)} rows{of} (some of them {digest})")
+    return Blocks(n, functools.partial(_rows, dataset, rows), f"{n} blocks of {len(dataset)} rows{of} (some of them {digest})")

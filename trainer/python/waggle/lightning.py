@@ -7,12 +7,11 @@ The arguments are those of Lightning's HivemindStrategy. Needs lightning (or pyt
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _options, _waggle
@@ -22,6 +21,7 @@ from ._swarm import Swarm, join
 with needs("torch", "waggle.lightning"):
     import torch
 
+    from ._describe import tensors_in
     from ._optimizer import Optimizer
     from ._ranks import of_environment
     from ._schedulers import KINDS
@@ -32,19 +32,6 @@ with needs("pytorch_lightning", "waggle.lightning"):
         from pytorch_lightning.strategies import SingleDeviceStrategy
 
 _log = logging.getLogger(__name__)
-
-
-def _lengths(batch: Any) -> Iterator[int]:
-    """The first dimension of each tensor in a batch."""
-    if isinstance(batch, torch.Tensor):
-        yield batch.shape[0] if batch.dim() > 0 else 1
-    elif isinstance(batch, Mapping):
-        yield from _lengths(list(batch.values()))
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        yield from _lengths([getattr(batch, field.name) for field in dataclasses.fields(batch)])
-    elif isinstance(batch, Iterable) and not isinstance(batch, (str, bytes)):
-        for part in batch:
-            yield from _lengths(part)
 
 
 def _listen(host_maddrs: str | Sequence[str]) -> str:
@@ -227,7 +214,8 @@ class SwarmStrategy(SingleDeviceStrategy):  # type: ignore[misc]  # Lightning ne
         super().setup(trainer)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        samples = next(_lengths(batch), None) if self._batch_size is None else self._batch_size
+        first = next(tensors_in(batch, Iterable), None)
+        samples = self._batch_size or (None if first is None else first.shape[0] if first.dim() > 0 else 1)
         if samples is None:
             raise ValueError("the batch has no tensor that shows its number of samples: pass it as "
                              "SwarmStrategy(batch_size=…)")
