@@ -26,7 +26,7 @@ class Master:
         with torch.enable_grad():
             self._node: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         of_parameter: Any = parameter
-        self._hooks = (of_parameter.register_hook(lambda _: _called(me, Master._before)),
+        self._hooks = (of_parameter.register_hook(lambda _: _called(me, Master.take)),
                        self._node.register_hook(lambda *_: _called(me, Master._after)))
 
     def end(self) -> None:
@@ -56,9 +56,6 @@ class Master:
 
     def clear(self) -> None:
         self.master.grad = self.parameter.grad = self._copy = None
-
-    def _before(self) -> None:
-        self.take()
 
     def _after(self) -> None:
         new, master = self.parameter.grad, self.master

@@ -192,9 +192,8 @@ class Model(LoopModel):
 
     def _step_with(self, numbers: list[float | None] | None) -> None:
         absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
-        for m in self.masters if not self.beside else ():
-            if m is not None:
-                m.follow()
+        for m in filter(None, self.masters if not self.beside else ()):
+            m.follow()
         sets_rate = self.ratios is None and not (self.followed is not None and self.followed.moves())
         with self.numbers.taken(numbers, sets_rate), self.changing:
             self.inner.step()
@@ -208,9 +207,8 @@ class Model(LoopModel):
             self.refresh()
 
     def refresh(self) -> None:
-        for m in self.masters:
-            if m is not None:
-                m.give()
+        for m in filter(None, self.masters):
+            m.give()
         self._versions = [p._version for p in self.of_module]
 
     @property
@@ -220,19 +218,9 @@ class Model(LoopModel):
 
     def add_on_device(self) -> None:
         """Before the loop begins."""
-        self.sum, self._on_device = DeviceSum(self.passed), True
-
-    def add_gradient(self, keep: float, times: float) -> None:
-        assert self.sum is not None
-        self.sum.add(keep, times)
-
-    def read_gradient(self, into: memoryview) -> None:
-        assert self.sum is not None
-        self.sum.read(into)
-
-    def write_gradient(self, values: memoryview) -> None:
-        assert self.sum is not None
-        self.sum.write(values)
+        self.sum = made = DeviceSum(self.passed)
+        self._on_device = True
+        self.add_gradient, self.read_gradient, self.write_gradient = made.add, made.read, made.write
 
     def unknown_state(self) -> str:
         """The first value that the optimizer keeps and a peer that joins would not receive; empty: none."""
@@ -256,9 +244,8 @@ class Model(LoopModel):
 
     def clear_masters(self) -> None:
         """Gradients of theirs and of their parameters; the next pass begins with its own."""
-        for m in self.masters:
-            if m is not None:
-                m.clear()
+        for m in filter(None, self.masters):
+            m.clear()
 
     def apply(self, gradient: memoryview, lr: float) -> None:
         sizes = [p.numel() for _, p in self.parameters]
@@ -283,8 +270,7 @@ class Model(LoopModel):
         self._inner_step(lr)
 
     def _take_gradients(self) -> None:
-        for m in self.masters if self.shown is not self.inner else ():
-            assert m is not None
+        for m in filter(None, self.masters if self.shown is not self.inner else ()):
             m.take()
 
     def make_state(self) -> None:

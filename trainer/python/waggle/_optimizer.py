@@ -310,9 +310,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             raise ValueError("with loss_scale, gradients must be those of the scaled loss: call optimizer.scaled(loss).backward() "
                              "before each step, and leave out a GradScaler")
         scale, self._scale = self._scale, None
-        for m in self._model.masters if self._model.shown is self._model.inner else ():
-            if m is not None:
-                m.take()
+        for m in filter(None, self._model.masters if self._model.shown is self._model.inner else ()):
+            m.take()
         for p in self._tensors:
             if p.grad is not None:
                 here(p.grad).div_(scale)
