@@ -215,17 +215,7 @@ class Swarm(Leaves):
         the optimizer is constructed; all peers give the same numbers.
 
         Returns a sampler of torch.utils.data, for a DataLoader without `shuffle` and `drop_last`; if torch was
-        not imported, the same without its base class:
-
-            shards = swarm.shards(len(dataset), passes=3)
-            opt = waggle.Optimizer(…, swarm, net)
-            loader = DataLoader(dataset, 32, sampler=shards)
-            while not swarm.finished:
-                for x, y in loader:
-                    …
-                    opt.step(samples=len(x), loss=loss)
-
-        Raises TypeError or ValueError with a sentence."""
+        not imported, the same without its base class. Raises TypeError or ValueError with a sentence."""
         samples, passes = _options.whole("samples", samples, 1), _options.whole("passes", passes, 1)
         self._peer.deal(samples, passes)
         if "torch" in sys.modules:
@@ -238,18 +228,7 @@ class Swarm(Leaves):
 
     def stream(self, data: Blocks, *, passes: int = 1) -> Stream:
         """The same for data that is read a block at a time (`waggle.data`): blocks are dealt, and their records weigh.
-        `status().passes` counts blocks. Call it before the optimizer is constructed; all peers compare the data.
-
-            stream = swarm.stream(waggle.data.jsonl("data/*.jsonl", block="4MiB"), passes=3)
-            opt = waggle.Optimizer(…, swarm, net, target_batch_size=50_000)  # records
-            loader = DataLoader(stream, batch_size=None, sampler=stream.shards, num_workers=2)
-            while not swarm.finished:
-                for block in loader:
-                    for batch in stream.batches(block, 32):
-                        loss(batch).backward()
-                    opt.step(block)
-
-        The records of a block may be at most target_batch_size. Raises TypeError or ValueError with a sentence."""
+        `status().passes` counts blocks. Call it before the optimizer is constructed; all peers compare the data. The records of a block may be at most target_batch_size. Raises TypeError or ValueError with a sentence."""
         from ._stream import Stream
         from .data import Blocks
 
