@@ -63,23 +63,10 @@ private:
 /// parameters meanwhile. The module's tensors are accessed only by the thread that calls `step`,
 /// during the call (and in the destructor).
 ///
-/// With "offload-optimizer" or "delay-optimizer-step" in `swarm_options::more`, the optimizer steps
-/// on a master copy of the parameters in host memory, with statistics that are there, too; `step`
-/// copies the result into the module. What the loop writes to the parameters itself is lost then.
-/// "delay-optimizer-step": another thread makes the update while the loop computes, so a gradient
-/// may miss the last update. There can be no buffers and no `extra` tensors then.
-///
-/// Trains the module's parameters that require gradients, in float32, tied parameters once. An
-/// update leaves out a parameter for which no peer has a gradient, as the optimizer alone would. Of
-/// the buffers, floating-point ones are averaged with the gradients or parameters, as `extra`
-/// tensors are, and of whole numbers the peers take the largest; states contain them. One that is
-/// not finite at the start, as a mask, is left alone. Supports SGD, Adam, AdamW, Adagrad and
-/// RMSprop of torch::optim, and rule_optimizer, which has all others, such as muon. Parameter
-/// groups may differ in the learning rate, and in whether vectors (biases, weights of norms) decay.
-///
-/// The loop may change the numbers of the parameter groups at any step: rate, momentum, betas,
-/// weight decay. Where gradients are averaged, all peers make an update with the same ones, the
-/// median of what their loops have set (update_terms).
+/// Trains the module's parameters that require gradients, in float32, tied ones once. Supports SGD,
+/// Adam, AdamW, Adagrad and RMSprop of torch::optim, and rule_optimizer, which has all others, such
+/// as muon. What is averaged and refused, what a loop may change, and what the options of
+/// `swarm_options::more` do: examples/README.md.
 ///
 /// Not thread-safe.
 class optimizer {

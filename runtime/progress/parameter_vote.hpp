@@ -15,9 +15,7 @@ namespace waggle {
 /// those that are not finite in any case.
 ///
 /// If the updates of some of them round differently, parameters count as the same that are nearer
-/// to each other than rounding_max. All members apply the same mean, so the errors add up, but
-/// nothing makes them grow by themselves; a peer whose errors have reached this bound is one of
-/// fewer, and downloads the state of the others. Not thread-safe.
+/// to each other than rounding_max: see README.md. Not thread-safe.
 class parameter_vote {
 public:
   /// Of the distance, relative to the length of the parameters. An update that one peer missed is

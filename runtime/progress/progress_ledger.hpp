@@ -89,10 +89,9 @@ struct peer_vitals {
 constexpr float vitals_seconds_max = 1e6;
 constexpr std::size_t settings_bytes_max = 480;
 
-/// Parameters in a few numbers, for peers whose updates round differently: on other processors,
-/// with other versions of torch. A value enters one of the sums, with a sign that is random but the
-/// same on all peers, and the sums are divided by the length of all values. So the distance of two
-/// sketches is about that of the parameters, relative to their length.
+/// Parameters in a few numbers, for peers whose updates round differently (README.md). A value
+/// enters one of the sums, with a sign that is random but the same on all peers, and the sums are
+/// divided by the length of all values.
 struct parameter_sketch {
   std::uint64_t rounding = 0;   // learner::rounding of the peer; 0: not known
   std::array<float, 16> sums{}; // finite

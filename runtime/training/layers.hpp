@@ -45,11 +45,9 @@ learner_factory with_averaged_gradients(learner_factory make, bool enabled);
 
 /// Makes learners whose learning rate the schedule `plateau` lowers; without a rule: `make` itself.
 ///
-/// Adds two tensors to the state. `schedule/loss` (a metric) is averaged with the gradients: this
-/// peer contributes the mean loss of the samples in its gradient, so the mean of a round is that of
-/// all its samples. `schedule/plateau` is what `plateau::encode` writes. It changes with each
-/// update that is applied, and by nothing else, so peers in the same state apply the next update
-/// with the same rate. An image with an impossible value is refused (learner::check_values).
+/// Adds two tensors to the state: `schedule/loss` (a metric), which is averaged with the gradients,
+/// and `schedule/plateau` (plateau::encode). See "Plateau" in README.md. An image with an
+/// impossible value is refused (learner::check_values).
 ///
 /// The gradient may be taken while a pass runs on another thread. Nothing waits for a loss: while
 /// the pass is in the gradient and its loss is not known, `waits_for_pass` says that the pass is
@@ -62,19 +60,12 @@ learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> r
 /// Makes learners whose state has the ledger of `draws`, from which the learner below draws its
 /// samples; with null: `make` itself. On top of all other layers.
 ///
-/// Adds two tensors to the state. `data/claims` (a metric) is averaged with the gradients: what
-/// each member drew for its part of the mean. `data/ledger` is what sample_ledger::encode writes;
-/// the end of an epoch changes it, and nothing else does. An image with an impossible value is
-/// refused.
+/// Adds two tensors to the state: `data/claims` (a metric), and `data/ledger`
+/// (sample_ledger::encode). See "Passes over the data" in README.md. An image with an impossible
+/// value is refused. A gradient with samples that may not be claimed any more is dropped here, and
+/// reported with the next pass (micro_step::lost).
 ///
-/// A gradient with samples that may not be claimed any more is dropped here, and reported with the
-/// next pass (micro_step::lost). What is not finished when the peer stops is not kept, but drawn
-/// again.
-///
-/// `progress`: of learners that give what they have learned since the run's anchor. Their samples
-/// enter local steps first, and count when a mean has the progress. What no mean has, the next
-/// round gives, while the samples may be claimed; otherwise, and where another state is loaded, the
-/// parameters become the anchor's.
+/// `progress`: of learners that give what they have learned since the run's anchor.
 learner_factory with_ledger(learner_factory make, std::shared_ptr<sample_draws> draws,
                             bool progress = false);
 

@@ -43,23 +43,10 @@ bool is_compressed(std::span<const std::uint64_t> shape, const lane_coding& how)
 ///     M  = M + G − P̂ Q'ᵀ     with this peer's own Q'
 ///     Q  = the mean of Q', each column scaled to length 1
 ///
-/// Differences from the paper, and from hivemind's averager:
-///
-/// - M loses what this peer has given, P̂ Q'ᵀ, and not the mean Ĝ. The mean over the peers of what
-///   they give is Ĝ, so in both cases the sum of all Ĝ and the mean of all M is the mean of the
-///   sums of the gradients. But with Ĝ, the residuals of two peers differ by the sum over all
-///   rounds of the difference of their gradients, which grows without bound, and cancels only as
-///   long as the same peers take part with the same weights. Here a peer's residual is what is
-///   missing of its own gradients, so a peer that leaves, or has fewer samples than before, takes
-///   nothing with it that the others depend on.
-/// - The residual enters a round with the weight of that round, like the gradient: it is a part of
-///   the peer's own mean gradient. So the conservation over the peers is exact if each keeps its
-///   weight, and on each peer always. A peer without samples gives nothing and keeps its residual.
-/// - Q has columns of length 1, so P is about as large as G: the square of a small gradient would
-///   vanish in 16 bits. A column that has become zero (a gradient that was zero) is replaced by the
-///   one that it began with, or it would stay zero.
-/// - A peer that does not know Q uses the first one. Its P then weighs other columns of its
-///   gradient; everything else is as above, and after one round it knows Q.
+/// M loses what this peer has given, not the mean as in the paper: README.md says why. A peer
+/// without samples gives nothing and keeps M. One that does not know Q uses the first one. A column
+/// of Q that has become zero is replaced by the one that it began with, or it would stay zero; the
+/// others have length 1, because the square of a small gradient would vanish in 16 bits.
 ///
 /// Tensors that are not compressed are averaged as they are; for these the residual is the error of
 /// a lossy codec. In memory: one residual of as many values as the compressed tensors, and another

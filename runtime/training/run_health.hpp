@@ -47,14 +47,7 @@ std::uint64_t sufficient_target_batch(const slow_download& what);
 /// at the share of the epochs that show its symptom. It begins to hold above one share and ends
 /// below a smaller one, so that it does not flap.
 ///
-/// | rule            | symptom of an epoch                                        | begins | ends |
-/// |-----------------|------------------------------------------------------------|--------|------|
-/// | `small_rounds`  | fewer than 0.9 of the peers took part in the round         | 25 %   | 10 % |
-/// | `own_gradients` | the round failed, so this peer's own gradient was used     | 25 %   | 10 % |
-/// | `short_epochs`  | computing it took less than a download and a round         | 50 %   | 25 % |
-/// | `small_batches` | target batch below two passes of each peer                 | 50 %   | 25 % |
-/// | `zero_updates`  | the mean gradient was zero                                 | 25 %   | 10 % |
-/// | `slow_download` | this peer gave a download up (until it has caught up)      |        |      |
+/// run_health.cpp has the rules.
 ///
 /// Has no clock. Not thread-safe.
 class run_health {

@@ -13,27 +13,18 @@
 namespace waggle {
 
 /// Which samples of the present pass over the data have entered an update, and which member draws
-/// which of the others. It is part of the state that all peers of an epoch share, and changes with
-/// the end of an epoch alone, as a function of what the round has decided. So whoever dies, joins
-/// or is left out, each sample of a pass enters one update.
+/// which of the others: see "Passes over the data" in README.md. It changes with the end of an
+/// epoch alone, as a function of what the round has decided.
 ///
 /// A pass is cut into `ranges` of places in its order (sample_order.hpp), of equal length up to
-/// one. Of each range, the owner draws from the front, and a contribution claims how many samples
-/// of it are in its gradient: so an account has one number a range, and a claim names the samples.
-/// Only what a decided mean claims is seen; everything else is drawn again.
+/// one. A member of a round keeps what it has, at most its share of the unseen ranges, and begins
+/// with the first ones; the rest goes to the members with the fewest. But where no more ranges are
+/// left than members, one whose owner has added nothing to two updates goes to another member. Not
+/// after one: where passes go on during rounds, the next update has begun when a range is dealt.
 ///
-/// Dealing: the member of a round keeps what it has, at most its share of the unseen ranges, and
-/// begins with the first ones; the rest goes to the members with the fewest. So ranges of a member
-/// that is gone return by themselves, and the range that a pass is drawing from keeps its owner
-/// over the end of an epoch. But where no more ranges are left than members, one whose owner has
-/// added nothing to two updates goes to another member: it may be asleep, and the others wait for
-/// it. Not after one: where passes go on during rounds, the next update has begun when a range is
-/// dealt.
-///
-/// A liar: claims are added up, so one member can void those of a round, or claim for others. A
-/// pass ends nevertheless: when it has had `doubtful_base` updates, and `doubtful_per_good` for
-/// each other one, of whose samples less than half were claimed so that it holds. What is left then
-/// counts as never seen. Without a liar there are no such updates.
+/// A pass ends at the latest when it has had `doubtful_base` updates, and `doubtful_per_good` for
+/// each other one, of whose samples less than half were claimed so that it holds: only liars make
+/// such updates. What is left then counts as never seen.
 ///
 /// A value; not thread-safe.
 class sample_ledger {

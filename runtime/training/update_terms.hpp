@@ -13,19 +13,11 @@ namespace waggle {
 
 class state_table;
 
-/// What the members of a round settle about the update that they make with its mean, beside the
-/// mean: a loop may change the numbers of its optimizer at any step, and parameters may have no
-/// gradient. Each contribution says it in values behind its buffers, and the reducer settles each
-/// number by itself:
-///
-/// - The numbers of the optimizer for each parameter, in the order that the optimizer gives them,
-///   the learning rate first. The members take the median of those that somebody wishes for,
-///   weighted by samples, of two the lower (codec_id::median64). Missing: nobody has a wish,
-///   because the run owns the rate, or a schedule that all loops follow.
-/// - Whether a parameter has a gradient: if any member has one (codec_id::largest64). Absent is not
-///   zero: an optimizer leaves such a parameter out, and does not even let it decay.
-///
-/// So all members make the same step, whatever their loops do, also those that apply it later.
+/// What the members of a round settle about the update that they make with its mean: see "Terms of
+/// an update" in README.md. Each contribution says it in values behind its buffers: the numbers of
+/// the optimizer for each parameter, the learning rate first (codec_id::median64; missing: nobody
+/// has a wish, because the run owns the rate, or a schedule that all loops follow), then whether a
+/// parameter has a gradient (codec_id::largest64): an optimizer leaves out one that has none.
 struct update_terms {
   /// Without wishes, all parameters with a gradient.
   update_terms(std::size_t parameters, std::size_t numbers_each)
