@@ -38,7 +38,8 @@ def main():
                                 ("samples", int, 8), ("target", int, 0), ("seed", int, 1), ("min-peers", int, 1),
                                 ("fail-on", int, -1), ("how", str, ""), ("slow", pathlib.Path, None), ("timeout", int, 0),
                                 ("shards", int, 0), ("uneven", int, 0), ("leave-within", float, None),
-                                ("lag", float, 0), ("loss-scale", str, None), ("ranks-meet", str, None)):
+                                ("lag", float, 0), ("loss-scale", str, None), ("ranks-meet", str, None),
+                                ("blocks", int, 0)):
         parser.add_argument(f"--{name}", type=kind, default=default)
     args = parser.parse_args()
     group, rank, ranks = {}, 0, 1
@@ -55,6 +56,8 @@ def main():
     swarm = waggle.join("tests", initial_peers=[p for p in args.peer.split(",") if p], listen="127.0.0.1:0", data_dir=args.folder,
                         leave_within=args.leave_within, **group)
     shards = swarm.shards(args.shards) if args.shards else None
+    records = [list(range(4 * i, 4 * i + i % 4)) for i in range(args.blocks)]  # some blocks are empty
+    stream = swarm.stream(waggle.data.blocks(args.blocks, records.__getitem__)) if records else None
     target = {"target_batch_size": args.target} if args.target else {}
     extra = torch.zeros(2)
     opt = waggle.Optimizer(inner, swarm, model, strategy=args.strategy, epochs=args.epochs, min_peers=args.min_peers,
@@ -63,7 +66,23 @@ def main():
         print("address", swarm.address, flush=True)
     random = torch.Generator().manual_seed(1000 + args.seed)
     data = torch.randn(args.shards, 6, generator=random)
+    data_of_blocks = torch.randn(4 * args.blocks, 6, generator=random)
     dealt = []
+
+    def of_block(numbers):
+        x = data_of_blocks[numbers] if numbers else torch.zeros(1, 6)
+        return (model(x)[:, 0] - x.sum(1)).square().mean()
+
+    def step_over_blocks():
+        for block in torch.utils.data.DataLoader(stream, batch_size=None, sampler=stream.shards, num_workers=1):
+            dealt.extend(block)
+            if args.kind == "plain" or fails == "batches":
+                for batch in stream.batches(block, 2):
+                    of_block(batch).backward()
+            else:
+                opt.zero_grad()
+                opt.weighed(of_block(list(block)), samples=max(len(block), 1)).backward()
+            opt.step(block)
 
     def batches():
         if shards is not None:
@@ -75,6 +94,8 @@ def main():
             yield torch.randn(args.samples * ranks, 6, generator=random)[begin:end]
 
     step = 0
+    while stream is not None and not swarm.finished:
+        step_over_blocks()
     while not swarm.finished:
         for x in batches():
             if step == 3 and fails == "kept":

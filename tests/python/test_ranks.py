@@ -131,6 +131,25 @@ def test_what_one_rank_does_alone_ends_all(how, sentence, tmp_path):
         assert re.search(sentence, island.ranks[0].log), island.ranks[0].log
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_deals_its_blocks_to_the_ranks_in_turn(kind, tmp_path):
+    blocks = 23
+    with processes(tmp_path) as start:
+        island = Island(start, tmp_path, "island", "--kind", kind, "--blocks", blocks, "--target", 20, "--epochs", 0)
+        status, *_ = island.ending()
+        assert status["passes"][0][1:] == [blocks, 0, 0]  # once, twice, never
+        dealt = [json.loads(each.line("DEALT ")) for each in island.ranks]
+        assert all(dealt) and {*dealt[0], *dealt[1]} == {4 * i + n for i in range(blocks) for n in range(i % 4)}
+        assert len(dealt[0]) + len(dealt[1]) <= len({*dealt[0], *dealt[1]}) + 3  # the last block, which both ranks get
+
+
+def test_a_stream_is_not_cut_into_batches_where_ranks_wait_in_each_pass(tmp_path):
+    with processes(tmp_path) as start:
+        island = Island(start, tmp_path, "island", "--kind", "ddp", "--blocks", 9, "--target", 20, "--epochs", 0, "--fail-on", 0, "--how", "batches")
+        assert island.ranks[0].ended() == 1
+        assert "give waggle.Optimizer the plain module, or compute each block in one pass" in island.ranks[0].log
+
+
 @pytest.mark.parametrize("to", [0, 1])
 def test_a_notice_of_any_rank_is_one_of_all(to, tmp_path):
     with processes(tmp_path) as start:

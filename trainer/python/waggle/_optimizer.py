@@ -344,6 +344,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._model.passes += 1  # also if the gradient is refused, which then is in the .grad that adds up
         return samples, loss
 
+    def _zeros_for_gradients(self) -> None:
+        for p in self._tensors:
+            p.grad = torch.zeros_like(p)
+
     def _scale_gradients(self, by: float) -> None:
         for p in self._model.of_module:
             if p.grad is not None:

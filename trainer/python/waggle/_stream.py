@@ -58,7 +58,13 @@ class Stream(_Base):
         optimizer = self._optimizer() if self._optimizer else None
         if optimizer is None:
             raise ValueError("batches needs a waggle.Optimizer of the same swarm: construct it before")
+        if optimizer._together is not None and optimizer._together.waits_in_passes:
+            raise ValueError("the ranks wait for each other in each pass of DistributedDataParallel and fully_shard, and their blocks "
+                             "have different numbers of batches: give waggle.Optimizer the plain module, or compute each block in one "
+                             "pass, optimizer.weighed(loss, samples=max(len(block), 1)).backward()")
         optimizer.zero_grad()
+        if not block and optimizer._together is not None:
+            optimizer._zeros_for_gradients()  # the blocks of other ranks have some
         done = last = 0
         for begin in range(0, len(block), size):
             batch = block[begin:begin + size]

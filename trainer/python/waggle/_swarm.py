@@ -228,15 +228,15 @@ class Swarm(Leaves):
 
     def stream(self, data: Blocks, *, passes: int = 1) -> Stream:
         """The same for data that is read a block at a time (`waggle.data`): blocks are dealt, and their records weigh.
-        `status().passes` counts blocks. Call it before the optimizer is constructed; all peers compare the data. The records of a block may be at most target_batch_size. Raises TypeError or ValueError with a sentence."""
+        `status().passes` counts blocks. Call it before the optimizer is constructed; all peers compare the data. The records of a
+        block may be at most target_batch_size. With group, the ranks take turns, and each steps over a block of its own. Raises
+        TypeError or ValueError with a sentence."""
         from ._stream import Stream
         from .data import Blocks
 
         if not isinstance(data, Blocks):
             raise TypeError(f"data is of type {type(data).__name__}, and must be what a function of waggle.data returns, such "
                             "as waggle.data.jsonl(\"data/*.jsonl\")")
-        if not isinstance(self._peer, _waggle.Peer):
-            raise ValueError("a stream does not go together with group yet: deal the numbers of its blocks with swarm.shards")
         self._stream = Stream(self.shards(len(data), passes=passes), data)
         self._stream.shards._ahead = deque()
         return self._stream

@@ -41,9 +41,13 @@ class Together:
         self._weighed = False  # the loss of this rank, so that the mean of the gradients is that over the samples
         self._busy: float | None = None  # seconds of this rank's own work in this pass, where it waits for others within a pass
         self._sharded = [m for m in module.modules() if hasattr(m, "reshard")] if module is not None else []
-        if module is not None and (self._averages or self._sharded):  # ranks wait for each other in the passes
+        if module is not None and self.waits_in_passes:
             waits = self._sharded or next(module.buffers(), None) is not None  # from the forward pass on, or from the backward pass on
             (module.register_forward_pre_hook if waits else module.register_forward_hook)(_Mark(self))
+
+    @property
+    def waits_in_passes(self) -> bool:
+        return self._averages or bool(self._sharded)
 
     def waits(self) -> None:
         """This rank's own work is done, the first time in a pass."""
@@ -61,7 +65,7 @@ class Together:
 
     def weigh(self, loss: torch.Tensor, samples: int) -> torch.Tensor:
         total = sum(row[0] for row in self.ranks.meet("weighed", samples))
-        if not (self._averages or self._sharded):
+        if not self.waits_in_passes:
             return loss
         self._weighed = True
         return loss * (samples * self.ranks.size / total)
@@ -92,7 +96,7 @@ class Together:
             if self._peer.deals and (of_blocks != rows[0][5] or (of_rank != rows[0][0] and not of_blocks)):
                 raise ValueError(f"rank {rank} has {of_blocks or of_rank:.0f} samples and rank 0 {rows[0][5] or rows[0][0]:.0f}, and the "
                                  "shards deal them in turn: give the DataLoaders of all ranks one batch_size")
-            if of_rank != rows[0][0] and not is_weighed and (self._averages or self._sharded):
+            if of_rank != rows[0][0] and not is_weighed and self.waits_in_passes:
                 raise ValueError(f"rank {rank} has {of_rank:.0f} samples and rank 0 {rows[0][0]:.0f}, and the mean that "
                                  "DistributedDataParallel and fully_shard make of their gradients has no weights: call "
                                  "optimizer.weighed(loss, samples=…).backward() on all ranks, or give them batches of one size")
