@@ -78,18 +78,17 @@ class DeviceSum:
 
     def read(self, into: memoryview) -> None:
         sizes = [p.numel() for p in self._parameters]
-        self.read_parts(torch.split(torch.frombuffer(into, dtype=torch.float32), sizes))
+        for part, values in zip(torch.split(torch.frombuffer(into, dtype=torch.float32), sizes), self.on_host()):
+            part.zero_() if values is None else part.copy_(values)
 
     @torch.no_grad()
-    def read_parts(self, into: Sequence[torch.Tensor]) -> None:
-        """Those that this process has."""
+    def on_host(self) -> list[torch.Tensor | None]:
+        """Those that this process has, each in one dimension. Copies nothing that is in host memory already."""
         sums = self._sums or [None if p.grad is None else here(p.grad) for p in self._parameters]
-        copies = self._host.of({i: s for i, s in enumerate(sums) if s is not None})
-        for i, part in enumerate(into):
-            if i in copies:
-                part.copy_(copies[i].view(-1))
-            else:
-                part.zero_()
+        there = {i: s.detach() for i, s in enumerate(sums)
+                 if s is not None and s.device.type == "cpu" and s.dtype == torch.float32 and s.is_contiguous()}
+        there |= self._host.of({i: s for i, s in enumerate(sums) if s is not None and i not in there})
+        return [there[i].view(-1) if i in there else None for i in range(len(sums))]
 
     def write(self, values: memoryview) -> None:
         sizes = [p.numel() for p in self._parameters]

@@ -35,7 +35,7 @@ class Leading(LoopModel):
 
     def apply(self, gradient: memoryview, lr: float) -> None:
         with self._command("apply", lr, self._model.settled):
-            parts = self._model.spread(self._ranks, torch.frombuffer(gradient, dtype=torch.float32))
+            parts = list(self._model.spread(self._ranks, torch.frombuffer(gradient, dtype=torch.float32)))
         self._model.apply_parts(parts, lr)
 
     def step(self, lr: float) -> None:
@@ -95,7 +95,7 @@ class Leading(LoopModel):
             self._model.write_gradient(values)
             return
         with self._command("write_gradient"):
-            parts = self._model.spread(self._ranks, torch.frombuffer(values, dtype=torch.float32))
+            parts = list(self._model.spread(self._ranks, torch.frombuffer(values, dtype=torch.float32)))
         self._model.sum.write_parts(parts)
 
     def share_buffers(self) -> None:

@@ -102,15 +102,15 @@ class Model(LoopModel):
             return [torch.Size(statistic.sent_shape).numel()]
         return self._cuts[self._number_of[id(tensor)]]
 
-    def spread(self, ranks: Ranks, whole: torch.Tensor | None) -> list[torch.Tensor]:
-        """The parts of this rank of the values of all parameters, which rank 0 has."""
+    def spread(self, ranks: Ranks, whole: torch.Tensor | None) -> Iterable[torch.Tensor]:
+        """The parts of this rank of the values of all parameters, which rank 0 has; each is received when it is taken."""
         sizes = [sum(cuts) for cuts in self._cuts]
         if not self.is_sharded:
-            return list(torch.split(ranks.spread(whole, [sum(sizes)]), sizes))
+            return torch.split(ranks.spread(whole, [sum(sizes)]), sizes)
         wholes: Sequence[torch.Tensor | None] = [None] * len(sizes)
         if whole is not None:
             wholes = torch.split(whole, sizes)
-        return [ranks.spread(each, cuts) for each, cuts in zip(wholes, self._cuts)]
+        return (ranks.spread(each, cuts) for each, cuts in zip(wholes, self._cuts))
 
     def collect_gradient(self, ranks: Ranks, whole: torch.Tensor | None) -> None:
         """The reverse, of what has added up."""
@@ -118,12 +118,13 @@ class Model(LoopModel):
         wholes: Sequence[torch.Tensor | None] = [None] * len(self._cuts)
         if whole is not None:
             wholes = torch.split(whole, [sum(cuts) for cuts in self._cuts])
-        parts = [torch.empty(cuts[min(ranks.rank, len(cuts) - 1)], dtype=torch.float32) if each is None else each[:cuts[0]]
-                 for each, cuts in zip(wholes, self._cuts)]
-        self.sum.read_parts(parts)
-        for part, each, cuts in zip(parts, wholes, self._cuts):
+        for values, each, cuts in zip(self.sum.on_host(), wholes, self._cuts):
+            if values is None:
+                values = torch.zeros(cuts[min(ranks.rank, len(cuts) - 1)], dtype=torch.float32)
+            if each is not None:
+                each[:cuts[0]].copy_(values)
             if len(cuts) > 1:
-                ranks.collect(part, cuts, each)
+                ranks.collect(values, cuts, each)
 
     def count_steps(self) -> None:
         """Of an optimizer that has stepped, or loaded a state, before."""
