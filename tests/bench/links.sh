@@ -4,12 +4,14 @@
 #   tests/bench/links.sh [grid]        rates x round trips x losses x sizes; prints optimum / median
 #   tests/bench/links.sh slow-peer     the last of the peers has a quarter of the bandwidth
 #   tests/bench/links.sh control       round trip of a control frame while bulk data fills the link
+#   tests/bench/links.sh tls           encrypted links beside plain ones, in pairs; needs socat for one row
 #   tests/bench/links.sh shell         only sets up the namespaces and opens a shell in which to use them
 #
 # Needs root, iproute2, and a build with the benchmarks in BUILD (default: build).
 # Environment variables select what is measured; lists are separated by blanks:
 #   RATES="100mbit 1gbit"  RTTS="0 20" (ms)  LOSSES="0 0.005"  SIZES="65536 4194304 67108864"
 #   CONGESTION="auto" (also: cubic, bbr, reno)  PEERS=4  ROUNDS=5  WARMUP=5  QUEUE_MS=50
+#   PAIRS=5  ROWS="100mbit:20:65536 …" (of tls; also: control throughput)
 # and all variables that allreduce_driver reads (BENCH_CODEC, ...).
 #
 # The optimum of a butterfly all-reduce is the time in which the link carries (V + (n-2) s) bytes each
@@ -42,6 +44,7 @@ space() { echo "wgl$$p$1"; }
 in_space() { local i=$1; shift; ip netns exec "$(space "$i")" "$@"; }
 
 shape() { # NAMESPACE DEVICE RATE
+  [ "$3" != none ] || return 0
   # At high rates the kernel sends large segmentation-offload packets, which must fit into the burst.
   local burst=16k
   case $3 in *gbit) burst=128k ;; esac
@@ -169,10 +172,80 @@ control() {
   done
 }
 
+# Commands for both kinds of link, in alternation; the lines that they print begin with the kind.
+in_pairs() { # COMMAND…
+  local pair
+  for ((pair = 0; pair < ${PAIRS:-5}; pair++)); do
+    BENCH_ENCRYPT=never "$@" | sed 's/^/plain /'
+    BENCH_ENCRYPT=default "$@" | sed 's/^/tls /'
+  done
+}
+
+# Lines "plain NUMBER" and "tls NUMBER": their medians, and the first by the second.
+beside() { # NAME
+  local all plain tls
+  all=$(cat)
+  plain=$(awk '$1 == "plain" {print $2}' <<<"$all" | quantile 0.5)
+  tls=$(awk '$1 == "tls" {print $2}' <<<"$all" | quantile 0.5)
+  printf '%-34s plain %10.4g  tls %10.4g  plain/tls %.3f  (%d pairs)\n' "$1" "$plain" "$tls" \
+    "$(awk "BEGIN {print $plain / $tls}")" "${PAIRS:-5}"
+}
+
+probe_control() { # between the first two namespaces: median and 90 % in ms, Mbit/s of the bulk data
+  local listener
+  ip netns exec "$(space 1)" "$build/bin/link_probe" listen 10.77.1.2:7711 &
+  listener=$!
+  in_space 0 timeout 60 "$build/bin/link_probe" dial 10.77.1.2:7711 "${SECONDS_EACH:-8}" |
+    sed -n 's/^full: median \([0-9.]*\) ms, 90% \([0-9.]*\),.*, \([0-9.e+]*\) Mbit.*/\1 \2 \3/p'
+  kill "$listener"
+  wait "$listener" 2>/dev/null || true
+}
+column() { awk -v n="$1" '{print $1, $(n + 1)}'; } # N of in_pairs
+
+socat_mbit() { # throughput of 2 GiB through socat with OpenSSL
+  local pem=$folder/socat.pem began i
+  if [ ! -e "$pem" ]; then
+    openssl req -x509 -newkey ed25519 -nodes -subj /CN=x -days 9 -keyout "$pem" -out "$pem.crt" 2>/dev/null
+    cat "$pem.crt" >>"$pem"
+  fi
+  in_space 1 socat -u -b 262144 "OPENSSL-LISTEN:7712,cert=$pem,verify=0,openssl-min-proto-version=TLS1.3" OPEN:/dev/null &
+  for ((i = 0; i < 100; i++)); do in_space 1 ss -Htln sport = 7712 | grep -q . && break; sleep 0.05; done
+  began=$(date +%s.%N)
+  head -c 2G /dev/zero | in_space 0 socat -u -b 262144 - OPENSSL:10.77.1.2:7712,verify=0
+  wait $!
+  awk "BEGIN {print 2 * 8 * 1073.741824 / ($(date +%s.%N) - $began)}"
+}
+
+tls() {
+  local row rate rtt size all
+  for row in ${ROWS:-100mbit:20:65536 100mbit:20:4194304 1gbit:2:67108864 control throughput}; do
+    case $row in
+      control)
+        raise 100mbit 20 0
+        all=$(in_pairs probe_control)
+        column 1 <<<"$all" | beside "control, 100mbit 20 ms: median ms"
+        column 2 <<<"$all" | beside "  90 %, ms"
+        ;;
+      throughput)
+        raise none 0 0
+        all=$(in_pairs probe_control)
+        column 3 <<<"$all" | beside "unshaped link, Mbit/s"
+        for ((i = 0; i < ${PAIRS:-5}; i++)); do socat_mbit; done | quantile 0.5 | sed 's/^/  socat with OpenSSL, Mbit\/s: /'
+        ;;
+      *)
+        IFS=: read -r rate rtt size <<<"$row"
+        raise "$rate" "$rtt" 0
+        in_pairs rounds "$size" "${WARMUP:-5}" "${ROUNDS:-5}" | beside "$rate, $rtt ms, $size: s"
+        ;;
+    esac
+  done
+}
+
 case ${1:-grid} in
   grid) grid ;;
   slow-peer) slow_peer ;;
   control) control ;;
+  tls) tls ;;
   shell) raise "${RATES:-100mbit}" "${RTTS:-20}" "${LOSSES:-0}"; say "namespaces: ${spaces[*]}"; bash -i ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
 esac
