@@ -42,12 +42,12 @@ public:
                      ec::agreement_mismatch, ec::not_a_member>>
     count_dial_error{in_, "waggle_network_dial_errors_total", "Dials that failed, by reason."};
   counter<some_codes<
-    16, "reason", ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
+    17, "reason", ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
     ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout,
-    ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch, ec::overloaded, ec::rate_limited,
-    ec::unknown_round, ec::duplicate_identity, ec::unreachable, ec::not_owner, ec::not_looking,
-    ec::epoch_mismatch, ec::schema_mismatch, ec::wrong_group_key, ec::bad_config, ec::hash_mismatch,
-    ec::bad_expiry, ec::excluded, ec::peer_lost, ec::not_a_member>>
+    ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch, ec::not_a_member, ec::overloaded,
+    ec::rate_limited, ec::unknown_round, ec::duplicate_identity, ec::unreachable, ec::not_owner,
+    ec::not_looking, ec::epoch_mismatch, ec::schema_mismatch, ec::wrong_group_key, ec::bad_config,
+    ec::hash_mismatch, ec::bad_expiry, ec::excluded, ec::peer_lost>>
     refused_inputs{in_, "waggle_network_refused_total",
                    "Connections, frames and messages that were refused, by reason."};
   counter<> count_link_hold{

@@ -376,22 +376,38 @@ TEST(Metrics, AreAllSetSomewhere) {
 
 /// A counter that does not exist before it counts has no increase when it appears, so an alert on
 /// its increase would miss the first time.
-TEST(Dashboards, TheAlertOnInvalidInputListsEveryReasonForWhichValuesAreRefused) {
+void expect_from_the_start(const std::string& metric, const names& reasons) {
+  metric_families fresh{std::make_shared<prometheus::Registry>(), "test", "ann"};
+  auto counted = matches(fresh.text(), metric + "\\{[^}]*reason=\"(\\w+)\"");
+  for (const auto& reason : reasons)
+    EXPECT_THAT(counted, testing::Contains(reason)) << metric << " lacks it at the start";
+}
+
+/// In the rule of an alert.
+names reasons_of(const std::string& alert, const std::string& metric) {
   auto rule = content("alerts.yml");
-  rule = rule.substr(rule.find("- alert: WaggleMaliciousInput"));
+  rule = rule.substr(rule.find("- alert: " + alert));
   rule = rule.substr(0, rule.find("labels:"));
+  auto listed = matches(rule, metric + "\\{reason=~\"([a-z_|]+)\"");
+  return listed.size() == 1 ? matches(*listed.begin(), "([a-z_]+)") : names{};
+}
+
+TEST(Dashboards, TheAlertOnInvalidInputListsEveryReasonForWhichValuesAreRefused) {
   for (const std::string metric :
        {"waggle_averaging_peer_faults_total", "waggle_network_refused_total"}) {
-    auto listed = matches(rule, metric + "\\{reason=~\"([a-z_|]+)\"");
-    ASSERT_EQ(listed.size(), 1U) << metric;
-    auto reasons = matches(*listed.begin(), "([a-z_]+)");
+    auto reasons = reasons_of("WaggleMaliciousInput", metric);
     for (auto fault : value_faults)
       EXPECT_THAT(reasons, testing::Contains(std::string{to_string(fault)})) << metric;
-    metric_families fresh{std::make_shared<prometheus::Registry>(), "test", "ann"};
-    auto counted = matches(fresh.text(), metric + "\\{[^}]*reason=\"(\\w+)\"");
-    for (const auto& reason : reasons)
-      EXPECT_THAT(counted, testing::Contains(reason)) << metric << " lacks it at the start";
+    expect_from_the_start(metric, reasons);
   }
+}
+
+TEST(Dashboards, TheAlertOnRefusedJoinersSeesTheFirstOne) {
+  const std::string metric = "waggle_network_refused_total";
+  auto reasons = reasons_of("WaggleJoinsRefused", metric);
+  EXPECT_THAT(reasons,
+              testing::UnorderedElementsAre("wrong_run", "agreement_mismatch", "not_a_member"));
+  expect_from_the_start(metric, reasons);
 }
 
 /// Words from the headers of the metrics that are series from the start; error codes are not among
