@@ -177,5 +177,7 @@ def a_relay(lab):
     second = lab.node(dialler, "--initial-peers", f"{between.address}:21000")
     for who in (second, first):
         wait_until("the reason is in the log", lambda: "somebody stands between the two peers" in who.text(), 30)
+    for who, name in ((second, "waggle_network_dial_errors_total"), (first, "waggle_network_refused_total")):
+        wait_until(f"it is in {name}", lambda: who.metric(name) > 0, 10)
     if not relay.passed or first.links() or second.links():
         raise Failed(f"through the relay went {relay.passed} bytes; links: {first.links()}, {second.links()}")
