@@ -76,6 +76,9 @@ OUTER_MODES = {
     **{f"diloco, {steps} steps": Mode(4, color, True, "data-parallel", outer(steps), max_gap, ALONE,
                                       "mean of the peers every 50" if steps == 50 else "")
        for steps, color, max_gap in ((25, "#0072b2", 0.03), (50, "#d55e00", 0.05), (100, "#009e73", 0.07))},
+    "diloco, 30 steps, sparse2": Mode(4, "#56b4e9", True, "data-parallel",
+                                      {**outer(30, outer_rate=1, outer_momentum=0), "codec": "sparse2"}),
+    "diloco, 25 steps, e3m0": Mode(4, "#e69f00", True, "data-parallel", {**outer(25, outer_momentum=0.5), "codec": "e3m0"}),
     "diloco, 50 steps, muon": Mode(4, "#cc79a7", True, "data-parallel", {**outer(50), "optimizer": "muon"}),
 }
 ALL_MODES = {**MODES, **OUTER_MODES}
@@ -231,6 +234,7 @@ def train(settings, folder, mode, seed, data):
 
 def loss_of(settings, options, checkpoint, data):
     result = checkpoint.with_suffix(".json")
+    options = {name: value for name, value in options.items() if name != "codec"}  # no round is made here
     done = subprocess.run([pathlib.Path(settings.binary).with_name("checkpoint_loss"), "loss", str(checkpoint),
                            *words({**MODEL, **TRAINING, **options}), "--data", str(data), "--micro-batch", "32", "--steps", str(settings.windows // 32),
                            "--json", str(result)], capture_output=True, text=True)
@@ -402,10 +406,16 @@ def main():
     parser.add_argument("--limit", type=float, default=180, help="seconds after which a run is given up (default: 180)")
     parser.add_argument("--schedule", default="constant", help="of the rate, in every mode: as for waggle train (default: constant)")
     parser.add_argument("--runs", metavar="FOLDER", help="keep what each finished run measured, and make only those that are missing")
+    parser.add_argument("--only", action="append", metavar="MODE", help="these and their baselines alone")
     parser.add_argument("--svg", metavar="FILE", help="draw the curves")
     parser.add_argument("--json", metavar="FILE", help="write the points and the summary")
     settings = parser.parse_args()
     settings.modes = OUTER_MODES if settings.outer else MODES
+    if settings.only:
+        if unknown := set(settings.only) - settings.modes.keys():
+            parser.error(f"--only: there is no mode {', '.join(unknown)}; there are: " + "; ".join(settings.modes))
+        wanted = {part for name in settings.only for part in (name, settings.modes[name].baseline, settings.modes[name].alone)}
+        settings.modes = {name: how for name, how in settings.modes.items() if name in wanted}
     settings.checkpoints = "100ms" if settings.outer else "0ms"  # of an epoch of one pass, not each one
     for name, value in {(False, False): LONG, (True, False): SHORT, (False, True): OUTER_LONG,
                         (True, True): OUTER_SHORT}[settings.short, settings.outer].items():
