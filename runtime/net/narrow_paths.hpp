@@ -18,7 +18,7 @@ namespace waggle::net {
 /// message. A host is suspected if twice within a minute a link with it was open, and ended while
 /// the kernel sent the same data again and again, and one was opened in between: with a machine
 /// that is gone, or cut off, none is, and all links end. Two short cuts look the same, so it is
-/// probed: only if small messages pass and large ones do not, people are told, and
+/// probed (path_probe): only if small messages pass and large ones do not, people are told, and
 /// until large ones pass. Not thread-safe.
 ///
 ///     two stuck links ─► suspected ─► found narrow

@@ -3,7 +3,6 @@
 
 #include "runtime/net/tcp_transport.hpp"
 
-#include <system_error>
 #include <thread>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -14,11 +13,11 @@
 #include "runtime/core/check.hpp"
 #include "runtime/net/host_budgets.hpp"
 #include "runtime/net/host_key.hpp"
-#include "runtime/net/http_client.hpp"
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
 #include "runtime/net/narrow_paths.hpp"
+#include "runtime/net/path_probe.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/sockets.hpp"
@@ -30,21 +29,7 @@ namespace {
 
 /// More addresses of one name are not used: with some of its peers the others are found.
 constexpr std::size_t addresses_of_name_max = 16;
-constexpr std::size_t probes_max = 64; // each has a thread
-
-/// Whether large messages pass to and from a peer: asks its port for a small page, then for a large
-/// one with a large request, over connections of segments of the usual size. A peer that is gone,
-/// or cut off, answers neither.
-narrow_paths::width probe_path(const endpoint& where) {
-  constexpr milliseconds timeout{4'000};
-  if (!http_get(where, "/healthz", timeout))
-    return narrow_paths::width::unknown;
-  // More than two packets of the largest usual size, and less than what a request may have.
-  auto large = http_get(where, "/metrics?" + std::string(4'000, 'x'), timeout);
-  return large                               ? narrow_paths::width::wide
-         : large.error().code == ec::timeout ? narrow_paths::width::narrow
-                                             : narrow_paths::width::unknown;
-}
+constexpr auto probe_timeout = std::chrono::seconds{4};
 
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
@@ -121,6 +106,8 @@ public:
     asio::post(io_, [this] {
       stopping_ = true;
       probe_timer_.cancel();
+      for (const auto& [host, end_probe] : probes_)
+        end_probe();
       for (const auto& weak : sessions_)
         if (auto session = weak.lock())
           session->abandon({ec::shutting_down, "this peer is stopping"});
@@ -388,9 +375,14 @@ private:
   void probe_paths() {
     if (stopping_)
       return;
-    for (const auto& [host, where] : narrow_.due(std::chrono::steady_clock::now()))
-      if (probes_ < probes_max)
-        probe(host, where);
+    for (const auto& [host, where] : narrow_.due(std::chrono::steady_clock::now())) {
+      std::erase_if(probes_, [&host = host](const auto& each) { return each.first == host; });
+      auto ended = [this, host = host](narrow_paths::width what) {
+        narrow_.probed(host, what);
+        tell_of_narrow_path();
+      };
+      probes_.emplace_back(host, probe_path(io_, where, probe_timeout, ended));
+    }
     tell_of_narrow_path();
     if (!narrow_.any())
       return;
@@ -399,23 +391,6 @@ private:
       if (!error)
         probe_paths();
     });
-  }
-
-  void probe(const std::string& host, const endpoint& where) {
-    try {
-      std::thread{[weak = weak_from_this(), context = context_, host, where] {
-        asio::post(*context, [weak, host, what = probe_path(where)] {
-          auto me = weak.lock();
-          if (!me || me->stopping_)
-            return;
-          --me->probes_;
-          me->narrow_.probed(host, what);
-          me->tell_of_narrow_path();
-        });
-      }}.detach();
-      ++probes_;
-    } catch (const std::system_error&) { // no thread; the host is due again soon
-    }
   }
 
   void tell_of_narrow_path() {
@@ -511,7 +486,7 @@ private:
   narrow_paths narrow_;
   std::optional<std::string> told_narrow_;
   asio::steady_timer probe_timer_{io_};
-  std::size_t probes_ = 0; // under way
+  std::vector<std::pair<std::string, std::function<void()>>> probes_; // hosts, and their ends
   bool stopping_ = false;
   std::thread thread_; // last: runs while all of the above exist
 };
