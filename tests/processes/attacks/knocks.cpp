@@ -46,20 +46,24 @@ knock bearer_of(std::string name, ec refusal,
                    });
 }
 
-/// Whatever begins with TLS of this kind, and says `then`.
+/// Whatever begins with TLS of this kind, and then does this.
 knock client_of(std::string name, ec refusal, const std::string& protocol, int version_max,
-                const std::string& then = {}) {
+                const std::function<void(const raw_socket&)>& then = {}) {
   return {std::move(name), refusal, [=](const target& at) {
             raw_socket socket{at.where};
-            if (socket.connected() && socket.encrypt(protocol, version_max))
-              socket.send(then);
+            if (socket.connected() && socket.encrypt(protocol, version_max) && then)
+              then(socket);
             return knock::shown{ec::none, socket.receive_all()};
           }};
 }
 
+std::string begun_frame(std::uint32_t bytes) {
+  auto prefix = net::write_prefix({net::frame_kind::handshake, bytes, 0});
+  return std::string{as_string_view(prefix)};
+}
+
 std::string a_hello() {
-  auto prefix = net::write_prefix({net::frame_kind::handshake, 4, 0});
-  return std::string{as_string_view(prefix)} + "what";
+  return begun_frame(4) + "what";
 }
 
 list_story honest(const list_story& theirs, const stranger&, const target&) {
@@ -134,8 +138,22 @@ const std::vector<knock>& knocks() {
        return shake_hands(who, at, honest);
      }},
     client_of("old-tls", ec::wrong_version, "waggle/1", TLS1_2_VERSION),
-    client_of("no-protocol", ec::malformed, "", 0, a_hello()),
+    client_of("no-protocol", ec::malformed, "", 0, [](auto& socket) { socket.send(a_hello()); }),
     client_of("another-protocol", ec::protocol_violation, "waggle/0", 0),
+    client_of(
+      "second-handshake", ec::protocol_violation, "waggle/1", 0,
+      [](auto& socket) { socket.send_raw(std::string("\x16\x03\x01\x00\x04", 5) + "what"); }),
+    client_of("keys-without-end", ec::protocol_violation, "waggle/1", 0,
+              [](auto& socket) {
+                for (int i = 0; i < 100 && socket.change_keys(); ++i) {
+                }
+              }),
+    client_of("records-without-end", ec::timeout, "waggle/1", 0,
+              [](auto& socket) {
+                socket.send(begun_frame(net::handshake_bytes_max));
+                for (int i = 0; i < 100; ++i)
+                  socket.send("x");
+              }),
     {"no-tls", ec::malformed,
      [](const target& at) {
        raw_socket socket{at.where};

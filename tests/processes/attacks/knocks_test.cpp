@@ -100,7 +100,7 @@ TEST_F(Knocks, AreRefusedWithAReasonCountedAndSurvived) {
   expect_nothing_of_the_run(pages->body); // which strangers may read
 }
 
-TEST_F(Knocks, OfAMemberBringNoListThatIsOldOrForged) {
+TEST_F(Knocks, OfAMemberBringNoListThatIsOldOrForgedAndNoThirdHost) {
   auto honest = [&](const attacks::list_story& theirs) { return theirs; };
   for (bool encrypts : {false, true}) {
     attacks::stranger who{at.where, at.run, visitor};
@@ -116,6 +116,13 @@ TEST_F(Knocks, OfAMemberBringNoListThatIsOldOrForged) {
   ASSERT_TRUE(replays.join()) << "it is a member: " << replays.why();
   replays.send(wire::event{wire::members_note{at.list}});
   EXPECT_TRUE(replays.ping()) << "what is old is no offence";
+
+  auto notes = refused(ec::protocol_violation);
+  endpoint third{"127.0.0.99", 7700};
+  replays.send(wire::event{wire::punch_note{identity::from_seed(77)->id(), third, 0}});
+  EXPECT_TRUE(eventually([&] { return refused(ec::protocol_violation) > notes; }))
+    << "only a peer that it has dialled itself brings it together with others";
+
   auto before = refused(ec::bad_signature);
   replays.send(wire::event{wire::members_note{
     attacks::made_list(authority->key(), 3, never, {members.front()}, replays.self())}});

@@ -109,6 +109,16 @@ bool raw_socket::encrypt(const std::string& protocol, int version_max) {
   return SSL_connect(tls_.get()) == 1;
 }
 
+bool raw_socket::send_raw(std::string_view bytes) const {
+  auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(bytes.size());
+}
+
+bool raw_socket::change_keys() const {
+  return SSL_key_update(tls_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1
+         && SSL_do_handshake(tls_.get()) == 1;
+}
+
 std::string raw_socket::channel() const {
   constexpr std::string_view label = "EXPORTER-Channel-Binding"; // RFC 9266
   std::string out(tls_ ? 32 : 0, '\0');
@@ -152,7 +162,8 @@ std::string raw_socket::receive_all() const {
 
 stranger::stranger(endpoint where, std::string run, std::uint64_t seed, std::string source)
   : where_(std::move(where)), given_(std::move(run)), run_(known(given_).name),
-    source_(std::move(source)), self_(identity::from_seed(seed)) {}
+    source_(std::move(source)), self_(identity::from_seed(seed)),
+    encrypts_(!where_.host.starts_with("127.")) {}
 
 bool stranger::upgrade() {
   if (!socket_->send("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"

@@ -35,6 +35,10 @@ public:
   /// Begins TLS of at most `version_max` (of OpenSSL; 0: the newest), and asks for `protocol`
   /// (empty: for none). False: refused.
   bool encrypt(const std::string& protocol, int version_max = 0);
+  /// Past the encryption.
+  bool send_raw(std::string_view bytes) const;
+  /// New keys, and nothing else. False: refused.
+  [[nodiscard]] bool change_keys() const;
   /// What both ends sign; empty: it is not encrypted.
   [[nodiscard]] std::string channel() const;
   /// All that the other end has shown.
@@ -71,7 +75,8 @@ public:
 
   /// Before `join`: what it answers to what the peer says of its list. Without it, it has none.
   void tell(std::function<list_story(const list_story&)> answer) { answer_ = std::move(answer); }
-  /// Before `join`: it begins with TLS. `channel`: what it signs in place of the truth.
+  /// Before `join`: it begins with TLS, as it does without that to another machine. `channel`: what
+  /// it signs in place of the truth.
   void encrypt(std::optional<std::string> channel = {}) {
     encrypts_ = true;
     channel_ = std::move(channel);
@@ -121,7 +126,7 @@ private:
   std::string source_;
   std::shared_ptr<const identity> self_;
   std::function<list_story(const list_story&)> answer_;
-  bool encrypts_ = false;
+  bool encrypts_;
   std::optional<std::string> channel_;
   std::optional<raw_socket> socket_;
   bool open_ = false;
