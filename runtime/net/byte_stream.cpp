@@ -28,6 +28,10 @@ constexpr std::size_t encrypted_bytes_max = 256_KiB;
 constexpr std::size_t small_packet_bytes = 1'100;
 constexpr std::size_t record_overhead = 22 + 5; // more than TLS adds to a record of 16 KiB
 
+/// The memory of the last write, empty, for the next one of any link: fresh pages for each would
+/// cost more than the encryption.
+thread_local std::vector<std::byte> spare;
+
 } // namespace
 
 failure failure_of(const error_code& error) {
@@ -208,6 +212,8 @@ void byte_stream::write_more() {
   if (!sending_.empty())
     return;
   error_code error;
+  if (!unwritten_.empty())
+    tls_->write_into(std::exchange(spare, {}));
   for (auto room = encrypted_bytes_max; !unwritten_.empty() && room > 0 && !error;) {
     auto piece = next_piece(room);
     room -= piece.size();
@@ -231,9 +237,11 @@ void byte_stream::send_on(std::size_t sent) {
     if (!failed && sent + bytes < me->sending_.size())
       return me->send_on(sent + bytes);
     me->sending_.clear();
+    if (me->sending_.capacity() > spare.capacity())
+      spare.swap(me->sending_);
+    me->sending_ = {}; // an idle link holds no buffer
     if (!failed && (!me->unwritten_.empty() || (me->tls_ && me->tls_->has_output())))
       return me->write_more();
-    me->sending_ = {}; // an idle link holds no buffer
     me->unwritten_.clear();
     if (auto done = std::exchange(me->written_, nullptr))
       done(failed);

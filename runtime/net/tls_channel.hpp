@@ -83,6 +83,11 @@ public:
   /// Says that nothing follows.
   void close();
 
+  /// The memory for what is to be sent next.
+  void write_into(std::vector<std::byte> room) {
+    if (output_.empty())
+      output_ = std::move(room);
+  }
   /// What to send next, in this order; taken out.
   [[nodiscard]] std::vector<std::byte> take_output() { return std::exchange(output_, {}); }
   [[nodiscard]] bool has_output() const { return !output_.empty(); }

@@ -11,7 +11,7 @@
 # Environment variables select what is measured; lists are separated by blanks:
 #   RATES="100mbit 1gbit"  RTTS="0 20" (ms)  LOSSES="0 0.005"  SIZES="65536 4194304 67108864"
 #   CONGESTION="auto" (also: cubic, bbr, reno)  PEERS=4  ROUNDS=5  WARMUP=5  QUEUE_MS=50
-#   PAIRS=5  ROWS="100mbit:20:65536 …" (of tls; also: control throughput)
+#   PAIRS=5  ROWS="100mbit:20:65536 …" (of tls; also: control throughput dial memory)
 # and all variables that allreduce_driver reads (BENCH_CODEC, ...).
 #
 # The optimum of a butterfly all-reduce is the time in which the link carries (V + (n-2) s) bytes each
@@ -191,15 +191,17 @@ beside() { # NAME
     "$(awk "BEGIN {print $plain / $tls}")" "${PAIRS:-5}"
 }
 
-probe_control() { # between the first two namespaces: median and 90 % in ms, Mbit/s of the bulk data
+probe() { # WORDS… : link_probe between the first two namespaces
   local listener
   ip netns exec "$(space 1)" "$build/bin/link_probe" listen 10.77.1.2:7711 &
   listener=$!
-  in_space 0 timeout 60 "$build/bin/link_probe" dial 10.77.1.2:7711 "${SECONDS_EACH:-8}" |
-    sed -n 's/^full: median \([0-9.]*\) ms, 90% \([0-9.]*\),.*, \([0-9.e+]*\) Mbit.*/\1 \2 \3/p'
+  in_space 0 timeout 60 "$build/bin/link_probe" "$1" 10.77.1.2:7711 "${@:2}"
   kill "$listener"
   wait "$listener" 2>/dev/null || true
 }
+probe_control() { probe dial "${SECONDS_EACH:-8}" | sed -n 's/^full: median \([0-9.]*\) ms, 90% \([0-9.]*\),.*, \([0-9.e+]*\) Mbit.*/\1 \2 \3/p'; }
+probe_dial() { probe dial 1 | sed -n 's/.*sent after \([0-9.]*\) ms.*back after \([0-9.]*\) ms/\1 \2/p'; }
+probe_memory() { probe idle 64 | sed -n 's/.*heap \([0-9]*\) bytes, resident \([0-9]*\)/\1 \2/p'; }
 column() { awk -v n="$1" '{print $1, $(n + 1)}'; } # N of in_pairs
 
 socat_mbit() { # throughput of 2 GiB through socat with OpenSSL
@@ -218,7 +220,7 @@ socat_mbit() { # throughput of 2 GiB through socat with OpenSSL
 
 tls() {
   local row rate rtt size all
-  for row in ${ROWS:-100mbit:20:65536 100mbit:20:4194304 1gbit:2:67108864 control throughput}; do
+  for row in ${ROWS:-100mbit:20:65536 100mbit:20:4194304 1gbit:2:67108864 control throughput dial memory}; do
     case $row in
       control)
         raise 100mbit 20 0
@@ -231,6 +233,18 @@ tls() {
         all=$(in_pairs probe_control)
         column 3 <<<"$all" | beside "unshaped link, Mbit/s"
         for ((i = 0; i < ${PAIRS:-5}; i++)); do socat_mbit; done | quantile 0.5 | sed 's/^/  socat with OpenSSL, Mbit\/s: /'
+        ;;
+      dial)
+        raise none 100 0
+        all=$(in_pairs probe_dial)
+        column 1 <<<"$all" | beside "dial at 100 ms, until sent, ms"
+        column 2 <<<"$all" | beside "  until the first one is back, ms"
+        ;;
+      memory)
+        raise none 0 0
+        all=$(in_pairs probe_memory)
+        column 1 <<<"$all" | beside "64 idle links, heap bytes"
+        column 2 <<<"$all" | beside "  resident bytes"
         ;;
       *)
         IFS=: read -r rate rtt size <<<"$row"
