@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/strategy_costs.hpp"
 #include "runtime/cli/text_table.hpp"
+#include "runtime/training/safetensors.hpp"
 #include "runtime/watch/events.hpp"
 #include "runtime/watch/json_fields.hpp"
 
@@ -51,13 +54,35 @@ int report_too_large(const std::vector<strategy_cost>& rows, const run_options& 
   return exit_failed;
 }
 
+/// Of a file of values alone, which needs no LibTorch.
+result<model_facts> values_of(const run_options& options) {
+  auto no = [&](const std::string& why) {
+    return failure{ec::bad_config, "--model " + options.model + " " + why};
+  };
+  if (is_measured(options))
+    return no("has values, but no passes for --step-time measure: use a built-in model or FILE.pt, "
+              "or write a time");
+  std::ifstream file{options.model, std::ios::binary};
+  std::error_code unreadable;
+  auto bytes = std::filesystem::file_size(options.model, unreadable);
+  if (!file || unreadable)
+    return no("cannot be read");
+  auto counted = count_values(file, bytes);
+  if (!counted)
+    return no(counted.error().detail);
+  if (counted->floats == 0)
+    return no("has no values that can be trained");
+  return model_facts{.trained = counted->floats, .frozen = counted->others};
+}
+
 /// Takes from --model what the user did not say.
 int look_at_model(planned_run& run, const run_options& options, const training_check& check) {
   if (!options.given.contains("model"))
     return bad_usage("waggle plan needs --values N, the parameters that are trained, such as 1e9 "
                      "(of adapters, those of the adapters alone), or --model to count them; "
                      "--step-time measure needs --model");
-  auto facts = check.facts(options, is_measured(options) ? model_look::measure : model_look::count);
+  auto look = is_measured(options) ? model_look::measure : model_look::count;
+  auto facts = is_safetensors(options.model) ? values_of(options) : check.facts(options, look);
   if (!facts)
     return bad_usage(facts.error().detail);
   std::cout << options.model << ": ";
@@ -157,6 +182,7 @@ command plan_command(training_check check) {
             "  waggle plan --peers 8 --link 50mbit,20ms --values 1e9 --step-time 400ms\n"
             "  waggle plan --values 20e6 --frozen 7e9      adapters: only they are sent\n"
             "  waggle plan --model net.pt --step-time measure\n"
+            "  waggle plan --model model.safetensors       counts its values\n"
             "  waggle plan 127.0.0.1:7700 --values 1e9     for the run that this peer is in\n"
             "Its last line is the command of the row that follows most closely what one process "
             "would learn, of those that fit and compute for at least 90 % of the time.\n",

@@ -8,6 +8,7 @@
 #include "runtime/core/named.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/safetensors.hpp"
 #include "runtime/training/schedule.hpp"
 #include "runtime/training/strategy.hpp"
 
@@ -259,7 +260,10 @@ status check_training_options(const run_options& o) {
                    "its start); leave it out, or use --groups moshpit with a --strategy that "
                    "averages parameters");
   return first_broken(
-    {{o.averaging_alpha != 1 && !o.strategy->averages_parameters(),
+    {{is_safetensors(o.model), "--model " + o.model
+                                 + " has values, but no model that uses them, and is read by "
+                                   "waggle plan alone: use a built-in model, or FILE.pt"},
+     {o.averaging_alpha != 1 && !o.strategy->averages_parameters(),
       "--alpha belongs to strategies that average parameters: the peers of --strategy "
         + o.strategy.text() + " all apply the same mean; leave it out"},
      {o.averaging_alpha <= 0 || o.averaging_alpha > 1,

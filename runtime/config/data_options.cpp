@@ -6,6 +6,7 @@
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/model_table.hpp"
+#include "runtime/training/safetensors.hpp"
 
 namespace waggle {
 
@@ -65,7 +66,7 @@ binding model() {
                  auto names = names_in(model_table());
                  if (std::find(names.begin(), names.end(), v) != names.end())
                    return std::string{v};
-                 if (is_torchscript(v)) {
+                 if (is_torchscript(v) || is_safetensors(v)) {
                    auto file = absolute_path(v);
                    return file ? result<std::string>{file->string()} : file.error();
                  }
@@ -84,7 +85,10 @@ binding model() {
 void add_data_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
-    {{"model", "NAME", listed(model_table()) + "; or FILE.pt, a TorchScript module.",
+    {{"model", "NAME",
+      listed(model_table())
+        + "; or FILE.pt, a TorchScript module. waggle plan also counts "
+          "the values in FILE.safetensors.",
       model().member_in_loops("model")},
      {"loss", "NAME",
       "Of a TorchScript module without an exported method loss(inputs, targets): cross-entropy or "

@@ -279,7 +279,8 @@ TEST(Combinations, BucketsAreRefusedWithWhatNeedsTheWholeGradient) {
 }
 
 TEST(Combinations, TrainingHasNoUseForWhatOtherCommandsAllow) {
-  expect_refused({{"alpha=0.5", {"--alpha belongs to strategies that average parameters"}},
+  expect_refused({{"model=net.safetensors", {"read by waggle plan alone"}},
+                  {"alpha=0.5", {"--alpha belongs to strategies that average parameters"}},
                   {"strategy=local-updates alpha=0", {"--alpha must be more than 0"}},
                   {"group-bits=01", {"--group-bits", "use --groups moshpit"}},
                   {"matchmaking-time=1s", {"--matchmaking-time", "use --groups moshpit"}},

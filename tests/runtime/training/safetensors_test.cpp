@@ -1,6 +1,8 @@
 #include "runtime/training/safetensors.hpp"
 
 #include <cstring>
+#include <optional>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -54,6 +56,72 @@ TEST(Safetensors, HoldTheParametersAndBuffersOfAState) {
   ASSERT_EQ(found[1].values.size(), sizeof mean);
   std::memcpy(&mean, found[1].values.data(), sizeof mean);
   EXPECT_EQ(mean, 5);
+}
+
+/// What is counted in a file of this header, with `values` bytes behind it; `length`: what it says
+/// of its header's length, if that is not true.
+result<value_counts> counted(std::string header, std::size_t values,
+                             std::optional<std::uint64_t> length = {}) {
+  auto bytes =
+    byte_writer{}.put(length.value_or(header.size())).take() + header + std::string(values, '\0');
+  std::istringstream file{bytes};
+  return count_values(file, bytes.size());
+}
+
+TEST(SafetensorsHeader, CountsFloatsAndOtherValues) {
+  auto found = counted(R"({"__metadata__":{"format":"pt"},)"
+                       R"("w":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},)"
+                       R"("scalar":{"dtype":"F32","shape":[],"data_offsets":[12,16]},)"
+                       R"("none":{"dtype":"F32","shape":[0,7],"data_offsets":[16,16]},)"
+                       R"("ids":{"dtype":"I64","shape":[2],"data_offsets":[16,32]}})",
+                       32);
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->floats, 7U);
+  EXPECT_EQ(found->others, 2U);
+}
+
+TEST(SafetensorsHeader, IsThatOfFilesThatWeWrite) {
+  const std::vector<float> values{1, 2, 3};
+  auto bytes = safetensors_file({{"w", {3}, std::as_bytes(std::span{values})}}, epoch_id{1});
+  std::istringstream file{bytes};
+  auto found = count_values(file, bytes.size());
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->floats, 3U);
+}
+
+TEST(SafetensorsHeader, IsRefusedIfItIsTooLongTruncatedOrNoJson) {
+  const std::string good = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  struct bad {
+    std::string header;
+    std::size_t values;
+    std::optional<std::uint64_t> length;
+    const char* why;
+  };
+  for (const auto& each : std::vector<bad>{
+         {good, 8, safetensors_header_max + 1, "at most 16777216 are read"},
+         {good, 8, ~std::uint64_t{0}, "at most 16777216 are read"},
+         {good, 8, 10'000, "is truncated within its header"},
+         {good, 7, {}, "tensor \"w\" ends behind it"},
+         {good.substr(1), 8, {}, "no JSON"},
+         {"[1]", 8, {}, "no JSON"},
+         {std::string(1'000'000, '['), 8, {}, "no JSON"},
+         {R"({"w":{"shape":[2],"data_offsets":[0,8]}})", 8, {}, "tensor \"w\" is"},
+         {R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, {}, "tensor \"w\" is"},
+         {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, {}, "tensor \"w\" is"},
+         {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, {}, "tensor \"w\" is"},
+         {R"({"w":7})", 8, {}, "tensor \"w\" is"},
+         // More values than bits, whose number would not fit.
+         {R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
+          8,
+          {},
+          "tensor \"w\" is"}}) {
+    auto found = counted(each.header, each.values, each.length);
+    ASSERT_FALSE(found) << each.header.substr(0, 100);
+    EXPECT_EQ(found.error().code, ec::malformed);
+    EXPECT_NE(found.error().detail.find(each.why), std::string::npos) << found.error().detail;
+  }
+  std::istringstream empty;
+  EXPECT_FALSE(count_values(empty, 0));
 }
 
 } // namespace
