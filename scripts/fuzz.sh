@@ -11,7 +11,7 @@ scripts/setup.sh --deps-only
 cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
   -DWAGGLE_FUZZ=ON -DWAGGLE_TRAINER=OFF -DWAGGLE_PYTHON=OFF -DWAGGLE_SANITIZE=address,undefined
 targets=(fuzz_wire fuzz_handshake fuzz_framing fuzz_upgrade fuzz_record fuzz_codec fuzz_progress
-  fuzz_state fuzz_images fuzz_events fuzz_members)
+  fuzz_state fuzz_images fuzz_events fuzz_members fuzz_tls fuzz_run_file)
 ninja -C build-fuzz "${targets[@]}" fuzz_corpus
 build-fuzz/bin/fuzz_corpus build-fuzz/corpus
 for target in "${targets[@]}"; do
