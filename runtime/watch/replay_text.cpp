@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -243,7 +244,8 @@ private:
     for (; all.size() > matters_max && window <= end_ - begin_; window *= 3)
       all = joined(occurrences_, 3 * window);
     auto shown = std::min(all.size(), matters_max);
-    std::ranges::stable_partition(all, &matter::problem);
+    // Not of std::ranges: clang 14 cannot compile what libstdc++ has of it.
+    std::stable_partition(all.begin(), all.end(), std::mem_fn(&matter::problem));
     for (std::size_t i = 0; i < shown; ++i)
       lines.push_back({all[i].first, to_text(all[i])});
     if (shown < all.size())
