@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
+#include <boost/nowide/utf/utf.hpp>
 #include <toml.hpp>
 
 #include "runtime/config/options.hpp"
@@ -32,6 +34,18 @@ std::string first_line(std::string what) {
   what = what.substr(0, what.find('\n'));
   constexpr std::string_view mark = "[error] ";
   return what.starts_with(mark) ? what.substr(mark.size()) : what;
+}
+
+/// The line of the first byte that is not UTF-8; 0: there is none. toml11 reads beyond a string
+/// that has one.
+std::ptrdiff_t line_of_foreign_byte(const std::string& text) {
+  namespace utf = boost::nowide::utf;
+  for (auto at = text.begin(); at != text.end();) {
+    auto begin = at;
+    if (!utf::is_valid_codepoint(utf::utf_traits<char>::decode(at, text.end())))
+      return 1 + std::count(text.begin(), begin, '\n');
+  }
+  return 0;
 }
 
 status collect(const std::string& file, const toml::table& table, settings& found) {
@@ -72,9 +86,14 @@ result<settings> from_file(const std::filesystem::path& file) {
   if (auto size = std::filesystem::file_size(file, unknown); !unknown && size > bytes_max)
     return failure{ec::bad_config, "the run file " + file.string() + " has " + std::to_string(size)
                                      + " bytes, more than any set of options: is it another file?"};
+  std::string text{std::istreambuf_iterator<char>{in}, {}};
+  if (auto line = line_of_foreign_byte(text); line > 0)
+    return failure{ec::bad_config, file.string() + ":" + std::to_string(line)
+                                     + ": this is not UTF-8, as run files are: save it as UTF-8"};
   settings found;
   try {
-    auto parsed = toml::parse(in, file.string());
+    std::istringstream valid{std::move(text)};
+    auto parsed = toml::parse(valid, file.string());
     if (auto taken = collect(file.string(), parsed.as_table(), found); !taken)
       return taken.error();
   } catch (const toml::exception& e) {

@@ -87,6 +87,19 @@ TEST_F(RunFile, RefusesWhatIsNotTomlWithTheLine) {
   EXPECT_THAT(why, HasSubstr("not TOML"));
 }
 
+TEST_F(RunFile, TakesUtf8AndRefusesOtherTextWithTheLine) {
+  auto found = read("data-dir = 'caf\u00e9 \u65e5\u672c'\n");
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->at("data-dir").value, "caf\u00e9 \u65e5\u672c");
+  for (const char* bytes : {"\xe9", "\xff", "\xc3", "\xed\xa0\x80", "\xc0\xaf"})
+    for (const char* quotes : {"'", "\"", "'\'\'", "\"\"\"", "#"}) {
+      auto why =
+        refusal(std::string{"lr = 1\ndata-dir = "} + quotes + "caf" + bytes + quotes + "\n");
+      EXPECT_THAT(why, HasSubstr("run.toml:2")) << quotes;
+      EXPECT_THAT(why, HasSubstr("UTF-8")) << quotes;
+    }
+}
+
 TEST_F(RunFile, RefusesFilesThatAreNotThereAndFolders) {
   auto missing = from_file(folder_ / "none.toml");
   ASSERT_FALSE(missing);
