@@ -218,33 +218,33 @@ socat_mbit() { # throughput of 2 GiB through socat with OpenSSL
   awk "BEGIN {print 2 * 8 * 1073.741824 / ($(date +%s.%N) - $began)}"
 }
 
+two_of() { # PROBE LABEL LABEL: the two first numbers that it prints
+  local all
+  all=$(in_pairs "$1")
+  column 1 <<<"$all" | beside "$2"
+  column 2 <<<"$all" | beside "$3"
+}
+
 tls() {
-  local row rate rtt size all
+  local row rate rtt size
   for row in ${ROWS:-100mbit:20:65536 100mbit:20:4194304 1gbit:2:67108864 control throughput dial memory}; do
     case $row in
       control)
         raise 100mbit 20 0
-        all=$(in_pairs probe_control)
-        column 1 <<<"$all" | beside "control, 100mbit 20 ms: median ms"
-        column 2 <<<"$all" | beside "  90 %, ms"
+        two_of probe_control "control, 100mbit 20 ms: median ms" "  90 %, ms"
         ;;
       throughput)
         raise none 0 0
-        all=$(in_pairs probe_control)
-        column 3 <<<"$all" | beside "unshaped link, Mbit/s"
+        in_pairs probe_control | column 3 | beside "unshaped link, Mbit/s"
         for ((i = 0; i < ${PAIRS:-5}; i++)); do socat_mbit; done | quantile 0.5 | sed 's/^/  socat with OpenSSL, Mbit\/s: /'
         ;;
       dial)
         raise none 100 0
-        all=$(in_pairs probe_dial)
-        column 1 <<<"$all" | beside "dial at 100 ms, until sent, ms"
-        column 2 <<<"$all" | beside "  until the first one is back, ms"
+        two_of probe_dial "dial at 100 ms, until sent, ms" "  until the first one is back, ms"
         ;;
       memory)
         raise none 0 0
-        all=$(in_pairs probe_memory)
-        column 1 <<<"$all" | beside "64 idle links, heap bytes"
-        column 2 <<<"$all" | beside "  resident bytes"
+        two_of probe_memory "64 idle links, heap bytes" "  resident bytes"
         ;;
       *)
         IFS=: read -r rate rtt size <<<"$row"
