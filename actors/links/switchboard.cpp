@@ -91,6 +91,8 @@ void switchboard::tell(notify_peer& msg) {
   auto* dial = reach(msg.to, config_.dial_timeout);
   if (dial != nullptr && dial->waiting.size() < config_.waiting_max)
     dial->waiting.emplace_back(waiting_event{std::move(msg.what), std::move(msg.body)});
+  else if (!msg.to.addresses.empty() && !hung_up_) // a client dials us
+    ctx_.rounds->unreached(msg.to.id, msg.what);
 }
 
 void switchboard::call_over(const peer_link_actor& link,
@@ -282,13 +284,16 @@ void switchboard::send_waiting(const peer_link_actor& link, dial_attempt& dial) 
   }
 }
 
-/// Answers all callers that wait for `dial` with the reason why it failed.
+/// Answers all callers that wait for `dial` with the reason why it failed, and tells rounds whose
+/// messages are dropped.
 void switchboard::refuse_waiting(dial_attempt& dial, const failure& why) {
   for (auto& promise : std::exchange(dial.connects, {}))
     promise.deliver(to_caf(why));
   for (auto& item : std::exchange(dial.waiting, {}))
     if (auto* call = std::get_if<waiting_call>(&item))
       call->promise.deliver(to_caf(why));
+    else if (!hung_up_)
+      ctx_.rounds->unreached(dial.peer, std::get<waiting_event>(item).what);
 }
 
 // -- links ----------------------------------------------------------------------------------------

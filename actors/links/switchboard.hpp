@@ -158,7 +158,7 @@ private:
   void on_dial_ended(const dial_ended& msg);
   void on_dial_overdue(const dial_overdue& msg);
   void give_up(std::uint64_t number);
-  static void refuse_waiting(dial_attempt& dial, const failure& why);
+  void refuse_waiting(dial_attempt& dial, const failure& why);
   void send_waiting(const peer_link_actor& link, dial_attempt& dial);
 
   // Links.

@@ -76,6 +76,15 @@ void round_engine::on_lost(const peer_id& peer, ec reason) {
   round_.suspect(member->second, reason);
 }
 
+void round_engine::on_unreached(const peer_id& peer) {
+  std::lock_guard guard{mutex_};
+  auto member = members_.find(peer);
+  if (member == members_.end() || round_.over || member->second == round_.protocol.coordinator()
+      || holders().contains(member->second))
+    return;
+  round_.suspect(member->second, ec::unreachable);
+}
+
 void round_engine::cancel(failure why) {
   std::lock_guard guard{mutex_};
   perform(round_.protocol.give_up(std::move(why)));
@@ -146,30 +155,42 @@ void round_engine::give_up_stalled(steady_time now) {
   auto of_results = round_.config.result_timeout > 0ms ? round_.config.result_timeout : 2 * timeout;
   auto longer =
     std::max(timeout, std::min(patience_with_holders * timeout, round_.config.deadline / 3));
-  auto stayed = round_.view().participant_set();
-  for (const auto& [member, reason] : round_.protocol.lost())
-    stayed.erase(member);
-  member_set holders;
-  if (round_.request.open_group)
-    stayed.for_each([&](std::size_t member) {
-      if (leaves_it_to_newcomers(plan(), stayed, member))
-        holders.insert(member);
-    });
+  auto holding = holders();
   auto longest = std::max(of_results, 2 * longer);
-  auto given_up = round_.transfers.stalled(now, timeout, holders.empty() ? of_results : longest);
+  auto given_up = round_.transfers.stalled(now, timeout, holding.empty() ? of_results : longest);
   auto too_long = round_.transfers.stalled(now, longer, longest);
   auto newcomers = silent_newcomers();
   auto late = round_.transfers.late(newcomers, now, patience_with_newcomers(round_.config));
   // One to whom another member contributes late has given that one up before we give it up.
   const auto& slow = round_.request.slow;
+  auto stayed = not_lost();
   given_up = given_up
              | ((round_.transfers.late(newcomers | slow, now, patience_with_slow)
                  | round_.transfers.late_results(slow, now, 2 * patience_with_slow))
                 & slow & stayed);
-  ((given_up - (holders - too_long)) | (late & stayed)).for_each([&](std::size_t member) {
+  ((given_up - (holding - too_long)) | (late & stayed)).for_each([&](std::size_t member) {
     if (!round_.over)
       round_.suspect(member, ec::stalled);
   });
+}
+
+member_set round_engine::not_lost() const {
+  auto stayed = round_.view().participant_set();
+  for (const auto& [member, reason] : round_.protocol.lost())
+    stayed.erase(member);
+  return stayed;
+}
+
+/// Those without which newcomers would go on among themselves.
+member_set round_engine::holders() const {
+  member_set out;
+  auto stayed = not_lost();
+  if (round_.request.open_group)
+    stayed.for_each([&](std::size_t member) {
+      if (leaves_it_to_newcomers(plan(), stayed, member))
+        out.insert(member);
+    });
+  return out;
 }
 
 /// Those that have not sent anything yet, not even the beginning of a part. An identity costs

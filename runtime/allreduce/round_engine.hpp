@@ -52,6 +52,10 @@ public:
   /// The last link to a member is lost, and with it the messages in transit, even if a new link
   /// follows soon. If the member participates in a later view, the leader of that view is notified.
   void on_lost(const peer_id& peer, ec reason);
+  /// A message of this round for `peer` was dropped: none of its addresses answers. It lacks the
+  /// message, even if it dials us soon, so the round goes on without it at once. The coordinator,
+  /// and those that hold the state (give_up_stalled), get the time of one that stalls.
+  void on_unreached(const peer_id& peer);
   void cancel(failure why);
   /// Ends the round, unless this member has ever reported that it holds the result.
   void cancel_unless_prepared(failure why);
@@ -89,6 +93,8 @@ private:
   void enter(const round_view& view);
   void suspect_cut_off();
   void give_up_stalled(steady_time now);
+  [[nodiscard]] member_set not_lost() const;
+  [[nodiscard]] member_set holders() const;
   [[nodiscard]] member_set silent_newcomers() const;
   void commit(const round_view& view);
   void fail(failure why);

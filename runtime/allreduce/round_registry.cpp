@@ -19,8 +19,8 @@ struct find_round {
 };
 
 /// For the group, not for the round itself.
-bool is_about_group(const inbound_event& event) {
-  return std::holds_alternative<wire::bandwidth_report>(event.what);
+bool is_about_group(const wire::event& what) {
+  return std::holds_alternative<wire::bandwidth_report>(what);
 }
 
 /// Threads that pass something on to a round do not belong to it: what it throws ends the round.
@@ -89,7 +89,7 @@ void round_registry::catch_up(const std::shared_ptr<round_engine>& round,
 
 void round_registry::pass_on(round_engine& round, const group_listener& on_group,
                              const inbound_event& event) {
-  if (!is_about_group(event))
+  if (!is_about_group(event.what))
     return guarded(round, [&] { round.on_event(event); });
   on_group(event.from, event.what);
   event.release();
@@ -142,10 +142,10 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     if (found != rounds_.end() && !found->second.begins) {
       running = found->second.running;
       promise = found->second.promise;
-      if (is_about_group(event))
+      if (is_about_group(event.what))
         on_group = found->second.on_group;
     }
-    if (is_about_group(event) && !on_group)
+    if (is_about_group(event.what) && !on_group)
       on_group = listener_of_expected(event.from.id, *id);
     if (!running && !promise && !on_group) {
       bool of_stranger =
@@ -167,9 +167,16 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   if (on_group)
     on_group(event.from, event.what);
   event.release();
-  if (promise && !is_about_group(event))
+  if (promise && !is_about_group(event.what))
     answer_late(*promise, event);
   return true;
+}
+
+void round_registry::unreached(const peer_id& peer, const wire::event& event) {
+  const auto* id = round_of(event);
+  auto round = id == nullptr || is_about_group(event) ? nullptr : running(*id);
+  if (round)
+    guarded(*round, [&] { round->on_unreached(peer); });
 }
 
 // -- parked events -------------------------------------------------------------------------------

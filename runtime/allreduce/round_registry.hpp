@@ -76,6 +76,8 @@ public:
 
   /// A part or round_* event. False: dropped, not about a round or no room.
   bool deliver(const inbound_event& event, steady_time now);
+  /// `event` for `peer` was dropped, because none of its addresses answers.
+  void unreached(const peer_id& peer, const wire::event& event);
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
   bool zero_copy_ok(const wire::part& head);

@@ -1,6 +1,8 @@
 #include "actors/links/switchboard.hpp"
 
 #include "tests/actors/switchboard/switchboard_fixture.hpp"
+#include "tests/runtime/allreduce/recorder.hpp"
+#include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -84,6 +86,39 @@ TEST_F(Switchboard, CannotReachAPeerWithoutAnAddress) {
   EXPECT_EQ(answer.error().code, ec::unreachable);
   tell(ann.board, leave(nobody, "dropped"));
   EXPECT_EQ(ask<peer_answer>(ann.board, ping(test_peer(2), 0ms)).error().code, ec::timeout);
+}
+
+TEST_F(Switchboard, ARoundGoesOnAtOnceWithoutAMemberThatNoAddressReaches) {
+  auto& ann = add_peer(1);
+  auto& bob = add_peer(2);
+  auto& eve = add_peer(3);
+  network.crash(bob.node);
+  auto plan = plan_for(3);
+  std::size_t next = 0;
+  for (const auto* who : {&ann, &bob, &eve})
+    plan.members[next++].peer = who->ctx.record;
+  auto port = std::make_shared<recorder>(ann.id());
+  auto round = std::make_shared<round_engine>(
+    round_request{plan, 0, std::make_shared<const float_vector>(30, 1.F), 1}, round_config{},
+    round_memory{vector_pool::make(2), buffer_pool::make(0)}, port,
+    [this] { return network.now(); });
+  ann.ctx.rounds->begin(round, {});
+  auto proposals = [&] {
+    return std::ranges::count_if(std::exchange(port->sent, {}), [](const auto& message) {
+      return std::holds_alternative<wire::round_propose>(message.what);
+    });
+  };
+  wire::round_prepared word;
+  word.round = plan.id;
+  auto client = bob.ctx.record;
+  client.addresses.clear();
+  tell(ann.board, notify_peer{client, word, {}});
+  tell(ann.board, notify_peer{bob.ctx.record, wire::bandwidth_report{plan.id, 1}, {}});
+  run_for(1s);
+  EXPECT_EQ(proposals(), 0) << "a client dials us, and no round needs a bandwidth";
+  tell(ann.board, notify_peer{bob.ctx.record, word, {}});
+  run_for(1s);
+  EXPECT_GT(proposals(), 0);
 }
 
 TEST_F(Switchboard, EverythingThatWaitsForOneDialGoesOverItsLinkInOrder) {

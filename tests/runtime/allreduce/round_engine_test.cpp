@@ -243,6 +243,19 @@ TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
     << "it needs nothing from the heir";
 }
 
+TEST_F(RoundEngine, GoesOnAtOnceWithoutAMemberThatLacksAMessage) {
+  engine_->on_unreached(peer(lost).id);
+  finish_with_heir(proposed(), table_->size());
+  expect_the_survivors_mean();
+  EXPECT_EQ(port_->end->report.faults[0].reason, ec::unreachable);
+}
+
+TEST_F(RoundEngine, GivesTheCoordinatorTimeToReachIt) {
+  begin_as(1);
+  engine_->on_unreached(peer(0).id);
+  EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
+}
+
 TEST_F(RoundEngine, ReportsWhenTheFirstAndTheLastPartOfEachMemberArrived) {
   round_view first{0, everybody, everybody, false, {}};
   std::uint32_t ours = 0;
@@ -383,6 +396,13 @@ TEST_F(RoundEngineOfNewcomers, TheyAwaitTheMemberThatHoldsTheStateForLonger) {
   begin_as(1);
   contribute_all(heir, 1);
   EXPECT_EQ(patience(), 5 * patience_with_holders);
+}
+
+TEST_F(RoundEngineOfNewcomers, TheHolderIsAwaitedThoughItLacksAMessage) {
+  plan_.gathered = {std::string{newcomer_mark}, "", std::string{newcomer_mark}};
+  begin_as(2);
+  engine_->on_unreached(peer(1).id);
+  EXPECT_EQ(count_sent<wire::round_suspect>([](const auto&) { return true; }), 0U);
 }
 
 TEST_F(RoundEngineOfNewcomers, AnotherNewcomerIsAwaitedOnlyOnceItHasBegunToContribute) {
