@@ -129,6 +129,15 @@ struct node_context {
     return now;
   }
 
+  /// Whether a peer is on the list of members now; empty: there is no list.
+  [[nodiscard]] std::function<bool(const peer_id&)> listed() const {
+    if (!members)
+      return {};
+    return [members = members, wall = wall](const peer_id& peer) {
+      return members->judge(peer, wall->now()).here.code == ec::none;
+    };
+  }
+
   /// Adds an event of this moment.
   void note(const watch::event& what) const {
     if (events)

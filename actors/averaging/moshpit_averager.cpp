@@ -28,7 +28,7 @@ moshpit_averager::moshpit_averager(caf::actor_config& cfg, node_context ctx,
                                    averaging_config averaging, matchmaking_config members,
                                    std::uint64_t tolerance, kept_group_actor rounds)
   : moshpit_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
-    members_(std::move(members)), rounds_(std::move(rounds)), run_(ctx_.record.id, tolerance) {
+    members_(std::move(members)), rounds_(std::move(rounds)), run_(ctx_.record.id, tolerance, ctx_.listed()) {
   end_on_exception(this, ctx_);
 }
 

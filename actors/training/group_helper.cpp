@@ -25,7 +25,7 @@ group_helper::group_helper(caf::actor_config& cfg, node_context ctx, help_config
                            helper_peers peers)
   : group_helper_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     peers_(std::move(peers)),
-    group_(ctx_.record.id, {config_.entry_pause, config_.patience_without_clients}) {
+    group_(ctx_.record.id, {config_.entry_pause, config_.patience_without_clients}, ctx_.listed()) {
   end_on_exception(this, ctx_);
 }
 

@@ -98,7 +98,9 @@ public:
     bool call = false;                    // a round of its group
   };
 
-  client_group(const peer_id& self, options how) : how_(how), own_{self, {}, {}, {}, {}, &known_} {}
+  /// @param listed as in evidence.
+  client_group(const peer_id& self, options how, std::function<bool(const peer_id&)> listed = {})
+    : how_(how), own_{self, {}, {}, {}, {}, &known_}, known_(std::move(listed)) {}
   client_group(const client_group&) = delete;
   client_group& operator=(const client_group&) = delete;
 

@@ -25,8 +25,11 @@ namespace waggle {
 /// them, the epochs of the others do not count: identities are made up easily.
 class run_group {
 public:
-  /// `tolerance`: a state that is so many epochs behind the run is still in step.
-  run_group(const peer_id& self, std::uint64_t tolerance) : self_(self), tolerance_(tolerance) {}
+  /// `tolerance`: a state that is so many epochs behind the run is still in step. `listed`: as in
+  /// evidence.
+  run_group(const peer_id& self, std::uint64_t tolerance,
+            std::function<bool(const peer_id&)> listed = {})
+    : self_(self), tolerance_(tolerance), known_(std::move(listed)) {}
 
   /// The current claims of all peers.
   void observe(const swarm_progress& view);

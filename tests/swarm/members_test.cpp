@@ -135,6 +135,20 @@ TEST_P(ListedSwarms, OfTwoListsOfOneVersionAllKeepTheOneWithTheSmallerHash) {
   swarm.expect_others_go_on(others);
 }
 
+TEST_P(ListedSwarms, TwoGroupsOfMembersThatNeverMetBecomeOne) {
+  listed_swarm swarm{GetParam()};
+  auto& sim = swarm.sim;
+  auto list = swarm.list_without({}, 1);
+  swarm.add(list, {});
+  swarm.add(list, {});
+  sim.network().partition({1, 3});
+  swarm.add(list, {0, 1});
+  swarm.add(list, {1, 0});
+  ASSERT_TRUE(sim.run_until([&] { return swarm.together({0, 2}) && swarm.together({1, 3}); }, 60s));
+  sim.network().heal();
+  swarm.expect_others_go_on(sim.living());
+}
+
 TEST(ListedSwarm, AMemberWithAnotherKeyAndAPeerOfAnotherAuthorityStayOutside) {
   listed_swarm swarm{3};
   swarm.begin();
