@@ -97,28 +97,27 @@ void byte_stream::begin(on_written done, std::size_t most) {
   write_more();
   socket_.async_wait(tcp::socket::wait_read, [me = shared_from_this(), done = std::move(done),
                                               most](error_code failed) mutable {
-    auto bytes = failed ? 0 : me->receive(0, failed);
+    auto bytes = failed ? byte_span{} : me->receive(0, failed);
     if (failed)
       return done(failed);
-    me->begin(std::move(done), most - std::min(most, bytes));
+    me->tls_->arrived(bytes);
+    me->begin(std::move(done), most - std::min(most, bytes.size()));
   });
 }
 
 // -- reading -------------------------------------------------------------------------------------
 
-std::size_t byte_stream::receive(std::size_t wanted, error_code& error) {
+byte_span byte_stream::receive(std::size_t wanted, error_code& error) {
   static thread_local std::vector<std::byte> all(encrypted_bytes_max);
   auto most = std::clamp(wanted + wanted / 64 + record_overhead, std::size_t{4_KiB}, all.size());
   auto bytes = ::recv(socket_.native_handle(), all.data(), most, MSG_DONTWAIT);
-  if (bytes > 0) {
-    tls_->arrived({all.data(), static_cast<std::size_t>(bytes)});
-    return static_cast<std::size_t>(bytes);
-  }
+  if (bytes > 0)
+    return byte_span{all}.first(static_cast<std::size_t>(bytes));
   if (bytes == 0)
     error = asio::error::eof;
   else if (errno != EAGAIN && errno != EINTR)
     error.assign(errno, boost::system::system_category());
-  return 0;
+  return {};
 }
 
 void byte_stream::read(std::span<std::byte> room, on_read done) {
@@ -134,17 +133,18 @@ void byte_stream::read(std::span<std::byte> room, on_read done) {
 
 void byte_stream::read_more(std::span<std::byte> room, on_read done) {
   error_code error;
+  byte_span arrived;
   for (;;) {
-    auto bytes = tls_->read(room);
+    auto bytes = tls_->read(room, arrived);
     if (!bytes)
       fail(bytes.error(), error);
     write_more(); // the channel may have something to say
     if (error || *bytes > 0)
       return done(error, error ? 0 : *bytes);
-    auto more = receive(room.size(), error);
+    arrived = receive(room.size(), error);
     if (error)
       return done(error, 0);
-    if (more == 0)
+    if (arrived.empty())
       break;
   }
   socket_.async_wait(
@@ -161,8 +161,8 @@ bool byte_stream::is_over() {
   if (!tls_)
     return ::recv(socket_.native_handle(), dropped.data(), 1, MSG_DONTWAIT | MSG_PEEK) == 0;
   error_code error;
-  (void)receive(dropped.size(), error);
-  return error || !tls_->read(dropped);
+  auto arrived = receive(dropped.size(), error);
+  return error || !tls_->read(dropped, arrived);
 }
 
 // -- writing -------------------------------------------------------------------------------------

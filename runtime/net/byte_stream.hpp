@@ -89,8 +89,9 @@ public:
   [[nodiscard]] const std::optional<failure>& trouble() const { return trouble_; }
 
 private:
-  /// Takes encrypted bytes for about `wanted` bytes, if they have arrived. 0: none, or an error.
-  std::size_t receive(std::size_t wanted, error_code& error);
+  /// The encrypted bytes for about `wanted` bytes that have arrived, until the next call of any
+  /// stream. Empty: none, or an error.
+  byte_span receive(std::size_t wanted, error_code& error);
   void read_more(std::span<std::byte> room, on_read done);
   byte_span next_piece(std::size_t room);
   void write_more();

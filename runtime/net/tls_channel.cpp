@@ -61,13 +61,18 @@ struct channel_bytes {
   static int read(BIO* bio, char* to, std::size_t size, std::size_t* done) {
     auto* of = static_cast<tls_channel*>(BIO_get_data(bio));
     BIO_clear_retry_flags(bio);
-    *done = std::min(size, of->input_.size() - of->begin_);
+    bool kept = of->begin_ < of->input_.size();
+    auto from = kept ? byte_span{of->input_}.subspan(of->begin_) : of->arrived_;
+    *done = std::min(size, from.size());
     if (*done == 0) {
       BIO_set_retry_read(bio);
       return 0;
     }
-    std::memcpy(to, of->input_.data() + of->begin_, *done);
-    of->begin_ += *done;
+    std::memcpy(to, from.data(), *done);
+    if (kept)
+      of->begin_ += *done;
+    else
+      of->arrived_ = from.subspan(*done);
     return 1;
   }
   static int write(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
@@ -225,7 +230,19 @@ result<bool> tls_channel::begin() {
   return true;
 }
 
-result<std::size_t> tls_channel::read(std::span<std::byte> room) {
+result<std::size_t> tls_channel::read(std::span<std::byte> room, byte_span arrived) {
+  arrived_ = arrived;
+  auto bytes = decrypt(room);
+  if (auto rest = std::exchange(arrived_, {}); !rest.empty())
+    this->arrived(rest);
+  if (begin_ == input_.size()) { // an idle link holds no buffer
+    input_ = {};
+    begin_ = 0;
+  }
+  return bytes;
+}
+
+result<std::size_t> tls_channel::decrypt(std::span<std::byte> room) {
   ERR_clear_error();
   std::size_t all = 0;
   while (all < room.size()) {
@@ -244,10 +261,6 @@ result<std::size_t> tls_channel::read(std::span<std::byte> room) {
   received_ += all;
   if (key_updates_ > key_updates_max + 2 * (received_ / bytes_of_a_key))
     return failure{ec::protocol_violation, "the peer changes its keys without need"};
-  if (begin_ == input_.size()) { // an idle link holds no buffer
-    input_ = {};
-    begin_ = 0;
-  }
   return all;
 }
 

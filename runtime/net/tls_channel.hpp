@@ -75,8 +75,9 @@ public:
   /// acceptor's ends with its first `read` that returns bytes.
   [[nodiscard]] result<bool> begin();
 
-  /// Decrypts into `room`; 0: more has to arrive. REQUIRES: `begin` returned true.
-  [[nodiscard]] result<std::size_t> read(std::span<std::byte> room);
+  /// Decrypts into `room`; 0: more has to arrive. Of what has just arrived, it copies only what it
+  /// does not decrypt now. REQUIRES: `begin` returned true.
+  [[nodiscard]] result<std::size_t> read(std::span<std::byte> room, byte_span arrived = {});
   /// Encrypts. REQUIRES: `begin` returned true.
   [[nodiscard]] status write(byte_span bytes);
 
@@ -105,6 +106,7 @@ public:
 private:
   friend struct channel_bytes; // OpenSSL's way to input_ and output_
 
+  [[nodiscard]] result<std::size_t> decrypt(std::span<std::byte> room);
   [[nodiscard]] failure failed() const;
 
   tls_context context_; // first: outlives ssl_
@@ -112,6 +114,7 @@ private:
   bool dialled_;
   std::vector<std::byte> input_; // arrived and not decrypted: [begin_, end)
   std::size_t begin_ = 0;
+  byte_span arrived_; // after these; empty between two calls
   std::vector<std::byte> output_;
   std::uint64_t written_ = 0; // bytes since the last new key
   std::uint64_t received_ = 0;

@@ -82,6 +82,28 @@ TEST(TlsChannel, CarriesBytesBothWaysAndShowsNoneOfThem) {
   EXPECT_EQ(talk.wire.find(pattern), std::string::npos);
 }
 
+TEST(TlsChannel, KeepsOfWhatHasJustArrivedWhatItDoesNotDecrypt) {
+  for (std::size_t room : {3U, 40'000U}) {
+    two_ends talk;
+    talk.open();
+    std::string text(100'000, 'x');
+    text += "the end";
+    ASSERT_TRUE(talk.ann.write(bytes_of(text)));
+    std::string got;
+    std::vector<std::byte> piece(room);
+    auto sent = talk.ann.take_output();
+    for (byte_span rest{sent}; !rest.empty();) { // within records, and over their ends
+      auto size = std::min<std::size_t>(23'456, rest.size());
+      std::vector<std::byte> lent(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
+      auto bytes = talk.bob.read(piece, lent);
+      ASSERT_TRUE(bytes) << to_string(bytes.error());
+      got += as_string_view(byte_span{piece}.first(*bytes));
+      rest = rest.subspan(size);
+    }
+    EXPECT_EQ(got + read_all(talk.bob), text) << room;
+  }
+}
+
 TEST(TlsChannel, TheAcceptorWritesBeforeTheDiallerHasAnswered) {
   two_ends talk;
   ASSERT_TRUE(waits(talk.ann.begin()));
