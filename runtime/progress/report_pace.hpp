@@ -8,8 +8,8 @@
 namespace waggle {
 
 /// How often a peer reports in an epoch. Whoever waits for reports waits for the epoch to end, so
-/// the longer that is away, the rarer they are; epochs of a few seconds are reported as they are. A
-/// report that says something else than more samples does not wait. Not thread-safe.
+/// the longer that is away, the rarer they are; epochs of less than a second are reported as they
+/// are. A report that says something else than more samples does not wait. Not thread-safe.
 ///
 /// A report is pushed to connected peers, stored for the others, and noted: a note has its samples.
 class report_pace {
@@ -35,12 +35,16 @@ public:
     return limited(lasts(now) / 4, 15);
   }
   /// The same for readings of what others have stored, which only shows peers without a link to us.
-  [[nodiscard]] duration between_readings(steady_time now) const {
-    return limited(lasts(now) / 2, 30);
+  /// `met`: this peer is in a group, and all that it knows have a link to it. Then what it reads is
+  /// new only if somebody has stored it since.
+  [[nodiscard]] duration between_readings(steady_time now, bool met) const {
+    return std::max(limited(lasts(now) / 2, 30), met ? of_.store / 2 : duration{0});
   }
-  /// The same for notes of more samples, which say when the epoch may end.
+  /// The same for notes of more samples, which say when the epoch may end. Of an epoch of which
+  /// nobody knows how long it lasts, they are late by at most a sixteenth of it, and by a second.
   [[nodiscard]] duration between_notes(steady_time now) const {
-    return limited((epoch_ - seconds_of(now - began_)) / 8, 5);
+    auto elapsed = seconds_of(now - began_);
+    return epoch_ > 0 ? limited((epoch_ - elapsed) / 8, 5) : limited(lasts(now) / 16, 1);
   }
 
   /// There is a new report. `news`: it says more than samples. `moved`: who reads what is stored
@@ -81,7 +85,7 @@ public:
   }
 
 private:
-  static constexpr double shortest = 5; // seconds
+  static constexpr double shortest = 1; // seconds
 
   [[nodiscard]] double lasts(steady_time now) const {
     auto all = std::max(epoch_, seconds_of(now - began_));
