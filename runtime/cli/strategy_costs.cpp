@@ -14,6 +14,10 @@ namespace {
 // RESULTS.md, "Few rounds on slow links": headers, and what a round waits beside its bytes.
 constexpr double with_headers = 1.025;
 constexpr double delays_of_round = 3.5; // contribution, result, digests, decision
+// To each of the others, in an epoch and in each second of it: reports, notes, what a round agrees
+// on.
+constexpr double words_of_epoch = 5e3;
+constexpr double words_a_second = 400;
 
 constexpr double program_bytes = 280e6; // LibTorch, code and stacks
 constexpr double plain_vectors = 4;     // parameters, gradient, two of Adam's
@@ -36,11 +40,13 @@ double vectors_of(const strategy_cost& row, std::uint64_t peers) {
 }
 
 void set_costs(strategy_cost& row, const planned_run& run) {
-  row.bytes = bytes_sent(row.codec, run.values, run.peers);
-  row.round_seconds = run.peers < 2 ? 0
-                                    : 8 * row.bytes / run.link.bits_per_second
-                                        + delays_of_round * run.link.delay_seconds;
+  auto sent = bytes_sent(row.codec, run.values, run.peers);
+  row.round_seconds =
+    run.peers < 2 ? 0
+                  : 8 * sent / run.link.bits_per_second + delays_of_round * run.link.delay_seconds;
   auto computes = static_cast<double>(row.steps) * run.step_seconds;
+  row.bytes =
+    sent + static_cast<double>(run.peers - 1) * (words_of_epoch + words_a_second * computes);
   auto hidden = static_cast<double>(row.overlap) * run.step_seconds;
   row.share = computes / (computes + std::max(row.round_seconds - hidden, 0.0));
   row.memory = 4

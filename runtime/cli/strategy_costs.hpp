@@ -34,7 +34,7 @@ struct strategy_cost {
   codec_id codec = codec_id::none;
   std::uint64_t steps = 1;   // passes from one round to the next
   std::uint64_t overlap = 0; // passes while a round runs
-  double bytes = 0;          // that a peer sends in a round
+  double bytes = 0;          // that a peer sends in a round and until the next one
   double round_seconds = 0;
   double share = 0;  // of the time in which a peer computes, 0 … 1
   double memory = 0; // bytes of a peer, with Adam
@@ -45,8 +45,8 @@ struct strategy_cost {
   [[nodiscard]] std::string options() const;
 };
 
-/// The bytes that a peer sends in a round, headers included: it contributes (n − 1)/n of its
-/// vector, and sends the result of 1/n to n − 1 others, or all n contributions to it where the
+/// The bytes of vectors that a peer sends in a round, headers included: it contributes (n − 1)/n of
+/// its vector, and sends the result of 1/n to n − 1 others, or all n contributions to it where the
 /// codec sends these back.
 double bytes_sent(codec_id codec, std::uint64_t values, std::uint64_t peers);
 
