@@ -1,6 +1,8 @@
 #include "runtime/state/state_vote.hpp"
 
 #include <map>
+#include <optional>
+#include <source_location>
 
 #include <gtest/gtest.h>
 
@@ -33,37 +35,45 @@ struct Vote {
   Vote(std::uint8_t count, state_comparison compare = state_comparison::content,
        bool rounded = false)
     : vote(donors(count), epoch_id{5}, compare, rounded) {}
-  /// The donors that are asked now, as "1>=5 2>=5".
-  std::string asked() {
+  /// These donors are asked now, as "1>=5 2>=5".
+  Vote& asks(const std::string& whom, std::source_location at = std::source_location::current()) {
     std::string out;
     for (const auto& q : vote.next())
       out += (out.empty() ? "" : " ") + std::to_string(static_cast<int>(q.donor.id.bytes[0]))
              + ">=" + to_string(q.epoch_min);
-    return out;
+    EXPECT_EQ(out, whom) << "line " << at.line();
+    return *this;
   }
-  void offers(std::uint8_t n, const state_offer& what) { vote.offered(donor(n).id, what); }
-  void refuses(std::uint8_t n, ec why) { vote.refused(donor(n).id, {why, "test"}); }
+  Vote& offers(std::uint8_t n, const state_offer& what) {
+    vote.offered(donor(n).id, what);
+    return *this;
+  }
+  Vote& offers(std::uint8_t n, std::uint64_t epoch, const std::string& text = "honest") {
+    return offers(n, state(epoch, text));
+  }
+  Vote& refuses(std::uint8_t n, ec why) {
+    vote.refused(donor(n).id, {why, "test"});
+    return *this;
+  }
+  [[nodiscard]] std::optional<state_offer> chosen() const {
+    return vote.outcome() == verdict::chosen ? std::optional{vote.chosen()} : std::nullopt;
+  }
 
   state_vote vote;
 };
 
 TEST(StateVote, ASingleDonorSufficesIfItIsAllThereIs) {
   Vote v{1};
-  EXPECT_EQ(v.asked(), "1>=5");
-  EXPECT_EQ(v.asked(), "");
-  v.offers(1, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9));
+  v.asks("1>=5").asks("").offers(1, 9);
+  EXPECT_EQ(v.chosen(), state(9));
   EXPECT_EQ(v.vote.present(), 1U);
 }
 
 TEST(StateVote, MoreThanHalfMustOfferTheSame) {
   Vote v{4};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5 3>=5");
-  v.offers(1, state(9));
-  v.offers(2, state(9));
+  v.asks("1>=5 2>=5 3>=5").offers(1, 9).offers(2, 9);
   EXPECT_EQ(v.vote.outcome(), verdict::open);
-  v.offers(3, state(9));
+  v.offers(3, 9);
   ASSERT_EQ(v.vote.outcome(), verdict::chosen);
   EXPECT_EQ(v.vote.voters().size(), 3U);
   EXPECT_TRUE(v.vote.dissenters().empty());
@@ -71,168 +81,134 @@ TEST(StateVote, MoreThanHalfMustOfferTheSame) {
 
 TEST(StateVote, ALiarIsOutvotedAndNamed) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9, "poison"));
-  v.offers(2, state(9));
+  v.asks("1>=5 2>=5").offers(1, 9, "poison").offers(2, 9);
   EXPECT_EQ(v.vote.outcome(), verdict::open);
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9));
+  v.asks("3>=5").offers(3, 9);
+  EXPECT_EQ(v.chosen(), state(9));
   EXPECT_EQ(v.vote.voters().front().donor.id, donor(2).id);
   EXPECT_EQ(v.vote.dissenters(), (std::vector{donor(1).id}));
 }
 
 TEST(StateVote, OfDonorsThatRoundDifferentlyOneSufficesAndNobodyIsALiar) {
   Vote v{3, state_comparison::content, true};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9, "rounded up"));
-  v.offers(2, state(9, "rounded down"));
-  EXPECT_EQ(v.asked(), "3>=5");
+  v.asks("1>=5 2>=5").offers(1, 9, "rounded up").offers(2, 9, "rounded down").asks("3>=5");
   EXPECT_EQ(v.vote.outcome(), verdict::open);
-  v.offers(3, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9, "rounded up"));
+  v.offers(3, 9);
+  EXPECT_EQ(v.chosen(), state(9, "rounded up"));
   EXPECT_TRUE(v.vote.dissenters().empty());
 }
 
 TEST(StateVote, OfDonorsThatRoundDifferentlyMostDecideWhereTheyAgree) {
   Vote v{3, state_comparison::content, true};
-  (void)v.asked();
-  v.offers(1, state(9, "poison"));
-  v.offers(2, state(9));
-  (void)v.asked();
-  v.offers(3, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9));
+  v.asks("1>=5 2>=5").offers(1, 9, "poison").offers(2, 9).asks("3>=5").offers(3, 9);
+  EXPECT_EQ(v.chosen(), state(9));
 }
 
 TEST(StateVote, DonorsThatAreBusyKeepALiarFromBeingTheOnlyOneAlsoIfSomeRoundDifferently) {
   Vote v{3, state_comparison::content, true};
-  (void)v.asked();
-  v.offers(1, state(9, "poison"));
-  v.refuses(2, ec::overloaded);
-  (void)v.asked();
-  v.refuses(3, ec::overloaded);
+  v.asks("1>=5 2>=5")
+    .offers(1, 9, "poison")
+    .refuses(2, ec::overloaded)
+    .asks("3>=5")
+    .refuses(3, ec::overloaded);
   EXPECT_EQ(v.vote.outcome(), verdict::failed);
 }
 
 TEST(StateVote, DonorsThatAreBehindAreAskedForTheEpochThatTheOthersReached) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9));
-  v.offers(2, state(10));
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(8));
-  EXPECT_EQ(v.asked(), "3>=9");
-  v.offers(3, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9));
+  v.asks("1>=5 2>=5")
+    .offers(1, 9)
+    .offers(2, 10)
+    .asks("3>=5")
+    .offers(3, 8)
+    .asks("3>=9")
+    .offers(3, 9);
+  EXPECT_EQ(v.chosen(), state(9));
 }
 
 TEST(StateVote, DonorsThatGoOnMeanwhileAreAskedForAnEpochAheadOfAll) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9));
-  v.offers(2, state(10));
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(8));
-  EXPECT_EQ(v.asked(), "3>=9");
-  v.offers(3, state(12));
-  EXPECT_EQ(v.asked(), "1>=13 2>=13 3>=13");
-  v.offers(1, state(13));
-  v.offers(2, state(13));
+  v.asks("1>=5 2>=5")
+    .offers(1, 9)
+    .offers(2, 10)
+    .asks("3>=5")
+    .offers(3, 8)
+    .asks("3>=9")
+    .offers(3, 12)
+    .asks("1>=13 2>=13 3>=13")
+    .offers(1, 13)
+    .offers(2, 13);
   EXPECT_EQ(v.vote.outcome(), verdict::chosen);
 }
 
 TEST(StateVote, OfTwoDonorsTheFirstIsBelieved) {
   Vote v{2};
-  EXPECT_EQ(v.asked(), "1>=5");
-  v.offers(1, state(9));
+  v.asks("1>=5").offers(1, 9);
   EXPECT_EQ(v.vote.outcome(), verdict::chosen);
 }
 
 TEST(StateVote, AFarEpochOfALiarIsNotAwaited) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(1'000'000, "poison"));
-  v.offers(2, state(9));
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(10));
-  EXPECT_EQ(v.asked(), "2>=10");
-  v.offers(2, state(10));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(10));
+  v.asks("1>=5 2>=5")
+    .offers(1, 1'000'000, "poison")
+    .offers(2, 9)
+    .asks("3>=5")
+    .offers(3, 10)
+    .asks("2>=10")
+    .offers(2, 10);
+  EXPECT_EQ(v.chosen(), state(10));
 }
 
 TEST(StateVote, AnEpochThatNoRunReachesIsNoOffer) {
   Vote v{1};
-  EXPECT_EQ(v.asked(), "1>=5");
-  v.offers(1, state(~0ULL));
+  v.asks("1>=5").offers(1, ~0ULL);
   EXPECT_EQ(v.vote.outcome(), verdict::failed);
   EXPECT_EQ(v.vote.why().code, ec::protocol_violation);
 }
 
 TEST(StateVote, DonorsThatAreGoneDoNotCount) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.refuses(1, ec::peer_lost);
-  v.refuses(2, ec::not_ready);
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9));
+  v.asks("1>=5 2>=5").refuses(1, ec::peer_lost).refuses(2, ec::not_ready).asks("3>=5").offers(3, 9);
   EXPECT_EQ(v.vote.outcome(), verdict::chosen);
 }
 
 TEST(StateVote, DonorsThatAreBusyDo) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.refuses(1, ec::overloaded);
-  v.refuses(2, ec::overloaded);
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9, "poison"));
+  v.asks("1>=5 2>=5")
+    .refuses(1, ec::overloaded)
+    .refuses(2, ec::overloaded)
+    .asks("3>=5")
+    .offers(3, 9, "poison");
   EXPECT_EQ(v.vote.outcome(), verdict::failed);
 }
 
 TEST(StateVote, DifferentStatesOfOneEpochAreADispute) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9, "poison"));
-  v.offers(2, state(9));
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9, "another"));
+  v.asks("1>=5 2>=5").offers(1, 9, "poison").offers(2, 9).asks("3>=5").offers(3, 9, "another");
   ASSERT_EQ(v.vote.outcome(), verdict::failed);
   EXPECT_EQ(v.vote.why().code, ec::hash_mismatch);
 }
 
 TEST(StateVote, ASlowDonorIsNotAwaited) {
   Vote v{3};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
-  v.offers(1, state(9));
+  v.asks("1>=5 2>=5").offers(1, 9);
   v.vote.hurry();
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9));
+  v.asks("3>=5").offers(3, 9);
   EXPECT_EQ(v.vote.outcome(), verdict::chosen);
 }
 
 TEST(StateVote, StatesThatAreOnlyApproximatelyEqualAreTakenFromTheFirstThatHasOne) {
   Vote v{3, state_comparison::none};
-  EXPECT_EQ(v.asked(), "1>=5");
-  v.refuses(1, ec::overloaded);
-  EXPECT_EQ(v.asked(), "2>=5");
-  v.offers(2, state(4));
-  EXPECT_EQ(v.asked(), "3>=5");
-  v.offers(3, state(9));
-  ASSERT_EQ(v.vote.outcome(), verdict::chosen);
-  EXPECT_EQ(v.vote.chosen(), state(9));
+  v.asks("1>=5").refuses(1, ec::overloaded).asks("2>=5").offers(2, 4).asks("3>=5").offers(3, 9);
+  EXPECT_EQ(v.chosen(), state(9));
 }
 
 TEST(StateVote, WhatPassesChangeIsNotCompared) {
   Vote v{3, state_comparison::parameters};
-  EXPECT_EQ(v.asked(), "1>=5 2>=5");
+  v.asks("1>=5 2>=5");
   auto other = state(9);
   other.content = sha256("with other running means");
-  v.offers(1, other);
-  v.offers(2, state(9));
+  v.offers(1, other).offers(2, 9);
   ASSERT_EQ(v.vote.outcome(), verdict::chosen);
   EXPECT_EQ(v.vote.voters().back().offer, state(9)) << "each is asked for its own bytes";
   EXPECT_TRUE(v.vote.dissenters().empty());
