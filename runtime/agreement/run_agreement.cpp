@@ -32,15 +32,6 @@ std::size_t bytes_of(const agreed_field& f) {
   return 3 * sizeof(text_size) + f.name.size() + f.value.size() + f.option.size();
 }
 
-void put_text(byte_writer& out, std::string_view text) {
-  out.put(static_cast<text_size>(text.size())).put_raw(text);
-}
-
-std::string get_text(byte_reader& in) {
-  auto size = in.get<text_size>();
-  return std::string{in.get_raw(size)};
-}
-
 constexpr std::string_view rounding_name = "rounding";
 constexpr std::string_view before_hash = " ~";
 
@@ -157,8 +148,7 @@ digest run_agreement::hash() const {
   for (const auto& f : fields_) {
     if (rounding_in(f))
       continue;
-    put_text(out, f.name);
-    put_text(out, f.value);
+    out.put_text<text_size>(f.name).put_text<text_size>(f.value);
   }
   return sha256(out.text());
 }
@@ -166,11 +156,8 @@ digest run_agreement::hash() const {
 std::string run_agreement::encode() const {
   byte_writer out;
   out.put(static_cast<text_size>(fields_.size()));
-  for (const auto& f : fields_) {
-    put_text(out, f.name);
-    put_text(out, f.value);
-    put_text(out, f.option);
-  }
+  for (const auto& f : fields_)
+    out.put_text<text_size>(f.name).put_text<text_size>(f.value).put_text<text_size>(f.option);
   return out.take();
 }
 
@@ -182,9 +169,8 @@ result<run_agreement> run_agreement::decode(std::string_view bytes) {
   run_agreement out;
   for (auto left = in.get<text_size>(); left > 0; --left) {
     agreed_field field;
-    field.name = get_text(in);
-    field.value = get_text(in);
-    field.option = get_text(in);
+    for (auto* text : {&field.name, &field.value, &field.option})
+      *text = in.get_text<text_size>();
     if (!in.ok() || !out.add(std::move(field)))
       return bad;
   }

@@ -33,8 +33,8 @@ result<payload> encode_state(const averager_state& state) {
   if (state.tensors.size() > tensors_max)
     return failure{ec::oversize, "there are more than 65536 tensors"};
   byte_writer head;
-  head.put(magic).put(static_cast<std::uint32_t>(state.metadata.size()));
-  head.put_raw(state.metadata).put(static_cast<std::uint32_t>(state.tensors.size()));
+  head.put(magic).put_text<std::uint32_t>(state.metadata);
+  head.put(static_cast<std::uint32_t>(state.tensors.size()));
   std::set<std::string_view> names;
   std::size_t values = 0;
   for (const auto& tensor : state.tensors) {
@@ -48,11 +48,9 @@ result<payload> encode_state(const averager_state& state) {
                      "tensor '" + tensor.name + "' has too many values or dimensions"};
     if (count > 0 && tensor.values == nullptr)
       return failure{ec::wrong_shape, "tensor '" + tensor.name + "' has no values"};
-    head.put(static_cast<std::uint16_t>(tensor.name.size())).put_raw(tensor.name);
-    head.put(static_cast<std::uint8_t>(tensor.type));
-    head.put(static_cast<std::uint8_t>(tensor.shape.size()));
-    for (auto n : tensor.shape)
-      head.put(n);
+    head.put_text<std::uint16_t>(tensor.name);
+    head.put(static_cast<std::uint8_t>(tensor.type), static_cast<std::uint8_t>(tensor.shape.size()),
+             tensor.shape);
     values += padded(count * size_of(tensor.type));
   }
   auto begin = padded(head.text().size());
@@ -83,7 +81,7 @@ result<averager_state> decode_state(std::shared_ptr<std::vector<std::byte>> byte
   std::set<std::string> names;
   for (std::uint32_t i = 0; i < count; ++i) {
     averaged_tensor one;
-    one.name = in.get_raw(in.get<std::uint16_t>());
+    one.name = in.get_text<std::uint16_t>();
     auto type = in.get<std::uint8_t>();
     auto dimensions = in.get<std::uint8_t>();
     if (!in.ok() || one.name.empty() || one.name.size() > name_bytes_max

@@ -42,10 +42,10 @@ result<member_list> member_list::sign(const identity& authority, std::uint64_t v
   if (!members.empty())
     end = std::ranges::max_element(members, {}, &member::until)->until;
   byte_writer out;
-  out.put_raw(magic).put(authority.key()).put(version).put(to_nanoseconds(end));
+  out.put_raw(magic).put(authority.key(), version, to_nanoseconds(end));
   out.put(static_cast<std::uint32_t>(members.size()));
   for (const auto& each : members)
-    out.put(each.id).put(to_nanoseconds(each.until));
+    out.put(each.id, to_nanoseconds(each.until));
   out.put(authority.sign(out.text()));
   return parse(out.text());
 }
@@ -57,8 +57,7 @@ result<member_list> member_list::parse(std::string_view bytes) {
   if (bytes.size() < bytes_min || in.get_raw(magic.size()) != magic)
     return malformed("it does not begin like one");
   member_list out;
-  out.authority_ = in.get<public_key>();
-  out.rank_.version = in.get<std::uint64_t>();
+  in.read(out.authority_, out.rank_.version);
   out.end_ = swarm_time_from(in.get<std::int64_t>());
   auto count = in.get<std::uint32_t>();
   if (count > members_max || bytes.size() != bytes_min + count * std::size_t{40})

@@ -6,13 +6,7 @@
 
 namespace waggle {
 
-namespace {
-
-byte_writer& put_text(byte_writer& out, std::string_view text) {
-  return out.put(std::uint64_t{text.size()}).put_raw(text);
-}
-
-} // namespace
+using text_size = std::uint64_t;
 
 const record_rules* rules_of(record_kind kind) {
   static constexpr record_rules open_rules{.owned = false,
@@ -40,19 +34,18 @@ const record_rules* rules_of(record_kind kind) {
 
 dht_id record_key(std::string_view run_id, record_kind kind, std::string_view name) {
   byte_writer out;
-  put_text(out.put_raw("waggle/key/1"), run_id).put(static_cast<std::uint64_t>(kind));
-  put_text(out, name);
-  return {sha256(out.text()).bytes};
+  out.put_raw("waggle/key/1").put_text<text_size>(run_id).put(static_cast<std::uint64_t>(kind));
+  return {sha256(out.put_text<text_size>(name).text()).bytes};
 }
 
 std::string signed_bytes(std::string_view run_id, const record& entry) {
   byte_writer out;
-  put_text(out.put_raw("waggle/record/1"), run_id).put(static_cast<std::uint64_t>(entry.kind));
+  out.put_raw("waggle/record/1").put_text<text_size>(run_id);
+  out.put(static_cast<std::uint64_t>(entry.kind));
   for (const auto* text : {&entry.name, &entry.subkey, &entry.value})
-    put_text(out, *text);
-  out.put(to_nanoseconds(entry.expiration)).put(entry.sequence);
-  put_text(out.put(std::uint64_t{entry.tombstone}), entry.owner.raw());
-  return out.take();
+    out.put_text<text_size>(*text);
+  out.put(to_nanoseconds(entry.expiration), entry.sequence, std::uint64_t{entry.tombstone});
+  return out.put_text<text_size>(entry.owner.raw()).take();
 }
 
 void sign_record(std::string_view run_id, const identity& owner, record& entry) {

@@ -26,9 +26,8 @@ bool plain_host(std::string_view host) {
 /// Phase (255: none), loss and seconds of a pass (NaN: none): 9 bytes.
 void write_vitals(const peer_vitals& vitals, byte_writer& out) {
   constexpr auto none = std::numeric_limits<float>::quiet_NaN();
-  out.put(vitals.phase.value_or(255))
-    .put(vitals.loss.value_or(none))
-    .put(vitals.pass_seconds.value_or(none));
+  out.put(vitals.phase.value_or(255), vitals.loss.value_or(none),
+          vitals.pass_seconds.value_or(none));
 }
 
 /// False: out of bounds.
@@ -48,13 +47,11 @@ bool read_vitals(byte_reader& in, peer_vitals& out) {
 
 /// The rate (NaN: none), shares, settings and priority (NaN: none).
 void write_shares(const peer_vitals& vitals, byte_writer& out) {
-  out.put(vitals.samples_per_second.value_or(std::numeric_limits<float>::quiet_NaN()))
-    .put(static_cast<std::uint8_t>(peer_shares::names.size()));
-  for (auto value : vitals.shares.thousandths())
-    out.put(value);
-  auto settings = std::string_view{vitals.settings}.substr(0, settings_bytes_max);
-  out.put(static_cast<std::uint16_t>(settings.size())).put_raw(settings);
-  out.put(vitals.share_priority.value_or(std::numeric_limits<float>::quiet_NaN()));
+  constexpr auto none = std::numeric_limits<float>::quiet_NaN();
+  out.put(vitals.samples_per_second.value_or(none),
+          static_cast<std::uint8_t>(peer_shares::names.size()), vitals.shares.thousandths());
+  out.put_text<std::uint16_t>(std::string_view{vitals.settings}.substr(0, settings_bytes_max));
+  out.put(vitals.share_priority.value_or(none));
 }
 
 constexpr float share_priority_max = 1e6F; // as of the option
@@ -68,7 +65,7 @@ bool read_shares(byte_reader& in, peer_vitals& out) {
   auto shares = in.get<std::uint8_t>();
   for (std::size_t i = 0; i < shares; ++i)
     out.shares.read_thousandths(i, in.get<std::uint16_t>());
-  out.settings = in.get_raw(in.get<std::uint16_t>());
+  out.settings = in.get_text<std::uint16_t>();
   auto priority = in.get<float>();
   if (std::abs(priority) > share_priority_max)
     return false;
@@ -76,21 +73,6 @@ bool read_shares(byte_reader& in, peer_vitals& out) {
   return out.settings.size() <= settings_bytes_max && std::ranges::all_of(out.settings, [](char c) {
            return c == '\n' || (c >= ' ' && c <= '~');
          });
-}
-
-/// 72 bytes.
-void write_sketch(const parameter_sketch& sketch, byte_writer& out) {
-  out.put(sketch.rounding);
-  for (auto sum : sketch.sums)
-    out.put(sum);
-}
-
-/// False: not finite.
-bool read_sketch(byte_reader& in, parameter_sketch& out) {
-  out.rounding = in.get<std::uint64_t>();
-  for (auto& sum : out.sums)
-    sum = in.get<float>();
-  return std::all_of(out.sums.begin(), out.sums.end(), [](float x) { return std::isfinite(x); });
 }
 
 } // namespace
@@ -114,32 +96,22 @@ double parameter_sketch::distance_to(const parameter_sketch& other) const {
 }
 
 std::string encode_progress(const progress_report& report) {
+  auto addresses = std::min(report.who.addresses.size(), addresses_max);
   byte_writer out;
-  out.put(record_version)
-    .put(static_cast<std::uint8_t>(report.who.client_mode ? 1 : 0))
-    .put(report.epoch.value())
-    .put(report.samples)
-    .put(report.samples_per_second)
-    .put(to_nanoseconds(report.time))
-    .put(report.parameters)
-    .put(static_cast<std::uint8_t>(std::min(report.who.addresses.size(), addresses_max)));
-  for (std::size_t i = 0; i < std::min(report.who.addresses.size(), addresses_max); ++i) {
-    auto text = to_string(report.who.addresses[i]);
-    out.put(static_cast<std::uint16_t>(text.size())).put_raw(text);
-  }
+  out.put(record_version, report.who.client_mode, report.epoch, report.samples,
+          report.samples_per_second, to_nanoseconds(report.time), report.parameters,
+          static_cast<std::uint8_t>(addresses));
+  for (std::size_t i = 0; i < addresses; ++i)
+    out.put_text<std::uint16_t>(to_string(report.who.addresses[i]));
   const auto& claim = report.claim;
   auto flags =
     static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U)
                               | (claim.auxiliary ? 4U : 0U) | (claim.reduces_only ? 8U : 0U));
-  out.put(claim.past.branch)
-    .put(claim.past.parent)
-    .put(claim.past.forked_at.value())
-    .put(claim.past.work)
-    .put(claim.group_size)
-    .put(flags)
-    .put(claim.target_batch_size);
+  const auto& past = claim.past;
+  out.put(past.branch, past.parent, past.forked_at, past.work, claim.group_size, flags,
+          claim.target_batch_size);
   write_vitals(report.vitals, out);
-  write_sketch(report.sketch, out);
+  out.put(report.sketch.rounding, report.sketch.sums);
   write_shares(report.vitals, out);
   return out.take();
 }
@@ -152,38 +124,32 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   report.who.key = owner;
   if (in.get<std::uint8_t>() < record_version)
     return failure{ec::malformed, "a progress record of another version"};
-  report.who.client_mode = in.get<std::uint8_t>() != 0;
-  report.epoch = epoch_id{in.get<std::uint64_t>()};
-  report.samples = in.get<std::uint64_t>();
-  report.samples_per_second = in.get<double>();
+  in.read(report.who.client_mode, report.epoch, report.samples, report.samples_per_second);
   report.time = swarm_time_from(in.get<std::int64_t>());
-  report.parameters = in.get<digest>();
+  in.read(report.parameters);
   auto addresses = in.get<std::uint8_t>();
   if (!in.ok() || report.epoch.value() > epoch_max || addresses > addresses_max
       || !std::isfinite(report.samples_per_second) || report.samples_per_second < 0)
     return failure{ec::malformed, "a progress record with a field out of its range"};
   for (std::size_t i = 0; i < addresses; ++i) {
-    auto size = in.get<std::uint16_t>();
-    auto where = parse_endpoint(in.get_raw(size));
+    auto where = parse_endpoint(in.get_text<std::uint16_t>());
     if (!in.ok() || !where || !plain_host(where->host))
       return failure{ec::malformed, "a progress record with a broken address"};
     report.who.addresses.push_back(*where);
   }
   auto& claim = report.claim;
-  claim.past.branch = in.get<digest>();
-  claim.past.parent = in.get<digest>();
-  claim.past.forked_at = epoch_id{in.get<std::uint64_t>()};
-  claim.past.work = in.get<std::uint64_t>();
-  claim.group_size = in.get<std::uint32_t>();
+  auto& past = claim.past;
+  in.read(past.branch, past.parent, past.forked_at, past.work, claim.group_size);
   auto flags = in.get<std::uint8_t>();
   claim.ready = (flags & 1U) != 0;
   claim.provisional = (flags & 2U) != 0;
   claim.auxiliary = (flags & 4U) != 0;
   claim.reduces_only = (flags & 8U) != 0;
-  claim.target_batch_size = in.get<std::uint64_t>();
+  in.read(claim.target_batch_size);
   if (!read_vitals(in, report.vitals))
     return failure{ec::malformed, "a progress record with vitals out of their bounds"};
-  if (!read_sketch(in, report.sketch))
+  in.read(report.sketch.rounding, report.sketch.sums);
+  if (!std::ranges::all_of(report.sketch.sums, [](float x) { return std::isfinite(x); }))
     return failure{ec::malformed, "a progress record with a sketch that is not finite"};
   if (!read_shares(in, report.vitals))
     return failure{ec::malformed, "a progress record with a rate or settings out of bounds"};

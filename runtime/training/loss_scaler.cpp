@@ -49,16 +49,14 @@ void loss_scaler::on_update() {
 
 std::string loss_scaler::save() const {
   std::lock_guard lock{mutex_};
-  byte_writer out;
-  out.put(scale_).put(good_updates_).put(static_cast<std::uint8_t>(overflowed_));
-  return out.take();
+  return byte_writer{}.put(scale_, good_updates_, overflowed_).take();
 }
 
 status loss_scaler::load(std::string_view saved) {
   byte_reader in{saved};
   auto scale = in.get<double>();
   auto good_updates = in.get<std::uint64_t>();
-  auto overflowed = in.get<std::uint8_t>();
+  auto overflowed = in.get<bool>();
   if (!in.ok() || in.left() != 0)
     return failure{ec::malformed, "the state of the loss scaler has the wrong length"};
   if (!is_power_of_two(scale) || scale < scale_min || scale > scale_max)
@@ -68,7 +66,7 @@ status loss_scaler::load(std::string_view saved) {
   std::lock_guard lock{mutex_};
   scale_ = scale;
   good_updates_ = std::min(good_updates, rule_.growth_interval - 1);
-  overflowed_ = overflowed != 0;
+  overflowed_ = overflowed;
   return done{};
 }
 

@@ -46,13 +46,12 @@ std::string head_of(const own_progress& p, const digest& state) {
                  && p.pending_position.size() <= position_bytes_max,
                std::to_string(p.own.size()));
   byte_writer fields;
-  fields.put(static_cast<std::uint8_t>(p.stopped ? 1 : 0));
+  fields.put(p.stopped);
   for (const auto* text : {&p.run, &p.own, &p.position, &p.pending_position})
     fields.put(static_cast<std::uint32_t>(text->size()));
-  fields.put(p.partial.samples).put(p.partial.passes).put(p.partial.scale);
-  fields.put(size_of(p.partial.sum)).put(p.pending_samples).put(size_of(p.pending));
-  fields.put(p.local_samples).put(p.local_passes).put(p.uncounted_steps);
-  fields.put(size_of(p.residual));
+  fields.put(p.partial.samples, p.partial.passes, p.partial.scale, size_of(p.partial.sum));
+  fields.put(p.pending_samples, size_of(p.pending));
+  fields.put(p.local_samples, p.local_passes, p.uncounted_steps, size_of(p.residual));
   fields.put_raw(p.run).put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
   auto hash = sha256_stream{}
                 .add(fields.text())
@@ -61,7 +60,7 @@ std::string head_of(const own_progress& p, const digest& state) {
                 .add(bytes_of(p.residual))
                 .finish();
   byte_writer head;
-  head.put_raw(magic).put(state).put(hash).put_raw(fields.text());
+  head.put_raw(magic).put(state, hash).put_raw(fields.text());
   return head.take();
 }
 
@@ -80,20 +79,12 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   own_progress p;
   auto stopped = in.get<std::uint8_t>();
   p.stopped = stopped == 1;
-  auto run = in.get<std::uint32_t>();
-  auto own = in.get<std::uint32_t>();
-  auto position = in.get<std::uint32_t>();
-  auto pending_position = in.get<std::uint32_t>();
-  p.partial.samples = in.get<std::uint64_t>();
-  p.partial.passes = in.get<std::uint64_t>();
-  p.partial.scale = in.get<double>();
-  auto partial_values = in.get<std::uint64_t>();
-  p.pending_samples = in.get<std::uint64_t>();
-  auto pending_values = in.get<std::uint64_t>();
-  p.local_samples = in.get<std::uint64_t>();
-  p.local_passes = in.get<std::uint64_t>();
-  p.uncounted_steps = in.get<std::uint64_t>();
-  auto residual_values = in.get<std::uint64_t>();
+  std::uint32_t run = 0, own = 0, position = 0, pending_position = 0;
+  std::uint64_t partial_values = 0, pending_values = 0, residual_values = 0;
+  in.read(run, own, position, pending_position);
+  in.read(p.partial.samples, p.partial.passes, p.partial.scale, partial_values);
+  in.read(p.pending_samples, pending_values);
+  in.read(p.local_samples, p.local_passes, p.uncounted_steps, residual_values);
   bool plausible =
     stopped <= 1 && run <= own_progress::run_bytes_max && own <= learner::own_bytes_max
     && position <= position_bytes_max && pending_position <= position_bytes_max

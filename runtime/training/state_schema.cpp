@@ -58,26 +58,16 @@ std::string function_of(std::string_view model, const model_shape& shape) {
 digest schema_of(const state_table& tensors, const optimizer_identity& optimizer,
                  std::string_view function) {
   byte_writer out;
-  auto put_text = [&out](std::string_view text) {
-    out.put(static_cast<std::uint32_t>(text.size())).put_raw(text);
-  };
-  put_text("waggle torch state 4");
-  out.put(static_cast<std::uint64_t>(tensors.numbers()));
-  put_text(function);
-  put_text(optimizer.kind);
-  out.put(optimizer.weight_decay).put(static_cast<std::uint8_t>(optimizer.decay_vectors ? 1 : 0));
+  out.put_text<std::uint32_t>("waggle torch state 4").put(std::uint64_t{tensors.numbers()});
+  out.put_text<std::uint32_t>(function).put_text<std::uint32_t>(optimizer.kind);
+  out.put(optimizer.weight_decay, optimizer.decay_vectors);
   const auto* row = find_optimizer(optimizer.kind); // null: without a known optimizer
   for (const auto& hyper : hyper_parameters())
-    if (row != nullptr && row->find(hyper.name) != nullptr) {
-      put_text(hyper.name);
-      out.put(hyper.of(optimizer));
-    }
+    if (row != nullptr && row->find(hyper.name) != nullptr)
+      out.put_text<std::uint32_t>(hyper.name).put(hyper.of(optimizer));
   for (const auto& tensor : tensors.tensors()) {
-    put_text(tensor.name);
-    out.put(static_cast<std::uint8_t>(tensor.what));
-    out.put(static_cast<std::uint32_t>(tensor.shape.size()));
-    for (auto size : tensor.shape)
-      out.put(size);
+    out.put_text<std::uint32_t>(tensor.name).put(static_cast<std::uint8_t>(tensor.what));
+    out.put(static_cast<std::uint32_t>(tensor.shape.size()), tensor.shape);
   }
   return sha256(out.text());
 }

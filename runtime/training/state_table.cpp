@@ -96,10 +96,8 @@ state_table::state_table(std::vector<state_tensor> tensors, std::size_t numbers)
       buffers_ += t.elements();
     if (t.what == state_tensor::kind::metric)
       metrics_ += t.elements();
-    rows.put(static_cast<std::uint8_t>(t.what)).put(static_cast<std::uint16_t>(t.name.size()));
-    rows.put_raw(t.name).put(static_cast<std::uint8_t>(t.shape.size()));
-    for (auto size : t.shape)
-      rows.put(size);
+    rows.put(static_cast<std::uint8_t>(t.what)).put_text<std::uint16_t>(t.name);
+    rows.put(static_cast<std::uint8_t>(t.shape.size()), t.shape);
   }
   rows_ = rows.take();
 }
@@ -131,8 +129,7 @@ std::size_t state_table::image_bytes() const {
 
 std::string state_table::header(const digest& schema, std::uint64_t optimizer_steps) const {
   byte_writer out;
-  out.put_raw(magic).put(schema).put(optimizer_steps);
-  out.put(static_cast<std::uint64_t>(rows_.size())).put_raw(rows_);
+  out.put_raw(magic).put(schema, optimizer_steps).put_text<std::uint64_t>(rows_);
   auto text = out.take();
   text.resize(header_bytes());
   return text;
@@ -188,10 +185,8 @@ result<state_table> read_rows(byte_span begin) {
   byte_reader in{begin};
   if (in.get_raw(magic.size()) != magic)
     return malformed("it is none of this version");
-  (void)in.get<digest>();
-  (void)in.get<std::uint64_t>();
-  auto bytes = in.get<std::uint64_t>();
-  byte_reader rows{in.get_raw(static_cast<std::size_t>(bytes))};
+  (void)in.get_raw(digest::size + sizeof(std::uint64_t)); // schema and steps
+  byte_reader rows{in.get_text<std::uint64_t>()};
   if (!in.ok())
     return malformed("it is cut off");
   std::vector<state_tensor> tensors;
@@ -200,11 +195,11 @@ result<state_table> read_rows(byte_span begin) {
     state_tensor t;
     auto kind = rows.get<std::uint8_t>();
     t.what = static_cast<state_tensor::kind>(kind);
-    auto length = rows.get<std::uint16_t>();
-    t.name = std::string{rows.get_raw(length)};
+    t.name = rows.get_text<std::uint16_t>();
     auto dimensions = rows.get<std::uint8_t>();
     if (!rows.ok() || kind > static_cast<std::uint8_t>(state_tensor::kind::counter)
-        || length > name_bytes_max || dimensions > dimensions_max || tensors.size() == tensors_max)
+        || t.name.size() > name_bytes_max || dimensions > dimensions_max
+        || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)
       t.shape.push_back(rows.get<std::uint64_t>());

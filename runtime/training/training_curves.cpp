@@ -170,13 +170,10 @@ std::string training_curves::encode() const {
   constexpr auto none = std::numeric_limits<float>::quiet_NaN();
   byte_writer rest;
   for (const auto& each : best_)
-    rest.put(each ? each->epoch.value() : 0).put(each ? each->value : none);
+    rest.put(each ? each->epoch : epoch_id{}, each ? each->value : none);
   rest.put(static_cast<std::uint32_t>(points_.size()));
-  for (const auto& point : points_) {
-    rest.put(point.epoch.value()).put(point.samples).put(point.t);
-    for (auto value : point.values)
-      rest.put(value);
-  }
+  for (const auto& point : points_)
+    rest.put(point.epoch, point.samples, point.t, point.values);
   byte_writer out;
   out.put_raw(magic).put(sha256(rest.text())).put_raw(rest.text());
   return out.take();
@@ -194,7 +191,7 @@ result<training_curves> training_curves::decode(std::string_view bytes) {
   };
   training_curves out;
   for (std::size_t i = 0; i < curve_count; ++i) {
-    epoch_id epoch{in.get<std::uint64_t>()};
+    auto epoch = in.get<epoch_id>();
     auto value = in.get<float>();
     if (!std::isnan(value) && table[i].best != better::neither)
       out.best_[i] = best_value{epoch, value};
@@ -204,11 +201,7 @@ result<training_curves> training_curves::decode(std::string_view bytes) {
     return bad("another number of points than there are");
   for (std::uint32_t i = 0; i < count; ++i) {
     curve_point point;
-    point.epoch = epoch_id{in.get<std::uint64_t>()};
-    point.samples = in.get<std::uint64_t>();
-    point.t = in.get<std::int64_t>();
-    for (auto& value : point.values)
-      value = in.get<float>();
+    in.read(point.epoch, point.samples, point.t, point.values);
     bool bounded = point.epoch.value() <= epoch_max && point.samples <= samples_max && point.t >= 0
                    && std::ranges::none_of(point.values, [](float x) { return std::isinf(x); });
     if (!bounded)

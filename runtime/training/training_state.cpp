@@ -15,17 +15,10 @@ constexpr std::string_view magic = "WGGLST03";
 
 /// The header without its hash.
 std::string fields_of(const training_state& state, std::uint64_t learner_bytes) {
+  const auto& past = state.past;
   byte_writer out;
-  out.put_raw(magic)
-    .put(state.epoch.value())
-    .put(state.schema)
-    .put(state.parameters)
-    .put(state.past.branch)
-    .put(state.past.parent)
-    .put(state.past.forked_at.value())
-    .put(state.past.work)
-    .put(state.past.steps)
-    .put(learner_bytes);
+  out.put_raw(magic).put(state.epoch, state.schema, state.parameters);
+  out.put(past.branch, past.parent, past.forked_at, past.work, past.steps, learner_bytes);
   return out.take();
 }
 
@@ -72,20 +65,15 @@ result<training_state> check_state(const byte_source& image) {
   training_state state;
   if (in.get_raw(magic.size()) != magic)
     return failure{ec::malformed, "this is no training state of this version"};
-  state.epoch = epoch_id{in.get<std::uint64_t>()};
-  state.schema = in.get<digest>();
-  state.parameters = in.get<digest>();
-  state.past.branch = in.get<digest>();
-  state.past.parent = in.get<digest>();
-  state.past.forked_at = epoch_id{in.get<std::uint64_t>()};
-  state.past.work = in.get<std::uint64_t>();
-  state.past.steps = in.get<std::uint64_t>();
+  auto& past = state.past;
+  in.read(state.epoch, state.schema, state.parameters);
+  in.read(past.branch, past.parent, past.forked_at, past.work, past.steps);
   auto bytes = in.get<std::uint64_t>();
   auto fields = byte_span{known}.first(known.size() - in.left());
   auto hash = in.get<digest>();
   if (!in.ok() || bytes != image.size() - state_header_bytes)
     return failure{ec::malformed, "the training state is cut off, or too long"};
-  if (state.past.steps > counted_steps_max)
+  if (past.steps > counted_steps_max)
     return failure{ec::malformed, "the training state has more steps than any run makes"};
   auto found = hash_of(as_string_view(fields), image);
   if (!found)

@@ -1,5 +1,6 @@
 #include "runtime/core/byte_io.hpp"
 
+#include <array>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -21,6 +22,21 @@ TEST(ByteIo, ReadsBackWhatWasWritten) {
   EXPECT_EQ(in.get_raw(4), "tail");
   EXPECT_TRUE(in.ok());
   EXPECT_EQ(in.left(), 0U);
+}
+
+TEST(ByteIo, ReadsSeveralFieldsWithTextsAndRanges) {
+  std::array<std::uint16_t, 2> pair{1, 2};
+  auto text = byte_writer{}.put(true, epoch_id{7}, pair).put_text<std::uint8_t>("abc").take();
+  byte_reader in{text};
+  bool yes = false;
+  epoch_id epoch;
+  std::array<std::uint16_t, 2> read{};
+  in.read(yes, epoch, read);
+  EXPECT_TRUE(yes);
+  EXPECT_EQ(epoch, epoch_id{7});
+  EXPECT_EQ(read, pair);
+  EXPECT_EQ(in.get_text<std::uint8_t>(), "abc");
+  EXPECT_TRUE(in.ok());
 }
 
 TEST(ByteIo, NumbersAreLittleEndian) {
