@@ -15,13 +15,8 @@ bool is_torchscript(std::string_view model) {
 }
 
 data_request request_of(const learner_options& o, data_role role) {
-  data_request request;
-  request.role = role;
-  request.path = role == data_role::training ? o.data : o.eval_data;
-  request.context = static_cast<std::size_t>(o.context);
-  request.token_bytes = o.token_bytes;
-  request.classes = o.classes;
-  return request;
+  return {role == data_role::training ? o.data : o.eval_data, role,
+          static_cast<std::size_t>(o.context), o.token_bytes, o.classes};
 }
 
 namespace option_bindings {

@@ -12,11 +12,9 @@ namespace {
 constexpr std::uint64_t looked_at = 1U << 16U; // tokens of each file
 
 sample_shape shape_of(const data_request& request) {
-  sample_shape shape;
-  shape.what = sample_shape::kind::tokens;
-  shape.item_bytes = request.token_bytes;
-  shape.classes = static_cast<std::int64_t>(request.classes);
-  return shape;
+  return {.what = sample_shape::kind::tokens,
+          .item_bytes = request.token_bytes,
+          .classes = static_cast<std::int64_t>(request.classes)};
 }
 
 class token_files final : public items_in_files {

@@ -14,15 +14,13 @@ std::string name_of(flight::phase p) {
 } // namespace
 
 contribution resumed(const own_progress& kept, epoch_id epoch) {
-  contribution given;
-  given.epoch = epoch;
-  given.own = kept.pending;
-  given.samples = kept.pending_samples;
-  given.weight = static_cast<double>(given.samples);
-  given.from_state = true;
-  given.resumed = true;
-  given.position = kept.pending_position;
-  return given;
+  return {.epoch = epoch,
+          .own = kept.pending,
+          .samples = kept.pending_samples,
+          .weight = static_cast<double>(kept.pending_samples),
+          .from_state = true,
+          .resumed = true,
+          .position = kept.pending_position};
 }
 
 void flight::begin(contribution given, std::uint64_t own_step) {

@@ -94,11 +94,8 @@ void low_rank::add_whole(const tensor_info& values, std::uint64_t index) {
 }
 
 low_rank::matrix low_rank::next_place(std::uint64_t index) const {
-  matrix m;
-  m.index = index;
-  m.offset = values_;
-  m.second = static_cast<std::size_t>(elements_of(second_));
-  return m;
+  return {
+    .offset = values_, .second = static_cast<std::size_t>(elements_of(second_)), .index = index};
 }
 
 void low_rank::add(const matrix& next) {

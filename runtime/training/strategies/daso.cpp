@@ -15,17 +15,15 @@ daso_rule rule_of(const strategy_settings& s) {
   auto number = [&](std::string_view of) {
     return static_cast<std::uint64_t>(strategies::daso.number(s, of));
   };
-  daso_rule rule;
-  rule.epochs = number("epochs");
-  rule.batches = number("batches");
-  rule.warmup = number("warmup");
-  rule.cooldown = number("cooldown");
-  rule.stability = strategies::daso.number(s, "stability");
-  rule.max_skips = number("max-skips");
-  rule.skip_reduction = number("skip-reduction");
-  rule.local_skip_factor = number("local-skip-factor");
-  rule.endless = number("endless") != 0;
-  return rule;
+  return {.epochs = number("epochs"),
+          .batches = number("batches"),
+          .warmup = number("warmup"),
+          .cooldown = number("cooldown"),
+          .stability = strategies::daso.number(s, "stability"),
+          .max_skips = number("max-skips"),
+          .skip_reduction = number("skip-reduction"),
+          .local_skip_factor = number("local-skip-factor"),
+          .endless = number("endless") != 0};
 }
 
 constexpr outer_rule plain_mean{.rate = 1, .momentum = 0, .nesterov = false, .blends = true};
