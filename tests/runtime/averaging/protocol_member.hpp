@@ -2,6 +2,8 @@
 
 // One member's round_protocol, and what it wants done. Shared by its tests.
 
+#include <stdexcept>
+
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
@@ -17,6 +19,15 @@ const Action* find(const protocol::actions& actions) {
     if (const auto* found = std::get_if<Action>(&a))
       return found;
   return nullptr;
+}
+
+/// Throws if there is none.
+template <class Action>
+const Action& the(const protocol::actions& actions) {
+  const auto* found = find<Action>(actions);
+  if (found == nullptr)
+    throw std::logic_error{"no such action"};
+  return *found;
 }
 
 inline protocol member(std::size_t self, std::size_t members = 4) {

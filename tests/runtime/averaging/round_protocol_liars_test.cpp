@@ -27,8 +27,7 @@ TEST(RoundProtocolLiars, WhatMostHoldIsAdoptedByTheOthers) {
   (void)leader.on_result_complete(0, right);
   (void)victim.on_result_complete(0, wrong);
   auto out = leader.on_most_agree(right, t0);
-  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
-  auto next = find<protocol::send_propose>(out)->view;
+  auto next = the<protocol::send_propose>(out).view;
   EXPECT_TRUE(next.adopted);
   EXPECT_EQ(next.result, right);
   EXPECT_EQ(next.participant_set(), members_of({0, 1, 2, 3}));
@@ -48,8 +47,7 @@ TEST(RoundProtocolLiars, ADecisionAboutOtherBytesIsNotApplied) {
   (void)m.on_result_complete(0, wrong);
   auto out = m.on_commit(0, holding(first_view(plan_for(4))));
   EXPECT_EQ(find<protocol::commit>(out), nullptr);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
 }
 
 TEST(RoundProtocolLiars, TheLeaderAppliesWhatWasDecidedBeforeItHadAnotherDigestAdopted) {
@@ -99,8 +97,7 @@ TEST(RoundProtocolLiars, OneAccuserIsNotEnoughIfMoreAreNeeded) {
   EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty());
   EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty()) << "it counts once";
   auto out = leader.on_suspect(2, 0, 3, ec::stalled, t0);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.participant_set(), members_of({0, 1, 2}));
 }
 
 TEST(RoundProtocolLiars, AMemberThatAloneAccusesAnotherIsLeftOutItself) {
@@ -108,8 +105,7 @@ TEST(RoundProtocolLiars, AMemberThatAloneAccusesAnotherIsLeftOutItself) {
   (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
   EXPECT_TRUE(leader.on_time(t0 + 1'900ms).empty()) << "we may notice the loss ourselves";
   auto out = leader.on_time(t0 + 2s);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 2, 3}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.participant_set(), members_of({0, 2, 3}));
 }
 
 TEST(RoundProtocolLiars, AnAccuserThatHoldsTheResultStays) {
@@ -123,8 +119,7 @@ TEST(RoundProtocolLiars, OurOwnObservationNeedsNoAccuser) {
   protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
   (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.participant_set(), members_of({0, 1, 2}));
   EXPECT_TRUE(leader.on_time(t0 + 2s).empty());
 }
 

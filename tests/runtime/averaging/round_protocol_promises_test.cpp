@@ -30,8 +30,7 @@ TEST(RoundProtocolPromises, ALeaderAsksBeforeItChangesTheContributors) {
   auto leader = careful(0);
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr);
-  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_takeover>(out)->number, the_leaders);
+  EXPECT_EQ(the<protocol::send_takeover>(out).number, the_leaders);
   (void)leader.on_promise(1, unprepared(the_leaders));
   out = leader.on_promise(2, unprepared(the_leaders));
   ASSERT_NE(find<protocol::send_propose>(out), nullptr);
@@ -66,8 +65,7 @@ TEST(RoundProtocolPromises, AMemberIsLeftOutOnlyByAViewThatFollows) {
   takeover_promises shown{
     {0, unprepared(the_leaders)}, {1, unprepared(the_leaders)}, {2, unprepared(the_leaders)}};
   auto out = m.on_propose(0, without, shown);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
 }
 
 TEST(RoundProtocolPromises, SignaturesAreCheckedOnlyIfTheViewFollows) {
@@ -104,8 +102,7 @@ TEST(RoundProtocolPromises, ALeaderThatLacksTheResultHasItAdoptedAllTheSame) {
   (void)leader.on_suspicion(3, ec::peer_lost, t0);
   (void)leader.on_promise(1, prepared(the_leaders));
   auto out = leader.on_promise(2, prepared(the_leaders));
-  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
-  EXPECT_TRUE(find<protocol::send_propose>(out)->view.adopted);
+  EXPECT_TRUE(the<protocol::send_propose>(out).view.adopted);
   EXPECT_NE(find<protocol::await_repair>(out), nullptr);
   EXPECT_EQ(leader.holders(), members_of({1, 2}));
 }
@@ -115,9 +112,8 @@ TEST(RoundProtocolPromises, DigestsWithAKeyAreReportedWithoutIt) {
   protocol m{plan_with_a_liar(), 1, {1, milliseconds{2'000}, 1, [&] { return plain; }}};
   (void)m.on_result_complete(0, right);
   auto out = m.on_takeover(0, the_leaders);
-  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_promise>(out)->promise.value, plain);
-  EXPECT_EQ(find<protocol::send_promise>(out)->promise.view.result, right);
+  EXPECT_EQ(the<protocol::send_promise>(out).promise.value, plain);
+  EXPECT_EQ(the<protocol::send_promise>(out).promise.view.result, right);
 }
 
 TEST(RoundProtocolPromises, APromiseThatContradictsItselfIsNoAnswer) {
@@ -134,9 +130,8 @@ TEST(RoundProtocolPromises, APromiseThatContradictsItselfIsNoAnswer) {
 TEST(RoundProtocolPromises, WithThreeMembersNothingIsProven) {
   auto leader = careful(0, 3);
   auto out = leader.on_suspicion(2, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_propose>(out)->view.number, 1u);
-  EXPECT_TRUE(find<protocol::send_propose>(out)->promises.empty());
+  EXPECT_EQ(the<protocol::send_propose>(out).view.number, 1u);
+  EXPECT_TRUE(the<protocol::send_propose>(out).promises.empty());
 }
 
 } // namespace

@@ -43,13 +43,11 @@ TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   (void)leader.on_prepared(1, 0, right);
   // Member 2 may have received `prepared` from all, member 3 included, and applied the result.
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 2}));
-  auto number = find<protocol::send_takeover>(out)->number;
+  EXPECT_EQ(the<protocol::send_takeover>(out).to, members_of({1, 2}));
+  auto number = the<protocol::send_takeover>(out).number;
   (void)leader.on_promise(1, {number, true, holding(first_view(plan_for(4))), true, false});
   out = leader.on_promise(2, {number, true, holding(first_view(plan_for(4))), true, false});
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.contributor_set(), members_of({0, 1, 2, 3}));
 }
 
 TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
@@ -64,20 +62,18 @@ TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
 TEST(RoundProtocol, AMemberThatHoldsTheResultNotifiesAllOnce) {
   auto m = member(2);
   auto out = m.on_result_complete(0, right);
-  ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_prepared>(out)->to, members_of({0, 1, 3}));
+  EXPECT_EQ(the<protocol::send_prepared>(out).to, members_of({0, 1, 3}));
   EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
 TEST(RoundProtocol, ALostMemberIsLeftOutOfTheNextView) {
   auto leader = member(0);
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
-  const auto* view = find<protocol::enter_view>(out);
-  ASSERT_NE(view, nullptr);
-  EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2}));
-  EXPECT_EQ(view->view.participant_set(), members_of({0, 1, 2}));
-  EXPECT_EQ(view->view.number, 1u) << "in its own term";
-  EXPECT_FALSE(view->view.adopted);
+  const auto& view = the<protocol::enter_view>(out);
+  EXPECT_EQ(view.view.contributor_set(), members_of({0, 1, 2}));
+  EXPECT_EQ(view.view.participant_set(), members_of({0, 1, 2}));
+  EXPECT_EQ(view.view.number, 1u) << "in its own term";
+  EXPECT_FALSE(view.view.adopted);
   EXPECT_EQ(leader.lost().at(3), ec::peer_lost);
 }
 
@@ -87,11 +83,10 @@ TEST(RoundProtocol, AMemberLostAfterTheOthersPreparedStaysAContributor) {
   (void)leader.on_prepared(1, 0, right);
   (void)leader.on_prepared(2, 0, right);
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
-  const auto* view = find<protocol::enter_view>(out);
-  ASSERT_NE(view, nullptr);
-  EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2, 3}));
-  EXPECT_EQ(view->view.participant_set(), members_of({0, 1, 2}));
-  EXPECT_TRUE(view->view.adopted) << "member 3 may have received `prepared` from all";
+  const auto& view = the<protocol::enter_view>(out);
+  EXPECT_EQ(view.view.contributor_set(), members_of({0, 1, 2, 3}));
+  EXPECT_EQ(view.view.participant_set(), members_of({0, 1, 2}));
+  EXPECT_TRUE(view.view.adopted) << "member 3 may have received `prepared` from all";
 }
 
 TEST(RoundProtocol, LosingTheMajorityFailsTheRound) {
@@ -101,23 +96,20 @@ TEST(RoundProtocol, LosingTheMajorityFailsTheRound) {
   EXPECT_NE(find<protocol::enter_view>(two), nullptr)
     << "half of the members with member 0 are a quorum";
   auto out = leader.on_suspicion(1, ec::stalled, t0);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::lost_quorum);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::lost_quorum);
   EXPECT_NE(find<protocol::send_abort>(out), nullptr);
 }
 
 TEST(RoundProtocol, TooFewContributorsFailTheRound) {
   protocol leader{plan_for(3), 0, {3, milliseconds{2'000}}};
   auto out = leader.on_suspicion(2, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::too_few_contributors);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::too_few_contributors);
 }
 
 TEST(RoundProtocol, TheLowestMemberThatIsNotLostTakesOver) {
   auto next = member(1);
   auto out = next.on_suspicion(0, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_takeover>(out)->number, term(1));
+  EXPECT_EQ(the<protocol::send_takeover>(out).number, term(1));
   auto third = member(2);
   EXPECT_EQ(find<protocol::send_takeover>(third.on_suspicion(0, ec::peer_lost, t0)), nullptr);
 }
@@ -125,8 +117,7 @@ TEST(RoundProtocol, TheLowestMemberThatIsNotLostTakesOver) {
 TEST(RoundProtocol, AMemberThatPromisedAHigherNumberPreparesNoLowerView) {
   auto m = member(2);
   auto out = m.on_takeover(1, term(1));
-  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_promise>(out)->promise.promised, term(1));
+  EXPECT_EQ(the<protocol::send_promise>(out).promise.promised, term(1));
   EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
@@ -137,10 +128,9 @@ TEST(RoundProtocol, ATakeoverAdoptsWhatMayHaveBeenCommitted) {
   auto everybody = first_view(plan_for(4));
   (void)next.on_promise(2, {term(1), true, holding(everybody), true, false});
   auto out = next.on_promise(3, {term(1), true, holding(everybody), true, false});
-  const auto* view = find<protocol::enter_view>(out);
-  ASSERT_NE(view, nullptr);
-  EXPECT_EQ(view->view.contributors, everybody.contributors);
-  EXPECT_TRUE(view->view.adopted);
+  const auto& view = the<protocol::enter_view>(out);
+  EXPECT_EQ(view.view.contributors, everybody.contributors);
+  EXPECT_TRUE(view.view.adopted);
 }
 
 TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
@@ -150,9 +140,8 @@ TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   auto everybody = first_view(plan_for(4));
   (void)next.on_promise(2, {term(1), true, holding(everybody), true, false});
   auto out = next.on_promise(3, {term(1), true, everybody, false, false});
-  const auto* view = find<protocol::enter_view>(out);
-  ASSERT_NE(view, nullptr);
-  EXPECT_EQ(view->view.contributor_set(), members_of({1, 2, 3}));
+  const auto& view = the<protocol::enter_view>(out);
+  EXPECT_EQ(view.view.contributor_set(), members_of({1, 2, 3}));
 }
 
 TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
@@ -164,8 +153,7 @@ TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
   (void)next.on_promise(2, holds);
   (void)next.on_promise(3, holds);
   auto out = next.on_promise(4, holds);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
   EXPECT_EQ(find<protocol::send_abort>(out), nullptr) << "the others have all that they need";
   member_set told;
   for (const auto& action : out)
@@ -200,24 +188,21 @@ TEST(RoundProtocol, ATakeoverWithoutAnswersEndsAtItsDeadline) {
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   EXPECT_TRUE(next.on_time(t0 + 1'999ms).empty());
   auto out = next.on_time(t0 + 2s);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::lost_quorum);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::lost_quorum);
 }
 
 TEST(RoundProtocol, ALeaderThatMissedATakeoverIsNotified) {
   auto m = member(2);
   (void)m.on_takeover(1, term(5));
   auto out = m.on_propose(0, {1, 7, 7, false});
-  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_promise>(out)->to, 0u);
+  EXPECT_EQ(the<protocol::send_promise>(out).to, 0u);
   auto leader = member(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0);
   EXPECT_EQ(leader.coordinator(), 0u);
   (void)leader.on_promise(2, {term(5), true, first_view(plan_for(4)), false, false});
   EXPECT_EQ(leader.coordinator(), 1u);
   auto again = leader.on_suspicion(1, ec::stalled, t0);
-  ASSERT_NE(find<protocol::send_takeover>(again), nullptr);
-  EXPECT_GT(find<protocol::send_takeover>(again)->number, term(5));
+  EXPECT_GT(the<protocol::send_takeover>(again).number, term(5));
 }
 
 // Only member 2 has lost the leader. It expects a takeover by member 1, which sees no reason for
@@ -225,18 +210,15 @@ TEST(RoundProtocol, ALeaderThatMissedATakeoverIsNotified) {
 TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
   auto m = member(2);
   auto told = m.on_suspicion(0, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::send_suspect>(told), nullptr);
-  EXPECT_EQ(find<protocol::send_suspect>(told)->to, 1U);
+  EXPECT_EQ(the<protocol::send_suspect>(told).to, 1U);
   EXPECT_TRUE(m.on_time(t0 + 1'999ms).empty());
   auto out = m.on_time(t0 + 2s);
-  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 3}));
+  EXPECT_EQ(the<protocol::send_takeover>(out).to, members_of({1, 3}));
   auto everybody = first_view(plan_for(4));
-  auto number = find<protocol::send_takeover>(out)->number;
+  auto number = the<protocol::send_takeover>(out).number;
   (void)m.on_promise(1, {number, true, everybody, false, false});
   out = m.on_promise(3, {number, true, everybody, false, false});
-  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_propose>(out)->view.participant_set(), members_of({1, 2, 3}));
+  EXPECT_EQ(the<protocol::send_propose>(out).view.participant_set(), members_of({1, 2, 3}));
 }
 
 // The link between 0 and 2 breaks; 0 leads the others to a view without 2, which does not learn of
@@ -247,8 +229,7 @@ TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   (void)m.on_suspicion(1, ec::peer_lost, t0);
   round_view ahead{term(4), 11, 11, false, {}};
   auto out = m.on_promise(3, {term(4), true, ahead, false, false});
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
 }
 
 // The same, but 1 has begun a later term since, and asks all members.
@@ -304,8 +285,7 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto out = third.on_propose(0, late);
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr)
     << "otherwise it would decide with 0 that 0 and 2 contribute";
-  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
-  auto told = old.on_promise(2, find<protocol::send_promise>(out)->promise);
+  auto told = old.on_promise(2, the<protocol::send_promise>(out).promise);
   ASSERT_NE(find<protocol::fail>(told), nullptr) << "the others went on without it";
   EXPECT_EQ(find<protocol::fail>(told)->why.code, ec::excluded);
 }
@@ -329,17 +309,15 @@ TEST(RoundProtocol, ATakeoverKeepsWhatADroppedMemberMayHaveApplied) {
   (void)members[1].on_suspicion(4, ec::peer_lost, t0);
   (void)members[1].on_propose(0, kept);
   auto asking = members[1].on_suspicion(0, ec::peer_lost, t0);
-  const auto* asked = find<protocol::send_takeover>(asking);
-  ASSERT_NE(asked, nullptr);
+  const auto& asked = the<protocol::send_takeover>(asking);
   auto out = protocol::actions{};
   for (std::size_t i : {2, 3})
     out = members[1].on_promise(
-      i, find<protocol::send_promise>(members[i].on_takeover(1, asked->number))->promise);
+      i, find<protocol::send_promise>(members[i].on_takeover(1, asked.number))->promise);
   (void)members[1].on_promise(4, {0, false, {}, false, false});
-  const auto* view = find<protocol::enter_view>(out);
-  ASSERT_NE(view, nullptr);
-  EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2, 3, 4}));
-  EXPECT_EQ(view->view.participant_set(), members_of({1, 2, 3}));
+  const auto& view = the<protocol::enter_view>(out);
+  EXPECT_EQ(view.view.contributor_set(), members_of({0, 1, 2, 3, 4}));
+  EXPECT_EQ(view.view.participant_set(), members_of({1, 2, 3}));
 }
 
 TEST(RoundProtocol, AnAnswerToAnEarlierQuestionDoesNotCountAsTheAnswerToThisOne) {
@@ -351,8 +329,7 @@ TEST(RoundProtocol, AnAnswerToAnEarlierQuestionDoesNotCountAsTheAnswerToThisOne)
   EXPECT_TRUE(m.on_promise(3, {term(1), true, everybody, false, false}).empty());
   EXPECT_TRUE(m.on_promise(4, {asked, true, everybody, false, false}).empty());
   auto out = m.on_promise(3, {asked, true, everybody, false, false});
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({1, 3, 4}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.contributor_set(), members_of({1, 3, 4}));
 }
 
 TEST(RoundProtocol, ViewsThatMakeNoSenseAreNotEntered) {
@@ -376,8 +353,7 @@ TEST(RoundProtocol, ViewsThatMakeNoSenseAreNotEntered) {
 TEST(RoundProtocol, AMemberLeftOutOfAViewEnds) {
   auto m = member(3);
   auto out = m.on_propose(0, {1, 7, 7, false});
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
 }
 
 TEST(RoundProtocol, AFailureIsFinal) {
@@ -391,23 +367,20 @@ TEST(RoundProtocol, AFailureIsFinal) {
   EXPECT_TRUE(m.on_propose(0, {4, 15, 15, false}).empty());
   EXPECT_FALSE(m.committed());
   auto asked = m.on_takeover(2, term(2));
-  ASSERT_NE(find<protocol::send_promise>(asked), nullptr);
-  EXPECT_FALSE(find<protocol::send_promise>(asked)->promise.knows_view);
+  EXPECT_FALSE(the<protocol::send_promise>(asked).promise.knows_view);
 }
 
 TEST(RoundProtocol, ACommitOfAResultThatIsNotHereIsAFailure) {
   auto m = member(1);
   auto out = m.on_commit(0, holding(first_view(plan_for(4))));
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
 }
 
 TEST(RoundProtocol, OnlyTheCoordinatorMayAbort) {
   auto m = member(2);
   EXPECT_TRUE(m.on_abort(1, ec::cancelled).empty());
   auto out = m.on_abort(0, ec::cancelled);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::cancelled);
+  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::cancelled);
 }
 
 TEST(RoundProtocol, ALeaderThatWasPassedOverLearnsThatTheRoundIsOver) {
@@ -423,9 +396,8 @@ TEST(RoundProtocol, ALeaderThatWasPassedOverLearnsThatTheRoundIsOver) {
   auto candidate = member(1);
   auto m = member(2);
   auto taken = candidate.on_suspicion(0, ec::stalled, t0);
-  const auto* takeover = find<protocol::send_takeover>(taken);
-  ASSERT_NE(takeover, nullptr);
-  (void)m.on_takeover(1, takeover->number);
+  const auto& takeover = the<protocol::send_takeover>(taken);
+  (void)m.on_takeover(1, takeover.number);
   (void)candidate.on_suspicion(2, ec::stalled, t0);
   note(1, candidate.on_suspicion(3, ec::stalled, t0));
   note(2, m.on_abort(1, ec::lost_quorum));
@@ -472,8 +444,7 @@ TEST(RoundProtocol, AClientNeverTakesOver) {
   protocol client{plan, 1, {1, milliseconds{2'000}}};
   auto out = client.on_suspicion(0, ec::peer_lost, t0);
   EXPECT_EQ(find<protocol::send_takeover>(out), nullptr) << "it cannot reach other clients";
-  ASSERT_NE(find<protocol::send_suspect>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_suspect>(out)->to, 2U);
+  EXPECT_EQ(the<protocol::send_suspect>(out).to, 2U);
   protocol next{plan, 2, {1, milliseconds{2'000}}};
   EXPECT_NE(find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0)), nullptr);
 }
@@ -509,8 +480,7 @@ TEST(RoundProtocol, AMemberThatIsLostAfterItsPromiseDoesNotTakePart) {
   (void)m.on_suspicion(2, ec::peer_lost, t0);
   (void)m.on_promise(3, fresh);
   out = m.on_promise(4, fresh);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
+  EXPECT_EQ(the<protocol::enter_view>(out).view.participant_set(), members_of({1, 3, 4}));
 }
 
 TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {

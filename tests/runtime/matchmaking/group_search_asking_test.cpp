@@ -13,9 +13,7 @@ namespace {
 TEST_F(GroupSearch, DeclaresItsExpirationAndLooksUp) {
   auto search = make();
   auto actions = search.start(now);
-  auto declared = all<group_search::declare>(actions);
-  ASSERT_EQ(declared.size(), 1u);
-  EXPECT_EQ(declared[0].expiration, own());
+  EXPECT_EQ(the<group_search::declare>(actions).expiration, own());
   EXPECT_EQ(count<group_search::look_up>(actions), 1u);
   EXPECT_EQ(asked(actions), 0u);
 }
@@ -46,44 +44,29 @@ TEST_F(GroupSearch, DeclaresAgainWhenItExpiresAlone) {
   auto search = started();
   pass(opts.min_matchmaking_time);
   auto actions = search.on_time(now);
-  auto declared = all<group_search::declare>(actions);
-  ASSERT_EQ(declared.size(), 1u);
-  EXPECT_EQ(declared[0].expiration, own());
+  EXPECT_EQ(the<group_search::declare>(actions).expiration, own());
 }
 
 // -- which peer to ask ---------------------------------------------------------------------------
 
 TEST_F(GroupSearch, AsksTheEarliestExpirationFirst) {
-  auto search = make();
-  search.candidate(peer(1), at(400ms));
-  search.candidate(peer(9), at(300ms));
-  EXPECT_EQ(asked(search.start(now)), 9u);
+  EXPECT_EQ(asked_first({{1, at(400ms)}, {9, at(300ms)}}), 9u);
 }
 
 TEST_F(GroupSearch, BreaksTiesOfTimeByPeerId) {
-  auto search = make();
-  search.candidate(peer(3), at(400ms));
-  search.candidate(peer(2), at(400ms));
-  EXPECT_EQ(asked(search.start(now)), 2u);
+  EXPECT_EQ(asked_first({{3, at(400ms)}, {2, at(400ms)}}), 2u);
 }
 
 TEST_F(GroupSearch, AsksNoPeerThatRanksAfterItself) {
-  auto search = make();
-  search.candidate(peer(9), own());
-  search.candidate(peer(1), own() + 1ns);
-  EXPECT_EQ(asked(search.start(now)), 0u);
+  EXPECT_EQ(asked_first({{9, own()}, {1, own() + 1ns}}), 0u);
 }
 
 TEST_F(GroupSearch, AsksASmallerIdWithTheSameExpiration) {
-  auto search = make();
-  search.candidate(peer(4), own());
-  EXPECT_EQ(asked(search.start(now)), 4u);
+  EXPECT_EQ(asked_first({{4, own()}}), 4u);
 }
 
 TEST_F(GroupSearch, AsksNoPeerWhoseExpirationPassed) {
-  auto search = make();
-  search.candidate(peer(1), now.swarm - 1ns);
-  EXPECT_EQ(asked(search.start(now)), 0u);
+  EXPECT_EQ(asked_first({{1, now.swarm - 1ns}}), 0u);
 }
 
 TEST_F(GroupSearch, ClientAsksAnyPeerThatDeclared) {
@@ -102,24 +85,15 @@ TEST_F(GroupSearch, NeverAsksItselfOrAClient) {
 }
 
 TEST_F(GroupSearch, AsksConnectedPeersWithoutWaitingForTheTable) {
-  auto search = make();
-  search.candidate(peer(8), std::nullopt);
-  search.candidate(peer(7), std::nullopt);
-  EXPECT_EQ(asked(search.start(now)), 7u);
+  EXPECT_EQ(asked_first({{8, {}}, {7, {}}}), 7u);
 }
 
 TEST_F(GroupSearch, PrefersPeersThatDeclaredToThoseThatAreOnlyConnected) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  search.candidate(peer(4), at(300ms));
-  EXPECT_EQ(asked(search.start(now)), 4u);
+  EXPECT_EQ(asked_first({{1, {}}, {4, at(300ms)}}), 4u);
 }
 
 TEST_F(GroupSearch, AsksOnePeerAtATime) {
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  search.candidate(peer(2), at(300ms));
-  ASSERT_EQ(asked(search.start(now)), 1u);
+  auto search = asking(1u, {{1, at(300ms)}, {2, at(300ms)}});
   pass(100ms);
   EXPECT_EQ(asked(search.on_time(now)), 0u);
 }
@@ -138,15 +112,12 @@ TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
     search.candidate(made_up(i), own() + 1h);
   (void)search.start(now);
   pass(patience);
-  auto failed = all<group_search::failed>(search.on_time(now));
-  ASSERT_EQ(failed.size(), 1u);
-  EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
+  EXPECT_THAT(the<group_search::failed>(search.on_time(now)).why.detail,
+              testing::HasSubstr("1024 candidates"));
 }
 
 TEST_F(GroupSearch, RemembersABoundedNumberOfPeersThatHintsName) {
-  auto search = make();
-  search.candidate(peer(3), std::nullopt);
-  ASSERT_EQ(asked(search.start(now)), 3u);
+  auto search = asking(3u, {{3, {}}});
   auto named = peer(3).id;
   for (unsigned i = 0; i < 2000; ++i) {
     auto asks = all<group_search::ask>(search.on_answer(named, ec::not_a_leader, made_up(i), now));
@@ -155,18 +126,14 @@ TEST_F(GroupSearch, RemembersABoundedNumberOfPeersThatHintsName) {
   }
   (void)search.on_answer(named, ec::not_a_leader, {}, now);
   pass(patience);
-  auto failed = all<group_search::failed>(search.on_time(now));
-  ASSERT_EQ(failed.size(), 1u);
-  EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
+  EXPECT_THAT(the<group_search::failed>(search.on_time(now)).why.detail,
+              testing::HasSubstr("1024 candidates"));
 }
 
 // -- the answer ----------------------------------------------------------------------------------
 
 TEST_F(GroupSearch, FollowsThePeerThatAcceptsAndAsksNoOther) {
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  search.candidate(peer(2), at(300ms));
-  (void)search.start(now);
+  auto search = started_with({{1, at(300ms)}, {2, at(300ms)}});
   EXPECT_TRUE(search.on_answer(peer(1).id, ec::none, {}, now).empty());
   ASSERT_TRUE(search.leader());
   EXPECT_EQ(number_of(*search.leader()), 1u);
@@ -177,17 +144,12 @@ TEST_F(GroupSearch, FollowsThePeerThatAcceptsAndAsksNoOther) {
 }
 
 TEST_F(GroupSearch, AsksTheNextOneWhenRefused) {
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  search.candidate(peer(2), at(300ms));
-  (void)search.start(now);
+  auto search = started_with({{1, at(300ms)}, {2, at(300ms)}});
   EXPECT_EQ(asked(search.on_answer(peer(1).id, ec::group_full, {}, now)), 2u);
 }
 
 TEST_F(GroupSearch, SoonAsksAgainAPeerThatWasNotLookingYet) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}});
   EXPECT_EQ(asked(search.on_answer(peer(1).id, ec::not_looking, {}, now)), 0u);
   pass(opts.retry / 2 - 1ms);
   EXPECT_EQ(asked(search.on_time(now)), 0u);
@@ -209,9 +171,7 @@ TEST_F(GroupSearch, NeverAsksAgainAPeerThatWantsAnotherKindOfGroup) {
 }
 
 TEST_F(GroupSearch, ANewDeclarationReplacesThePeersEarlierAnswer) {
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  (void)search.start(now);
+  auto search = started_with({{1, at(300ms)}});
   (void)search.on_answer(peer(1).id, ec::timeout, {}, now);
   EXPECT_EQ(asked(search.on_time(now)), 0u);
   search.candidate(peer(1), at(400ms));
@@ -219,50 +179,35 @@ TEST_F(GroupSearch, ANewDeclarationReplacesThePeersEarlierAnswer) {
 }
 
 TEST_F(GroupSearch, FollowsTheHintOfAPeerThatIsNotALeader) {
-  auto search = make();
-  search.candidate(peer(3), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{3, {}}});
   EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_a_leader, peer(1), now)), 1u);
 }
 
 TEST_F(GroupSearch, IgnoresAHintThatNamesItself) {
-  auto search = make();
-  search.candidate(peer(3), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{3, {}}});
   EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_a_leader, peer(5), now)), 0u);
 }
 
 TEST_F(GroupSearch, WithdrawsItsRequestWhenTheAnswerIsOverdue) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  search.candidate(peer(2), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}, {2, {}}});
   auto actions = search.on_answer(peer(1).id, ec::timeout, {}, now);
-  auto leaves = all<group_search::leave>(actions);
-  ASSERT_EQ(leaves.size(), 1u);
-  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+  EXPECT_EQ(number_of(the<group_search::leave>(actions).leader), 1u);
   EXPECT_EQ(asked(actions), 2u);
 }
 
 TEST_F(GroupSearch, DoesNotWaitForeverForAnAnswerThatIsNeverReported) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  search.candidate(peer(2), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}, {2, {}}});
   pass(opts.request_timeout + 1s + 1ms);
   EXPECT_EQ(asked(search.on_time(now)), 2u);
 }
 
 TEST_F(GroupSearch, LeavesAGroupThatAcceptsTooLate) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  search.candidate(peer(2), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}, {2, {}}});
   (void)search.on_answer(peer(1).id, ec::timeout, {}, now);
   (void)search.on_answer(peer(2).id, ec::none, {}, now);
-  auto leaves = all<group_search::leave>(search.on_answer(peer(1).id, ec::none, {}, now));
-  ASSERT_EQ(leaves.size(), 1u);
-  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+  EXPECT_EQ(
+    number_of(the<group_search::leave>(search.on_answer(peer(1).id, ec::none, {}, now)).leader),
+    1u);
   EXPECT_EQ(number_of(*search.leader()), 2u);
 }
 
@@ -273,9 +218,7 @@ TEST_F(GroupSearch, IgnoresAnswersOfPeersItDidNotAsk) {
 }
 
 TEST_F(GroupSearch, AsksAgainAPeerThatMovedIntoItsBucket) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  ASSERT_EQ(asked(search.start(now)), 1u);
+  auto search = asking(1u, {{1, {}}});
   (void)search.on_answer(peer(1).id, ec::wrong_group_key, {}, now);
   search.candidate(peer(1), at(400ms));
   EXPECT_EQ(asked(search.on_time(now)), 1u);

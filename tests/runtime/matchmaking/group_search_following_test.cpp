@@ -19,9 +19,7 @@ TEST_F(GroupSearch, TheLeadersBeginEndsTheSearch) {
 }
 
 TEST_F(GroupSearch, TheBeginningMayOvertakeTheAcceptance) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}});
   (void)search.on_join(seeker(9), own(), now);
   EXPECT_TRUE(search.on_begin(peer(1).id));
   EXPECT_EQ(search.take_followers().size(), 1u);
@@ -35,10 +33,7 @@ TEST_F(GroupSearch, FollowsTheHintOfALeaderThatDisbands) {
 }
 
 TEST_F(GroupSearch, SearchesOnWhenALeaderDisbandsWithoutAHint) {
-  auto search = make();
-  search.candidate(peer(3), std::nullopt);
-  search.candidate(peer(4), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{3, {}}, {4, {}}});
   (void)search.on_answer(peer(3).id, ec::none, {}, now);
   EXPECT_NE(asked(search.on_disband(peer(3).id, std::nullopt, now)), 0u);
 }
@@ -50,9 +45,7 @@ TEST_F(GroupSearch, OnlyItsLeaderCanDisbandIt) {
 }
 
 TEST_F(GroupSearch, TheEndOfAGroupMayOvertakeTheAcceptance) {
-  auto search = make();
-  search.candidate(peer(3), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{3, {}}});
   EXPECT_TRUE(search.on_disband(peer(3).id, peer(1), now).empty());
   auto actions = search.on_answer(peer(3).id, ec::none, {}, now);
   EXPECT_FALSE(search.leader());
@@ -61,10 +54,7 @@ TEST_F(GroupSearch, TheEndOfAGroupMayOvertakeTheAcceptance) {
 }
 
 TEST_F(GroupSearch, SearchesOnWhenItsLeaderIsLost) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  search.candidate(peer(2), std::nullopt);
-  (void)search.start(now);
+  auto search = started_with({{1, {}}, {2, {}}});
   (void)search.on_answer(peer(1).id, ec::none, {}, now);
   EXPECT_EQ(asked(search.on_lost(peer(1).id, now)), 2u);
 }

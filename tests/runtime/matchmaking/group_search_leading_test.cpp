@@ -70,18 +70,14 @@ TEST_F(GroupSearch, AcceptsAClientWhateverItsExpiration) {
 }
 
 TEST_F(GroupSearch, AnswersJoinsWhileItsOwnRequestIsPending) {
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  ASSERT_EQ(asked(search.start(now)), 1u);
+  auto search = asking(1u, {{1, at(300ms)}});
   EXPECT_EQ(search.on_join(seeker(9), own(), now).code, ec::none);
   EXPECT_EQ(search.followers(), 1u);
 }
 
 TEST_F(GroupSearch, OfTwoPeersThatAskEachOtherTheSmallerAccepts) {
   // 5 asks 7 without knowing its expiration while 7 asks 5: 5 ranks first.
-  auto search = make();
-  search.candidate(peer(7), std::nullopt);
-  ASSERT_EQ(asked(search.start(now)), 7u);
+  auto search = asking(7u, {{7, {}}});
   EXPECT_EQ(search.on_join(seeker(7), own(), now).code, ec::none);
   (void)search.on_answer(peer(7).id, ec::bad_expiration, {}, now);
   EXPECT_FALSE(search.leader());
@@ -105,9 +101,7 @@ TEST_F(GroupSearch, BeginsAtOnceAtTheTargetSize) {
   EXPECT_TRUE(search.on_join(seeker(8), own(), now).then.empty());
   auto answer = search.on_join(seeker(9), own(), now);
   EXPECT_EQ(answer.code, ec::none);
-  auto begun = all<group_search::begin>(answer.then);
-  ASSERT_EQ(begun.size(), 1u);
-  EXPECT_EQ(begun[0].followers.size(), 2u);
+  EXPECT_EQ(the<group_search::begin>(answer.then).followers.size(), 2u);
   EXPECT_EQ(count<group_search::withdraw>(answer.then), 1u);
   EXPECT_TRUE(search.done());
 }
@@ -207,9 +201,7 @@ TEST_F(GroupSearch, ALargerCompleteGroupBeginsAlsoWhileItAsks) {
   (void)search.on_join(seeker(8), own(), now);
   auto answer = search.on_join(seeker(9), own(), now);
   EXPECT_EQ(count<group_search::begin>(answer.then), 1u);
-  auto leaves = all<group_search::leave>(answer.then);
-  ASSERT_EQ(leaves.size(), 1u);
-  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+  EXPECT_EQ(number_of(the<group_search::leave>(answer.then).leader), 1u);
 }
 
 TEST_F(CompleteGroup, BeginsOnceThePeerThatWasAskedRefuses) {

@@ -15,9 +15,7 @@ TEST_F(GroupSearch, CancelLeavesDisbandsWithdrawsAndReports) {
   auto actions = search.cancel({ec::cancelled, {}});
   EXPECT_EQ(count<group_search::disband>(actions), 1u);
   EXPECT_EQ(count<group_search::withdraw>(actions), 1u);
-  auto failed = all<group_search::failed>(actions);
-  ASSERT_EQ(failed.size(), 1u);
-  EXPECT_EQ(failed[0].why.code, ec::cancelled);
+  EXPECT_EQ(the<group_search::failed>(actions).why.code, ec::cancelled);
   EXPECT_TRUE(search.cancel({ec::cancelled, {}}).empty());
 }
 
@@ -95,9 +93,7 @@ TEST_F(GroupSearchReasons, TheAnswerOfAllPeersIsTheReason) {
 }
 
 TEST_F(GroupSearchReasons, TheAnswerOfAPeerBeforeItSearchedIsNoReason) {
-  auto search = make();
-  search.candidate(peer(1), std::nullopt);
-  ASSERT_EQ(asked(search.start(now)), 1u);
+  auto search = asking(1u, {{1, {}}});
   auto actions = search.on_answer(peer(1).id, ec::not_looking, {}, now);
   others.say(1, ec::schema_mismatch);
   EXPECT_EQ(reason_of(search, actions).code, ec::schema_mismatch);

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,6 +47,14 @@ std::vector<Action> all(const group_search::actions& actions) {
 template <class Action>
 std::size_t count(const group_search::actions& actions) {
   return all<Action>(actions).size();
+}
+
+/// The only one of its kind.
+template <class Action>
+Action the(const group_search::actions& actions) {
+  auto found = all<Action>(actions);
+  EXPECT_EQ(found.size(), 1U);
+  return found.at(0);
 }
 
 /// The peer that the actions ask; zero: none.
@@ -109,6 +118,28 @@ protected:
     (void)search.start(now);
     return search;
   }
+  /// Peers that are known before the search starts, and when they expire; none: connected only.
+  using known = std::vector<std::pair<unsigned, std::optional<swarm_time>>>;
+  group_search making(const known& candidates) const {
+    auto search = make();
+    for (const auto& [number, expiration] : candidates)
+      search.candidate(peer(number), expiration);
+    return search;
+  }
+  unsigned asked_first(const known& candidates) const {
+    return asked(making(candidates).start(now));
+  }
+  group_search started_with(const known& candidates) const {
+    auto search = making(candidates);
+    (void)search.start(now);
+    return search;
+  }
+  /// A started search that asks this one.
+  group_search asking(unsigned number, const known& candidates) const {
+    auto search = making(candidates);
+    EXPECT_EQ(asked(search.start(now)), number);
+    return search;
+  }
   /// A search that has accepted these followers.
   group_search leading(std::initializer_list<unsigned> followers) const {
     auto search = started();
@@ -118,9 +149,7 @@ protected:
   }
   /// A search that was accepted by this leader.
   group_search following(unsigned leader) const {
-    auto search = make();
-    search.candidate(peer(leader), std::nullopt);
-    EXPECT_EQ(asked(search.start(now)), leader);
+    auto search = asking(leader, {{leader, std::nullopt}});
     (void)search.on_answer(peer(leader).id, ec::none, {}, now);
     return search;
   }
