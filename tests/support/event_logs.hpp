@@ -9,16 +9,11 @@
 
 #include "runtime/watch/events.hpp"
 #include "runtime/watch/timeline.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle::event_logs {
 
 inline constexpr std::int64_t t0 = 1'700'000'000'000;
-
-inline peer_id peer(int n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
 
 inline round_id round_of(int n) {
   round_id id;
@@ -29,7 +24,7 @@ inline round_id round_of(int n) {
 /// The log of a peer whose clock is `ahead` milliseconds ahead.
 class log_writer {
 public:
-  log_writer(int n, std::int64_t ahead) : self_(peer(n)), ahead_(ahead) {}
+  log_writer(int n, std::int64_t ahead) : self_(id_of(n)), ahead_(ahead) {}
 
   void add(std::int64_t t, const watch::event& what) {
     text += "{\"seq\":" + std::to_string(++seq_) + ","

@@ -2,16 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/ids.hpp"
+
 namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 const steady_time t0{};
 

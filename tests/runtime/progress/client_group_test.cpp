@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
@@ -12,12 +13,6 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 swarm_progress::peer client(std::uint8_t n, std::uint32_t group_size, std::uint64_t samples = 0,
                             const std::string& past = "a", std::uint64_t work = 10) {

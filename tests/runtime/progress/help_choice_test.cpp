@@ -2,6 +2,7 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "runtime/progress/client_group.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
@@ -13,12 +14,6 @@ help of(const help_choice& choice) {
   if (!choice.needed)
     return help::none;
   return choice.preferred.what == course::enter ? help::enter : help::stay;
-}
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
 }
 
 swarm_progress::peer trainer(std::uint8_t n, const std::string& past, std::uint64_t work,

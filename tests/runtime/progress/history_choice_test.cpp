@@ -8,15 +8,10 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 digest branch(const std::string& name) {
   return sha256(name);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
@@ -12,12 +13,6 @@ using kind = membership::action::kind;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 membership::options groups_of_a_run() {
   membership::options how;

@@ -2,14 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/ids.hpp"
+
 namespace waggle {
 namespace {
-
-peer_id id_of(unsigned number) {
-  peer_id id;
-  id.bytes[0] = std::byte(number);
-  return id;
-}
 
 struct MergeAge : ::testing::Test {
   merge_age age{2};

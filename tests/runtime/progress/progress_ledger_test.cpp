@@ -7,18 +7,13 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
 
 const swarm_time now{std::chrono::hours{24 * 365 * 50}};
 const swarm_time later = now + 60s;
-
-peer_id id_of(std::uint8_t number) {
-  peer_id id;
-  id.bytes[0] = std::byte{number};
-  return id;
-}
 
 progress_report report(std::uint8_t who, std::uint64_t epoch, std::uint64_t samples,
                        double rate = 1, swarm_clock::duration age = {}) {

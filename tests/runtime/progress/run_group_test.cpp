@@ -3,17 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
 
 const digest ours = sha256("ours");
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 struct RunGroup : ::testing::Test {
   RunGroup() { run.enter(ours, epoch_id{5}); }

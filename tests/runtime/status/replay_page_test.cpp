@@ -33,7 +33,7 @@ TEST(ReplayPage, AnswersItsOwnMachineOnly) {
                                {403U, answer("/api/v1/events", "GET", false)},
                                {403U, answer("/api/v1/events", "GET", true, true)},
                                {404U, answer("/api/v1/status")},
-                               {404U, answer("/api/v1/events?peer=" + to_string(peer(2)))},
+                               {404U, answer("/api/v1/events?peer=" + to_string(id_of(2)))},
                                {400U, answer("/api/v1/events?speed=x")},
                                {405U, answer("/", "POST")}})
     EXPECT_EQ(reply.status, status) << reply.body;

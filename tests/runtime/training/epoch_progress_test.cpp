@@ -3,18 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "tests/support/ids.hpp"
 #include "tests/support/strategies.hpp"
 
 namespace waggle {
 namespace {
 
 using testing::collaborative;
-
-peer_id id_of(std::uint8_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
 
 /// Peer 1, in a group with peers 2 to n at epoch 5.
 struct group {

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/ids.hpp"
+
 namespace waggle {
 
 namespace {
@@ -253,12 +255,6 @@ TEST(RunHealth, TheTargetBatchThatIsRequiredIsTheMeanOfWhatEachEpochNeeded) {
     << "281.6 samples in 0.11 s, and as many in 110 s";
 }
 
-peer_id peer(unsigned char n) {
-  peer_id id;
-  id.bytes[0] = std::byte{n};
-  return id;
-}
-
 TEST(RunHealth, ADownloadOfAnotherPeerLastsFromTheFirstToTheLastTimeWithoutTheState) {
   run_health health{four_peers()};
   steady_time now{};
@@ -267,16 +263,17 @@ TEST(RunHealth, ADownloadOfAnotherPeerLastsFromTheFirstToTheLastTimeWithoutTheSt
     health.see_peers(have_state, now);
     return health.download_seconds();
   };
-  EXPECT_EQ(see({{peer(1), true}}), 0);
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}}), 0);
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}, {peer(3), false}}), 0);
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}, {peer(3), false}}), 0) << "none has ended";
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), false}}), 2);
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), false}}), 2);
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}}), 2) << "peer 3 has left without the state";
-  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), true}}), 2) << "and returns with it";
-  EXPECT_EQ(see({{peer(1), false}}), 2);
-  EXPECT_EQ(see({{peer(1), true}}), 0) << "the newest download was too short to be seen";
+  EXPECT_EQ(see({{id_of(1), true}}), 0);
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), false}}), 0);
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), false}, {id_of(3), false}}), 0);
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), false}, {id_of(3), false}}), 0) << "none has ended";
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), true}, {id_of(3), false}}), 2);
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), true}, {id_of(3), false}}), 2);
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), true}}), 2) << "peer 3 has left without the state";
+  EXPECT_EQ(see({{id_of(1), true}, {id_of(2), true}, {id_of(3), true}}), 2)
+    << "and returns with it";
+  EXPECT_EQ(see({{id_of(1), false}}), 2);
+  EXPECT_EQ(see({{id_of(1), true}}), 0) << "the newest download was too short to be seen";
 }
 
 /// 100 MB at 0.5 MB/s take 200 s; meanwhile 400 epochs produce 13.3 GB of updates, of which 1 GB is

@@ -1,25 +1,20 @@
 #include <gtest/gtest.h>
 
 #include "runtime/watch/slow_peers.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
 
-peer_id peer(std::size_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
-
 /// What counts as the pass of a peer beside three with passes of 0.2 s, 40 samples a second.
 double counted(reported_pass odd, bool by_samples) {
-  std::map<peer_id, reported_pass> all{{peer(9), odd}};
+  std::map<peer_id, reported_pass> all{{id_of(9), odd}};
   for (std::size_t n = 0; n < 3; ++n)
-    all[peer(n)] = {0.2, 40};
+    all[id_of(n)] = {0.2, 40};
   auto out = comparable_passes(all, by_samples);
   for (std::size_t n = 0; n < 3; ++n)
-    EXPECT_DOUBLE_EQ(out.at(peer(n)), 0.2);
-  return out.at(peer(9));
+    EXPECT_DOUBLE_EQ(out.at(id_of(n)), 0.2);
+  return out.at(id_of(9));
 }
 
 TEST(ComparablePasses, ASlowMachineHasLongPassesAndFewSamples) {
@@ -40,12 +35,12 @@ TEST(ComparablePasses, RarerPassesAreNotSlower) {
 }
 
 TEST(ComparablePasses, OfTwoOrOfNoneSaysNothingWrong) {
-  auto two = comparable_passes({{peer(0), {0.2, 40}}, {peer(1), {2, 40}}}, true);
-  EXPECT_DOUBLE_EQ(two[peer(0)], 0.2);
-  EXPECT_DOUBLE_EQ(two[peer(1)], 0.2);
-  EXPECT_DOUBLE_EQ(comparable_passes({{peer(0), {0.2, 0}}}, true)[peer(0)], 0.2);
-  EXPECT_DOUBLE_EQ(comparable_passes({{peer(0), {0, 1e300}}, {peer(1), {1e6, 0}}}, true)[peer(1)],
-                   1e6);
+  auto two = comparable_passes({{id_of(0), {0.2, 40}}, {id_of(1), {2, 40}}}, true);
+  EXPECT_DOUBLE_EQ(two[id_of(0)], 0.2);
+  EXPECT_DOUBLE_EQ(two[id_of(1)], 0.2);
+  EXPECT_DOUBLE_EQ(comparable_passes({{id_of(0), {0.2, 0}}}, true)[id_of(0)], 0.2);
+  EXPECT_DOUBLE_EQ(
+    comparable_passes({{id_of(0), {0, 1e300}}, {id_of(1), {1e6, 0}}}, true)[id_of(1)], 1e6);
   EXPECT_TRUE(comparable_passes({}, true).empty());
 }
 

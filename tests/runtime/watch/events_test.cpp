@@ -8,20 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/watch/event_types.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle::watch {
 namespace {
 
 using json = nlohmann::json;
 
-peer_id peer(int n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
-
 json line(const event& what) {
-  auto text = "{" + fields_of(what, peer(1), swarm_time_from(1'700'000'000'123'456'789)) + "}";
+  auto text = "{" + fields_of(what, id_of(1), swarm_time_from(1'700'000'000'123'456'789)) + "}";
   EXPECT_EQ(text.find('\n'), std::string::npos);
   return json::parse(text);
 }
@@ -30,7 +25,7 @@ TEST(Events, ALineHasItsTimeItsTypeAndItsWriter) {
   auto made = line(stopping{"a signal"});
   EXPECT_EQ(made["t"], 1'700'000'000'123);
   EXPECT_EQ(made["type"], "stop");
-  EXPECT_EQ(made["peer"], to_string(peer(1)));
+  EXPECT_EQ(made["peer"], to_string(id_of(1)));
   EXPECT_EQ(made["reason"], "a signal");
 }
 
@@ -54,12 +49,12 @@ TEST(Events, EachTypeHasARowInTheTableThatPagesGet) {
 }
 
 TEST(Events, TextFromOthersStaysText) {
-  auto made = line(peer_left{peer(2), "</script>\"\\\x1b[31m\n\r\xff\xfe", 1});
+  auto made = line(peer_left{id_of(2), "</script>\"\\\x1b[31m\n\r\xff\xfe", 1});
   EXPECT_EQ(made["reason"], "</script>\"\\\x1b[31m\n\r\uFFFD\uFFFD");
-  auto cut = line(peer_left{peer(2), std::string(8192, '"'), 1});
+  auto cut = line(peer_left{id_of(2), std::string(8192, '"'), 1});
   EXPECT_LE(cut["reason"].get<std::string>().size(), text_bytes_max + 3);
   auto amid = std::string(text_bytes_max - 1, 'x') + "é"; // the cut leaves half of it
-  EXPECT_NO_THROW(line(peer_left{peer(2), amid + amid, 1}));
+  EXPECT_NO_THROW(line(peer_left{id_of(2), amid + amid, 1}));
 }
 
 TEST(Events, NumbersThatAreNotKnownAreAbsent) {
@@ -70,7 +65,7 @@ TEST(Events, NumbersThatAreNotKnownAreAbsent) {
   EXPECT_FALSE(made.contains("loss"));
   EXPECT_FALSE(made.contains("duration_s"));
   round_ended round;
-  round.members.push_back({peer(3)});
+  round.members.push_back({id_of(3)});
   made = line(round);
   EXPECT_FALSE(made["members"][0].contains("first_ms"));
   EXPECT_FALSE(made["members"][0].contains("rtt_ms"));
@@ -81,7 +76,7 @@ TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
   round_ended round;
   round.began = 7;
   round.duration_ms = 12.34567;
-  round_member m{peer(3)};
+  round_member m{id_of(3)};
   m.contributed = true;
   m.first_ms = 1.5;
   m.last_ms = 2;
@@ -91,7 +86,7 @@ TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
   auto made = line(round);
   EXPECT_EQ(made["type"], "round");
   EXPECT_EQ(made["duration_ms"], 12.346);
-  EXPECT_EQ(made["members"][0]["peer"], to_string(peer(3)));
+  EXPECT_EQ(made["members"][0]["peer"], to_string(id_of(3)));
   EXPECT_EQ(made["members"][0]["first_ms"], 1.5);
   EXPECT_EQ(made["members"][0]["samples"], 64);
   EXPECT_EQ(made["members"][0]["bytes_in"], 9);
@@ -102,10 +97,10 @@ TEST(Events, ACheckpointIsRoutineUnlessItFails) {
   EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "ok"}}), event_kind::checkpoint);
   EXPECT_EQ(kind_of(event{checkpoint{1, 2, 3, "io_error"}}), event_kind::other);
   EXPECT_EQ(kind_of(event{state_moved{true, {}, 1, 1, {}, "complete"}}), event_kind::routine);
-  EXPECT_EQ(kind_of(event{peer_left{peer(3), "silent", 1}}), event_kind::departure);
+  EXPECT_EQ(kind_of(event{peer_left{id_of(3), "silent", 1}}), event_kind::departure);
   EXPECT_EQ(kind_of(event{remark{remark::what::split, "x"}}), event_kind::other);
-  EXPECT_FALSE(line(peer_left{peer(3), "silent", 1}).contains("ordered"));
-  EXPECT_EQ(line(peer_left{peer(3), "goodbye", 1, true})["ordered"], true);
+  EXPECT_FALSE(line(peer_left{id_of(3), "silent", 1}).contains("ordered"));
+  EXPECT_EQ(line(peer_left{id_of(3), "goodbye", 1, true})["ordered"], true);
 }
 
 } // namespace

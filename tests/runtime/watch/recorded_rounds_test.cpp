@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/watch/slow_peers.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle {
 namespace {
@@ -16,12 +17,6 @@ struct recorded_round {
   std::map<peer_id, reported_pass> passes;
 };
 
-peer_id peer(std::size_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
-
 recorded_round read(const std::string& line) {
   recorded_round out;
   std::istringstream in{line};
@@ -30,7 +25,7 @@ recorded_round read(const std::string& line) {
   out.at = milliseconds{at};
   out.round.outcome = "complete";
   for (std::size_t n = 0; n < 4; ++n) {
-    watch::round_member m{peer(n), n == 0, true, true};
+    watch::round_member m{id_of(n), n == 0, true, true};
     in >> m.first_ms.emplace() >> m.last_ms.emplace() >> m.result_last_ms.emplace();
     m.result_first_ms = m.result_last_ms;
     auto& pass = out.passes[m.peer];
@@ -75,7 +70,7 @@ TEST(RecordedRounds, APeerOnATenthOfACoreIsNamedWithItsPassesWithinFiveSecondsAn
       if (!named)
         continue;
       ASSERT_EQ(found.peers.size(), 1U) << each.at.count();
-      EXPECT_EQ(found.peers[0].peer, peer(3));
+      EXPECT_EQ(found.peers[0].peer, id_of(3));
       EXPECT_EQ(found.peers[0].cause, slow_cause::passes) << each.at.count();
     }
     ASSERT_TRUE(named);

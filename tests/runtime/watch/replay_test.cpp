@@ -53,8 +53,8 @@ protected:
     a.add(0, watch::started{"0.1", "red", "trainer"});
     a.add(10, watch::phase_changed{"joining", "training", ""});
     b.add(5, watch::started{"0.1", "red", "node"});
-    a.add(100, watch::peer_joined{peer(3), "127.0.0.1:1", "client", "tcp"});
-    a.add(110, watch::peer_joined{peer(2), "", "node", ""});
+    a.add(100, watch::peer_joined{id_of(3), "127.0.0.1:1", "client", "tcp"});
+    a.add(110, watch::peer_joined{id_of(2), "", "node", ""});
     for (int i = 1; i <= 80; ++i) {
       a.round(1000 * i, i);
       b.round(1000 * i, i);
@@ -65,15 +65,15 @@ protected:
       ended.duration_s = 1;
       a.add(1000 * i + 1, ended);
     }
-    a.add(50'500, watch::peer_left{peer(3), "peer_lost", 50});
-    a.add(50'600, watch::slow{peer(2), "far", "80 ms away", 80});
-    a.add(70'000, watch::slow{peer(2), "", "not any more", std::nullopt});
-    b.add(50'550, watch::member_lost{peer(3), round_of(50), "stalled"});
+    a.add(50'500, watch::peer_left{id_of(3), "peer_lost", 50});
+    a.add(50'600, watch::slow{id_of(2), "far", "80 ms away", 80});
+    a.add(70'000, watch::slow{id_of(2), "", "not any more", std::nullopt});
+    b.add(50'550, watch::member_lost{id_of(3), round_of(50), "stalled"});
     from = recorded({a.text, b.text});
   }
 
   std::vector<frame> see(std::int64_t t, std::int64_t speed, milliseconds passed = {}) {
-    replay watched{from, {peer(1), t0 + t, speed}};
+    replay watched{from, {id_of(1), t0 + t, speed}};
     auto all = at(watched, 0ms);
     if (passed > 0ms)
       return at(watched, passed);
@@ -93,18 +93,18 @@ TEST_F(Replay, TheSnapshotIsThePictureOfThatTime) {
   EXPECT_EQ(seen["now"], t0 + 50'700);
   EXPECT_EQ(
     seen["self"],
-    (json{{"peer", to_string(peer(1))}, {"run", "red"}, {"role", "trainer"}, {"version", "0.1"}}));
+    (json{{"peer", to_string(id_of(1))}, {"run", "red"}, {"role", "trainer"}, {"version", "0.1"}}));
   EXPECT_EQ(seen["status"]["phase"], "training");
   EXPECT_EQ(seen["status"]["epoch"], 50);
   EXPECT_EQ(seen["status"]["loss"], 50);
   EXPECT_EQ(seen["status"]["samples_per_second"], 64) << "used ones, by wall time";
   ASSERT_EQ(seen["peers"]["peers"].size(), 2U);
   const auto& second = seen["peers"]["peers"][1];
-  EXPECT_EQ(second["id"], to_string(peer(2)));
+  EXPECT_EQ(second["id"], to_string(id_of(2)));
   EXPECT_EQ(second["role"], "node");
   EXPECT_EQ(second["slow"]["cause"], "far");
   EXPECT_EQ(seen["peers"]["left"],
-            json::parse("[{\"peer\":\"" + to_string(peer(3)) + "\",\"t\":"
+            json::parse("[{\"peer\":\"" + to_string(id_of(3)) + "\",\"t\":"
                         + std::to_string(t0 + 50'500) + ",\"reason\":\"peer_lost\"}]"));
   EXPECT_EQ(seen["rounds"].size(), 50U);
   EXPECT_EQ(seen["rounds"].back()["epoch"], 0);
@@ -116,7 +116,7 @@ TEST_F(Replay, TheSnapshotIsThePictureOfThatTime) {
 }
 
 TEST_F(Replay, RoundsAreThoseOfTheLogExceptForTheirNumbersAndCorrectedTimes) {
-  replay watched{from, {peer(2), t0 + 80'001, 0}};
+  replay watched{from, {id_of(2), t0 + 80'001, 0}};
   auto seen = at(watched, 0ms)[0].data["rounds"];
   ASSERT_EQ(seen.size(), event_ring::rounds_kept);
   std::istringstream lines{b.text};
@@ -163,7 +163,7 @@ TEST_F(Replay, WhatIsTooQuickToBeSeenStillCounts) {
   for (const auto& each : all)
     rounds += each.kind == "event" && each.data["type"] == "round" ? 1 : 0;
   EXPECT_EQ(rounds, 16U);
-  replay watched{from, {peer(1), t0, 1000}};
+  replay watched{from, {id_of(1), t0, 1000}};
   static_cast<void>(at(watched, 0ms));
   auto later = at(watched, 1000ms); // with vitals
   EXPECT_EQ(later.back().kind, "vitals");
@@ -183,9 +183,9 @@ TEST_F(Replay, AStartForgetsWhoWasThere) {
 
 TEST_F(Replay, ALogThatBeginsInTheMiddleIsShown) {
   log_writer rolled{4, 0};
-  rolled.add(0, watch::slow{peer(5), "far", "80 ms away", 80});
+  rolled.add(0, watch::slow{id_of(5), "far", "80 ms away", 80});
   rolled.round(10, 1);
-  rolled.add(20, watch::peer_left{peer(6), "timeout", 1});
+  rolled.add(20, watch::peer_left{id_of(6), "timeout", 1});
   auto again = recorded({rolled.text});
   replay watched{again, {std::nullopt, t0 + 20, 0}};
   auto seen = at(watched, 0ms)[0].data;
@@ -203,15 +203,15 @@ TEST_F(Replay, TheOwnLossIsShownAmongManyPeers) {
     each.add(n, ended);
     logs.push_back(each.text);
   }
-  replay watched{recorded(logs), {peer(20), t0 + 20, 0}};
+  replay watched{recorded(logs), {id_of(20), t0 + 20, 0}};
   auto losses = at(watched, 0ms)[0].data["loss"];
   ASSERT_EQ(losses.size(), 16U);
-  EXPECT_EQ(losses.back()[1], to_string(peer(20)));
+  EXPECT_EQ(losses.back()[1], to_string(id_of(20)));
 }
 
 TEST_F(Replay, NumbersThatNobodyHasDoNoHarm) {
   auto from_line = [&](const std::string& epoch) {
-    return R"({"seq":1,"t":1700000000000,"type":"epoch","peer":")" + to_string(peer(1))
+    return R"({"seq":1,"t":1700000000000,"type":"epoch","peer":")" + to_string(id_of(1))
            + R"(","epoch":)" + epoch
            + R"(,"loss":"<b>","samples":-1e308,"duration_s":1e-308,"epochs":1})"
              "\n";
@@ -223,12 +223,12 @@ TEST_F(Replay, NumbersThatNobodyHasDoNoHarm) {
 }
 
 TEST(ReplayRequest, ReadsItsQueryAndRefusesNonsense) {
-  auto id = to_string(peer(7));
+  auto id = to_string(id_of(7));
   auto good = replay_request::parse("speed=0&at=-5&peer=" + id);
   ASSERT_TRUE(good.ok());
   EXPECT_EQ(good->at, -5);
   EXPECT_EQ(good->speed, 0);
-  EXPECT_EQ(good->as, peer(7));
+  EXPECT_EQ(good->as, id_of(7));
   EXPECT_TRUE(replay_request::parse("").ok());
   for (const auto& bad :
        {std::string{"at"}, std::string{"at="}, std::string{"at=1e3"}, std::string{"at=1&at=2"},

@@ -51,7 +51,7 @@ protected:
   /// Peers 1 to 5, whose clocks differ; peer 9, which writes no log, is lost by all of them.
   void lose(std::int64_t t, int who = 9) {
     for (auto& each : peers)
-      each.add(t, watch::peer_left{peer(who), "the connection was closed", 6});
+      each.add(t, watch::peer_left{id_of(who), "the connection was closed", 6});
   }
   /// By which their clocks are corrected.
   void meet() {
@@ -75,7 +75,7 @@ TEST_F(ReplayText, BeginsWithTheSums) {
   lose(20'000);
   lose(45'000);
   lose(31'000, 8);
-  peers[0].add(40'000, watch::peer_left{peer(7), "it leaves", 3, true});
+  peers[0].add(40'000, watch::peer_left{id_of(7), "it leaves", 3, true});
   peers[1].add(41'000, watch::remark{watch::remark::what::split, "cut off from most of the group"});
   peers[2].add(42'000, watch::remark{watch::remark::what::split, "live peers train 2 histories"});
   peers[2].add(50'000,
@@ -129,10 +129,10 @@ TEST_F(ReplayText, OfANightOfFivePeersIsShorterThanTwoHundredLines) {
 TEST_F(ReplayText, OnlyProblemsAreThoseAndRoundsThatLostAMember) {
   peers[0].round(1000, 1, "shrunk");
   peers[0].round(2000, 2);
-  peers[0].add(3000, watch::peer_joined{peer(9), "", "client", ""});
+  peers[0].add(3000, watch::peer_joined{id_of(9), "", "client", ""});
   peers[0].add(4000, watch::checkpoint{4, 10, 0.1, "the disk is full"});
   peers[0].add(5000, watch::checkpoint{5, 10, 0.1, "ok"});
-  peers[0].add(6000, watch::peer_left{peer(9), "it leaves", 3, true});
+  peers[0].add(6000, watch::peer_left{id_of(9), "it leaves", 3, true});
   auto lines = text({"problems"});
   ASSERT_THAT(lines, SizeIs(5));
   EXPECT_THAT(lines[3], HasSubstr("A round lost a member"));

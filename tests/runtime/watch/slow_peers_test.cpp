@@ -5,18 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/ids.hpp"
+
 namespace waggle {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-peer_id peer(std::size_t n) {
-  peer_id id;
-  id.bytes[0] = std::byte(n);
-  return id;
-}
 
 /// Rounds of four members as member 0 sees them: healthy, unless `plant` changes a member.
 std::deque<watch::round_ended> rounds(
@@ -28,7 +24,7 @@ std::deque<watch::round_ended> rounds(
     round.outcome = "complete";
     auto jitter = static_cast<double>(i % 3);
     for (std::size_t n = 0; n < 4; ++n) {
-      watch::round_member m{peer(n), n == 0, true, true};
+      watch::round_member m{id_of(n), n == 0, true, true};
       m.first_ms = 1 + jitter;
       m.last_ms = 20 + jitter + static_cast<double>(n);
       m.result_first_ms = 26 + jitter;
@@ -79,7 +75,7 @@ TEST(SlowPeers, NamesNobodyBeforeFourRoundsOrForLessThanAFifth) {
     return [ms](std::size_t, auto& members) { delay_start(members, ms); };
   };
   EXPECT_THAT(find_slow(rounds(3, late(300)), {}).peers, IsEmpty());
-  EXPECT_EQ(only(find_slow(rounds(4, late(300)), {})).peer, peer(2));
+  EXPECT_EQ(only(find_slow(rounds(4, late(300)), {})).peer, id_of(2));
   EXPECT_THAT(find_slow(rounds(16, late(8)), {}).peers, IsEmpty());
 }
 
@@ -89,27 +85,28 @@ TEST(SlowPeers, TellsLongPassesFromALateStart) {
   EXPECT_EQ(found.cause, slow_cause::starts_late);
   EXPECT_NEAR(found.number, 400, 1);
   EXPECT_EQ(found.text, "it starts 400 ms after the others");
-  found = only(find_slow(late, {{peer(0), 0.2}, {peer(1), 0.25}, {peer(2), 2.1}, {peer(3), 0.2}}));
-  EXPECT_EQ(found.peer, peer(2));
+  found =
+    only(find_slow(late, {{id_of(0), 0.2}, {id_of(1), 0.25}, {id_of(2), 2.1}, {id_of(3), 0.2}}));
+  EXPECT_EQ(found.peer, id_of(2));
   EXPECT_EQ(found.cause, slow_cause::passes);
   EXPECT_EQ(found.text, "it reports passes of 2.1 s, the others of 200 ms");
-  EXPECT_EQ(only(find_slow(late, {{peer(0), 0.2}, {peer(2), 0.21}})).cause,
+  EXPECT_EQ(only(find_slow(late, {{id_of(0), 0.2}, {id_of(2), 0.21}})).cause,
             slow_cause::starts_late);
 }
 
 TEST(SlowPeers, FindsMuchLongerPassesWhereRoundsDoNotShowThem) {
   auto of = [](double seconds, std::size_t count = 16) {
     return find_slow(rounds(count),
-                     {{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), seconds}, {peer(3), 0.3}});
+                     {{id_of(0), 0.2}, {id_of(1), 0.2}, {id_of(2), seconds}, {id_of(3), 0.3}});
   };
   auto found = only(of(2.1));
-  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.peer, id_of(2));
   EXPECT_EQ(found.cause, slow_cause::passes);
   EXPECT_NEAR(found.number, 2100, 1);
   EXPECT_EQ(found.text, "it reports passes of 2.1 s, the others of 200 ms");
   EXPECT_THAT(of(0.55).peers, IsEmpty()) << "another machine";
   EXPECT_THAT(of(2.1, 3).peers, IsEmpty()) << "before four rounds";
-  EXPECT_THAT(find_slow(rounds(16), {{peer(0), 0.002}, {peer(1), 0.002}, {peer(2), 0.02}}).peers,
+  EXPECT_THAT(find_slow(rounds(16), {{id_of(0), 0.002}, {id_of(1), 0.002}, {id_of(2), 0.02}}).peers,
               IsEmpty())
     << "a busy machine";
 }
@@ -117,7 +114,7 @@ TEST(SlowPeers, FindsMuchLongerPassesWhereRoundsDoNotShowThem) {
 TEST(SlowPeers, WhatCostsMoreIsTheCauseOfASlowMachine) {
   auto late = rounds(16, [](std::size_t, auto& members) { *members[2].result_last_ms += 150; });
   auto cause = [&](double seconds) {
-    return only(find_slow(late, {{peer(0), 0.1}, {peer(1), 0.1}, {peer(2), seconds}})).cause;
+    return only(find_slow(late, {{id_of(0), 0.1}, {id_of(1), 0.1}, {id_of(2), seconds}})).cause;
   };
   EXPECT_EQ(cause(0.1), slow_cause::reduces_slowly);
   EXPECT_EQ(cause(1), slow_cause::passes);
@@ -134,7 +131,7 @@ TEST(SlowPeers, FindsTheOneThatSendsSlowly) {
                                        *members[3].result_last_ms += 800; // by the same uplink
                                      }),
                               {}));
-  EXPECT_EQ(found.peer, peer(3));
+  EXPECT_EQ(found.peer, id_of(3));
   EXPECT_EQ(found.cause, slow_cause::sends_slowly);
   EXPECT_THAT(found.text, HasSubstr("those of the others"));
 }
@@ -142,7 +139,7 @@ TEST(SlowPeers, FindsTheOneThatSendsSlowly) {
 TEST(SlowPeers, FindsTheOneThatReducesSlowly) {
   auto found = only(find_slow(
     rounds(16, [](std::size_t, auto& members) { *members[1].result_last_ms += 200; }), {}));
-  EXPECT_EQ(found.peer, peer(1));
+  EXPECT_EQ(found.peer, id_of(1));
   EXPECT_EQ(found.cause, slow_cause::reduces_slowly);
   EXPECT_NEAR(found.number, 200, 5);
 }
@@ -155,7 +152,7 @@ TEST(SlowPeers, FindsTheOneThatIsFar) {
                                        members[2].rtt_ms = 80;
                                      }),
                               {}));
-  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.peer, id_of(2));
   EXPECT_EQ(found.cause, slow_cause::far);
   EXPECT_EQ(found.number, 80);
 }
@@ -164,7 +161,7 @@ TEST(SlowPeers, FindsTheOneThatPauses) {
   auto found = only(find_slow(
     rounds(16, [](std::size_t i, auto& members) { delay_start(members, i % 5 == 0 ? 300 : 0); }),
     {}));
-  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.peer, id_of(2));
   EXPECT_EQ(found.cause, slow_cause::pauses);
   EXPECT_NEAR(found.number, 300, 2);
   EXPECT_THAT(found.text, HasSubstr(" late in 4 of the last 16 rounds, and in time otherwise"));
@@ -200,8 +197,8 @@ TEST(SlowPeers, FindsTheOneThatSendsSlowlyWhatFitsIntoOnePart) {
                                   *members[1].result_last_ms += 220;
                                   *members[3].result_last_ms += i % 4 == 0 ? 500 : 0;
                                 }),
-                         {{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), 0.2}, {peer(3), 0.2}});
-  EXPECT_EQ(only(found).peer, peer(2));
+                         {{id_of(0), 0.2}, {id_of(1), 0.2}, {id_of(2), 0.2}, {id_of(3), 0.2}});
+  EXPECT_EQ(only(found).peer, id_of(2));
   EXPECT_EQ(only(found).cause, slow_cause::sends_slowly);
   EXPECT_THAT(only(found).text, HasSubstr("600 ms to arrive"));
 }
@@ -215,7 +212,7 @@ TEST(SlowPeers, NamesAtMostTwoTheSlowestFirst) {
                                 }),
                          {});
   ASSERT_THAT(found.peers, SizeIs(2));
-  EXPECT_EQ(found.peers.front().peer, peer(3));
+  EXPECT_EQ(found.peers.front().peer, id_of(3));
 }
 
 TEST(SlowPeers, APeerThatReducesNothingSaysThatItCannotTell) {
@@ -229,7 +226,7 @@ TEST(SlowPeers, APeerThatReducesNothingSaysThatItCannotTell) {
   auto found = find_slow(blind, {});
   EXPECT_THAT(found.peers, IsEmpty());
   EXPECT_THAT(found.cannot_tell, HasSubstr("reduces nothing"));
-  EXPECT_THAT(find_slow(blind, {{peer(0), 0.1}, {peer(1), 0.1}, {peer(2), 1}}).peers, SizeIs(1))
+  EXPECT_THAT(find_slow(blind, {{id_of(0), 0.1}, {id_of(1), 0.1}, {id_of(2), 1}}).peers, SizeIs(1))
     << "reports tell";
 }
 
@@ -284,8 +281,8 @@ TEST(SlowWatch, NamesAPeerOnceItHasBeenFoundForAWhileAndForgetsItLater) {
 
 /// Passes of peer `n` that take so long, and of the others.
 std::map<peer_id, double> passes_of(std::size_t n, double seconds) {
-  std::map<peer_id, double> out{{peer(0), 0.2}, {peer(1), 0.2}, {peer(2), 0.2}, {peer(3), 0.2}};
-  out[peer(n)] = seconds;
+  std::map<peer_id, double> out{{id_of(0), 0.2}, {id_of(1), 0.2}, {id_of(2), 0.2}, {id_of(3), 0.2}};
+  out[id_of(n)] = seconds;
   return out;
 }
 
@@ -343,20 +340,20 @@ TEST(SlowPeers, SaysWhoAddsLittle) {
     auto all = rounds(16);
     for (auto& round : all)
       for (auto& m : round.members) {
-        m.samples = m.peer == peer(2) ? samples : 64;
-        m.contributed = m.peer != peer(2) || contributes;
+        m.samples = m.peer == id_of(2) ? samples : 64;
+        m.contributed = m.peer != id_of(2) || contributes;
       }
     return all;
   };
   auto found = only(find_slow(with(3), passes_of(2, 0.2)));
-  EXPECT_EQ(found.peer, peer(2));
+  EXPECT_EQ(found.peer, id_of(2));
   EXPECT_EQ(found.cause, slow_cause::adds_little);
   EXPECT_EQ(found.text, "it adds 1.5 % of the samples, and an equal share is 25 %");
   EXPECT_THAT(only(find_slow(with({}, false), passes_of(2, 0.2))).text, HasSubstr("adds 0 %"));
   EXPECT_THAT(find_slow(with(20), passes_of(2, 0.2)).peers, IsEmpty());
   EXPECT_THAT(find_slow(with({}), passes_of(2, 0.2)).peers, IsEmpty()) << "weights of another kind";
   auto trains = passes_of(2, 0.2);
-  trains.erase(peer(2));
+  trains.erase(id_of(2));
   EXPECT_THAT(find_slow(with({}, false), trains).peers, IsEmpty()) << "a helper adds nothing";
   EXPECT_EQ(only(find_slow(with(3), passes_of(2, 2.1))).cause, slow_cause::passes)
     << "which explains it";

@@ -31,12 +31,12 @@ TEST(Timeline, RoundsCorrectAClockThatIsThreeSecondsAhead) {
     a.round(100 * i, i);
     b.round(100 * i + (i % 2 == 0 ? 1 : 0), i); // the end reaches it a moment later
   }
-  b.add(1000, watch::peer_left{peer(3), "peer_lost", 1});
-  a.add(1500, watch::member_lost{peer(3), round_of(9), "stalled"});
-  b.add(2000, watch::peer_joined{peer(3), "", "node", "tcp"});
+  b.add(1000, watch::peer_left{id_of(3), "peer_lost", 1});
+  a.add(1500, watch::member_lost{id_of(3), round_of(9), "stalled"});
+  b.add(2000, watch::peer_joined{id_of(3), "", "node", "tcp"});
   auto all = of({a.text, b.text});
   ASSERT_TRUE(all.align().ok());
-  EXPECT_EQ(all.offsets().at(peer(2)) - all.offsets().at(peer(1)), 3000);
+  EXPECT_EQ(all.offsets().at(id_of(2)) - all.offsets().at(id_of(1)), 3000);
   EXPECT_THAT(all.unaligned(), IsEmpty());
   auto types = types_in(all);
   ASSERT_THAT(types, SizeIs(13));
@@ -51,7 +51,7 @@ TEST(Timeline, PeersThatShareNoRoundKeepTheirClocksAndAreNamed) {
   b.round(0, 1, "failed"); // it did not end together
   auto all = of({a.text, b.text});
   ASSERT_TRUE(all.align().ok());
-  EXPECT_THAT(all.unaligned(), ElementsAre(peer(2)));
+  EXPECT_THAT(all.unaligned(), ElementsAre(id_of(2)));
 }
 
 TEST(Timeline, ClocksAreCorrectedThroughPeersInBetween) {
@@ -65,7 +65,7 @@ TEST(Timeline, ClocksAreCorrectedThroughPeersInBetween) {
   c.round(50, 3);
   auto all = of({a.text, b.text, c.text});
   ASSERT_TRUE(all.align().ok());
-  EXPECT_EQ(all.offsets().at(peer(3)) - all.offsets().at(peer(1)), -700);
+  EXPECT_EQ(all.offsets().at(id_of(3)) - all.offsets().at(id_of(1)), -700);
 }
 
 TEST(Timeline, ALogThatIsCutAnywhereInItsLastLineIsRead) {
@@ -102,7 +102,7 @@ TEST(Timeline, RefusesLogsOfSeveralRunsAndNoLogs) {
 }
 
 TEST(Timeline, LeavesOutWhatIsNoEventOfThisVersion) {
-  auto id = to_string(peer(1));
+  auto id = to_string(id_of(1));
   auto event = [&](const std::string& t, const std::string& type, const std::string& more = "") {
     return "{\"seq\":1,\"t\":" + t + ",\"type\":\"" + type + "\",\"peer\":\"" + id + "\"" + more
            + "}";
@@ -119,7 +119,7 @@ TEST(Timeline, LeavesOutWhatIsNoEventOfThisVersion) {
 TEST(Timeline, TextNamesWhatHappened) {
   ::setenv("TZ", "UTC0", 1);
   log_writer a{1, 0};
-  a.add(0, watch::peer_left{peer(3), "silent for 1.1 s", 5});
+  a.add(0, watch::peer_left{id_of(3), "silent for 1.1 s", 5});
   auto left = parse_event(a.text.substr(0, a.text.size() - 1));
   ASSERT_TRUE(left.ok());
   EXPECT_EQ(text_of(*left),
