@@ -5,6 +5,7 @@
 
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -367,8 +368,7 @@ bool open_group::partition(round_plan& plan) const {
 // -- a member ------------------------------------------------------------------------------------
 
 status open_group::check(const round_plan& plan) const {
-  if (auto valid = validate_plan(plan); !valid)
-    return valid;
+  WAGGLE_TRY(valid, validate_plan(plan));
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
@@ -389,8 +389,7 @@ status open_group::check(const round_plan& plan) const {
 
 result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
                                  const round_plan& plan) {
-  if (auto valid = check(plan); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check(plan));
   if (!next_)
     return failure{ec::protocol_violation, "plan: we are in no group"};
   if (plan.id == next_->id)
@@ -437,8 +436,7 @@ void open_group::take_early() {
 status open_group::enter(const peer_id& from, const round_plan& plan, const digest& branch) {
   if (!may_admit(from, plan))
     return failure{ec::protocol_violation, "plan: its first member did not send it"};
-  if (auto valid = check(plan); !valid)
-    return valid;
+  WAGGLE_TRY(valid, check(plan));
   leave();
   branch_ = branch;
   next_ = plan;

@@ -5,6 +5,7 @@
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -97,9 +98,7 @@ result<codec_choice> parse(std::string_view text, int depth);
 result<codec_choice> parse_item(std::string_view item, int depth) {
   if (item.starts_with('(') && item.ends_with(')'))
     return parse(item.substr(1, item.size() - 2), depth + 1);
-  auto codec = parse_codec(item);
-  if (!codec)
-    return codec.error();
+  WAGGLE_TRY(codec, parse_codec(item));
   return codec_choice{*codec};
 }
 
@@ -119,15 +118,11 @@ result<codec_choice::item> parse_entry(by criterion, std::string_view text, int 
     if (equals == std::string_view::npos)
       return wrong("'" + std::string{text} + "' is not " + (criterion == by::role ? "ROLE" : "NAME")
                    + "=CODEC");
-    auto read = unescape(text.substr(0, equals));
-    if (!read)
-      return read.error();
+    WAGGLE_TRY(read, unescape(text.substr(0, equals)));
     name = *read;
     text.remove_prefix(equals + 1);
   }
-  auto choice = parse_item(text, depth);
-  if (!choice)
-    return choice.error();
+  WAGGLE_TRY(choice, parse_item(text, depth));
   return codec_choice::item{std::move(name), std::move(*choice)};
 }
 
@@ -161,9 +156,7 @@ result<codec_choice> parse(std::string_view text, int depth) {
                  + "' does not name a criterion; use size:, role:, list: or "
                    "map:");
   }
-  auto items = items_of(text.substr(colon + 1));
-  if (!items)
-    return items.error();
+  WAGGLE_TRY(items, items_of(text.substr(colon + 1)));
   const auto* form = std::ranges::find_if(criteria, [&](const auto& c) { return c.name == kind; });
   if (form == std::end(criteria))
     return wrong(
@@ -177,16 +170,12 @@ result<codec_choice> parse(std::string_view text, int depth) {
     if (items->size() != 3)
       return wrong("a choice by size is size:THRESHOLD,LESS,GREATER_OR_EQUAL, for example "
                    "size:65536,float16,blockwise8");
-    auto threshold = parse_threshold(items->front());
-    if (!threshold)
-      return threshold.error();
+    WAGGLE_TRY(threshold, parse_threshold(items->front()));
     out.threshold = *threshold;
     items->erase(items->begin());
   }
   for (auto item : *items) {
-    auto entry = parse_entry(out.criterion, item, depth);
-    if (!entry)
-      return entry.error();
+    WAGGLE_TRY(entry, parse_entry(out.criterion, item, depth));
     auto same = std::ranges::find(out.items, entry->name, &codec_choice::item::name);
     if (has_names(out.criterion) && same != out.items.end())
       return wrong("'" + entry->name + "' is listed twice");
@@ -287,9 +276,7 @@ result<codec_choice> parse_codec_choice(std::string_view text) {
 result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tensor_info> tensors) {
   codec_plan plan;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    auto codec = choice.choose(tensors[i], i);
-    if (!codec)
-      return codec.error();
+    WAGGLE_TRY(codec, choice.choose(tensors[i], i));
     if (tensors[i].elements == 0)
       continue;
     // An aggregator that measures distances treats each run by itself, and parameters, gradients,

@@ -1,6 +1,7 @@
 // This file is long: it is one part of one table, the options of training.
 
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/notice_period.hpp"
@@ -60,9 +61,7 @@ binding unit_of_schedule() {
 binding hyper_option(const hyper_parameter& hyper) {
   auto parse = [&hyper](std::string_view v) -> result<double> {
     if (hyper.number == nullptr) {
-      auto yes = parse_yes_no(v);
-      if (!yes)
-        return yes.error();
+      WAGGLE_TRY(yes, parse_yes_no(v));
       return *yes ? 1.0 : 0.0;
     }
     return parse_bounded(v, {hyper.low, hyper.high, std::string{hyper.why_not_below},
@@ -76,9 +75,7 @@ binding hyper_option(const hyper_parameter& hyper) {
                    x.hyper.erase(name);
                    if (v == "auto")
                      return done{};
-                   auto value = parse(v);
-                   if (!value)
-                     return value.error();
+                   WAGGLE_TRY(value, parse(v));
                    x.hyper[name] = *value;
                    return done{};
                  },

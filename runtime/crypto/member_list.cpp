@@ -9,6 +9,7 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/disk.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -141,9 +142,7 @@ result<bool> run_members::take(std::string_view bytes) {
   list_rank offered{head.get<std::uint64_t>(), sha256(as_byte_span(bytes))};
   if (head.ok() && bytes.starts_with(magic) && !offered.replaces(rank()))
     return false;
-  auto fresh = member_list::parse(bytes);
-  if (!fresh)
-    return fresh.error();
+  WAGGLE_TRY(fresh, member_list::parse(bytes));
   if (fresh->authority() != authority_)
     return failure{ec::bad_signature, "a list of another authority, "
                                         + to_string(fresh->authority())
@@ -249,9 +248,7 @@ result<std::shared_ptr<run_members>> members_of(const public_key& authority,
   if (source.empty())
     return out;
   auto bytes = read_list(source);
-  auto taken = bytes ? out->take(*bytes) : result<bool>{bytes.error()};
-  if (!taken)
-    return taken.error();
+  WAGGLE_TRY(taken, bytes ? out->take(*bytes) : result<bool>{bytes.error()});
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include <zlib.h>
 
+#include "runtime/core/try.hpp"
 #include "runtime/data/guarded_files.hpp"
 #include "runtime/data/idx.hpp"
 #include "runtime/data/sentence.hpp"
@@ -65,19 +66,13 @@ struct idx_content {
 result<idx_content> read_idx(const fs::path& file, bool images) {
   auto header_bytes = images ? idx_images_header : idx_labels_header;
   auto parse = images ? parse_idx_images : parse_idx_labels;
-  auto begin = unpack(file, header_bytes);
-  if (!begin)
-    return begin.error();
+  WAGGLE_TRY(begin, unpack(file, header_bytes));
   begin->resize(std::min(begin->size(), header_bytes));
-  auto head = parse(*begin);
-  if (!head)
-    return head.error();
+  WAGGLE_TRY(head, parse(*begin));
   if (head->value_bytes() > unpacked_max)
     return failure{ec::oversize, "is larger than 4 GiB: unpack it (gunzip), to be read from disk"};
   auto wants = header_bytes + head->value_bytes();
-  auto all = unpack(file, wants);
-  if (!all)
-    return all.error();
+  WAGGLE_TRY(all, unpack(file, wants));
   if (all->size() > wants) // no more of it was unpacked
     return failure{ec::malformed,
                    sentence("has more than the ", wants, " bytes of its header: copy it again")};
@@ -158,8 +153,7 @@ result<data_files> idx_files(const fs::path& folder, data_role role) {
       return bad(option, folder,
                  "is a set of images (IDX) without " + file.filename().string()
                    + " or the same with .gz: add it");
-    if (auto added = add_file(found, option, file); !added)
-      return added.error();
+    WAGGLE_TRY(added, add_file(found, option, file));
   }
   return found;
 }
@@ -177,8 +171,7 @@ result<data_files> cifar_files(const fs::path& folder, data_role role) {
   for (const auto& name : names) {
     if (!fs::exists(folder / name, error))
       return bad(option, folder, "is a set of images (CIFAR-10) without " + name + ": add it");
-    if (auto added = add_file(found, option, folder / name); !added)
-      return added.error();
+    WAGGLE_TRY(added, add_file(found, option, folder / name));
   }
   return found;
 }
@@ -201,8 +194,7 @@ open_idx(const data_files& files, const std::string& option, std::int64_t classe
     values = std::move(content->values);
   } else {
     on_disk = std::make_shared<guarded_files>(option, std::vector{images});
-    if (auto opened = on_disk->open_all(); !opened)
-      return opened.error();
+    WAGGLE_TRY(opened, on_disk->open_all());
     std::vector<std::byte> begin(std::min<std::uint64_t>(images.bytes, idx_images_header));
     if (auto read = on_disk->read(0, 0, begin); !read)
       return failure{ec::bad_config, read.error().detail};
@@ -232,8 +224,7 @@ open_cifar(const data_files& files, const std::string& option, std::int64_t clas
                           " bytes, which are no whole number of images of CIFAR-10, ", cifar_record,
                           " bytes each: copy it again"));
   auto images = std::make_shared<cifar_images>(files, option, classes);
-  if (auto opened = images->files().open_all(); !opened)
-    return opened.error();
+  WAGGLE_TRY(opened, images->files().open_all());
   std::vector<std::byte> record(cifar_record * 64);
   for (std::size_t i = 0; i < images->sizes().size(); ++i)
     for (std::uint64_t at = 0; at < images->sizes()[i]; at += 64) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/data/guarded_files.hpp"
 #include "runtime/data/sentence.hpp"
 
@@ -36,8 +37,7 @@ public:
   }
 
   [[nodiscard]] status open() const {
-    if (auto opened = files_.open_all(); !opened)
-      return opened;
+    WAGGLE_TRY(opened, files_.open_all());
     for (std::size_t i = 0; i < files_.size(); ++i)
       if (auto first = text_of(i == 0 ? 0 : ends_[i - 1]); !first)
         return failure{ec::bad_config, first.error().detail};
@@ -52,9 +52,7 @@ public:
   windows(std::size_t window, std::span<const window_place> places) const override {
     std::vector<std::byte> out;
     for (const auto& place : places) {
-      auto text = text_of(place.at);
-      if (!text)
-        return text.error();
+      WAGGLE_TRY(text, text_of(place.at));
       auto its = cut_windows(*text, window);
       out.insert(out.end(), its.begin(), its.end());
     }
@@ -77,12 +75,8 @@ private:
     auto at = begin == 0 ? 0 : bytes.find_first_of(ends);
     auto block_end = bytes.size();
     while ((at = bytes.find_first_not_of(ends, at)) < block_end) {
-      auto stop = end_of_line(file, start, at, bytes);
-      if (!stop)
-        return stop.error();
-      auto text = record(file, start + at, std::string_view{bytes}.substr(at, *stop - at));
-      if (!text)
-        return text.error();
+      WAGGLE_TRY(stop, end_of_line(file, start, at, bytes));
+      WAGGLE_TRY(text, record(file, start + at, std::string_view{bytes}.substr(at, *stop - at)));
       texts += *text;
       at = *stop;
     }
@@ -151,8 +145,7 @@ std::size_t block_bytes(const data_request& request) {
 result<std::shared_ptr<const sample_data>> open_line_blocks(const data_files& files,
                                                             const data_request& request) {
   auto made = std::make_shared<line_blocks>(files, request);
-  if (auto good = made->open(); !good)
-    return good.error();
+  WAGGLE_TRY(good, made->open());
   return std::shared_ptr<const sample_data>{made};
 }
 
@@ -183,9 +176,7 @@ result<block_pass> read_blocks(const sample_data& data, std::size_t window, std:
     auto number = next();
     if (!number)
       break;
-    auto windows = data.windows(window, std::vector{window_place{0, *number}});
-    if (!windows)
-      return windows.error();
+    WAGGLE_TRY(windows, data.windows(window, std::vector{window_place{0, *number}}));
     ++out.blocks;
     out.weight += std::max<std::uint64_t>(windows->size() / window, 1);
     out.windows.insert(out.windows.end(), windows->begin(), windows->end());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -22,16 +23,13 @@ status state_download::check(const state_offer& offer) const {
 }
 
 status state_download::accept(const state_offer& offer) {
-  if (auto good = check(offer); !good)
-    return good;
+  WAGGLE_TRY(good, check(offer));
   if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
       && offer_->chunk_bytes == offer.chunk_bytes) { // another donor of the same state
     offer_ = offer; // the hash does not cover the rest: this donor answers for it
     return done{};
   }
-  auto made = make_store_(); // grows with what arrives, so that an offer alone costs nothing
-  if (!made)
-    return made.error();
+  WAGGLE_TRY(made, make_store_()); // grows with what arrives, so that an offer alone costs nothing
   if (auto room = (*made)->room(); offer.bytes > room / 2)
     return failure{ec::io_error, "a state of " + std::to_string(offer.bytes)
                                    + " bytes would fill more than half of the "
@@ -72,8 +70,7 @@ status state_download::chunk(std::uint32_t index, byte_span bytes, steady_time::
   if (!offer_ || index >= chunks_.size() || chunks_[index] != chunk_state::asked
       || bytes.size() != size_of(index))
     return failure{ec::wrong_shape, "a chunk that was not requested, or of the wrong length"};
-  if (auto written = bytes_->write(std::uint64_t{index} * offer_->chunk_bytes, bytes); !written)
-    return written;
+  WAGGLE_TRY(written, bytes_->write(std::uint64_t{index} * offer_->chunk_bytes, bytes));
   chunks_[index] = chunk_state::here;
   --asked_;
   --missing_;
@@ -119,9 +116,7 @@ result<std::shared_ptr<const byte_source>> state_download::finish() {
   offer_.reset();
   chunks_.clear();
   missing_ = 0;
-  auto hash = sha256_of(*whole, 0, whole->size());
-  if (!hash)
-    return hash.error();
+  WAGGLE_TRY(hash, sha256_of(*whole, 0, whole->size()));
   if (*hash != offer.content)
     return failure{ec::hash_mismatch, "the bytes do not have the announced hash"};
   return whole;

@@ -6,6 +6,7 @@
 
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/safetensors.hpp"
@@ -17,9 +18,7 @@ namespace {
 using kind = state_tensor::kind;
 
 status load(learner& model, byte_span image) {
-  auto from = weights_in(image);
-  if (!from)
-    return from.error();
+  WAGGLE_TRY(from, weights_in(image));
   const auto& ours = model.tensors();
   for (auto what : {kind::parameter, kind::buffer, kind::counter})
     if (from->table.tensors_of({what}) != ours.tensors_of({what}))
@@ -43,9 +42,7 @@ learner_factory begun_from(learner_factory make, const std::string& file,
     return make;
   return
     [make = std::move(make), file, files = std::move(files)]() -> result<std::unique_ptr<learner>> {
-      auto made = make();
-      if (!made)
-        return made.error();
+      WAGGLE_TRY(made, make());
       auto bad = [&](const failure& why) {
         return failure{ec::bad_config, "--from " + file + ": " + why.detail};
       };

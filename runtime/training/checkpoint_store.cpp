@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 
+#include "runtime/core/try.hpp"
 #include "runtime/training/training_curves.hpp"
 
 namespace waggle {
@@ -34,9 +35,7 @@ std::optional<std::uint64_t> number_in(std::string_view digits) {
 } // namespace
 
 result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
-  auto names = files_->list(folder_);
-  if (!names)
-    return names.error();
+  WAGGLE_TRY(names, files_->list(folder_));
   std::vector<entry> found;
   for (std::string_view name : *names) {
     if (!name.starts_with(stem) || !name.ends_with(suffix))
@@ -56,12 +55,8 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
 
 result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
                                                      const own_progress& own) {
-  auto state = check_state(image);
-  if (!state)
-    return state.error();
-  auto before = list();
-  if (!before)
-    return before.error();
+  WAGGLE_TRY(state, check_state(image));
+  WAGGLE_TRY(before, list());
   auto serial = before->empty() ? std::uint64_t{1} : before->front().serial + 1;
   auto branch = short_name(state->past.branch);
   auto file = folder_
@@ -69,8 +64,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
                  + branch + std::string{suffix});
   if (!own.empty()) {
     std::array<std::byte, state_header_bytes> header{};
-    if (auto read = image.read(0, header); !read)
-      return read.error();
+    WAGGLE_TRY(read, image.read(0, header));
     auto head = head_of(own, name_of_state(header));
     auto values = [](const auto& v) { return v ? std::as_bytes(std::span{*v}) : byte_span{}; };
     if (auto written =
@@ -109,9 +103,7 @@ status checkpoint_store::save_curves(std::string_view image) {
 }
 
 result<std::string> checkpoint_store::load_curves() {
-  auto names = files_->list(folder_);
-  if (!names)
-    return names.error();
+  WAGGLE_TRY(names, files_->list(folder_));
   if (std::ranges::find(*names, curves_name) == names->end())
     return std::string{};
   return files_->read(folder_ / curves_name,
@@ -125,9 +117,7 @@ void checkpoint_store::remove_drafts() {
 result<checkpoint_store::search> checkpoint_store::load_newest(std::optional<digest> schema,
                                                                std::uint64_t image_bytes,
                                                                const state_table* tensors) {
-  auto all = list();
-  if (!all)
-    return all.error();
+  WAGGLE_TRY(all, list());
   search outcome;
   /// `begin` of a learner's state: of another learner, or too long.
   auto of_another = [&](const std::filesystem::path& file, byte_span begin) {
@@ -184,16 +174,12 @@ result<checkpoint_store::search> checkpoint_store::read_last() {
 /// Fails if there is none, it is damaged or belongs to another state.
 result<own_progress> checkpoint_store::load_own(const std::filesystem::path& image,
                                                 const std::string& content) {
-  auto names = files_->list(folder_);
-  if (!names)
-    return names.error();
+  WAGGLE_TRY(names, files_->list(folder_));
   auto file = own_file_of(image);
   if (std::find(names->begin(), names->end(), file.filename().string()) == names->end())
     return failure{ec::not_found, file.string() + " is missing"};
   // A sum has at most two words per value of the state, a contribution and a residual one.
-  auto bytes = files_->read(file, own_bytes_max + 4 * content.size());
-  if (!bytes)
-    return bytes.error();
+  WAGGLE_TRY(bytes, files_->read(file, own_bytes_max + 4 * content.size()));
   auto own =
     decode_own_progress(*bytes, name_of_state(as_byte_span(content).first(state_header_bytes)));
   if (!own)
@@ -203,25 +189,20 @@ result<own_progress> checkpoint_store::load_own(const std::filesystem::path& ima
 
 /// Removes own progress whose checkpoint is gone, or was never completed.
 status checkpoint_store::remove_orphans() {
-  auto names = files_->list(folder_);
-  if (!names)
-    return names.error();
+  WAGGLE_TRY(names, files_->list(folder_));
   for (std::string_view name : *names) {
     if (!name.starts_with(stem) || !name.ends_with(own_suffix))
       continue;
     auto image = std::string{name.substr(0, name.size() - own_suffix.size())} + std::string{suffix};
     if (std::find(names->begin(), names->end(), image) != names->end())
       continue;
-    if (auto removed = files_->remove(folder_ / name); !removed)
-      return removed;
+    WAGGLE_TRY(removed, files_->remove(folder_ / name));
   }
   return done{};
 }
 
 result<std::optional<std::filesystem::path>> checkpoint_store::last_of(const digest& branch) {
-  auto all = list();
-  if (!all)
-    return all.error();
+  WAGGLE_TRY(all, list());
   for (const auto& e : *all)
     if (e.branch == short_name(branch))
       return std::optional{e.file};

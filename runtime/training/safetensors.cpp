@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -94,14 +95,9 @@ result<value_counts> count_values(std::istream& file, std::uint64_t bytes) {
 }
 
 result<checkpoint_weights> weights_in(byte_span image) {
-  auto state = decode_state(image);
-  if (!state)
-    return state.error();
-  auto table = read_state_table(state->learner);
-  if (!table)
-    return table.error();
-  if (auto good = table->check(state->learner, state->schema); !good)
-    return good.error();
+  WAGGLE_TRY(state, decode_state(image));
+  WAGGLE_TRY(table, read_state_table(state->learner));
+  WAGGLE_TRY(good, table->check(state->learner, state->schema));
   checkpoint_weights out{state->epoch, std::move(*table), {}};
   for (auto i : out.table.indices_of(
          {state_tensor::kind::parameter, state_tensor::kind::buffer, state_tensor::kind::counter}))

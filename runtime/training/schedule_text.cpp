@@ -5,6 +5,7 @@
 
 #include "runtime/core/named.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -34,22 +35,16 @@ result<schedule_part> parse_part(std::string_view text) {
                + nearest(name, names_in(schedule_table())));
   written_numbers given;
   if (colon != std::string_view::npos) {
-    auto parsed = read_numbers(row->name, known_numbers(*row), text.substr(colon + 1));
-    if (!parsed)
-      return parsed.error();
+    WAGGLE_TRY(parsed, read_numbers(row->name, known_numbers(*row), text.substr(colon + 1)));
     given = std::move(*parsed);
   }
   schedule_part part{row, {}};
   for (const auto& number : row->numbers) {
-    auto parsed = value_of(row->name, number, given);
-    if (!parsed)
-      return parsed.error();
+    WAGGLE_TRY(parsed, value_of(row->name, number, given));
     part.numbers.insert(part.numbers.end(), parsed->begin(), parsed->end());
   }
   if (given.contains(length.name)) {
-    auto parsed = value_of(row->name, length, given);
-    if (!parsed)
-      return parsed.error();
+    WAGGLE_TRY(parsed, value_of(row->name, length, given));
     part.epochs = static_cast<std::uint64_t>(parsed->front());
   }
   return part;
@@ -96,9 +91,7 @@ bool warms_up(const schedule_part& part) {
 result<std::vector<schedule_part>> parse_schedule(std::string_view text) {
   std::vector<schedule_part> parts;
   for (auto piece : pieces_of(text, '/')) {
-    auto part = parse_part(piece);
-    if (!part)
-      return part.error();
+    WAGGLE_TRY(part, parse_part(piece));
     parts.push_back(std::move(*part));
   }
   return parts;
@@ -154,8 +147,7 @@ result<lr_schedule> make_schedule(std::vector<schedule_part> parts, double peak,
                    + " epochs are taken, and --epochs is only " + std::to_string(total_epochs));
       part.epochs = total_epochs - std::min(total_epochs, warmup_epochs + before);
     }
-    if (auto fits = check_part(part, peak); !fits)
-      return fits.error();
+    WAGGLE_TRY(fits, check_part(part, peak));
   }
   return lr_schedule{std::move(parts), peak, warmup_epochs};
 }

@@ -3,6 +3,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/strategies/strategies.hpp"
 
 namespace waggle {
@@ -40,16 +41,12 @@ result<strategy_choice> strategy_choice::parse(std::string_view text) {
                                      + nearest(text.substr(0, colon), names_in(strategy_table()))};
   written_numbers written;
   if (colon != std::string_view::npos) {
-    auto read = read_numbers(row->name, names_in(row->numbers), text.substr(colon + 1));
-    if (!read)
-      return read.error();
+    WAGGLE_TRY(read, read_numbers(row->name, names_in(row->numbers), text.substr(colon + 1)));
     written = std::move(*read);
   }
   strategy_choice all{*row};
   for (const auto& number : row->numbers) {
-    auto value = value_of(row->name, number, written);
-    if (!value)
-      return value.error();
+    WAGGLE_TRY(value, value_of(row->name, number, written));
     all.numbers_.push_back(value->front());
   }
   if (row->check != nullptr)

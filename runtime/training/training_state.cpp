@@ -4,6 +4,7 @@
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/step_count.hpp"
 
@@ -41,9 +42,7 @@ result<digest> hash_of(std::string_view fields, const byte_source& image) {
 status seal_state_in(const training_state& state, byte_store& image) {
   WAGGLE_CHECK(image.size() >= state_header_bytes, "no room for the header");
   auto header = fields_of(state, image.size() - state_header_bytes);
-  auto hash = hash_of(header, image);
-  if (!hash)
-    return hash.error();
+  WAGGLE_TRY(hash, hash_of(header, image));
   header += hash->raw();
   WAGGLE_CHECK(header.size() == state_header_bytes, std::to_string(header.size()));
   return image.write(0, as_byte_span(header));
@@ -59,8 +58,7 @@ result<training_state> decode_state(byte_span image) {
 result<training_state> check_state(const byte_source& image) {
   std::byte header[state_header_bytes];
   std::span<std::byte> known{header, std::min<std::size_t>(state_header_bytes, image.size())};
-  if (auto read = image.read(0, known); !read)
-    return read.error();
+  WAGGLE_TRY(read, image.read(0, known));
   byte_reader in{byte_span{known}};
   training_state state;
   if (in.get_raw(magic.size()) != magic)
@@ -75,9 +73,7 @@ result<training_state> check_state(const byte_source& image) {
     return failure{ec::malformed, "the training state is cut off, or too long"};
   if (past.steps > counted_steps_max)
     return failure{ec::malformed, "the training state has more steps than any run makes"};
-  auto found = hash_of(as_string_view(fields), image);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, hash_of(as_string_view(fields), image));
   if (*found != hash)
     return failure{ec::hash_mismatch, "the training state is damaged"};
   return state;

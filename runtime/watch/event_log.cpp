@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/core/try.hpp"
 #include "runtime/watch/event_types.hpp"
 
 namespace waggle {
@@ -29,9 +30,7 @@ std::optional<std::uint64_t> number_of(std::string_view name, std::string_view s
 
 result<std::vector<std::filesystem::path>>
 files_of(disk& files, const std::filesystem::path& folder, std::string_view stem) {
-  auto names = files.list(folder);
-  if (!names)
-    return names.error();
+  WAGGLE_TRY(names, files.list(folder));
   std::vector<std::filesystem::path> out;
   for (const auto& name : *names)
     if (number_of(name, stem))
@@ -50,9 +49,7 @@ std::uint64_t event_log::file_bytes_max() const {
 }
 
 status event_log::open(series& its) {
-  auto all = files_of(*files_, config_.folder, its.stem);
-  if (!all)
-    return all.error();
+  WAGGLE_TRY(all, files_of(*files_, config_.folder, its.stem));
   for (const auto& each : *all)
     its.number = std::max(its.number, *number_of(each.filename().string(), its.stem));
   if (its.number == 0) {
@@ -72,9 +69,7 @@ status event_log::roll(series& its) {
   ++its.number;
   its.size = 0;
   its.torn = false;
-  auto all = files_of(*files_, config_.folder, its.stem);
-  if (!all)
-    return all.error();
+  WAGGLE_TRY(all, files_of(*files_, config_.folder, its.stem));
   for (std::size_t i = 0; i + files_max <= all->size(); ++i)
     if (auto removed = files_->remove((*all)[i]); !removed)
       return removed;

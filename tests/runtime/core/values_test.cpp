@@ -9,8 +9,8 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/random.hpp"
-#include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 namespace {
@@ -78,6 +78,16 @@ TEST(Result, HoldsAValueOrTheReason) {
   EXPECT_FALSE(bad);
   EXPECT_EQ(bad.error().code, ec::timeout);
   EXPECT_EQ(to_string(bad.error()), "timeout: slow");
+}
+
+result<int> doubled(result<int> of) {
+  WAGGLE_TRY(value, of);
+  return 2 * *value;
+}
+
+TEST(Result, AFailureIsPassedOn) {
+  EXPECT_EQ(*doubled(2), 4);
+  EXPECT_EQ(doubled(ec::timeout).error().code, ec::timeout);
 }
 
 TEST(Result, TheValueOfAFailureThrowsItAndEndsNoService) {
