@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "runtime/config/options.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/data/tokens.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/host_staging.hpp"
@@ -43,9 +44,7 @@ result<std::shared_ptr<const sample_data>> open_data(const learner_config& confi
 static status check_eval_data(const learner_config& config, const sample_shape& shape) {
   if (config.eval_data.empty())
     return done{};
-  auto data = open_data(config, data_role::evaluation);
-  if (!data)
-    return data.error();
+  WAGGLE_TRY(data, open_data(config, data_role::evaluation));
   if ((*data)->shape() != shape)
     return failure{ec::bad_config, "--eval-data " + config.eval_data + " has "
                                      + description_of((*data)->shape()) + ", and --data "
@@ -57,18 +56,12 @@ static status check_eval_data(const learner_config& config, const sample_shape& 
 result<learner_inputs> open_inputs(const learner_config& config) {
   learner_inputs in;
   for (const auto& name : config.devices.empty() ? std::vector{config.device} : config.devices) {
-    auto device = device_of(name);
-    if (!device)
-      return device.error();
-    if (auto computes = check_precision(config.format, *device); !computes)
-      return computes.error();
+    WAGGLE_TRY(device, device_of(name));
+    WAGGLE_TRY(computes, check_precision(config.format, *device));
     in.devices.push_back(*device);
   }
-  auto data = open_data(config);
-  if (!data)
-    return data.error();
-  if (auto fits = check_eval_data(config, (*data)->shape()); !fits)
-    return fits.error();
+  WAGGLE_TRY(data, open_data(config));
+  WAGGLE_TRY(fits, check_eval_data(config, (*data)->shape()));
   in.data = *data;
   if (in.data->in_blocks() && (config.replicas > 1 || config.reuse_gradient_buffers))
     return failure{ec::bad_config,
@@ -79,9 +72,7 @@ result<learner_inputs> open_inputs(const learner_config& config) {
 }
 
 result<std::uint64_t> count_samples(const learner_config& config) {
-  auto data = open_data(config);
-  if (!data)
-    return data.error();
+  WAGGLE_TRY(data, open_data(config));
   auto window = drawn_window_of(**data, static_cast<std::size_t>(config.context));
   auto count = window_grid{**data, window}.count();
   if (count > sample_ledger::samples_max)

@@ -6,6 +6,7 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/safetensors.hpp"
 #include "trainer/script_model.hpp"
 #include "trainer/train_command.hpp"
@@ -24,15 +25,12 @@ result<std::string> torchscript_file(const std::string& model,
   if (!is_torchscript(model))
     return bad("--format torchscript needs --model FILE.pt, the module that the run trains: a "
                "built-in model has no TorchScript; use --format safetensors");
-  auto module = load_module(model);
-  if (!module)
-    return module.error();
+  WAGGLE_TRY(module, load_module(model));
   auto tensors = trained_parameters(*module);
   for (auto& item : exchanged_buffers(*module))
     if (find_named(weights, item.first) != nullptr)
       tensors.push_back(std::move(item));
-  if (auto filled = load_weights(tensors, weights, model); !filled)
-    return filled.error();
+  WAGGLE_TRY(filled, load_weights(tensors, weights, model));
   std::ostringstream out;
   module->save(out);
   return std::move(out).str();
@@ -51,11 +49,9 @@ result<epoch_id> export_model(const run_options& o, const std::filesystem::path&
       auto at = std::ranges::find(weights->table.tensors(), each.name, &state_tensor::name);
       return at->what == state_tensor::kind::counter;
     });
-  auto content = o.export_format == "torchscript"
-                   ? torchscript_file(o.model, weights->tensors)
-                   : safetensors_file(std::move(weights->tensors), last->epoch);
-  if (!content)
-    return content.error();
+  WAGGLE_TRY(content, o.export_format == "torchscript"
+                        ? torchscript_file(o.model, weights->tensors)
+                        : safetensors_file(std::move(weights->tensors), last->epoch));
   if (auto written = files->write(to, {as_byte_span(*content)}); !written)
     return bad("cannot write " + to.string() + ": " + to_string(written.error()));
   return last->epoch;
@@ -73,12 +69,8 @@ int run_export(const run_options& options) {
 } // namespace
 
 result<checkpoint_store::found> last_checkpoint(const std::filesystem::path& folder) {
-  auto where = checkpoints_below(folder);
-  if (!where)
-    return where.error();
-  auto last = checkpoint_store{make_system_disk(), *where}.read_last();
-  if (!last)
-    return last.error();
+  WAGGLE_TRY(where, checkpoints_below(folder));
+  WAGGLE_TRY(last, checkpoint_store{make_system_disk(), *where}.read_last());
   for (const auto& bad : last->skipped)
     std::cerr << "waggle: " << bad.detail << ": the checkpoint before it is used\n";
   return std::move(*last->newest);

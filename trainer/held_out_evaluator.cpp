@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "runtime/core/try.hpp"
 #include "trainer/training_model.hpp"
 
 namespace waggle {
@@ -34,9 +35,7 @@ public:
       for (auto most = data_->in_blocks() ? 1 : batch_max;
            places.size() < most && next < grid_.count(); ++next)
         places.push_back(grid_.at(next));
-      auto samples = data_->windows(window_, places);
-      if (!samples)
-        return samples.error();
+      WAGGLE_TRY(samples, data_->windows(window_, places));
       for (auto left = std::span{*samples}; !left.empty();) {
         if (stop)
           return failure{ec::shutting_down, "the evaluation was stopped"};
@@ -72,15 +71,9 @@ private:
 } // namespace
 
 result<std::unique_ptr<evaluator>> make_evaluator(const learner_config& config) {
-  auto device = device_of(config.device);
-  if (!device)
-    return device.error();
-  auto data = open_data(config, data_role::evaluation);
-  if (!data)
-    return data.error();
-  auto model = make_training_model(config, (*data)->shape());
-  if (!model)
-    return model.error();
+  WAGGLE_TRY(device, device_of(config.device));
+  WAGGLE_TRY(data, open_data(config, data_role::evaluation));
+  WAGGLE_TRY(model, make_training_model(config, (*data)->shape()));
   return std::unique_ptr<evaluator>{
     std::make_unique<held_out_evaluator>(config, *device, std::move(*model), *data)};
 }

@@ -7,6 +7,7 @@
 #include <torch/script.h>
 
 #include "runtime/config/options.hpp"
+#include "runtime/core/try.hpp"
 #include "trainer/models.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/script_model.hpp"
@@ -22,17 +23,12 @@ result<model_facts> size_of(const learner_config& config, model_look how) {
   if (in_file && how == model_look::guess)
     if (auto bytes = std::filesystem::file_size(config.model, none); !none)
       return model_facts{.trained = bytes / sizeof(float)};
-  auto in = open_inputs(config);
-  if (!in)
-    return in.error();
+  WAGGLE_TRY(in, open_inputs(config));
   const auto& shape = in->data->shape();
-  if (auto usable = check_training_model(config, shape); !usable)
-    return usable.error();
+  WAGGLE_TRY(usable, check_training_model(config, shape));
   if (!in_file)
     return model_facts{.trained = parameter_count(config, shape)};
-  auto module = load_module(config.model);
-  if (!module)
-    return module.error();
+  WAGGLE_TRY(module, load_module(config.model));
   model_facts out;
   for (const auto& item : trained_parameters(*module))
     out.trained += static_cast<std::uint64_t>(item.second.numel());
@@ -45,8 +41,7 @@ result<model_facts> size_of(const learner_config& config, model_look how) {
 } // namespace
 
 result<model_facts> facts_of_model(const run_options& options, model_look how) {
-  if (auto usable = check_training_options(options); !usable)
-    return usable.error();
+  WAGGLE_TRY(usable, check_training_options(options));
   auto config = learner_from(options, {});
   auto out = size_of(config, how);
   if (!out || how != model_look::measure)
@@ -55,9 +50,7 @@ result<model_facts> facts_of_model(const run_options& options, model_look how) {
   std::cerr << "waggle: measuring passes of " << batch << " samples of " << config.model
             << ": two, and where these are short, more for about a second\n";
   auto measure = [&](std::uint64_t steps) -> status { // and one before them
-    auto loop = run_plain_loop(config, batch, options.lr, steps);
-    if (!loop)
-      return loop.error();
+    WAGGLE_TRY(loop, run_plain_loop(config, batch, options.lr, steps));
     out->step_seconds = loop->timing.seconds / static_cast<double>(steps);
     return done{};
   };

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "runtime/core/try.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/optimizers.hpp"
@@ -11,9 +12,7 @@ namespace waggle {
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps, milliseconds step_interval) {
-  auto in = open_inputs(config);
-  if (!in)
-    return in.error();
+  WAGGLE_TRY(in, open_inputs(config));
   if (in->data->in_blocks())
     return failure{ec::bad_config, "the plain loop reads no lines of JSON: give another --data"};
   const auto& device = in->devices.front();
@@ -21,9 +20,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   const auto& shape = in->data->shape();
   window_sampler sampler{in->data, window_of(shape, static_cast<std::size_t>(config.context)),
                          random_source{config.data_seed}};
-  auto made = make_training_model(config, shape);
-  if (!made)
-    return made.error();
+  WAGGLE_TRY(made, make_training_model(config, shape));
   auto& model = **made;
   model.to(device);
   std::vector<torch::Tensor> parameters;
@@ -37,9 +34,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
-      auto samples = next_batch(sampler, config.micro_batch, device);
-      if (!samples)
-        return samples.error();
+      WAGGLE_TRY(samples, next_batch(sampler, config.micro_batch, device));
       {
         autocast scope{config.format, device};
         loss = model.loss(*samples);

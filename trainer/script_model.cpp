@@ -7,6 +7,7 @@
 #include <torch/script.h>
 #include <torch/version.h>
 
+#include "runtime/core/try.hpp"
 #include "trainer/buffer_values.hpp"
 
 namespace waggle {
@@ -194,8 +195,7 @@ status try_out(const std::filesystem::path& file, training_model& model,
   try {
     model.train(true);
     auto loss = model.loss(samples);
-    if (auto good = check_loss(file, loss); !good)
-      return good;
+    WAGGLE_TRY(good, check_loss(file, loss));
     loss.backward();
     for (auto& [name, value] : model.parameters())
       value.mutable_grad() = torch::Tensor{};
@@ -262,18 +262,14 @@ training_model::named_tensors exchanged_buffers(const Module& module) {
 result<std::shared_ptr<training_model>> load_script_model(const learner_config& config,
                                                           const sample_shape& shape) {
   std::filesystem::path file{config.model};
-  auto module = load_module(file);
-  if (!module)
-    return module.error();
+  WAGGLE_TRY(module, load_module(file));
   if (auto good = check_parameters(file, *module); !good)
     return good.error();
   if (!module->find_method("loss") && !module->find_method("forward"))
     return bad(file, "it has no loss: export a method loss(inputs, targets), or a forward, to "
                      "which --loss is applied");
   // The trial changes buffers, so the learner gets a module that was not tried out.
-  auto trial = load_module(file);
-  if (!trial)
-    return trial.error();
+  WAGGLE_TRY(trial, load_module(file));
   struct buffer {
     torch::Tensor tensor;
     std::int64_t version;

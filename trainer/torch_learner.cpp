@@ -12,6 +12,7 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/data/line_blocks.hpp"
 #include "runtime/training/layers.hpp"
 #include "runtime/training/learner.hpp"
@@ -341,9 +342,7 @@ private:
       places.push_back(grid_.at(number));
     WAGGLE_CHECK(!places.empty(), "a pass without samples");
     size = static_cast<std::int64_t>(places.size());
-    auto samples = data_->windows(sampler_.window(), places);
-    if (!samples)
-      return samples.error();
+    WAGGLE_TRY(samples, data_->windows(sampler_.window(), places));
     return batch_of(*samples, size, data_->shape(), device_);
   }
 
@@ -458,9 +457,7 @@ status check_learner_config(const learner_config& config) {
 }
 
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
-  auto in = open_inputs(config);
-  if (!in)
-    return in.error();
+  WAGGLE_TRY(in, open_inputs(config));
   if (config.draws) {
     auto window = drawn_window_of(*in->data, static_cast<std::size_t>(config.context));
     if (window_grid{*in->data, window}.count() != config.draws->ledger().samples())
@@ -472,11 +469,8 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
   try {
     std::vector<std::shared_ptr<training_model>> models;
     for (std::int64_t i = 0; i < config.replicas; ++i) {
-      auto model = make_training_model(config, in->data->shape());
-      if (!model)
-        return model.error();
-      if (auto fits = check_buffers(config, **model); !fits)
-        return fits.error();
+      WAGGLE_TRY(model, make_training_model(config, in->data->shape()));
+      WAGGLE_TRY(fits, check_buffers(config, **model));
       (*model)->train(true);
       models.push_back(std::move(*model));
     }

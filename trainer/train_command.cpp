@@ -10,6 +10,7 @@
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/begun_from.hpp"
@@ -143,20 +144,16 @@ std::shared_ptr<sample_draws> draws_from(const run_options& o, const learner_con
 } // namespace
 
 status check_for_training(const run_options& options) {
-  if (auto usable = check_training_options(options); !usable)
-    return usable;
-  if (auto agreed = training_agreement(options, protocol_version); !agreed)
-    return agreed.error();
+  WAGGLE_TRY(usable, check_training_options(options));
+  WAGGLE_TRY(agreed, training_agreement(options, protocol_version));
   auto learner = learner_from(options, {});
-  if (auto fits = check_learner_config(learner); !fits)
-    return fits;
+  WAGGLE_TRY(fits, check_learner_config(learner));
   if (options.passes > 0)
     if (auto counted = count_samples(learner); !counted)
       return counted.error();
   if (options.from.empty())
     return done{};
-  if (auto made = makes_learner(options.from, learner)(); !made)
-    return made.error();
+  WAGGLE_TRY(made, makes_learner(options.from, learner)());
   return done{};
 }
 

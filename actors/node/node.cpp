@@ -21,6 +21,7 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/kept_clock.hpp"
@@ -244,12 +245,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
     return checked.error();
-  auto announce = net::numeric_addresses(config.announce, net::system_lookup());
-  if (!announce)
-    return announce.error();
-  auto metrics = metrics_for(config, dependencies);
-  if (!metrics)
-    return metrics.error();
+  WAGGLE_TRY(announce, net::numeric_addresses(config.announce, net::system_lookup()));
+  WAGGLE_TRY(metrics, metrics_for(config, dependencies));
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;

@@ -11,6 +11,7 @@
 #include "actors/program/peer_process.hpp"
 #include "actors/service/machine.hpp"
 #include "runtime/cli/logging.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -54,9 +55,7 @@ public:
       tcp.shared_memory = options_.shared_memory;
       auto dependencies = machine_dependencies({}, identity::from_seed(config.seed), log_,
                                                config.run_id, {}, std::move(tcp));
-      auto started = start_node(system_, config, dependencies);
-      if (!started)
-        return started.error();
+      WAGGLE_TRY(started, start_node(system_, config, dependencies));
       peers_.push_back(*started);
     }
     return done{};
@@ -150,9 +149,7 @@ int bench_allreduce(const run_options& options) {
       std::vector<bench_timing> runs;
       auto wanted = bytes >= 16_MiB ? 11U : 101U;
       for (unsigned i = 0; i < wanted + 2; ++i) {
-        auto ended = peers.average(question);
-        if (!ended)
-          return ended.error();
+        WAGGLE_TRY(ended, peers.average(question));
         if (i >= 2) // warm-up: the peers find each other and fill the pools
           runs.push_back(ended->timing);
       }
@@ -179,9 +176,7 @@ int bench_matchmaking(const run_options& options) {
   auto measure = [](local_peers& peers, std::uint64_t count, json& report) -> status {
     std::vector<bench_timing> runs;
     for (unsigned i = 0; i < 11; ++i) {
-      auto ended = peers.average(question_of(4_KiB));
-      if (!ended)
-        return ended.error();
+      WAGGLE_TRY(ended, peers.average(question_of(4_KiB)));
       if (i > 0) // warm-up: the first one also connects all peers
         runs.push_back({ended->matchmaking_seconds, ended->timing.cpu_seconds});
     }

@@ -21,6 +21,7 @@
 #include "runtime/config/options.hpp"
 #include "runtime/core/log_about.hpp"
 #include "runtime/core/private_file.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/watch/json_fields.hpp"
@@ -35,9 +36,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   for (int i = 1; !parts->lock_ && i <= (chosen ? 1 : default_folders_max); ++i) {
     parts->data_dir_ =
       chosen ? options.data_dir : default_folder(options.data_dir, options.run(), i);
-    auto lock = folder_lock::take(parts->data_dir_);
-    if (!lock)
-      return lock.error();
+    WAGGLE_TRY(lock, folder_lock::take(parts->data_dir_));
     parts->lock_ = std::move(*lock);
   }
   if (!parts->lock_)
@@ -47,9 +46,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (!key)
     return failure{ec::bad_config, key.error().detail};
   parts->self_ = *key;
-  auto members = membership_of(options);
-  if (!members)
-    return members.error();
+  WAGGLE_TRY(members, membership_of(options));
   parts->members_ = *members;
   auto leftovers =
     remove_leftovers(*make_system_disk(), parts->data_dir_,

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "actors/service/running_step.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -172,9 +173,7 @@ struct averager::shared {
 };
 
 result<averager> averager::of(const node& peer, const std::string& name) {
-  auto found = peer.running()->averagers->find(name);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, peer.running()->averagers->find(name));
   auto state = std::make_shared<shared>();
   state->set_state(found->options);
   return averager{peer.running(), name, std::move(state)};
@@ -189,20 +188,14 @@ result<averager> averager::add(const node& peer, const averager_options& options
     auto codec = parse_codec_choice(options.codec);
     if (!codec)
       return failure{ec::bad_config, "averager_options::codec: " + codec.error().detail};
-    auto made = tensor_vector::make(std::move(tensors), *codec, options.auxiliary);
-    if (!made)
-      return made.error();
+    WAGGLE_TRY(made, tensor_vector::make(std::move(tensors), *codec, options.auxiliary));
     description = made->description();
     state->tensors = std::make_shared<tensors_in_use>(std::move(*made));
   }
-  auto parts = averaging_parts_of(options, running->agreement.get(),
-                                  running->node.ctx.record.client_mode, description);
-  if (!parts)
-    return parts.error();
-  auto made = running->ask<averaging_actors>(running->node.node, change_timeout,
-                                             add_averager{std::move(*parts)});
-  if (!made)
-    return made.error();
+  WAGGLE_TRY(parts, averaging_parts_of(options, running->agreement.get(),
+                                       running->node.ctx.record.client_mode, description));
+  WAGGLE_TRY(made, running->ask<averaging_actors>(running->node.node, change_timeout,
+                                                  add_averager{std::move(*parts)}));
   running->averagers->add({std::move(*made), options, state->tensors});
   state->describe(*running, options.name);
   state->set_state(options);
@@ -213,9 +206,7 @@ result<averager> averager::add(const node& peer, const averager_options& options
 }
 
 status averager::end() {
-  auto ended = peer_->ask<caf::unit_t>(peer_->node.node, change_timeout, end_averager{name_});
-  if (!ended)
-    return ended.error();
+  WAGGLE_TRY(ended, peer_->ask<caf::unit_t>(peer_->node.node, change_timeout, end_averager{name_}));
   peer_->averagers->remove(name_);
   shared_->giver->end();
   std::unique_lock guard{shared_->mutex};
@@ -225,9 +216,7 @@ status averager::end() {
 }
 
 result<step_control> averager::begin(const average_options& options) {
-  auto found = peer_->averagers->find(name_);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, peer_->averagers->find(name_));
   if (!shared_->tensors)
     return failure{ec::bad_config, "averager '" + name_
                                      + "' has no tensors: give them to averager::add, or call "
@@ -244,29 +233,20 @@ result<step_control> averager::begin(const average_options& options) {
 }
 
 result<average_report> averager::step(const average_options& options) {
-  auto step = begin(options);
-  if (!step)
-    return step.error();
+  WAGGLE_TRY(step, begin(options));
   return step->result(options.timeout + 2s);
 }
 
 result<average_report> averager::average(std::span<float> values, const average_options& options) {
   if (values.empty())
     return failure{ec::wrong_shape, "there is nothing to average: the vector is empty"};
-  auto found = peer_->averagers->find(name_);
-  if (!found)
-    return found.error();
-  auto codec = parse_codec_choice(found->options.codec);
-  if (!codec)
-    return codec.error();
-  auto all =
-    tensor_vector::make({{"values", tensor_type::float32, {values.size()}, values.data()}}, *codec);
-  if (!all)
-    return all.error();
-  auto step = running_step::begin(peer_, *found, std::make_shared<tensors_in_use>(std::move(*all)),
-                                  options, {});
-  if (!step)
-    return step.error();
+  WAGGLE_TRY(found, peer_->averagers->find(name_));
+  WAGGLE_TRY(codec, parse_codec_choice(found->options.codec));
+  WAGGLE_TRY(all, tensor_vector::make(
+                    {{"values", tensor_type::float32, {values.size()}, values.data()}}, *codec));
+  WAGGLE_TRY(step,
+             running_step::begin(peer_, *found, std::make_shared<tensors_in_use>(std::move(*all)),
+                                 options, {}));
   return (*step)->wait(options.timeout + 2s);
 }
 
@@ -276,18 +256,14 @@ std::unique_lock<std::mutex> averager::lock() const {
 }
 
 result<std::string> averager::group_bits() const {
-  auto found = peer_->averagers->find(name_);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, peer_->averagers->find(name_));
   auto now =
     peer_->ask<waggle::group_bits>(found->actors.matchmaker, change_timeout, get_group_bits{});
   return now ? result<std::string>{now->bits} : now.error();
 }
 
 status averager::set_group_bits(const std::string& bits) {
-  auto found = peer_->averagers->find(name_);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, peer_->averagers->find(name_));
   auto now = peer_->ask<waggle::group_bits>(found->actors.matchmaker, change_timeout,
                                             waggle::set_group_bits{bits});
   return now ? status{done{}} : now.error();
@@ -295,12 +271,9 @@ status averager::set_group_bits(const std::string& bits) {
 
 result<averager_state> averager::load_state_from_peers(milliseconds timeout,
                                                        std::uint64_t bytes_max) const {
-  if (auto found = peer_->averagers->find(name_); !found)
-    return found.error();
-  auto got =
-    fetch_published(*peer_, {shared::key_of(name_), 0, bytes_max, /*equal_on_all=*/false, timeout});
-  if (!got)
-    return got.error();
+  WAGGLE_TRY(found, peer_->averagers->find(name_));
+  WAGGLE_TRY(got, fetch_published(*peer_, {shared::key_of(name_), 0, bytes_max,
+                                           /*equal_on_all=*/false, timeout}));
   return decode_state(std::make_shared<std::vector<std::byte>>(std::move(got->bytes)));
 }
 

@@ -1,6 +1,7 @@
 #include "waggle/dht.hpp"
 
 #include "actors/service/running_node.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -72,8 +73,7 @@ status store(const running_node& peer, const std::string& key, result<record> en
              milliseconds timeout) {
   if (!entry)
     return entry.error();
-  if (auto valid = check_timeout(timeout, "timeout"); !valid)
-    return valid;
+  WAGGLE_TRY(valid, check_timeout(timeout, "timeout"));
   return put_status(peer.ask<store_report>(peer.node.parts.dht, timeout + dht_margin,
                                            store_record{std::move(*entry), timeout}),
                     key);
@@ -81,8 +81,7 @@ status store(const running_node& peer, const std::string& key, result<record> en
 
 result<found_records> find(const running_node& peer, record_kind kind, const std::string& key,
                            milliseconds timeout) {
-  if (auto valid = check_timeout(timeout, "timeout"); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check_timeout(timeout, "timeout"));
   find_records query;
   query.kind = kind;
   query.name = key;
@@ -106,9 +105,7 @@ status dht::put_owned(const identity& owner, const std::string& key, const std::
 
 result<std::map<peer_id, std::string>> dht::get_owned(const std::string& key,
                                                       milliseconds timeout) {
-  auto found = find(*peer_, record_kind::owned, key, timeout);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, find(*peer_, record_kind::owned, key, timeout));
   std::map<peer_id, std::string> all;
   for (const auto& entry : found->records)
     all.emplace(peer_id_of(entry.owner), entry.value);
@@ -121,9 +118,7 @@ result<std::map<std::string, std::string>> dht::get(const std::string& key, mill
 
 result<std::map<std::string, dated_value>> dht::get_dated(const std::string& key,
                                                           milliseconds timeout) {
-  auto found = find(*peer_, record_kind::open, key, timeout);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, find(*peer_, record_kind::open, key, timeout));
   return dated_values_of(*found);
 }
 

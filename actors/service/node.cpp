@@ -8,6 +8,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "actors/service/running_node.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/http_hosts.hpp"
 
@@ -177,15 +178,11 @@ result<node_config> node_config_of(const node_options& o) {
                + "' is none of debug, info, warn, error");
   if (o.run.empty() || o.run.size() > 128)
     return bad("node_options::run: the name of a run has 1 to 128 bytes");
-  auto key = key_of(o);
-  if (!key)
-    return key.error();
+  WAGGLE_TRY(key, key_of(o));
   node_config config;
   config.run_id = *key ? run_id_of(**key) : o.run;
   config.label = o.run;
-  auto members = members_of(o);
-  if (!members)
-    return members.error();
+  WAGGLE_TRY(members, members_of(o));
   config.members = *members;
   if (auto set = set_addresses(o, config); !set)
     return set.error();
@@ -201,8 +198,7 @@ result<node_config> node_config_of(const node_options& o) {
   config.client_mode = o.client_mode;
   if (o.client_mode) // HTTP for this machine only
     config.listen = {{"127.0.0.1", config.listen.front().port}};
-  if (auto valid = check_timeout(o.shutdown_timeout, "node_options::shutdown_timeout"); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check_timeout(o.shutdown_timeout, "node_options::shutdown_timeout"));
   if (auto set = set_averagers(o, config); !set)
     return set.error();
   if (!o.data_dir.empty())
@@ -226,17 +222,13 @@ result<node> node::start(const node_options& given) {
     options.data_dir = std::filesystem::absolute(options.data_dir, error);
   if (error)
     return bad("node_options::data_dir: there is no current folder: " + error.message());
-  auto config = node_config_of(options);
-  if (!config)
-    return config.error();
+  WAGGLE_TRY(config, node_config_of(options));
   auto made = std::make_shared<running_node>();
   std::shared_ptr<const identity> self;
   if (options.data_dir.empty()) {
     self = identity::generate();
   } else {
-    auto lock = folder_lock::take(options.data_dir, "node_options::data_dir");
-    if (!lock)
-      return lock.error();
+    WAGGLE_TRY(lock, folder_lock::take(options.data_dir, "node_options::data_dir"));
     if (!*lock)
       return bad("node_options::data_dir: another peer uses " + options.data_dir.string()
                  + ": give this one its own");
@@ -260,20 +252,16 @@ result<node> node::start(const node_options& given) {
       return bad("node_options::data_dir: " + pages.error().detail);
     tcp.pages = *pages;
   }
-  auto swarm = key_of(options);
-  if (!swarm)
-    return swarm.error();
+  WAGGLE_TRY(swarm, key_of(options));
   tcp.key = *swarm;
   tcp.members = config->members;
   tcp.encrypts = options.encrypt;
   for (const auto& where : config->listen)
     tcp.http_hosts.insert(net::host_name(where.host));
-  auto started =
-    start_node(*made->system, *config,
-               machine_dependencies(options.around, self, log ? log : own_log(options.log_level),
-                                    options.run, options.data_dir, std::move(tcp)));
-  if (!started)
-    return started.error();
+  WAGGLE_TRY(started, start_node(*made->system, *config,
+                                 machine_dependencies(
+                                   options.around, self, log ? log : own_log(options.log_level),
+                                   options.run, options.data_dir, std::move(tcp))));
   made->averagers = averagers_of(options, started->parts);
   made->agreement = config->agreement;
   made->node = std::move(*started);

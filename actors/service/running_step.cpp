@@ -4,6 +4,7 @@
 #include "actors/service/running_step.hpp"
 
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -13,8 +14,7 @@ result<std::shared_ptr<const float_vector>> tensors_in_use::read(vector_pool& ve
     return std::shared_ptr<const float_vector>{};
   auto values = vectors.take(tensors.elements());
   std::lock_guard guard{mutex};
-  if (auto valid = tensors.read(*values); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, tensors.read(*values));
   return std::shared_ptr<const float_vector>{std::move(values)};
 }
 
@@ -46,8 +46,7 @@ result<std::shared_ptr<running_step>> running_step::begin(std::shared_ptr<runnin
                                                           std::shared_ptr<tensors_in_use> tensors,
                                                           const average_options& options,
                                                           step_explanation explain) {
-  if (auto valid = check_timeout(options.timeout, "average_options::timeout"); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check_timeout(options.timeout, "average_options::timeout"));
   if (peer->node.board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
   std::shared_ptr<running_step> step{new running_step{std::move(peer), of, std::move(tensors)}};
@@ -55,9 +54,7 @@ result<std::shared_ptr<running_step>> running_step::begin(std::shared_ptr<runnin
   auto question = step_question(options, *step->tensors_, step->outcome_->progress);
   step->waits_ = question.triggered;
   if (!question.triggered) {
-    auto values = step->read();
-    if (!values)
-      return values.error();
+    WAGGLE_TRY(values, step->read());
     question.values = std::move(*values);
     if (of.options.alpha != 1)
       step->sent_ = question.values;
@@ -102,9 +99,7 @@ status running_step::allow_allreduce() {
   std::lock_guard guard{mutex_};
   if (!waits_)
     return done{};
-  auto values = read();
-  if (!values)
-    return values.error();
+  WAGGLE_TRY(values, read());
   if (*values && !all_finite(**values))
     return failure{ec::non_finite, tensors_->tensors.not_finite()};
   waits_ = false;

@@ -6,6 +6,7 @@
 #include "actors/guard.hpp"
 #include "actors/service/running_step.hpp"
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/core/try.hpp"
 #include "waggle/actors.hpp"
 
 namespace waggle {
@@ -144,10 +145,9 @@ private:
                                                   + "' has no tensors: give values"};
     }
     auto codec = parse_codec_choice(of_.options.codec);
-    auto made = tensor_vector::make(
-      {{"values", tensor_type::float32, {values_.size()}, values_.data()}}, *codec);
-    if (!made)
-      return made.error();
+    WAGGLE_TRY(made,
+               tensor_vector::make(
+                 {{"values", tensor_type::float32, {values_.size()}, values_.data()}}, *codec));
     tensors_ = std::make_shared<tensors_in_use>(std::move(*made));
     return waggle::done{};
   }
@@ -255,9 +255,7 @@ result<averaging_actor> averager_of(const node& peer, const std::string& name) {
   const auto& it = *peer.running();
   if (it.node.board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
-  auto found = it.averagers->find(name);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, it.averagers->find(name));
   caller_thread here;
   return averaging_actor{
     it.system->spawn<averaging_front>(it.node, std::move(*found), it.averagers)};

@@ -3,6 +3,7 @@
 #include "actors/service/running_node.hpp"
 #include "actors/service/state_search.hpp"
 #include "runtime/core/epoch_limit.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -30,8 +31,7 @@ status publish(running_node& peer, publish_state what) {
 }
 
 result<fetched_version> fetch_published(running_node& peer, state_query wanted) {
-  if (auto valid = check_timeout(wanted.timeout, "timeout"); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check_timeout(wanted.timeout, "timeout"));
   if (peer.node.board->has_ended())
     return failure{ec::shutting_down, "this peer has left the run"};
   caller_thread here;
@@ -47,8 +47,7 @@ status check_state_name(const std::string& name) {
 }
 
 result<shared_state> shared_state::of(const node& peer, std::string name) {
-  if (auto valid = check_state_name(name); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, check_state_name(name));
   return shared_state{peer.running(), std::move(name)};
 }
 
@@ -61,8 +60,7 @@ status check_donation(std::uint64_t version, std::size_t bytes) {
 }
 
 status shared_state::donate(std::uint64_t version, std::span<const std::byte> bytes) {
-  if (auto valid = check_donation(version, bytes.size()); !valid)
-    return valid;
+  WAGGLE_TRY(valid, check_donation(version, bytes.size()));
   return publish(*peer_, {name_, version, copy_to_payload(bytes)});
 }
 

@@ -6,6 +6,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
@@ -318,16 +319,12 @@ void state_fetcher::start_over(const state_offer& offer) {
 status state_fetcher::check_parameters(const byte_source& state, const digest& offered) const {
   if (config_.compare != state_comparison::parameters)
     return waggle::done{};
-  auto table = read_table_in(state, state_header_bytes);
-  if (!table)
-    return table.error();
+  WAGGLE_TRY(table, read_table_in(state, state_header_bytes));
   auto begin = state_header_bytes + table->header_bytes();
   auto size = table->shared_count() * sizeof(float);
   if (state.size() < begin + size)
     return failure{ec::malformed, "it is cut off"};
-  auto hash = sha256_of(state, begin, size);
-  if (!hash)
-    return hash.error();
+  WAGGLE_TRY(hash, sha256_of(state, begin, size));
   if (*hash != offered)
     return failure{ec::hash_mismatch, "its parameters are not those that it offered"};
   return waggle::done{};
