@@ -12,8 +12,7 @@ namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 class DataFiles : public ::testing::Test {
 protected:

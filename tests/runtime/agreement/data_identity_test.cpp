@@ -10,8 +10,7 @@ namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using ::testing::HasSubstr, ::testing::StartsWith;
 
 /// Empty: no data at `path`.
 std::string data_identity(const fs::path& path, std::size_t shortest) {

@@ -8,9 +8,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
 
 run_agreement agreement(std::initializer_list<agreed_field> fields) {
   run_agreement out;

@@ -13,8 +13,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::HasSubstr, ::testing::IsEmpty;
 
 constexpr aggregation every_aggregation[] = {
   {aggregator::mean, 0},          {aggregator::trimmed_mean, 1}, {aggregator::median, 0},

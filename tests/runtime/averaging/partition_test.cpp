@@ -13,8 +13,7 @@
 namespace waggle {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
+using testing::Each, testing::ElementsAre;
 
 constexpr double fast = 12e6;    // 100 Mbit/s
 constexpr double slow = 3e6;     // 25 Mbit/s

@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 using namespace waggle;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::StartsWith;
 
 namespace {
 

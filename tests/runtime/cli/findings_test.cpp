@@ -10,10 +10,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
+using ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not, ::testing::SizeIs;
 using level = finding::level;
 
 const endpoint there{"10.0.0.1", 7700};

@@ -8,8 +8,7 @@
 #include "runtime/core/log_about.hpp"
 
 using namespace waggle;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
+using ::testing::EndsWith, ::testing::HasSubstr;
 
 namespace {
 

@@ -7,8 +7,7 @@
 #include "runtime/watch/json_fields.hpp"
 
 using namespace waggle;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::HasSubstr, ::testing::Not;
 using json = nlohmann::ordered_json;
 
 namespace {

@@ -9,11 +9,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not, ::testing::SizeIs;
 using json = nlohmann::ordered_json;
 using level = finding::level;
 

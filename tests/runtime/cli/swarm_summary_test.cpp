@@ -7,10 +7,7 @@
 #include "runtime/cli/text_table.hpp"
 
 using namespace waggle;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not;
 using json = nlohmann::json;
 
 namespace {

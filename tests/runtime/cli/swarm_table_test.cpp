@@ -6,9 +6,7 @@
 #include "runtime/cli/text_table.hpp"
 
 using namespace waggle;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 namespace {
 

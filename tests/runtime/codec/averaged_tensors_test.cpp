@@ -11,8 +11,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 struct of_all_types {
   std::vector<float> f{1, 2, 3, 4, 5, 6};

@@ -10,9 +10,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 
 constexpr auto none = codec_id::none;
 constexpr auto half = codec_id::float16;

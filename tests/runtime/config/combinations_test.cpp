@@ -11,11 +11,8 @@
 #include "tests/runtime/config/flags.hpp"
 
 using namespace waggle;
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::AllOf, ::testing::ContainsRegex, ::testing::ElementsAre, ::testing::HasSubstr,
+  ::testing::IsEmpty;
 
 namespace {
 

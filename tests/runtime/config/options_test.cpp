@@ -13,11 +13,8 @@
 #include "tests/support/scratch_folder.hpp"
 
 using namespace waggle;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
+using ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty,
+  ::testing::StartsWith;
 
 TEST(OptionTable, NamesEveryOptionOnceAndSaysWhatItDoes) {
   std::set<std::string> names;

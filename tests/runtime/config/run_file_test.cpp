@@ -8,8 +8,7 @@
 #include "tests/support/scratch_folder.hpp"
 
 using namespace waggle;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
+using ::testing::EndsWith, ::testing::HasSubstr;
 
 namespace {
 

@@ -6,8 +6,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::HasSubstr, ::testing::IsEmpty;
 
 const steady_time start{};
 

@@ -8,11 +8,8 @@
 namespace waggle {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-using testing::UnorderedElementsAre;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs,
+  testing::UnorderedElementsAre;
 
 const endpoint first{"first", 7700};
 const endpoint second{"second", 7700};
@@ -116,8 +113,10 @@ TEST_F(Bootstrap, JoinsThroughAnyPeerThatAnswersAndReportsWhyOthersDidNot) {
 
 TEST_F(Bootstrap, EachReasonOfSeveralFailuresIsReportedOnce) {
   joins.join_at({first}, {}, now);
-  for (const auto& [why, is_news] : {std::pair{refused, true}, {refused, false},
-                                     {{ec::wrong_run, ""}, true}, {refused, false},
+  for (const auto& [why, is_news] : {std::pair{refused, true},
+                                     {refused, false},
+                                     {{ec::wrong_run, ""}, true},
+                                     {refused, false},
                                      {{ec::wrong_run, ""}, false}}) {
     (void)joins.due(now);
     EXPECT_EQ(joins.failed(first, why, now), is_news) << to_string(why);

@@ -8,10 +8,7 @@
 namespace waggle {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 
 peer_record peer_with(unsigned id, std::vector<endpoint> addresses) {
   auto peer = peer_at(id);

@@ -10,8 +10,7 @@
 namespace waggle {
 namespace {
 
-using testing::conditions;
-using testing::swarm;
+using testing::conditions, testing::swarm;
 
 void expect_one_group(const swarm& s, milliseconds within) {
   for (const auto& m : s.members()) {

@@ -16,8 +16,7 @@
 namespace waggle {
 namespace {
 
-using testing::conditions;
-using testing::swarm;
+using testing::conditions, testing::swarm;
 
 constexpr std::size_t dimensions = 16;
 

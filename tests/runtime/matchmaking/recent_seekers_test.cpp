@@ -6,8 +6,7 @@
 namespace waggle {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::IsEmpty;
 
 peer_id peer_number(unsigned number) {
   peer_id id;

@@ -10,9 +10,7 @@ namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 
 swarm_progress::peer client(std::uint8_t n, std::uint32_t group_size, std::uint64_t samples = 0,
                             const std::string& past = "a", std::uint64_t work = 10) {

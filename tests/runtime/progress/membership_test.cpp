@@ -10,9 +10,7 @@ namespace waggle {
 namespace {
 
 using kind = membership::action::kind;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 membership::options groups_of_a_run() {
   membership::options how;

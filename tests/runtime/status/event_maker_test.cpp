@@ -6,8 +6,7 @@
 namespace waggle {
 namespace {
 
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::IsEmpty, testing::SizeIs;
 
 constexpr steady_time t0{1h};
 

@@ -13,8 +13,7 @@
 namespace waggle {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using testing::HasSubstr, testing::Not;
 
 struct shown_facts {
   metric_families metrics{std::make_shared<prometheus::Registry>(), "r", "p"};

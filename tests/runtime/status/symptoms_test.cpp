@@ -13,9 +13,7 @@ namespace waggle {
 namespace {
 
 using json = nlohmann::ordered_json;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 std::vector<std::string> said(const std::string& status) {
   std::vector<std::string> out;

@@ -14,11 +14,8 @@
 namespace waggle {
 namespace {
 
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::FloatEq;
-using ::testing::HasSubstr;
-using ::testing::Pointwise;
+using ::testing::Each, ::testing::ElementsAre, ::testing::FloatEq, ::testing::HasSubstr,
+  ::testing::Pointwise;
 using vector = std::vector<float>;
 
 /// Each pass gives the next of `gradients`. Keeps the gradients with which it steps.

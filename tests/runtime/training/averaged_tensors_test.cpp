@@ -18,10 +18,7 @@ namespace waggle {
 namespace {
 
 using kind = state_tensor::kind;
-using testing::collaborative;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using testing::local_updates;
+using testing::collaborative, ::testing::ElementsAre, ::testing::HasSubstr, testing::local_updates;
 
 const state_table adam{std::vector<state_tensor>{
   {"a", {2}, kind::parameter},

@@ -19,8 +19,7 @@ namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::Each;
-using ::testing::ElementsAre;
+using ::testing::Each, ::testing::ElementsAre;
 
 /// Gradient descent on two tensors of one value. Remembers its callers.
 class descent final : public loop_model {

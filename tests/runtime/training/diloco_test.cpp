@@ -14,8 +14,7 @@
 namespace waggle {
 namespace {
 
-using testing::make_toy_learner;
-using testing::toy_options;
+using testing::make_toy_learner, testing::toy_options;
 
 constexpr double rate = 0.05; // of the inner optimizer
 

@@ -19,8 +19,7 @@ namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using testing::local_updates;
+using ::testing::ElementsAre, testing::local_updates;
 
 /// Gradient descent on two values, with a buffer of one value.
 class descent final : public loop_model {

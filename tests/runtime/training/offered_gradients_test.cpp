@@ -10,8 +10,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::Each;
-using ::testing::ElementsAre;
+using ::testing::Each, ::testing::ElementsAre;
 
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 

@@ -7,9 +7,7 @@
 namespace waggle {
 namespace {
 
-using testing::collaborative;
-using testing::delayed_gradients;
-using testing::local_updates;
+using testing::collaborative, testing::delayed_gradients, testing::local_updates;
 
 constexpr next_actions wait{};
 constexpr next_actions pass{.pass = true};

@@ -16,10 +16,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using testing::make_toy_learner;
-using testing::toy_options;
+using ::testing::ElementsAre, ::testing::HasSubstr, testing::make_toy_learner, testing::toy_options;
 
 /// What the learner under the plateau was told and shall report.
 struct script {

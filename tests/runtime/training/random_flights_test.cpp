@@ -7,9 +7,7 @@
 namespace waggle {
 namespace {
 
-using testing::collaborative;
-using testing::delayed_gradients;
-using testing::local_updates;
+using testing::collaborative, testing::delayed_gradients, testing::local_updates;
 
 /// One peer under random events, that does what `plan_next` says.
 class random_peer {

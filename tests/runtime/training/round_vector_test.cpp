@@ -11,11 +11,8 @@
 namespace waggle {
 namespace {
 
-using testing::collaborative;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using testing::local_updates;
-using testing::make_toy_learner;
+using testing::collaborative, ::testing::Each, ::testing::ElementsAre, testing::local_updates,
+  testing::make_toy_learner;
 
 const peer_id own{std::array<std::byte, peer_id::size>{std::byte{1}}};
 const peer_id other{std::array<std::byte, peer_id::size>{std::byte{2}}};

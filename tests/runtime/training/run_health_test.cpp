@@ -13,10 +13,7 @@ namespace waggle {
 
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
 
 run_health::options four_peers() {
   run_health::options how;

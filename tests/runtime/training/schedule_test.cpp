@@ -14,8 +14,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 lr_schedule made(const std::string& text, double peak = 1, std::uint64_t warmup = 0,
                  std::uint64_t total = 0) {

@@ -13,11 +13,8 @@
 namespace waggle {
 namespace {
 
-using ::testing::AllOf;
-using testing::collaborative;
-using testing::delayed_gradients;
-using ::testing::HasSubstr;
-using testing::local_updates;
+using ::testing::AllOf, testing::collaborative, testing::delayed_gradients, ::testing::HasSubstr,
+  testing::local_updates;
 
 /// The run that a recorded trajectory belongs to.
 struct recorded {

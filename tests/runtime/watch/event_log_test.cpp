@@ -8,8 +8,7 @@
 namespace waggle {
 namespace {
 
-using testing::EndsWith;
-using testing::SizeIs;
+using testing::EndsWith, testing::SizeIs;
 using watch::event_kind;
 
 const std::filesystem::path folder = "/peer/events";

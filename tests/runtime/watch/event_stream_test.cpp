@@ -6,10 +6,7 @@
 namespace waggle {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using testing::HasSubstr, testing::IsEmpty, testing::Not, testing::StartsWith;
 using watch::event_kind;
 
 constexpr steady_time t0{};

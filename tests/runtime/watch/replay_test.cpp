@@ -10,8 +10,7 @@ namespace {
 
 using namespace event_logs;
 using json = nlohmann::json;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::IsEmpty;
 
 struct frame {
   std::string kind;

@@ -12,12 +12,8 @@ namespace {
 
 using namespace event_logs;
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
-using testing::StartsWith;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::Not, testing::SizeIs,
+  testing::StartsWith;
 
 constexpr std::int64_t minute = 60'000, hour = 60 * minute;
 

@@ -10,9 +10,7 @@
 namespace waggle {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 
 /// Rounds of four members as member 0 sees them: healthy, unless `plant` changes a member.
 std::deque<watch::round_ended> rounds(

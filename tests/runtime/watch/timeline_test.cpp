@@ -12,10 +12,7 @@ namespace {
 
 using namespace event_logs;
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 
 std::vector<std::string> types_in(const timeline& all) {
   std::vector<std::string> out;
