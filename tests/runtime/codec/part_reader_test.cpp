@@ -11,14 +11,12 @@ namespace {
 TEST(PartReader, PlainFloatsAreSeenWhereTheyLie) {
   std::vector<float> values{1, 2, 3, 4};
   auto reader = part_reader::open(codec_id::none, std::as_bytes(std::span{values}), 4);
-  ASSERT_TRUE(reader.ok());
   std::vector<float> scratch(2);
   EXPECT_EQ(reader->view(1, scratch), values.data() + 1);
 
   std::vector<std::byte> shifted(17);
   std::memcpy(shifted.data() + 1, values.data(), 16);
   auto odd = part_reader::open(codec_id::none, byte_span{shifted}.subspan(1), 4);
-  ASSERT_TRUE(odd.ok());
   EXPECT_EQ(odd->view(1, scratch), scratch.data()) << "not aligned: copied";
   EXPECT_EQ(scratch[0], 2);
 }

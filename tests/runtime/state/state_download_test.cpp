@@ -153,7 +153,6 @@ TEST_F(StateDownload, GivesTheWholeWhenEveryChunkCame) {
   ASSERT_TRUE(download.complete());
   EXPECT_DOUBLE_EQ(download.progress(), 1);
   auto got = download.finish();
-  ASSERT_TRUE(got);
   EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
@@ -204,7 +203,6 @@ TEST_F(StateDownload, TakesChunksInAnyOrder) {
     asked.pop_back();
   }
   auto got = download.finish();
-  ASSERT_TRUE(got);
   EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
@@ -300,7 +298,6 @@ TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
   download.interrupted();
   serve(whole);
   auto got = download.finish();
-  ASSERT_TRUE(got);
   EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
@@ -313,7 +310,6 @@ TEST_F(StateDownload, StartsAgainForAnotherContent) {
   EXPECT_DOUBLE_EQ(download.progress(), 0);
   serve(other);
   auto got = download.finish();
-  ASSERT_TRUE(got);
   EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), other));
 }
 

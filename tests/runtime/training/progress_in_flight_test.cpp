@@ -124,7 +124,6 @@ TEST_F(ProgressInFlight, SurvivesARestart) {
     auto saved = progress.save(float_vector{3, 4}, anchor);
     progress_in_flight next{2, 1, true};
     auto theta = next.load(saved, "after 5");
-    ASSERT_TRUE(theta.ok());
     EXPECT_THAT(*theta, ElementsAre(3, 4));
     EXPECT_EQ(next.samples(), progress.samples());
     EXPECT_EQ(next.take_back(), flies ? progress.land()->samples : 0);
@@ -141,7 +140,6 @@ TEST_F(ProgressInFlight, WithoutAStepSurvivesARestartToo) {
   EXPECT_EQ(saved.samples, 0U);
   progress_in_flight next{2, 1, true};
   auto theta = next.load(saved, "");
-  ASSERT_TRUE(theta.ok());
   EXPECT_THAT(*theta, ElementsAre(3, 4));
   EXPECT_FALSE(next.may_depart());
 }

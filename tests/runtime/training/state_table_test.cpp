@@ -51,14 +51,12 @@ TEST_F(StateTable, KnowsWhereEachTensorLies) {
 
 TEST_F(StateTable, AWholeImageHasItsNumberOfSteps) {
   auto steps = table.check(image(), schema);
-  ASSERT_TRUE(steps.ok());
   EXPECT_EQ(*steps, 7u);
 }
 
 TEST_F(StateTable, TheTableOfAnUnknownImageCanBeRead) {
   auto bytes = image();
   auto read = read_state_table(bytes);
-  ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->tensors(), table.tensors());
 }
 
@@ -158,7 +156,6 @@ TEST_F(StoredState, IsTheOneInMemoryBehindWhatTheCallerWrites) {
   auto store = make_memory_store();
   ASSERT_TRUE(donor->save_state_to(*store, 5).ok());
   auto whole = read_all(*store);
-  ASSERT_TRUE(whole.ok());
   EXPECT_EQ(as_string_view(whole->view().subspan(5)), as_string_view(image));
   ASSERT_TRUE(joiner->load_state_from(*store, 5).ok());
   EXPECT_EQ(testing::save_state(*joiner), image);
