@@ -84,8 +84,7 @@ TEST(RunAgreement, TheHashIsOfNamesAndValues) {
 }
 
 TEST(RunAgreement, IsReadAsItIsWritten) {
-  auto read = run_agreement::decode(ours.encode());
-  EXPECT_EQ(*read, ours);
+  EXPECT_EQ(*run_agreement::decode(ours.encode()), ours);
   EXPECT_TRUE(run_agreement::decode(run_agreement{}.encode()));
 }
 

@@ -105,8 +105,7 @@ TEST(PartReducer, WeighsGradientsByTheSamplesBehindThem) {
   ASSERT_TRUE(reducer.add(0, 8, encoded(codec_id::none, {-0.08F})));
   ASSERT_TRUE(reducer.add(1, 18, encoded(codec_id::none, {0.08F})));
   std::vector<float> mean(1);
-  auto outcome = reducer.reduce(member_set::first(2), mean);
-  EXPECT_EQ(outcome.weight_sum, 26);
+  EXPECT_EQ(reducer.reduce(member_set::first(2), mean).weight_sum, 26);
   EXPECT_NEAR(mean[0], 0.0307692, 1e-7);
 }
 
@@ -149,8 +148,7 @@ TEST(PartReducer, WeightsThatSumToZeroGiveZerosAndNoNaN) {
   ASSERT_TRUE(reducer.add(0, 0, encoded(codec_id::none, {1, 2})).ok());
   ASSERT_TRUE(reducer.add(1, 0, encoded(codec_id::none, {3, 4})).ok());
   std::vector<float> out{9, 9};
-  auto done = reducer.reduce(members_of({0, 1}), out);
-  EXPECT_EQ(done.weight_sum, 0);
+  EXPECT_EQ(reducer.reduce(members_of({0, 1}), out).weight_sum, 0);
   EXPECT_EQ(out, (std::vector<float>{0, 0}));
 }
 

@@ -94,8 +94,7 @@ TEST(RoundDecision, ALiarThatReportsALaterViewIsOutvoted) {
   for (std::size_t i = 0; i < 4; ++i)
     said[i] = prepared(4);
   said[3] = later(5, members_of({0, 1, 3}));
-  auto next = next_view(term(1), said, rules_for(4, 1));
-  EXPECT_EQ(next->result, right);
+  EXPECT_EQ(next_view(term(1), said, rules_for(4, 1))->result, right);
 }
 
 TEST(RoundDecision, WhatOnlyLiarsMayHoldIsNotAdopted) {

@@ -58,8 +58,7 @@ TEST(RoundProtocolLiars, TheLeaderAppliesWhatWasDecidedBeforeItHadAnotherDigestA
   const auto plain = sha256("the same bytes, without a key");
   ASSERT_NE(find<protocol::send_propose>(leader.on_most_agree(plain, t0)), nullptr);
   // Member 1 had received `right` from all: the liar told it so.
-  auto out = leader.on_commit(1, holding(first_view(plan_for(4))));
-  EXPECT_NE(find<protocol::commit>(out), nullptr);
+  EXPECT_NE(find<protocol::commit>(leader.on_commit(1, holding(first_view(plan_for(4))))), nullptr);
   EXPECT_EQ(leader.promise().view.result, right) << "what was decided";
 }
 

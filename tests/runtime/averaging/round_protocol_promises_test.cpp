@@ -64,8 +64,7 @@ TEST(RoundProtocolPromises, AMemberIsLeftOutOnlyByAViewThatFollows) {
   EXPECT_TRUE(m.on_propose(0, without, {}).empty());
   takeover_promises shown{
     {0, unprepared(the_leaders)}, {1, unprepared(the_leaders)}, {2, unprepared(the_leaders)}};
-  auto out = m.on_propose(0, without, shown);
-  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(m.on_propose(0, without, shown)).why.code, ec::excluded);
 }
 
 TEST(RoundProtocolPromises, SignaturesAreCheckedOnlyIfTheViewFollows) {

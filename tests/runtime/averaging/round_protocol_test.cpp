@@ -61,8 +61,7 @@ TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
 
 TEST(RoundProtocol, AMemberThatHoldsTheResultNotifiesAllOnce) {
   auto m = member(2);
-  auto out = m.on_result_complete(0, right);
-  EXPECT_EQ(the<protocol::send_prepared>(out).to, members_of({0, 1, 3}));
+  EXPECT_EQ(the<protocol::send_prepared>(m.on_result_complete(0, right)).to, members_of({0, 1, 3}));
   EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
@@ -108,16 +107,13 @@ TEST(RoundProtocol, TooFewContributorsFailTheRound) {
 
 TEST(RoundProtocol, TheLowestMemberThatIsNotLostTakesOver) {
   auto next = member(1);
-  auto out = next.on_suspicion(0, ec::peer_lost, t0);
-  EXPECT_EQ(the<protocol::send_takeover>(out).number, term(1));
-  auto third = member(2);
-  EXPECT_EQ(find<protocol::send_takeover>(third.on_suspicion(0, ec::peer_lost, t0)), nullptr);
+  EXPECT_EQ(the<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0)).number, term(1));
+  EXPECT_EQ(find<protocol::send_takeover>(member(2).on_suspicion(0, ec::peer_lost, t0)), nullptr);
 }
 
 TEST(RoundProtocol, AMemberThatPromisedAHigherNumberPreparesNoLowerView) {
   auto m = member(2);
-  auto out = m.on_takeover(1, term(1));
-  EXPECT_EQ(the<protocol::send_promise>(out).promise.promised, term(1));
+  EXPECT_EQ(the<protocol::send_promise>(m.on_takeover(1, term(1))).promise.promised, term(1));
   EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
@@ -187,30 +183,26 @@ TEST(RoundProtocol, ATakeoverWithoutAnswersEndsAtItsDeadline) {
   auto next = member(1);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   EXPECT_TRUE(next.on_time(t0 + 1'999ms).empty());
-  auto out = next.on_time(t0 + 2s);
-  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::lost_quorum);
+  EXPECT_EQ(the<protocol::fail>(next.on_time(t0 + 2s)).why.code, ec::lost_quorum);
 }
 
 TEST(RoundProtocol, ALeaderThatMissedATakeoverIsNotified) {
   auto m = member(2);
   (void)m.on_takeover(1, term(5));
-  auto out = m.on_propose(0, {1, 7, 7, false});
-  EXPECT_EQ(the<protocol::send_promise>(out).to, 0u);
+  EXPECT_EQ(the<protocol::send_promise>(m.on_propose(0, {1, 7, 7, false})).to, 0u);
   auto leader = member(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0);
   EXPECT_EQ(leader.coordinator(), 0u);
   (void)leader.on_promise(2, {term(5), true, first_view(plan_for(4)), false, false});
   EXPECT_EQ(leader.coordinator(), 1u);
-  auto again = leader.on_suspicion(1, ec::stalled, t0);
-  EXPECT_GT(the<protocol::send_takeover>(again).number, term(5));
+  EXPECT_GT(the<protocol::send_takeover>(leader.on_suspicion(1, ec::stalled, t0)).number, term(5));
 }
 
 // Only member 2 has lost the leader. It expects a takeover by member 1, which sees no reason for
 // one; member 1 must not count as lost for that.
 TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
   auto m = member(2);
-  auto told = m.on_suspicion(0, ec::peer_lost, t0);
-  EXPECT_EQ(the<protocol::send_suspect>(told).to, 1U);
+  EXPECT_EQ(the<protocol::send_suspect>(m.on_suspicion(0, ec::peer_lost, t0)).to, 1U);
   EXPECT_TRUE(m.on_time(t0 + 1'999ms).empty());
   auto out = m.on_time(t0 + 2s);
   EXPECT_EQ(the<protocol::send_takeover>(out).to, members_of({1, 3}));
@@ -352,8 +344,7 @@ TEST(RoundProtocol, ViewsThatMakeNoSenseAreNotEntered) {
 
 TEST(RoundProtocol, AMemberLeftOutOfAViewEnds) {
   auto m = member(3);
-  auto out = m.on_propose(0, {1, 7, 7, false});
-  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::excluded);
+  EXPECT_EQ(the<protocol::fail>(m.on_propose(0, {1, 7, 7, false})).why.code, ec::excluded);
 }
 
 TEST(RoundProtocol, AFailureIsFinal) {
@@ -366,8 +357,7 @@ TEST(RoundProtocol, AFailureIsFinal) {
   EXPECT_TRUE(m.give_up({ec::timeout, {}}).empty());
   EXPECT_TRUE(m.on_propose(0, {4, 15, 15, false}).empty());
   EXPECT_FALSE(m.committed());
-  auto asked = m.on_takeover(2, term(2));
-  EXPECT_FALSE(the<protocol::send_promise>(asked).promise.knows_view);
+  EXPECT_FALSE(the<protocol::send_promise>(m.on_takeover(2, term(2))).promise.knows_view);
 }
 
 TEST(RoundProtocol, ACommitOfAResultThatIsNotHereIsAFailure) {
@@ -379,8 +369,7 @@ TEST(RoundProtocol, ACommitOfAResultThatIsNotHereIsAFailure) {
 TEST(RoundProtocol, OnlyTheCoordinatorMayAbort) {
   auto m = member(2);
   EXPECT_TRUE(m.on_abort(1, ec::cancelled).empty());
-  auto out = m.on_abort(0, ec::cancelled);
-  EXPECT_EQ(the<protocol::fail>(out).why.code, ec::cancelled);
+  EXPECT_EQ(the<protocol::fail>(m.on_abort(0, ec::cancelled)).why.code, ec::cancelled);
 }
 
 TEST(RoundProtocol, ALeaderThatWasPassedOverLearnsThatTheRoundIsOver) {
@@ -408,8 +397,7 @@ TEST(RoundProtocol, ALeaderThatWasPassedOverLearnsThatTheRoundIsOver) {
 }
 
 TEST(RoundProtocol, ARoundOfOneCommitsAtOnce) {
-  auto alone = member(0, 1);
-  EXPECT_NE(find<protocol::commit>(alone.on_result_complete(0, right)), nullptr);
+  EXPECT_NE(find<protocol::commit>(member(0, 1).on_result_complete(0, right)), nullptr);
 }
 
 TEST(RoundProtocol, AuxiliariesDoNotContribute) {

@@ -95,8 +95,7 @@ TEST(TransferState, AViewWithFewerContributorsForgetsResultsAndKeepsContribution
   auto b = books(0);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), arrival::accept);
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), arrival::accept);
-  auto shipped = b.take_outgoing().size();
-  EXPECT_EQ(shipped, 9u);
+  EXPECT_EQ(b.take_outgoing().size(), 9u);
   b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), arrival::ignore) << "of the view before";
   EXPECT_EQ(b.result(3, 1, 3, 3, t0), arrival::accept);
@@ -146,8 +145,7 @@ TEST(TransferState, AResultIsLateWhenAllElseHasBeenHereForAWhile) {
 }
 
 TEST(TransferState, NobodyWaitsForItself) {
-  auto b = books(0);
-  EXPECT_EQ(b.stalled(t0 + 1h, 1s, 2s), members_of({1, 2}));
+  EXPECT_EQ(books(0).stalled(t0 + 1h, 1s, 2s), members_of({1, 2}));
 }
 
 TEST(TransferState, AViewOfClientsAloneCannotComplete) {

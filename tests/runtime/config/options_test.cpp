@@ -62,8 +62,7 @@ TEST(OptionTable, PathsStayThoseOfTheFolderInWhichTheyWereGiven) {
     ASSERT_TRUE(find_option(word)->set(set, text));
     EXPECT_EQ(find_option(word)->get(set), text);
   }
-  auto unset = resolve({}, {}, {});
-  EXPECT_EQ(unset->data_dir, here / ".waggle");
+  EXPECT_EQ(resolve({}, {}, {})->data_dir, here / ".waggle");
 }
 
 TEST(OptionTable, PatternsAreNotRelativeToAFolderWithAComma) {

@@ -59,8 +59,7 @@ TEST_F(RunFile, TakesDurationsAndSizesAsTextOrNumbers) {
 }
 
 TEST_F(RunFile, ReportsTheSourceOfEachValue) {
-  auto found = read("\n\nlr = 1\n");
-  EXPECT_THAT(found->at("lr").source, EndsWith("run.toml:3"));
+  EXPECT_THAT(read("\n\nlr = 1\n")->at("lr").source, EndsWith("run.toml:3"));
 }
 
 TEST_F(RunFile, RefusesUnknownKeysWithPlaceAndNearest) {
@@ -104,6 +103,5 @@ TEST_F(RunFile, RefusesFilesThatAreNotThereAndFolders) {
 }
 
 TEST_F(RunFile, AnEmptyFileSetsNothing) {
-  auto found = read("# nothing\n");
-  EXPECT_TRUE(found->empty());
+  EXPECT_TRUE(read("# nothing\n")->empty());
 }

@@ -50,8 +50,7 @@ struct FolderLock : ::testing::Test {
 TEST_F(FolderLock, IsHeldByOneProcess) {
   auto first = folder_lock::take(folder);
   ASSERT_TRUE(first.ok() && *first);
-  auto second = folder_lock::take(folder);
-  EXPECT_FALSE(*second);
+  EXPECT_FALSE(*folder_lock::take(folder));
   *first = nullptr;
   auto third = folder_lock::take(folder);
   EXPECT_TRUE(third.ok() && *third);

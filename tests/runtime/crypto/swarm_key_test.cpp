@@ -42,8 +42,7 @@ TEST_F(SwarmKey, IsReadAsItWasWrittenByItsOwnerOnly) {
   ASSERT_EQ(::stat(file.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
   EXPECT_EQ(found.st_size, 32);
-  auto read = load_swarm_key(file);
-  EXPECT_EQ(*read, key);
+  EXPECT_EQ(*load_swarm_key(file), key);
   EXPECT_NE(make_swarm_key(), key);
   EXPECT_FALSE(save_swarm_key(make_swarm_key(), file)) << "no key is overwritten";
 }
@@ -51,10 +50,8 @@ TEST_F(SwarmKey, IsReadAsItWasWrittenByItsOwnerOnly) {
 TEST_F(SwarmKey, IsReadAsDigitsToo) {
   auto key = make_swarm_key();
   write(to_hex(key.view()) + "\n");
-  auto read = load_swarm_key(file);
-  EXPECT_EQ(*read, key);
-  auto of_run_file = parse_inline_key(inline_text(key));
-  EXPECT_EQ(*of_run_file, key);
+  EXPECT_EQ(*load_swarm_key(file), key);
+  EXPECT_EQ(*parse_inline_key(inline_text(key)), key);
 }
 
 TEST_F(SwarmKey, EachBadFileGetsASentenceThatSaysWhatToDo) {

@@ -62,10 +62,8 @@ TEST(KnownPeers, ReadsWhatItWrote) {
   all.linked(peer_with(2, {{"fe80::1", 7701}, {"host.example", 7702}}));
   auto text = all.text("demo");
   EXPECT_THAT(text, HasSubstr(to_string(peer_at(2).id) + " [fe80::1]:7701 host.example:7702\n"));
-  auto read = known_peers::parse(text, "demo");
-  EXPECT_EQ(read->newest_first(), all.newest_first());
-  auto none = known_peers::parse(known_peers{}.text("demo"), "demo");
-  EXPECT_THAT(none->newest_first(), IsEmpty());
+  EXPECT_EQ(known_peers::parse(text, "demo")->newest_first(), all.newest_first());
+  EXPECT_THAT(known_peers::parse(known_peers{}.text("demo"), "demo")->newest_first(), IsEmpty());
 }
 
 TEST(KnownPeers, TheLargestListFitsIntoItsBounds) {
@@ -81,8 +79,7 @@ TEST(KnownPeers, TheLargestListFitsIntoItsBounds) {
 TEST(KnownPeers, PeersOfAnotherRunAreIgnored) {
   known_peers all;
   all.linked(peer_at(1));
-  auto read = known_peers::parse(all.text("demo"), "another");
-  EXPECT_THAT(read->newest_first(), IsEmpty());
+  EXPECT_THAT(known_peers::parse(all.text("demo"), "another")->newest_first(), IsEmpty());
 }
 
 TEST(KnownPeers, WhatIsDamagedIsRefusedWithItsLine) {

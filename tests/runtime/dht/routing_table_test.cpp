@@ -201,8 +201,7 @@ TEST(RoutingTable, AfterTwoConsecutiveFailuresTheNewestReplacementIsActive) {
   EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "the failures were not consecutive";
   f.table.failed(peer_at(0x80).id, t0);
   EXPECT_FALSE(f.table.find(peer_at(0x80).id));
-  auto now = ids(f.table.nearest(dht_id_of(peer_at(0x91).id), 1));
-  EXPECT_EQ(now.front(), peer_at(0x91).id);
+  EXPECT_EQ(ids(f.table.nearest(dht_id_of(peer_at(0x91).id), 1)).front(), peer_at(0x91).id);
 }
 
 TEST(RoutingTable, AFailureOfOurOwnNetworkEvictsNoPeer) {

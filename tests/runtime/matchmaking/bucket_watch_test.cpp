@@ -36,8 +36,7 @@ TEST_F(BucketWatch, RemembersItsOwnWord) {
   auto second = self.announce({3, 10}, t0 + 60s, t0 + 1s);
   EXPECT_EQ(self.known({}), (std::vector<bucket_load>{{3, 10}}));
   EXPECT_EQ(self.known({first}), (std::vector<bucket_load>{{3, 10}})) << "once";
-  auto newcomer = of(2).announce({0, 1}, t0 + 1h, t0 + 30min);
-  EXPECT_EQ(elastic_length(self.known({newcomer}), 8, 2), 3U);
+  EXPECT_EQ(elastic_length(self.known({of(2).announce({0, 1}, t0 + 1h, t0 + 30min)}), 8, 2), 3U);
 }
 
 TEST_F(BucketWatch, OfManyTheNewestCount) {

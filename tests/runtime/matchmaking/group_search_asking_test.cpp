@@ -20,8 +20,7 @@ TEST_F(GroupSearch, DeclaresItsExpirationAndLooksUp) {
 
 TEST_F(GroupSearch, NeverDeclaresBeyondItsDeadline) {
   patience = 1s;
-  auto search = make();
-  EXPECT_EQ(all<group_search::declare>(search.start(now))[0].expiration, at(1s));
+  EXPECT_EQ(all<group_search::declare>(make().start(now))[0].expiration, at(1s));
 }
 
 TEST_F(GroupSearch, ClientDeclaresNothing) {
@@ -43,8 +42,7 @@ TEST_F(GroupSearch, LooksUpAgainAtEveryInterval) {
 TEST_F(GroupSearch, DeclaresAgainWhenItExpiresAlone) {
   auto search = started();
   pass(opts.min_matchmaking_time);
-  auto actions = search.on_time(now);
-  EXPECT_EQ(the<group_search::declare>(actions).expiration, own());
+  EXPECT_EQ(the<group_search::declare>(search.on_time(now)).expiration, own());
 }
 
 // -- which peer to ask ---------------------------------------------------------------------------

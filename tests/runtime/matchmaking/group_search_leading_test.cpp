@@ -19,8 +19,7 @@ TEST_F(GroupSearch, RefusesToBeJoinedBeforeItSearchesAndAfterwards) {
 }
 
 TEST_F(GroupSearch, ClientAcceptsNoPeer) {
-  auto search = started(true);
-  EXPECT_EQ(search.on_join(seeker(9), own() + 1h, now).code, ec::protocol_violation);
+  EXPECT_EQ(started(true).on_join(seeker(9), own() + 1h, now).code, ec::protocol_violation);
 }
 
 TEST_F(GroupSearch, RefusesAPeerThatExpiresBeforeItAndAsksThatPeer) {
@@ -31,8 +30,7 @@ TEST_F(GroupSearch, RefusesAPeerThatExpiresBeforeItAndAsksThatPeer) {
 }
 
 TEST_F(GroupSearch, ExpirationIsCheckedBeforeLeadership) {
-  auto search = following(1);
-  EXPECT_EQ(search.on_join(seeker(2), at(300ms), now).code, ec::bad_expiration);
+  EXPECT_EQ(following(1).on_join(seeker(2), at(300ms), now).code, ec::bad_expiration);
 }
 
 TEST_F(GroupSearch, EqualExpirationsAreDecidedByPeerId) {
@@ -65,8 +63,7 @@ TEST_F(GroupSearch, ACompleteGroupLooksForNoOtherPeer) {
 }
 
 TEST_F(GroupSearch, AcceptsAClientWhateverItsExpiration) {
-  auto search = started();
-  EXPECT_EQ(search.on_join(seeker(1, true), at(1ms), now).code, ec::none);
+  EXPECT_EQ(started().on_join(seeker(1, true), at(1ms), now).code, ec::none);
 }
 
 TEST_F(GroupSearch, AnswersJoinsWhileItsOwnRequestIsPending) {
@@ -108,8 +105,7 @@ TEST_F(GroupSearch, BeginsAtOnceAtTheTargetSize) {
 
 TEST_F(GroupSearch, BeginsAtOnceWithTheExpectedPeers) {
   opts.expected_peers = 2;
-  auto search = started();
-  EXPECT_EQ(count<group_search::begin>(search.on_join(seeker(9), own(), now).then), 1u);
+  EXPECT_EQ(count<group_search::begin>(started().on_join(seeker(9), own(), now).then), 1u);
 }
 
 TEST_F(GroupSearch, ExpectedPeersDoNotOverruleTheMinimum) {
@@ -145,8 +141,7 @@ TEST_F(GroupSearch, DisbandsWithoutAHintWhenItExpiresWithTooFew) {
 TEST_F(GroupSearch, AGroupOfOneNeverWaitsForPartners) {
   opts.min_group_size = 1;
   opts.target_group_size = 1;
-  auto search = make();
-  EXPECT_EQ(count<group_search::begin>(search.start(now)), 1u);
+  EXPECT_EQ(count<group_search::begin>(make().start(now)), 1u);
 }
 
 TEST_F(GroupSearch, MinGroupSizeOneBeginsAloneAtTheFirstExpiration) {

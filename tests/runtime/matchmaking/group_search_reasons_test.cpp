@@ -20,8 +20,7 @@ TEST_F(GroupSearch, CancelLeavesDisbandsWithdrawsAndReports) {
 }
 
 TEST_F(GroupSearch, AFollowerThatCancelsLeavesItsLeader) {
-  auto search = following(1);
-  EXPECT_EQ(count<group_search::leave>(search.cancel({ec::cancelled, {}})), 1u);
+  EXPECT_EQ(count<group_search::leave>(following(1).cancel({ec::cancelled, {}})), 1u);
 }
 
 TEST_F(GroupSearch, ALeaderBeginsWithTheMembersItHasAtItsDeadline) {
@@ -163,8 +162,7 @@ TEST_F(GroupSearchReasons, TheDetailHasTheSizeOfTheLargestGroup) {
 TEST_F(GroupSearchReasons, APeerThatTookUsInAndNeverBeganIsNamed) {
   patience = 4s;
   auto search = following(1);
-  auto why = reason_of(search, {});
-  EXPECT_THAT(why.detail, testing::HasSubstr("1 took us in but never began"));
+  EXPECT_THAT(reason_of(search, {}).detail, testing::HasSubstr("1 took us in but never began"));
 }
 
 } // namespace

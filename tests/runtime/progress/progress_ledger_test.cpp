@@ -127,8 +127,7 @@ TEST_F(ProgressLedger, ExpectsTheChangesAndKeepsToThePeriodsOfItsOptions) {
 
 TEST_F(ProgressLedger, DoesNotTrustTheTimeOfAClockThatIsAhead) {
   add(report(1, 0, 100, 50, -30s));
-  auto view = ledger.view(std::nullopt, now);
-  EXPECT_NEAR(view.eta_seconds, 156.0 / 50, 1e-9);
+  EXPECT_NEAR(ledger.view(std::nullopt, now).eta_seconds, 156.0 / 50, 1e-9);
 }
 
 // -- epochs --------------------------------------------------------------------------------------
@@ -251,10 +250,8 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
   auto follows = written;
   follows.claim.auxiliary = false;
   follows.claim.reduces_only = true;
-  auto same = decode_progress(follows.who.key, follows.who.id, encode_progress(follows));
-  EXPECT_EQ(*same, follows);
-  auto read = decode_progress(written.who.key, written.who.id, encode_progress(written));
-  EXPECT_EQ(*read, written);
+  EXPECT_EQ(*decode_progress(follows.who.key, follows.who.id, encode_progress(follows)), follows);
+  EXPECT_EQ(*decode_progress(written.who.key, written.who.id, encode_progress(written)), written);
 }
 
 TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
@@ -263,8 +260,7 @@ TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
   written.vitals.settings = "version=0.1.0\n";
   auto value = encode_progress(written);
   value[0] = 9;
-  auto read = decode_progress(written.who.key, written.who.id, value + "more of it");
-  EXPECT_EQ(*read, written);
+  EXPECT_EQ(*decode_progress(written.who.key, written.who.id, value + "more of it"), written);
 }
 
 TEST(ProgressRecord, EveryTruncationAndEveryEarlierVersionAreRefused) {
@@ -322,8 +318,7 @@ TEST(ProgressReport, CarriesWhatAPeerSaysOfItsWorkWithinBounds) {
   auto sent = report(1, 3, 4);
   sent.vitals = {std::uint8_t{3}, 2.5F, 0.25F, std::nullopt};
   auto read = [&](const std::string& text) { return decode_progress({}, sent.who.id, text); };
-  auto got = read(encode_progress(sent));
-  EXPECT_EQ(got->vitals, sent.vitals);
+  EXPECT_EQ(read(encode_progress(sent))->vitals, sent.vitals);
   auto silent = sent;
   silent.vitals = {};
   EXPECT_EQ(read(encode_progress(silent))->vitals, peer_vitals{});

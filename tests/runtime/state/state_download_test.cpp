@@ -152,8 +152,7 @@ TEST_F(StateDownload, GivesTheWholeWhenEveryChunkCame) {
   serve(whole);
   ASSERT_TRUE(download.complete());
   EXPECT_DOUBLE_EQ(download.progress(), 1);
-  auto got = download.finish();
-  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**download.finish())->view(), whole));
 }
 
 TEST_F(StateDownload, AsksForAWindowOfChunksAndNoneTwice) {
@@ -202,8 +201,7 @@ TEST_F(StateDownload, TakesChunksInAnyOrder) {
     ASSERT_TRUE(download.chunk(asked.back(), chunk_of(whole, asked.back())));
     asked.pop_back();
   }
-  auto got = download.finish();
-  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**download.finish())->view(), whole));
 }
 
 TEST_F(StateDownload, RefusesOversizeBeforeAnythingIsAllocated) {
@@ -297,8 +295,7 @@ TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
   EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{6, 7, 8, 9}));
   download.interrupted();
   serve(whole);
-  auto got = download.finish();
-  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**download.finish())->view(), whole));
 }
 
 TEST_F(StateDownload, StartsAgainForAnotherContent) {
@@ -309,8 +306,7 @@ TEST_F(StateDownload, StartsAgainForAnotherContent) {
   ASSERT_TRUE(download.accept(offer_of(other)));
   EXPECT_DOUBLE_EQ(download.progress(), 0);
   serve(other);
-  auto got = download.finish();
-  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), other));
+  EXPECT_TRUE(std::ranges::equal(read_all(**download.finish())->view(), other));
 }
 
 } // namespace

@@ -98,8 +98,7 @@ TEST(AveragedTensors, MetricsFollowGradientsOnlyAndAreNoBuffers) {
   auto gradient = averaged_tensors::of(measured, collaborative(1).averages);
   EXPECT_THAT((*gradient)->indices(), ElementsAre(0, 1, 2));
   EXPECT_EQ((*gradient)->infos()->back().role, tensor_role::metric);
-  auto parameters = averaged_tensors::of(measured, averaging({}));
-  EXPECT_THAT((*parameters)->indices(), ElementsAre(0, 1));
+  EXPECT_THAT((*averaged_tensors::of(measured, averaging({})))->indices(), ElementsAre(0, 1));
   EXPECT_EQ(averaged_tensors::buffers_of(measured)->value_count(), 3U);
   auto read = read_state_table(as_byte_span(measured.header({}, 0) + std::string(6 * 4, '\0')));
   EXPECT_EQ(read->tensors(), measured.tensors());

@@ -22,8 +22,7 @@ TEST(Flight, GoesFromItsCopyToTheMerge) {
   it.hold(copied(8), 1);
   EXPECT_EQ(it.at(), phase::held);
   EXPECT_FALSE(it.round_runs());
-  auto number = it.send();
-  EXPECT_TRUE(it.awaits(number));
+  EXPECT_TRUE(it.awaits(it.send()));
   EXPECT_TRUE(it.round_runs());
   EXPECT_EQ(it.in_flight(), 8U);
   it.end({{}, true, {}}, false);
@@ -41,8 +40,7 @@ TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
   it.interrupt();
   EXPECT_EQ(it.at(), phase::held);
   EXPECT_FALSE(it.awaits(first)) << "a late answer to the first round";
-  auto second = it.send();
-  EXPECT_TRUE(it.awaits(second));
+  EXPECT_TRUE(it.awaits(it.send()));
   EXPECT_EQ(it.given()->samples, 8U);
 }
 

@@ -61,8 +61,7 @@ TEST(Plateau, HasTheRatesOfPyTorch) {
 TEST(Plateau, ALossThatIsNotKnownChangesNothing) {
   for (float unknown : {plateau::unknown_loss, -plateau::unknown_loss, INFINITY, -INFINITY, NAN,
                         std::numeric_limits<float>::max(), 1e20F}) {
-    auto fresh = after(quick(), {unknown});
-    EXPECT_EQ(fresh.encode(), plateau{quick()}.encode()) << unknown;
+    EXPECT_EQ(after(quick(), {unknown}).encode(), plateau{quick()}.encode()) << unknown;
     auto before = after(quick(), {1, 1});
     auto tested = before;
     EXPECT_FALSE(tested.advance(unknown));
@@ -132,8 +131,7 @@ TEST(Plateau, TheRateIsNeverBelow0OrAboveThePeak) {
       tested.advance(1);
       ASSERT_TRUE(tested.rate() >= 0 && tested.rate() <= rule.peak) << tested.rate();
     }
-    auto read = plateau::decode(rule, tested.encode());
-    EXPECT_EQ(read->rate(), tested.rate());
+    EXPECT_EQ(plateau::decode(rule, tested.encode())->rate(), tested.rate());
   }
 }
 

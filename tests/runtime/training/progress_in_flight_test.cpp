@@ -123,8 +123,7 @@ TEST_F(ProgressInFlight, SurvivesARestart) {
     step(5, 1);
     auto saved = progress.save(float_vector{3, 4}, anchor);
     progress_in_flight next{2, 1, true};
-    auto theta = next.load(saved, "after 5");
-    EXPECT_THAT(*theta, ElementsAre(3, 4));
+    EXPECT_THAT(*next.load(saved, "after 5"), ElementsAre(3, 4));
     EXPECT_EQ(next.samples(), progress.samples());
     EXPECT_EQ(next.take_back(), flies ? progress.land()->samples : 0);
     EXPECT_EQ(next.depart({3, 4, 0}, nullptr).losses.sum, 13);
@@ -139,8 +138,7 @@ TEST_F(ProgressInFlight, WithoutAStepSurvivesARestartToo) {
   ASSERT_TRUE(saved.sum);
   EXPECT_EQ(saved.samples, 0U);
   progress_in_flight next{2, 1, true};
-  auto theta = next.load(saved, "");
-  EXPECT_THAT(*theta, ElementsAre(3, 4));
+  EXPECT_THAT(*next.load(saved, ""), ElementsAre(3, 4));
   EXPECT_FALSE(next.may_depart());
 }
 

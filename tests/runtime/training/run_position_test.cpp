@@ -196,8 +196,7 @@ TEST_F(RunPosition, AStateThatIsTooOldLeavesAGap) {
   at.begin({}, epoch_id{0});
   at.enter(branch, 100, epoch_id{8});
   at.end_epoch(update(8));
-  auto out = at.take_state({branch, {}, {}, 50}, epoch_id{7});
-  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_EQ(at.take_state({branch, {}, {}, 50}, epoch_id{7}).what, trouble::gap);
   EXPECT_FALSE(at.in_step());
 }
 
@@ -206,8 +205,7 @@ TEST_F(RunPosition, AStateOfTheBranchThatTheGroupHasLeftIsNoUse) {
   at.begin({}, epoch_id{0});
   at.enter(branch, 100, epoch_id{8});
   at.take_state({branch, {}, {}, 107}, epoch_id{9}); // ahead
-  auto out = at.end_epoch(update(8, sha256("fork")));
-  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_EQ(at.end_epoch(update(8, sha256("fork"))).what, trouble::gap);
   EXPECT_FALSE(at.in_step());
   EXPECT_EQ(at.past().branch, sha256("fork"));
 }
@@ -231,8 +229,7 @@ TEST_F(RunPosition, AStateFromTheOtherSideOfAForkDoesNotLeadToOurs) {
   at.enter(branch, 100, epoch_id{7});
   at.end_epoch(update(7, sha256("fork")));
   at.end_epoch(update(8, sha256("fork")));
-  auto out = at.take_state({branch, {}, {}, 107}, epoch_id{8});
-  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_EQ(at.take_state({branch, {}, {}, 107}, epoch_id{8}).what, trouble::gap);
 }
 
 TEST_F(RunPosition, AForkOnTheWayIsFollowed) {
@@ -240,8 +237,7 @@ TEST_F(RunPosition, AForkOnTheWayIsFollowed) {
   at.enter(branch, 100, epoch_id{8});
   at.end_epoch(update(8, sha256("fork")));
   at.end_epoch(update(9, sha256("fork")));
-  auto out = at.take_state({branch, {}, {}, 100}, epoch_id{8});
-  EXPECT_TRUE(out.caught_up);
+  EXPECT_TRUE(at.take_state({branch, {}, {}, 100}, epoch_id{8}).caught_up);
   EXPECT_EQ(at.past().branch, sha256("fork"));
   EXPECT_EQ(at.past().parent, branch);
   EXPECT_EQ(at.past().forked_at, epoch_id{8});

@@ -82,8 +82,7 @@ TEST(SafetensorsHeader, IsThatOfFilesThatWeWrite) {
   const std::vector<float> values{1, 2, 3};
   auto bytes = safetensors_file({{"w", {3}, std::as_bytes(std::span{values})}}, epoch_id{1});
   std::istringstream file{bytes};
-  auto found = count_values(file, bytes.size());
-  EXPECT_EQ(found->floats, 3U);
+  EXPECT_EQ(count_values(file, bytes.size())->floats, 3U);
 }
 
 TEST(SafetensorsHeader, IsRefusedIfItIsTooLongTruncatedOrNoJson) {

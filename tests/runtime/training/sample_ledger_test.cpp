@@ -214,8 +214,7 @@ TEST(SampleLedger, NoLiarKeepsAPassFromEnding) {
       auto [once, twice, never] = ledger.last();
       EXPECT_EQ(once + twice + never, ledger.passes() == 0 ? 0 : samples);
     }
-    auto again = sample_ledger::decode(samples, ledger.encode());
-    EXPECT_EQ(*again, ledger);
+    EXPECT_EQ(*sample_ledger::decode(samples, ledger.encode()), ledger);
   }
 }
 
@@ -226,8 +225,7 @@ TEST(SampleLedger, IsTheSameAfterEncodingAndRefusesWhatIsNone) {
   claim(ledger, 100, 5, two);
   auto values = ledger.encode();
   ASSERT_EQ(values.size(), sample_ledger::value_count);
-  auto again = sample_ledger::decode(5'000, values);
-  EXPECT_EQ(*again, ledger);
+  EXPECT_EQ(*sample_ledger::decode(5'000, values), ledger);
   EXPECT_FALSE(sample_ledger::decode(5'000, std::span{values}.first(10)));
   EXPECT_FALSE(sample_ledger::decode(50, values)) << "more seen than there is";
   random_source random{3};

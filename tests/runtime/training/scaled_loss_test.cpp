@@ -46,8 +46,7 @@ TEST(ScaledLoss, CountsTheStepsOfALearnerThatStepsLocally) {
 }
 
 TEST(ScaledLoss, WithoutAScaleALearnerIsLeftAsItIs) {
-  auto model = std::move(*with_loss_scale(toy, nullptr)());
-  EXPECT_EQ(model->own_state(), "");
+  EXPECT_EQ(std::move(*with_loss_scale(toy, nullptr)())->own_state(), "");
 }
 
 } // namespace

@@ -50,14 +50,12 @@ TEST_F(StateTable, KnowsWhereEachTensorLies) {
 }
 
 TEST_F(StateTable, AWholeImageHasItsNumberOfSteps) {
-  auto steps = table.check(image(), schema);
-  EXPECT_EQ(*steps, 7u);
+  EXPECT_EQ(*table.check(image(), schema), 7u);
 }
 
 TEST_F(StateTable, TheTableOfAnUnknownImageCanBeRead) {
   auto bytes = image();
-  auto read = read_state_table(bytes);
-  EXPECT_EQ(read->tensors(), table.tensors());
+  EXPECT_EQ(read_state_table(bytes)->tensors(), table.tensors());
 }
 
 TEST_F(StateTable, AnotherSchemaIsReportedAsSuch) {
@@ -155,8 +153,7 @@ struct StoredState : ::testing::Test {
 TEST_F(StoredState, IsTheOneInMemoryBehindWhatTheCallerWrites) {
   auto store = make_memory_store();
   ASSERT_TRUE(donor->save_state_to(*store, 5).ok());
-  auto whole = read_all(*store);
-  EXPECT_EQ(as_string_view(whole->view().subspan(5)), as_string_view(image));
+  EXPECT_EQ(as_string_view(read_all(*store)->view().subspan(5)), as_string_view(image));
   ASSERT_TRUE(joiner->load_state_from(*store, 5).ok());
   EXPECT_EQ(testing::save_state(*joiner), image);
 }

@@ -122,8 +122,7 @@ TEST_F(TrainedModel, AStateThatIsForeignOrDamagedChangesNothing) {
   auto before = image_of(model);
   auto damaged = before;
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
-  auto theirs = image_of(foreign);
-  EXPECT_EQ(model.load(as_byte_span(theirs)).error().code, ec::schema_mismatch);
+  EXPECT_EQ(model.load(as_byte_span(image_of(foreign))).error().code, ec::schema_mismatch);
   EXPECT_EQ(model.load(as_byte_span(damaged)).error().code, ec::hash_mismatch);
   EXPECT_EQ(model.load({}).error().code, ec::malformed);
   EXPECT_EQ(model.epoch(), epoch_id{1});
@@ -136,8 +135,7 @@ TEST_F(TrainedModel, ACopyDoesNotFollowTheModel) {
   ASSERT_TRUE(copied.ok());
   model.step(gradient, 0.1, line(1));
   auto image = seal(*std::move(copied));
-  auto state = check_state(**image);
-  EXPECT_EQ(state->epoch, epoch_id{0});
+  EXPECT_EQ(check_state(**image)->epoch, epoch_id{0});
   trained_model other{make({.init_seed = 99})};
   ASSERT_TRUE(other.load_from(**image).ok());
   EXPECT_EQ(other.parameters(), make()->parameters_digest());

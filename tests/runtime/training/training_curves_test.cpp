@@ -165,8 +165,7 @@ TEST(TrainingCurves, ACopyOfTheBytesIsTheSame) {
     curves.evaluate(epoch_id{1}, 0.5, 0.25);
     auto bytes = curves.encode();
     EXPECT_EQ(bytes.size(), training_curves::bytes_of(curves.points().size()));
-    auto copy = training_curves::decode(bytes);
-    EXPECT_TRUE(same(*copy, curves));
+    EXPECT_TRUE(same(*training_curves::decode(bytes), curves));
   }
   EXPECT_TRUE(same(falling(5'000), falling(5'000)));
 }

@@ -36,18 +36,15 @@ TEST(TrainingState, IsReadBack) {
 TEST(TrainingState, MoreStepsThanAnyRunMakesAreRefused) {
   auto state = example();
   state.past.steps = counted_steps_max;
-  auto most = image_of(state);
-  EXPECT_TRUE(decode_state(as_byte_span(most)).ok());
+  EXPECT_TRUE(decode_state(as_byte_span(image_of(state))).ok());
   ++state.past.steps;
-  auto more = image_of(state);
-  EXPECT_EQ(decode_state(as_byte_span(more)).error().code, ec::malformed);
+  EXPECT_EQ(decode_state(as_byte_span(image_of(state))).error().code, ec::malformed);
 }
 
 TEST(TrainingState, AnEmptyLearnerStateIsAllowed) {
   auto state = example();
   state.learner = {};
-  auto image = image_of(state);
-  EXPECT_TRUE(decode_state(as_byte_span(image)).ok());
+  EXPECT_TRUE(decode_state(as_byte_span(image_of(state))).ok());
 }
 
 TEST(TrainingState, EveryShorterImageIsRefused) {

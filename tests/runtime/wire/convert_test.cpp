@@ -286,8 +286,7 @@ TEST(WireConvert, StateHeadersOutOfBoundsAreRefused) {
 TEST(WireConvert, CodesOfANewerVersionBecomeInternal) {
   Header header;
   header.mutable_refusal()->set_code(250);
-  auto out = decode(header.SerializeAsString(), 0);
-  EXPECT_EQ(std::get<refusal>(*out).why.code, ec::internal);
+  EXPECT_EQ(std::get<refusal>(*decode(header.SerializeAsString(), 0)).why.code, ec::internal);
   header.mutable_refusal()->set_code(0); // a refusal without an error
   EXPECT_EQ(std::get<refusal>(*decode(header.SerializeAsString(), 0)).why.code, ec::internal);
   header.mutable_refusal()->set_code(256);
