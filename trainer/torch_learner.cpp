@@ -290,6 +290,7 @@ private:
       return {.why = drawn.error()};
     micro_step step{std::numeric_limits<double>::quiet_NaN(), // without text, none
                     std::max(drawn->blocks, std::min(drawn->weight, config_.pass_weight_max))};
+    step.left_out = std::move(drawn->left_out);
     if (config_.draws && step.samples > 0) {
       config_.draws->weigh(step.samples, drawn->blocks);
       if (!config_.draws->offer(step.samples))

@@ -110,6 +110,8 @@ void trainer::on_pass(const pass_done& pass) {
     return end_because(step.why);
   if (auto sentence = report_.end_pass(step, pass.seconds, now()))
     ctx_.log->warn("{}", *sentence);
+  if (!step.left_out.empty())
+    ctx_.log_caused("data", now(), spdlog::level::warn, "left out: " + step.left_out);
   bool counted = std::exchange(pass_.counted, false);
   if (!counted && (step.samples > 0 || waits_for_members())) // a loop that has ended has none
     flight_.pass_ended();

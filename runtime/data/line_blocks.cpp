@@ -39,7 +39,7 @@ public:
   [[nodiscard]] status open() const {
     WAGGLE_TRY(opened, files_.open_all());
     for (std::size_t i = 0; i < files_.size(); ++i)
-      if (auto first = text_of(i == 0 ? 0 : ends_[i - 1]); !first)
+      if (auto first = text_of(i == 0 ? 0 : ends_[i - 1], nullptr); !first)
         return failure{ec::bad_config, first.error().detail};
     return done{};
   }
@@ -48,11 +48,12 @@ public:
               std::span<std::byte> /*out*/) const override {
     return failure{ec::bad_config, option_ + " is lines of JSON, which are read by blocks"};
   }
-  [[nodiscard]] result<std::vector<std::byte>>
-  windows(std::size_t window, std::span<const window_place> places) const override {
+  [[nodiscard]] result<std::vector<std::byte>> windows(std::size_t window,
+                                                       std::span<const window_place> places,
+                                                       std::string* left_out) const override {
     std::vector<std::byte> out;
     for (const auto& place : places) {
-      WAGGLE_TRY(text, text_of(place.at));
+      WAGGLE_TRY(text, text_of(place.at, left_out));
       auto its = cut_windows(*text, window);
       out.insert(out.end(), its.begin(), its.end());
     }
@@ -60,8 +61,8 @@ public:
   }
 
 private:
-  /// The texts of a block, each with a newline.
-  [[nodiscard]] result<std::string> text_of(std::uint64_t number) const {
+  /// The texts of a block, each with a newline. @param left_out see windows.
+  [[nodiscard]] result<std::string> text_of(std::uint64_t number, std::string* left_out) const {
     auto file = static_cast<std::size_t>(std::ranges::upper_bound(ends_, number) - ends_.begin());
     auto begin = (number - (file == 0 ? 0 : ends_[file - 1])) * block_;
     auto end = std::min(begin + block_, files_.bytes(file));
@@ -76,8 +77,13 @@ private:
     auto block_end = bytes.size();
     while ((at = bytes.find_first_not_of(ends, at)) < block_end) {
       WAGGLE_TRY(stop, end_of_line(file, start, at, bytes));
-      WAGGLE_TRY(text, record(file, start + at, std::string_view{bytes}.substr(at, *stop - at)));
-      texts += *text;
+      auto text = record(file, start + at, std::string_view{bytes}.substr(at, *stop - at));
+      if (text)
+        texts += *text;
+      else if (left_out == nullptr)
+        return text.error();
+      else if (left_out->empty())
+        *left_out = text.error().detail;
       at = *stop;
     }
     return texts;
@@ -90,7 +96,8 @@ private:
     return files_.read(file, from, std::as_writable_bytes(std::span{bytes}.subspan(before)));
   }
 
-  /// Reads on if the line goes on behind `bytes`, which begin at `start` in the file.
+  /// Reads on if the line goes on behind `bytes`, which begin at `start` in the file. npos: so far
+  /// that it is too long.
   [[nodiscard]] result<std::size_t> end_of_line(std::size_t file, std::uint64_t start,
                                                 std::size_t at, std::string& bytes) const {
     for (auto from = at;;) {
@@ -99,8 +106,7 @@ private:
         return std::min(stop, bytes.size());
       from = bytes.size();
       if (from - at > std::max(block_, line_max))
-        return wrong(file, start + at,
-                     sentence("the line is longer than ", std::max(block_, line_max), " bytes"));
+        return std::string::npos;
       auto next = start + from;
       auto more = std::max(look_ahead, from - at); // a long line is read in a few pieces
       if (auto good = append(file, next, std::min(next + more, files_.bytes(file)), bytes); !good)
@@ -111,6 +117,8 @@ private:
   [[nodiscard]] result<std::string> record(std::size_t file, std::uint64_t at,
                                            std::string_view line) const {
     using json = nlohmann::json;
+    if (auto most = std::max(block_, line_max); line.size() > most)
+      return wrong(file, at, sentence("the line is longer than ", most, " bytes"));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos)
       return std::string{};
     auto read = json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -176,7 +184,7 @@ result<block_pass> read_blocks(const sample_data& data, std::size_t window, std:
     auto number = next();
     if (!number)
       break;
-    WAGGLE_TRY(windows, data.windows(window, std::vector{window_place{0, *number}}));
+    WAGGLE_TRY(windows, data.windows(window, std::vector{window_place{0, *number}}, &out.left_out));
     ++out.blocks;
     out.weight += std::max<std::uint64_t>(windows->size() / window, 1);
     out.windows.insert(out.windows.end(), windows->begin(), windows->end());

@@ -30,6 +30,7 @@ struct block_pass {
   std::vector<std::byte> windows;
   std::uint64_t weight = 0; // the windows; 1 of a block without any
   std::uint64_t blocks = 0;
+  std::string left_out{}; // the first line that has no text, and why; empty: there is none
 };
 /// Reads the blocks with the numbers that `next` returns, until it returns none or they weigh at
 /// least `weight`. Fails with ec::io_error, as sample_data::windows.

@@ -54,7 +54,8 @@ std::shared_ptr<const sample_data> make_synthetic_text() {
 }
 
 result<std::vector<std::byte>> sample_data::windows(std::size_t window,
-                                                    std::span<const window_place> places) const {
+                                                    std::span<const window_place> places,
+                                                    std::string* /*left_out*/) const {
   auto length = window * shape().item_bytes;
   std::vector<std::byte> out(places.size() * length);
   auto to = std::span{out};

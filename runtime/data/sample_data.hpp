@@ -51,9 +51,12 @@ public:
   /// see line_blocks.hpp.
   [[nodiscard]] virtual bool in_blocks() const { return false; }
   /// The windows of `window` items at these places, one after another; of blocks, all in them.
-  /// Fails with ec::io_error, as `read`. REQUIRES: each lies within its piece.
+  /// Fails with ec::io_error, as `read`. Of lines of JSON without a text, the first failure goes to
+  /// `left_out`, unless that is null, and the others are returned. REQUIRES: each place lies within
+  /// its piece.
   [[nodiscard]] virtual result<std::vector<std::byte>>
-  windows(std::size_t window, std::span<const window_place> places) const;
+  windows(std::size_t window, std::span<const window_place> places,
+          std::string* left_out = nullptr) const;
 
 protected:
   sample_data(const sample_shape& shape, std::vector<std::uint64_t> sizes)

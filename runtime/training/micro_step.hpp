@@ -23,6 +23,8 @@ struct micro_step {
   /// A parameter that the loop has changed since the last update, as an embedding with a largest
   /// norm does in its passes: its peers hold other values. Empty: none, as far as is known.
   std::string written{};
+  /// Data that it was to be over and cannot be used, and why: a warning. Empty: none.
+  std::string left_out{};
   /// Not ec::none: there was no pass, because the data cannot be read any more. Nothing changed.
   failure why{};
 };

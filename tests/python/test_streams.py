@@ -158,6 +158,23 @@ def test_the_program_trains_on_each_block_once_a_pass_though_a_peer_is_killed(tm
         assert "the first that differs is 'a.jsonl of" in other.log, other.log
 
 
+def test_the_program_leaves_out_a_line_that_is_no_text_and_says_where_it_is(tmp_path):
+    data = write_texts(tmp_path / "data")
+    broken = tmp_path / "data" / "b.jsonl"
+    text = broken.read_text()
+    at = text.index("{", len(text) // 2)
+    broken.write_text(text[:at] + "[" + text[at + 1:])
+    with processes(tmp_path) as start:
+        first = train(start, tmp_path, "first", data, "--min-peers", 2)
+        where = first.line("listening on ").split(";")[0]
+        both = [first, train(start, tmp_path, "second", data, "--min-peers", 2, "--initial-peers", where)]
+        blocks = len(waggle.data.jsonl(str(data), 32 * (CONTEXT + 1)))
+        for each in both:
+            assert each.ended() == 0, each.log
+            assert f"pass 2 over the data is complete: {blocks} samples seen once, 0 twice, 0 never" in each.log, each.log
+        assert any(f"left out: --data {broken}, byte {at}: this is no line of JSON" in each.log for each in both), first.log
+
+
 @pytest.fixture
 def hub_data(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -67,6 +67,16 @@ TEST_F(TrainerPasses, AGradientThatIsNotFiniteIsAWarningThatSaysWhatToChange) {
   EXPECT_EQ(warnings(), 2U);
 }
 
+TEST_F(TrainerPasses, WhatAPassLeavesOutOfTheDataIsAWarning) {
+  auto& m = add();
+  keep_log(m);
+  m.probe->fakes = {overflow(65536)};
+  m.probe->fakes.front().left_out = "a.jsonl, byte 7";
+  tell(m.actor, start_training{});
+  pass_until([&] { return all_at(1); });
+  EXPECT_THAT(m.said.str(), ::testing::HasSubstr("left out: a.jsonl, byte 7"));
+}
+
 TEST_F(TrainerPasses, OnlyOverflowsOfADynamicScaleAreNoWarning) {
   auto& m = add();
   keep_log(m);

@@ -157,6 +157,28 @@ TEST_F(LineBlocks, APassIsOverBlocksThatWeighEnough) {
   EXPECT_EQ(pass(9), std::tuple(3U, 5U, "abc\ndefgghijijk\n"));
 }
 
+TEST_F(LineBlocks, APassLeavesOutLinesThatAreNoTextAndSaysWhereTheFirstIs) {
+  const std::string gap(100, '\n');
+  for (const auto& [line, why] :
+       {std::pair{std::string{"[1]"}, "byte 106: the line is neither a text"},
+        {"{\"text", "byte 106: this is no line of JSON"},
+        {'"' + std::string(3 << 20, 'x') + '"', "byte 106: the line is longer than 1048576"}}) {
+    write("a.jsonl", "\"one\"\n" + gap + line + "\n\"two\"\n{\n\"three\"\n");
+    auto data = open_data_set(request());
+    ASSERT_TRUE(data) << data.error().detail;
+    std::uint64_t next = 0;
+    auto pass = read_blocks(**data, 6, 1U << 20U, [&]() -> std::optional<std::uint64_t> {
+      return next < (*data)->sizes().at(0) ? std::optional{next++} : std::nullopt;
+    });
+    ASSERT_TRUE(pass) << pass.error().detail;
+    auto text = text_of(pass->windows);
+    std::erase(text, '\n'); // a window that is longer than its text ends with newlines
+    EXPECT_EQ(text.substr(0, 6), "onetwo");
+    EXPECT_EQ(text.substr(text.size() - 4), "hree");
+    EXPECT_THAT(pass->left_out, HasSubstr(why));
+  }
+}
+
 } // namespace
 
 } // namespace waggle
