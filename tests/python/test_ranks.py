@@ -73,6 +73,16 @@ def test_an_island_alone_is_one_process_with_its_batch(tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["collaborative", "diloco:steps=5"])
+def test_a_loss_that_is_no_number_on_one_rank_drops_the_step_of_all(strategy, tmp_path):
+    with processes(tmp_path) as start:
+        target = ["--target", 16] if strategy == "collaborative" else []
+        island = Island(start, tmp_path, "island", "--strategy", strategy, "--epochs", 4, "--how", "nan", "--fail-on", 1, *target)
+        assert island.ending()[0]["samples_dropped"] == 16
+        for each in island.ranks:
+            assert each.line("stepped 4 ") == "dropped"
+
+
+@pytest.mark.parametrize("strategy", ["collaborative", "diloco:steps=5"])
 def test_islands_of_each_kind_and_a_process_are_equal_peers_whoever_joins_later(strategy, tmp_path):
     slow = tmp_path / "slow"
     slow.touch()

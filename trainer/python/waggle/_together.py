@@ -87,7 +87,8 @@ class Together:
         busy, self._busy = of_pass if self._busy is None else self._busy, None
         own = [p.grad for p in parameters if p.grad is not None and not hasattr(p, "device_mesh")]
         scaled, self._weighed = self._weighed, False
-        rows = self.ranks.meet("step", samples, math.nan if loss is None else loss, finite, len(own), scaled, claims, busy)
+        known = math.nan if loss is None else math.inf if math.isnan(loss) else loss  # inf: of all ranks the step is dropped
+        rows = self.ranks.meet("step", samples, known, finite, len(own), scaled, claims, busy)
         self._peer.show_paces([row[6] for row in rows], time.perf_counter() - self._peer.stepped_at)
         for rank, (of_rank, _, _, count, is_weighed, of_blocks, _) in enumerate(rows):
             if count != rows[0][3]:
