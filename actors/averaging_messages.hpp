@@ -132,6 +132,7 @@ struct group_view {
   std::vector<peer_id> members; // of the next round, this peer included; the first one leads
   /// The values of its members' vectors; 0: not known, as where they are coded for two rounds.
   std::uint64_t elements = 0;
+  std::size_t clients = 0; // of the members; those that others reach by now may enter again
 };
 /// Query, before average_in_group where the members of each round have to be found first
 /// (moshpit_averager): find them. Answered with members_found once they wait for this peer's

@@ -152,8 +152,10 @@ group_view group_averager::view() const {
   out.member = true;
   out.epoch = group_->next().epoch;
   out.branch = group_->branch();
-  for (const auto& m : group_->next().members)
+  for (const auto& m : group_->next().members) {
     out.members.push_back(m.peer.id);
+    out.clients += m.mode == member_mode::client ? 1 : 0;
+  }
   if (group_->shared().second_round.empty())
     out.elements = elements_;
   return out;

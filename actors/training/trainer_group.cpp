@@ -189,7 +189,7 @@ void trainer::on_group(const group_view& seen) {
   bool goes_on = later && !round_runs(); // otherwise end_epoch follows
   if (membership_.is_member() && seen.member) {
     if (later || seen.epoch == at_.epoch())
-      membership_.take(seen.members, seen.epoch);
+      membership_.take(seen.members, seen.epoch, seen.clients);
     else if (config_.many_groups)
       membership_.take_members(seen.members); // our state is ahead of what the others have claimed
     if (goes_on)

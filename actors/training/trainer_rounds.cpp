@@ -281,7 +281,7 @@ void trainer::end_epoch(const group_round& round) {
   const auto& given = *flight_.given();
   if (!round.keeps_majority) // the history goes on without most of the group
     membership_.fell_apart(tried_members(report), facts());
-  membership_.take(round.group.members, round.group.epoch);
+  membership_.take(round.group.members, round.group.epoch, round.group.clients);
   auto meaning = meaning_of(round, given);
   round_result ended{{}, meaning.counted, std::string{meaning.why_dropped}};
   auto& update = meaning.update;

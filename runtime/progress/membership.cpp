@@ -170,9 +170,11 @@ bool membership::has_other_mode(const membership_facts& facts) const {
   return other && (facts.client || has_turn());
 }
 
-/// Whether it may leave the group for a reason that others have at the same time. So long as each
-/// goes in an epoch of its own, or a quarter of them, most of the group stays.
+/// Whether it may leave the group for a reason that its other clients have at the same time. If
+/// each goes in an epoch of its own, or a quarter of them, most of the group stays.
 bool membership::has_turn() const {
+  if (clients_ && 2 * *clients_ < members_.size()) // it does in any case
+    return true;
   auto turns = std::min<std::size_t>(members_.size(), 4);
   auto place = std::ranges::find(members_, seen_.self) - members_.begin();
   return epoch_.value() % turns == static_cast<std::size_t>(place) % turns;
@@ -315,11 +317,6 @@ void membership::left(steady_time now) {
   behind_ = unled_ = {};
   outside_since_ = now;
   awaited_ = {};
-}
-
-void membership::take(std::vector<peer_id> members, epoch_id epoch) {
-  members_ = std::move(members);
-  epoch_ = epoch;
 }
 
 void membership::remember(former_group group, steady_time now) {

@@ -94,8 +94,9 @@ public:
   /// Whether it is outside and does not look for a group yet.
   [[nodiscard]] bool pauses(steady_time now) const { return now < enter_after_; }
   /// Whether our group has us with a mode that is outdated: others do not reach us any more, or
-  /// again, which can wait for our turn: a router that lets one in lets in all behind it. One that
-  /// is alone need not leave, and of many groups the next one has the new mode.
+  /// again, which waits for our turn where half of the members are clients: a router that lets one
+  /// in lets in all behind it. One that is alone need not leave, and of many groups the next one
+  /// has the new mode.
   [[nodiscard]] bool has_other_mode(const membership_facts& facts) const;
   /// Whether others have averaged without us for more epochs than the tolerance allows.
   [[nodiscard]] bool is_outdated(const membership_facts& facts);
@@ -131,8 +132,12 @@ public:
   void pause_until(steady_time when) { enter_after_ = when; }
   void left(steady_time now);
 
-  /// The members of the next round, and its epoch.
-  void take(std::vector<peer_id> members, epoch_id epoch);
+  /// The members of the next round, its epoch, and how many are clients in it; nothing: not known.
+  void take(std::vector<peer_id> members, epoch_id epoch, std::optional<std::size_t> clients = {}) {
+    members_ = std::move(members);
+    epoch_ = epoch;
+    clients_ = clients;
+  }
   void take_members(std::vector<peer_id> members) { members_ = std::move(members); }
   /// A round failed, and its group with it. @param excluded the others go on without us.
   /// @param tried its members that had completed a round before.
@@ -199,7 +204,8 @@ private:
   place place_ = place::outside;
   bool as_client_ = false; // in the present group, or the one that is being entered
   std::vector<peer_id> members_;
-  epoch_id epoch_; // of the group's next round
+  epoch_id epoch_;                     // of the group's next round
+  std::optional<std::size_t> clients_; // of members_
   bool provisional_ = false;
   bool complete_ = false;
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it

@@ -35,8 +35,12 @@ struct MixedMembers : GroupAverager {
     }
     pass(1s);
     std::vector<round_report> reports;
+    auto clients = std::ranges::count(members, member_mode::client, &member::mode);
     for (const auto& round : rounds) {
       EXPECT_TRUE(round.get().ok());
+      if (round.get()) {
+        EXPECT_EQ(round.get()->group.clients, static_cast<std::size_t>(clients));
+      }
       reports.push_back(round.get() ? round.get()->report : round_report{});
     }
     return reports;

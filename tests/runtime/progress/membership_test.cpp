@@ -220,6 +220,22 @@ TEST(Membership, ThoseThatOthersReachAgainEnterInDifferentEpochsSoThatMostOfTheG
   }
 }
 
+TEST(Membership, OneThatOthersReachAgainEntersAtOnceIfMostMembersAreNoClients) {
+  const std::vector<peer_id> members{id_of(1), id_of(2), id_of(3), id_of(4), id_of(5)};
+  for (std::size_t clients : {1U, 2U, 3U}) {
+    std::size_t turns = 0;
+    for (std::uint64_t epoch = 5; epoch < 9; ++epoch) {
+      a_peer p;
+      p.facts.client = true;
+      p.join(5);
+      p.facts.client = false;
+      p.it.take(members, epoch_id{epoch}, clients);
+      turns += p.it.has_other_mode(p.facts) ? 1 : 0;
+    }
+    EXPECT_EQ(turns, clients < 3 ? 4U : 1U) << clients;
+  }
+}
+
 TEST(Membership, PausedItLeavesAfterTheRoundAndLooksForNoGroup) {
   a_peer p;
   p.claims(2);
