@@ -108,7 +108,6 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   peers_.push_back(std::move(entry));
   made->self = identity::from_seed(seed_ * 1000 + who + 1);
   config.seed = seed_ * 1000 + who + 1;
-  config.listen = {net::sim_network::address_of(who)};
   for (auto other : through)
     config.initial_peers.push_back(net::sim_network::address_of(other));
   if (config.averaging)

@@ -1,8 +1,19 @@
 // Whole swarms in one thread, under seeded faults: the contract of rounds holds, no sample is lost,
 // and all peers end in sync.
 
+#include <netdb.h>
+
 #include "tests/support/seeds.hpp"
 #include "tests/swarm/training_swarm.hpp"
+
+static int names_asked = 0;
+
+/// Takes the place of the C library's in this program.
+extern "C" int getaddrinfo(const char* /*host*/, const char* /*service*/, const addrinfo* /*hints*/,
+                           addrinfo** /*found*/) {
+  ++names_asked;
+  return EAI_NONAME;
+}
 
 namespace waggle::testing {
 namespace {
@@ -77,6 +88,15 @@ TEST(Simulation, AFrozenPeerComputesNothingUntilItIsThawed) {
   EXPECT_EQ(passes, 0U);
   sim.thaw(1);
   EXPECT_TRUE(sim.run_until(train_in_a_group, 20s)) << picture(sim);
+}
+
+TEST(Simulation, WaitsForNoNameServer) {
+  names_asked = 0;
+  simulation sim{4};
+  sim.start(training_node(1), {});
+  sim.start(training_node(2), {0});
+  sim.run_for(1s);
+  EXPECT_EQ(names_asked, 0);
 }
 
 /// Fifty seeds, in shards that can run side by side. Fewer with WAGGLE_TEST_SEEDS, for builds
