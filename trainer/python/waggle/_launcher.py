@@ -279,7 +279,7 @@ class Launcher:
 
     def follow(self, joined: waggle.Optimizer) -> None:
         """Schedulers that the script steps once for each step of the optimizer count the run's updates. Others, such
-        as those of an epoch of the data, count what the script does, as do all until the second step shows it."""
+        as those of an epoch of the data, count what the script does, as do all until the third step shows it."""
         def own(why: str) -> None:
             whose = "" if joined._model.ratios is not None else "; its rates are the script's own"
             print(f"waggle: {why}{whose}", file=sys.stderr, flush=True)
@@ -290,7 +290,7 @@ class Launcher:
             if known.calls == 0 or (known.calls > 1 and self.steps == 1):  # later, a scaler left out a step
                 followed.remove(known.scheduler)
                 own(f"the script does not step the {type(known.scheduler).__name__} once for each step of the optimizer")
-            known.moves, known.calls = True, 0
+            known.moves, known.calls = self.steps > 1, 0
         made = [s for s in (each() for each in self.schedulers) if s is not None and is_of(s, joined)]
         self.schedulers.clear()
         parts = [part for each in made for part in family(each)[1:]]

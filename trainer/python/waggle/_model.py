@@ -73,6 +73,7 @@ class Model(LoopModel):
         self._versions: list[int] = [p._version for p in self.of_module] if beside else []
         self.ratios: list[float] | None = None  # of the groups' rates, if the run owns the rate
         self.followed: Followed | None = None
+        self.all_follow = False  # so did all that contributed to the last update
         self.epoch: Callable[[], int] | None = None  # where they stand; None: at the number of steps
         self.counts = any(s.name == "step" for row in self.description.statistics for s in row) \
             or self.description.counter is not None
@@ -157,9 +158,10 @@ class Model(LoopModel):
 
     def terms(self, present: list[bool]) -> torch.Tensor:
         """What this loop wishes for the next update. Nothing if it follows a schedule: that knows the update's own
-        number, while a pass may count toward a later one than the next."""
-        follows = self.followed is not None and self.followed.moves()
-        with self.lock:
+        number, while a pass may count toward a later one than the next. While it may turn out to, and the last update does
+        not show that others do, the rates of the schedule where the run is: loops that set theirs need one."""
+        follows = self.followed is not None and (self.followed.moves() or (self.all_follow and bool(self.followed.all)))
+        with self.lock, self.followed.moved() if self.followed is not None else contextlib.nullcontext():
             return self.wishes.offer(not follows, self.ratios is None, present)
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
@@ -170,7 +172,8 @@ class Model(LoopModel):
             self.begin()
             if self.followed is not None:
                 self.followed.move()
-                if self.ratios is None and self.numbers.all_follow(numbers):
+                self.all_follow = self.ratios is None and self.numbers.all_follow(numbers)
+                if self.all_follow:
                     at_end.enter_context(self.followed.moved())
             if self.ratios is not None:
                 for optimizer in {id(each): each for each in (self.shown, self.inner)}.values():
@@ -195,7 +198,7 @@ class Model(LoopModel):
         absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
         for m in filter(None, self.masters if not self.beside else ()):
             m.follow()
-        sets_rate = self.ratios is None and not (self.followed is not None and self.followed.moves())
+        sets_rate = self.ratios is None and not (self.followed is not None and self.followed.all)
         with self.numbers.taken(numbers, sets_rate), self.changing:
             self.inner.step()
         self.steps_made += 1
