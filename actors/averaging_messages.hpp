@@ -158,6 +158,9 @@ struct average_in_group {
   /// Which of the values are there already; null: all. A group of one answers without waiting for
   /// the others. Not with a coding, nor with error feedback, which need the whole vector.
   std::shared_ptr<filling> fills{};
+  /// What error feedback kept of an earlier process, elsewhere; finite; null: nothing. It counts
+  /// from this round on, unless this fails with an error.
+  std::shared_ptr<const float_vector> residual{};
 };
 struct group_round {
   round_report report;

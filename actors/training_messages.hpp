@@ -35,6 +35,8 @@ struct own_progress;    // runtime/training/own_progress.hpp
 struct get_state_snapshot {
   digest branch; // zero: any
   epoch_id epoch_min;
+  peer_id owner{}; // not zero: instead, what this peer has left with the receiver (left_progress)
+  std::optional<peer_record> leaver{}; // it leaves that now: the receiver has to get it there
 };
 struct state_snapshot {
   epoch_id epoch;
@@ -61,6 +63,7 @@ struct fetch_state {
   epoch_id epoch_min;
   milliseconds deadline{600'000};
   std::shared_ptr<download_meter> meter; // may be null
+  peer_id owner{};                       // as in get_state_snapshot
 };
 struct fetched_state {
   epoch_id epoch;
@@ -107,6 +110,9 @@ struct load_image {
 struct rename_history {
   history past;
   epoch_id epoch;
+};
+struct resume_at {
+  std::string position; // of the next pass (learner::load_position)
 };
 struct save_checkpoint {
   /// Null: the peer goes on. Otherwise what it did not finish, to which the learner's part is

@@ -375,6 +375,8 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
   if (msg.fills && (coding_ || config_.error_feedback > 0))
     return to_caf(ec::bad_config, "a coding and error feedback need the whole vector at once");
+  if (msg.residual && config_.error_feedback > 0)
+    feedback_.add(*msg.residual);
   auto& run = current_.emplace();
   run.branch = group_->branch();
   run.promise = make_response_promise<group_round>();

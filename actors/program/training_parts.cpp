@@ -64,6 +64,7 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   t.max_passes = o.passes;
   t.group_size_max = static_cast<std::uint32_t>(o.matchmaking.target_group_size);
   t.notice = unaveraged_squares(o);
+  t.instead_of = peer_id::parse(o.instead_of).value_or(peer_id{});
   auto schedule = schedule_of(o);
   WAGGLE_CHECK(schedule.ok(), "the options were checked");
   t.schedule = std::move(*schedule);

@@ -31,7 +31,7 @@ state_donor::behavior_type state_donor::make_behavior() {
 
 caf::result<outbound_answer> state_donor::answer(const inbound_call& msg) {
   if (const auto* wanted = std::get_if<wire::open_state>(&msg.what))
-    return open(*wanted, msg.from.id, msg.host);
+    return open(*wanted, msg.from, msg.host);
   if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
     return read(*chunk, msg.from.id, msg.host);
   return to_caf(ec::protocol_violation, "this is not for a donor");
@@ -90,7 +90,10 @@ void state_donor::make_room(const digest& newest) {
 }
 
 caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
-                                               const peer_id& reader, const std::string& host) {
+                                               const peer_record& from, const std::string& host) {
+  if (wanted.leaves && wanted.owner != from.id)
+    return to_caf(ec::protocol_violation, "a peer leaves only what is its own");
+  const auto& reader = from.id;
   if (!config_.shares)
     return to_caf(ec::no_donor, "this peer gives its state to nobody: --share-state is false");
   auto of_host = std::count_if(opening_.begin(), opening_.end(),
@@ -103,7 +106,9 @@ caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
   if (!opening_.emplace(reader, host).second)
     return to_caf(ec::overloaded, "an earlier request for this state is not done");
   auto promise = make_response_promise<outbound_answer>();
-  request(source_, config_.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
+  request(source_, wanted.leaves ? config_.left_timeout : config_.snapshot_timeout,
+          get_state_snapshot{wanted.branch, wanted.epoch_min, wanted.owner,
+                             wanted.leaves ? std::optional{from} : std::nullopt})
     .then(
       [this, reader, host, promise](state_snapshot& made) mutable {
         promise.deliver(outbound_answer{offer(std::move(made), reader, host), {}});

@@ -26,6 +26,7 @@ struct donor_config {
   /// A snapshot that nobody reads is dropped when no chunk of it was requested for this long.
   milliseconds snapshot_idle{30'000};
   milliseconds snapshot_timeout{30'000}; // for the source to make one
+  milliseconds left_timeout{120'000};    // for it to get what a peer leaves with us
 };
 
 /// To itself: drop snapshots that are not being downloaded.
@@ -66,7 +67,7 @@ private:
   bool take_slot(const peer_id& reader, const std::string& host);
   void make_room(const digest& newest);
   caf::result<outbound_answer> answer(const inbound_call& msg);
-  caf::result<outbound_answer> open(const wire::open_state& wanted, const peer_id& reader,
+  caf::result<outbound_answer> open(const wire::open_state& wanted, const peer_record& from,
                                     const std::string& host);
   wire::state_header offer(state_snapshot made, const peer_id& reader, const std::string& host);
   void close(const peer_id& reader);

@@ -30,7 +30,7 @@ state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_con
 }
 
 void state_fetcher::on_exit() {
-  if (promise_.pending()) // nobody wants the state any more
+  if (promise_.pending() && what_.owner.is_zero()) // nobody wants the state any more
     ctx_.metrics->count_state_not_loaded("failed");
   demonitor(caller_); // else the caller keeps this actor's memory as long as it lives
   promise_ = {};
@@ -162,7 +162,8 @@ void state_fetcher::next_donor() {
   donors_.pop_front();
   auto attempt = ++attempt_;
   request(switchboard_, config_.open_timeout + 1s,
-          call_peer{donor_, wire::open_state{what_.branch, what_.epoch_min}, config_.open_timeout})
+          call_peer{donor_, wire::open_state{what_.branch, what_.epoch_min, what_.owner},
+                    config_.open_timeout})
     .then(
       [this, attempt](const peer_answer& answer) {
         if (attempt != attempt_)
@@ -182,7 +183,7 @@ void state_fetcher::next_donor() {
 
 void state_fetcher::leave_donor(const failure& why) {
   log_about about{{.remote = donor_.id, .reason = why.code}};
-  log_caused(spdlog::level::info,
+  log_caused(what_.owner.is_zero() ? spdlog::level::info : spdlog::level::debug,
              "no state from peer " + short_name(donor_.id) + ": " + to_string(why));
   last_ = why;
   ++attempt_;
@@ -291,8 +292,9 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
     return leave_donor(whole.error());
   }
   log_about about{{.epoch = offer.epoch, .remote = donor_.id}};
-  ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
-                 offer.bytes, short_name(donor_.id));
+  if (what_.owner.is_zero())
+    ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
+                   offer.bytes, short_name(donor_.id));
   ++attempt_;
   promise_.deliver(
     fetched_state{offer.epoch, offer.parameters, *whole, donor_.id, offer.content, resumed_});
@@ -332,7 +334,8 @@ status state_fetcher::check_parameters(const byte_source& state, const digest& o
 
 void state_fetcher::end(const failure& why, std::string_view outcome) {
   ++attempt_;
-  ctx_.metrics->count_state_not_loaded(outcome);
+  if (what_.owner.is_zero())
+    ctx_.metrics->count_state_not_loaded(outcome);
   promise_.deliver(to_caf(why));
   quit();
 }

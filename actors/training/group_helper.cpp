@@ -217,6 +217,8 @@ bool group_helper::answers(const get_state_snapshot& wanted) const {
 }
 
 caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wanted) {
+  if (!wanted.owner.is_zero())
+    return to_caf(ec::not_found, "this peer keeps nothing of others");
   if (!group_.is_member())
     return to_caf(ec::not_ready, "this peer is in no group of clients now");
   if (!wanted.branch.is_zero() && wanted.branch != group_.past().branch)

@@ -80,6 +80,11 @@ model_worker::behavior_type model_worker::make_behavior() {
         model_->rename(msg.past, msg.epoch);
       last_.reset();
     },
+    [this](const resume_at& msg) {
+      if (auto loaded = shared_->load_position(msg.position); !loaded)
+        ctx_.log->info("this peer has other data: {}", to_string(loaded.error()));
+      position_ = shared_->position();
+    },
     [this](const save_checkpoint& msg) { return checkpoint(msg); },
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
   };

@@ -63,6 +63,7 @@ void trainer::on_exit() {
   peers_ = {};
   stop_.answers.clear();
   awaited_.clear();
+  left_ = {};
 }
 
 trainer::behavior_type trainer::make_behavior() {
@@ -122,6 +123,7 @@ trainer::behavior_type trainer::make_behavior() {
         delayed_send(this, look_interval, msg);
       else
         pass_.planned = false;
+      left_.others.drop_old(now());
       if (pass_.is_late(now()))
         pass_.go_on();
       react();
@@ -177,6 +179,8 @@ void trainer::on_model(const model_ready& ready) {
   }
   if (!config_.notice.empty())
     ctx_.log->warn("{}", config_.notice);
+  if (config_.auxiliary || (ready.kept->stopped && config_.instead_of.is_zero()))
+    left_.recalled = left_state::at::over; // it is in our own checkpoint
   take_over(*ready.kept);
   begin_counting();
   std::shared_ptr<two_round_coding> coding;

@@ -20,6 +20,7 @@
 #include "runtime/training/epoch_progress.hpp"
 #include "runtime/training/flight.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/left_progress.hpp"
 #include "runtime/training/notice_period.hpp"
 #include "runtime/training/pass_account.hpp"
 #include "runtime/training/round_vector.hpp"
@@ -74,6 +75,14 @@ private:
   struct checkpoint_clock {
     bool busy = false; // one is being written
     steady_time begun;
+  };
+  struct left_state { // what only one peer has: of those that leave, and of this one
+    enum class at : std::uint8_t { none, asked, over };
+    left_progress others;
+    std::optional<state_snapshot> own;
+    at handed = at::none;                         // to a neighbour
+    at recalled = at::none;                       // from one
+    std::shared_ptr<const float_vector> residual; // recalled, and in no round yet
   };
   struct last_report {
     steady_time to_tracker;
@@ -175,6 +184,17 @@ private:
   void check_deliveries(const round_report& report, const contribution& given);
   bool enough_peers();
 
+  // -- what only one peer has (trainer_left.cpp)
+  [[nodiscard]] bool hands_over(const unfinished_work& left);
+  void hand_over(const group_residual& kept);
+  void hand_over_to(std::deque<peer_record> neighbours, const std::string& what);
+  void recall();
+  void on_recalled(const peer_id& owner, const fetched_state& got);
+  void end_recall(const peer_id& owner, const failure& why);
+  caf::result<state_snapshot> give_left(const get_state_snapshot& wanted);
+  void fetch_left(const peer_id& owner, std::vector<peer_record> from,
+                  std::function<void(const result<fetched_state>&)> then);
+
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
   void on_no_state(const failure& why);
@@ -250,6 +270,7 @@ private:
   parameter_vote vote_;
   awaited_states<awaited_state> awaited_;
   checkpoint_clock checkpoint_;
+  left_state left_;
 
   training_report report_;
   std::uint64_t outdated_ = 0; // samples of the model's that are reported

@@ -277,9 +277,12 @@ void trainer::follow_notice() {
   left.alone = is_alone();
   left.only_donor = membership_.is_member() && at_.in_step() && report_.status.peers_behind > 0
                     && membership_.donors(at_.past().branch).empty();
+  left.hands_over = hands_over(left);
   if (!notice_.ends(left, now()))
     return wait_for(left.pass_runs || left.round_runs || left.samples > 0
                       ? "an update with its last samples, before it leaves"
+                    : left.hands_over
+                      ? "a neighbour that keeps what only this peer has, before it leaves"
                       : "a newcomer that needs the state, before it leaves");
   wait_for({});
   if (left.samples > 0) {
@@ -290,13 +293,13 @@ void trainer::follow_notice() {
   }
 }
 
-/// Whether no other member computes: others that leave claim that they do not.
+/// Whether no other member, or outside of a group no other peer, computes: those that leave claim
+/// that they do not.
 bool trainer::is_alone() const {
-  return membership_.is_member()
-         && std::ranges::none_of(seen_.progress.peers, [this](const auto& peer) {
-              return peer.who.id != seen_.self && membership_.has(peer.who.id)
-                     && peer.samples_per_second > notice_period::speed;
-            });
+  return std::ranges::none_of(seen_.progress.peers, [this](const auto& peer) {
+    return peer.who.id != seen_.self && (!membership_.is_member() || membership_.has(peer.who.id))
+           && peer.samples_per_second > notice_period::speed;
+  });
 }
 
 /// Whether our next round is due now, because we leave before its time. Of gradients it is not: the

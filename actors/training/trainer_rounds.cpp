@@ -117,11 +117,15 @@ void trainer::on_members(std::uint64_t number, const members_found& found) {
 void trainer::send_round(std::uint64_t number, bool call) {
   const auto& given = *flight_.given();
   average_in_group question{
-    given.own,  given.weight, at_.epoch(), call, config_.averaging_timeout, averages_parameters(),
-    given.fills};
+    given.own,   given.weight,  at_.epoch(), call, config_.averaging_timeout, averages_parameters(),
+    given.fills, left_.residual};
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
-    .then([this, number](const group_round& round) { on_answer(number, round); },
-          [this, number](const caf::error& why) { on_no_answer(number, why); });
+    .then(
+      [this, number](const group_round& round) {
+        left_.residual = nullptr;
+        on_answer(number, round);
+      },
+      [this, number](const caf::error& why) { on_no_answer(number, why); });
 }
 
 /// Of a vector that a pass fills, the pass that runs: a round of this peer alone ends at once.

@@ -101,6 +101,8 @@ void trainer::on_loaded(const image_loaded& outcome) {
   if (!moved)
     drop_accumulated("left_out");
   flight_.forget_steps();
+  if (left_.recalled == left_state::at::none)
+    recall();
   pass_.outdated = pass_.runs && !moved; // beside the worker: otherwise it had to end first
   show_model(outcome.plateau, outcome.epoch);
   vote_.hold(outcome.epoch, outcome.parameters, outcome.sketch);
@@ -265,6 +267,8 @@ void trainer::distrust_own_state(const std::string& why) {
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
+  if (!wanted.owner.is_zero())
+    return give_left(wanted);
   if (!model_ || !at_.in_step() || stop_.begun
       || (!membership_.is_member() && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");

@@ -25,6 +25,7 @@ struct training_config : training_options {
   std::string notice{};
   /// When this peer's machine will be taken away; null: nobody says so.
   std::shared_ptr<const leave_notice> leave{};
+  peer_id instead_of{}; // whose place this peer takes (left_progress); zero: of nobody
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped

@@ -82,6 +82,14 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
   subtract_finite(sent.data(), sent.size(), residual_.data());
 }
 
+void error_feedback::add(std::span<const float> residual) {
+  roll_back(); // else the round that ends would replace the sum
+  if (residual_.size() == residual.size())
+    add_finite(residual.data(), 1, residual_.data(), residual.size(), residual_.data());
+  else
+    restore(residual);
+}
+
 void error_feedback::forget() {
   begun_ = false;
   residual_ = {};

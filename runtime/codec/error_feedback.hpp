@@ -71,6 +71,10 @@ public:
     residual_.assign(residual.begin(), residual.end());
   }
 
+  /// Adds such a residual to this one, between rounds. One of another length replaces it. REQUIRES:
+  /// finite values.
+  void add(std::span<const float> residual);
+
   /// The residual: as long as the vector, or empty if it is zero.
   [[nodiscard]] std::span<const float> residual() const { return residual_; }
   [[nodiscard]] bool in_round() const { return begun_; }

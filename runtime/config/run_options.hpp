@@ -79,6 +79,7 @@ struct run_options : learner_options, training_options {
   milliseconds linger{10'000};
   milliseconds leave_within{0}; // of a notice; 0: signals are none
   std::string notice_url;       // empty: no page is asked for one
+  std::string instead_of;       // a peer's id; empty: this peer's own
   std::uint64_t keep = 2;       // checkpoints of the history that is being written
 
   // -- averaging

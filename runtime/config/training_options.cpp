@@ -118,6 +118,14 @@ result<std::string> page_address(std::string_view v) {
   return std::string{v};
 }
 
+result<std::string> id_of_peer(std::string_view v) {
+  if (!v.empty() && !peer_id::parse(v))
+    return failure{ec::bad_config,
+                   "is no peer's id: write the 64 digits from its log, \"peer ID of "
+                   "run\", or of `waggle id`"};
+  return std::string{v};
+}
+
 using loss_scale_choice = decltype(run_options::loss_scale);
 
 result<loss_scale_choice> loss_scale(std::string_view v) {
@@ -452,7 +460,11 @@ std::vector<option_row> peer_rows() {
      bound(&o::notice_url, page_address)
        .not_in_loops("call swarm.notice, or waggle.leave_on_notice")
        .only_if([](const o& x) { return x.leave_within > 0ms; },
-                "needs --leave-within, the time from the notice until the machine is taken away")}};
+                "needs --leave-within, the time from the notice until the machine is taken away")},
+    {"instead-of", "ID",
+     "Go on with what a peer that left by a notice had left with another one: the errors of its "
+     "codecs, and its place in the data; empty: what this peer's own identity has left.",
+     bound(&o::instead_of, id_of_peer)}};
 }
 
 } // namespace

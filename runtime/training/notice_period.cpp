@@ -39,7 +39,7 @@ bool notice_period::begin(milliseconds within, steady_time now) {
 }
 
 bool notice_period::ends(const unfinished_work& left, steady_time now) {
-  bool busy = left.pass_runs || left.round_runs || left.only_donor;
+  bool busy = left.pass_runs || left.round_runs || left.only_donor || left.hands_over;
   bool nothing_to_wait_for = left.samples == 0 || (left.alone && now - began_ >= alone_max);
   ended_ = ended_ || now >= *ends_ || (!busy && nothing_to_wait_for);
   return ended_;

@@ -33,6 +33,7 @@ struct unfinished_work {
   bool round_runs = false; // or its update is not applied
   bool alone = false;      // nobody else adds samples to those of an update
   bool only_donor = false; // a peer needs the run's state, and no other one can give it
+  bool hands_over = false; // what only this peer has is on its way to a neighbour
 };
 
 /// The time from a notice until its peer leaves. The peer begins no pass, and stays a member until
@@ -52,6 +53,10 @@ public:
   /// Whether the peer leaves now, which it then does. REQUIRES: begun.
   bool ends(const unfinished_work& left, steady_time now);
   [[nodiscard]] bool ended() const { return ended_; }
+  /// REQUIRES: begun.
+  [[nodiscard]] milliseconds left(steady_time now) const {
+    return std::chrono::floor<milliseconds>(*ends_ - now);
+  }
   /// Whether the next round, which is expected in so many seconds (nothing: nobody knows), is too
   /// far away to be waited for: it would leave less than half of the time. REQUIRES: begun.
   [[nodiscard]] bool hurries(std::optional<double> next_round, steady_time now) const;

@@ -365,6 +365,8 @@ void fields(of<bandwidth_report>, auto& io, auto& x) {
 void fields(of<open_state>, auto& io, auto& x) {
   io("branch", x.branch);
   io("epoch_min", x.epoch_min);
+  unless_zero("owner", io, x.owner);
+  io("leaves", x.leaves);
 }
 
 void fields(of<state_header>, auto& io, auto& x) {

@@ -304,6 +304,10 @@ struct bandwidth_report {
 struct open_state {
   digest branch; // zero: any
   epoch_id epoch_min;
+  /// Not zero: instead, for what this peer has left with the receiver (left_progress).
+  peer_id owner{};
+  /// `owner` is the sender, which leaves: the receiver gets it there, and answers once it has it.
+  bool leaves = false;
 };
 struct state_header {
   epoch_id epoch;

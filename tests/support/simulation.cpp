@@ -100,13 +100,13 @@ simulation::~simulation() {
 }
 
 simulation::index simulation::start(node_config config, const std::vector<index>& through,
-                                    std::shared_ptr<disk> files,
-                                    swarm_clock::duration clock_offset) {
+                                    std::shared_ptr<disk> files, swarm_clock::duration clock_offset,
+                                    std::optional<index> as) {
   auto who = peers_.size();
   auto entry = std::make_unique<peer>();
   auto* made = entry.get();
   peers_.push_back(std::move(entry));
-  made->self = identity::from_seed(seed_ * 1000 + who + 1);
+  made->self = identity::from_seed(seed_ * 1000 + as.value_or(who) + 1);
   config.seed = seed_ * 1000 + who + 1;
   for (auto other : through)
     config.initial_peers.push_back(net::sim_network::address_of(other));

@@ -42,9 +42,10 @@ public:
   };
 
   /// Starts a peer that joins through the peers `through`. Its disk is `files`; null: none. Its
-  /// clock is ahead of the others' by `clock_offset`.
+  /// clock is ahead of the others' by `clock_offset`. Its identity is its own, or that of `as`.
   index start(node_config config, const std::vector<index>& through,
-              std::shared_ptr<disk> files = nullptr, swarm_clock::duration clock_offset = {});
+              std::shared_ptr<disk> files = nullptr, swarm_clock::duration clock_offset = {},
+              std::optional<index> as = std::nullopt);
   /// Applies `port_decorator` to every round of the peers that are started from now on.
   void decorate_rounds(round_port_decorator port_decorator) {
     port_decorator_ = std::move(port_decorator);

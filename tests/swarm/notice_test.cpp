@@ -1,5 +1,7 @@
 // Peers whose machines are taken away: what a notice of it saves, in whole swarms.
 
+#include <gmock/gmock.h>
+
 #include "runtime/training/notice_period.hpp"
 #include "tests/swarm/modes.hpp"
 
@@ -11,12 +13,31 @@ constexpr milliseconds within = 25s;
 struct noticed_swarm : trainers {
   explicit noticed_swarm(const mode& how, std::uint64_t seed = 17) : trainers(seed), how_(how) {}
 
-  index join(std::uint64_t data_seed, void (*set)(training_config&) = nullptr) {
+  node_config configured(std::uint64_t data_seed) {
     auto config = with_mode(how_, data_seed, 0, passing());
+    config.training->training.leave = notices_.emplace_back(std::make_shared<leave_notice>());
+    return config;
+  }
+  index join(std::uint64_t data_seed, void (*set)(training_config&) = nullptr) {
+    auto config = configured(data_seed);
     if (set != nullptr)
       set(config.training->training);
-    config.training->training.leave = notices_.emplace_back(std::make_shared<leave_notice>());
     return trainers::join(std::move(config));
+  }
+  /// Without a folder: with the identity of `as`, or with its own `instead_of` that peer.
+  index come_back(index as, bool instead_of) {
+    auto config = configured(as + 1);
+    if (instead_of)
+      config.training->training.instead_of = sim[as].self->id();
+    return sim.start(std::move(config), {0}, nullptr, {},
+                     instead_of ? std::nullopt : std::optional{as});
+  }
+  /// The rest of the first line with these words that `who` has logged.
+  [[nodiscard]] std::string after(index who, const std::string& words) {
+    for (const auto& line : *sim[who].lines)
+      if (auto at = line.find(words); at != std::string::npos)
+        return line.substr(line.find(": ", at) + 2);
+    return {};
   }
   void give_notice(index to) { EXPECT_TRUE(notices_[to]->give(within)); }
   bool leaves(index i) { return status_of(i).phase == trainer_phase::finished; }
@@ -158,6 +179,42 @@ TEST(Notice, OfTheOnlyDonorWaitsUntilTheNewcomerHasTheState) {
     swarm.sim.run_until([&] { return swarm.status_of(newcomer).epoch.value() >= epoch + 2; }, 20s))
     << picture(swarm.sim);
   EXPECT_GE(swarm.status_of(newcomer).state_downloads, 1U);
+}
+
+/// A residual of several rounds, of a peer whose folder is gone.
+TEST(Notice, LeavesWhatOnlyThatPeerHadWithANeighbourForWhoeverComesBack) {
+  for (bool instead_of : {false, true}) {
+    SCOPED_TRACE(instead_of);
+    noticed_swarm swarm{mode_called("DilocoSparse")};
+    swarm.sim.keep_log_lines();
+    for (std::uint64_t n = 1; n <= 4; ++n)
+      swarm.join(n);
+    ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.together(); }, 20s)) << picture(swarm.sim);
+    swarm.sim.run_for(5s);
+    swarm.give_notice(1);
+    ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.leaves(1); }, within)) << picture(swarm.sim);
+    swarm.expect_nothing_lost(1);
+    auto left = swarm.after(1, "what only this peer has is with peer");
+    EXPECT_THAT(left,
+                ::testing::MatchesRegex("the errors of its codecs \\(64 values, norm 0?[.0-9]+\\) "
+                                        "and its place in the data"));
+    swarm.sim.shut_down(1);
+    swarm.sim.run_for(10s);
+
+    auto back = swarm.come_back(1, instead_of);
+    ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.status_of(back).steps > 0; }, 20s));
+    EXPECT_EQ(swarm.after(back, "goes on with what peer"), left) << "before its first pass";
+    EXPECT_TRUE(swarm.sim.run_until([&] { return swarm.together(); }, 20s)) << picture(swarm.sim);
+    swarm.sim.run_for(3s);
+    auto another = swarm.come_back(1, true);
+    ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.status_of(another).steps > 0; }, 20s));
+    EXPECT_TRUE(swarm.sim.run_until([&] { return swarm.together(); }, 20s)) << picture(swarm.sim);
+    EXPECT_EQ(swarm.after(another, "goes on with what peer"), "") << "it was given already";
+    EXPECT_EQ(swarm.lines_with(another, "nothing of what peer"), 1U);
+    for (index i : swarm.sim.living())
+      expect_samples_accounted(swarm.status_of(i));
+    expect_rounds_kept_the_contract(swarm.sim);
+  }
 }
 
 /// Its rounds are a hundred seconds apart.

@@ -12,6 +12,7 @@
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/tcp_transport.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/training/left_progress.hpp"
 
 namespace waggle {
 
@@ -95,6 +96,10 @@ std::vector<limit_row> limits_table() {
      "one for each download, and the newest", "the one unused for longest goes", "as above"},
     {"time without a chunk that a download did not have yet", seconds(donor.snapshot_idle),
      "three times what a download waits for a chunk", "it makes room for others", "as above"},
+    {"peers that have left, for which we keep what they had alone; for",
+     number(left_progress::kept_max) + "; " + seconds(left_progress::kept_for),
+     "machines that are taken back, and soon given back", "the leaver asks another neighbour",
+     "none: it says so in its log"},
     {"peers that wait for a state from a `waggle node`", number(helper.waiting_max),
      "the clients of a group that one peer helps", "the request is refused", "as above"},
     {"bodies of one link in flight", bytes(tcp.window_bytes), "fills a fast link",

@@ -386,6 +386,22 @@ TEST_F(StateDonor, AsksForTheHistoryAndTheEpochThatItsReaderWants) {
   ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{test_peer(2), question}).ok());
   EXPECT_EQ(script->wanted.branch, sha256("branch"));
   EXPECT_EQ(script->wanted.epoch_min, epoch_id{6});
+  EXPECT_TRUE(script->wanted.owner.is_zero());
+}
+
+TEST_F(StateDonor, AsksForWhatAPeerHasLeftAndTakesItOnlyFromThatPeer) {
+  auto leaver = test_peer(2);
+  wire::open_state question{sha256("branch"), epoch_id{6}, leaver.id, false};
+  ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{test_peer(3), question}).ok());
+  EXPECT_EQ(script->wanted.owner, leaver.id);
+  EXPECT_FALSE(script->wanted.leaver);
+  question.leaves = true;
+  ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{leaver, question}).ok());
+  EXPECT_EQ(script->wanted.leaver, leaver);
+  auto asked = script->asked;
+  auto of_another = ask<outbound_answer>(donor, inbound_call{test_peer(3), question});
+  EXPECT_EQ(of_another.error().code, ec::protocol_violation);
+  EXPECT_EQ(script->asked, asked);
 }
 
 } // namespace

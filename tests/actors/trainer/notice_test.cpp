@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/training/left_progress.hpp"
 #include "runtime/training/notice_period.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 
@@ -53,6 +54,37 @@ TEST_F(NoticedTrainer, GivesTheStateOnlyIfNobodyElseCan) {
   EXPECT_FALSE(ask<state_snapshot>(b.actor, get_state_snapshot{}).ok());
   release_rounds();
   pass_until([&] { return status_of(joiner).state_downloads == 1; });
+}
+
+TEST_F(NoticedTrainer, LeavesWhatItHasAloneWithAMemberThatStays) {
+  auto& a = add_started();
+  auto& b = add_started(noticed());
+  auto& c = add_started(noticed());
+  pass_until([&] { return all_at(2); });
+  hold_rounds = true; // both are noticed before either can leave
+  pass_until([&] { return !b.answers.empty() && !c.answers.empty(); });
+  b.residual.values = std::make_shared<float_vector>(b.described->elements, 0.5F);
+  b.residual.history = status_of(b).past.branch;
+  ASSERT_TRUE(notice->give(25s));
+  pass(100ms);
+  auto branch = status_of(b).past.branch;
+  get_state_snapshot question{branch, {}, c.ctx.record.id, c.ctx.record};
+  EXPECT_EQ(ask<state_snapshot>(b.actor, question).error().code, ec::no_donor) << "it leaves, too";
+  question = {branch, {}, test_peer(99).id, test_peer(99)};
+  EXPECT_EQ(ask<state_snapshot>(a.actor, question).error().code, ec::no_donor) << "a stranger";
+  release_rounds();
+  pass_until([&] { return leaves(b) && leaves(c); }, 1s);
+  auto of = [&](const member& m) {
+    return ask<state_snapshot>(a.actor, get_state_snapshot{branch, {}, m.ctx.record.id});
+  };
+  auto left = of(b);
+  ASSERT_TRUE(left) << to_string(left.error());
+  auto bytes = read_all(*left->state);
+  auto what = open_left(as_string_view(bytes->view()), b.ctx.record.id, b.ctx.run_id, branch,
+                        b.described->elements, *b.ctx.verifier);
+  ASSERT_TRUE(what) << to_string(what.error());
+  EXPECT_EQ(*what->residual, *b.residual.values);
+  EXPECT_FALSE(of(b)) << "it is given once";
 }
 
 TEST_F(NoticedTrainer, LeavesWhenItsTimeIsOverAndItsSamplesArePending) {

@@ -374,6 +374,7 @@ protected:
     return ec::none;
   };
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
+  std::map<digest, std::string> left_images; // that the switchboards pass on (left_progress)
   std::optional<evaluation_plan> evaluation; // of the members that are added from now on
   /// The failure of storing a copy of a state; none: it succeeds.
   std::optional<failure> store_fault;
@@ -567,22 +568,35 @@ private:
       sys.spawn([this, i](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
         return {
           [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
-            ++members[i]->state_requests;
-            members[i]->asked.push_back(call.to.id);
+            const auto* wanted = std::get_if<wire::open_state>(&call.what);
+            const auto* chunk = std::get_if<wire::get_state_chunk>(&call.what);
+            if (auto left = chunk ? left_images.find(chunk->content) : left_images.end();
+                left != left_images.end())
+              return peer_answer{call.to.id, wire::state_chunk{chunk->index},
+                                 copy_to_payload(as_byte_span(left->second))};
+            bool of_state = !wanted || wanted->owner.is_zero();
+            if (of_state) {
+              ++members[i]->state_requests;
+              members[i]->asked.push_back(call.to.id);
+            }
             std::size_t donor = 0;
             while (donor < members.size() && members[donor]->ctx.record.id != call.to.id)
               ++donor;
             if (donor == members.size() || members[donor]->gone)
               return to_caf(ec::unreachable);
             auto promise = self->make_response_promise<peer_answer>();
-            const auto* wanted = std::get_if<wire::open_state>(&call.what);
             auto question =
-              wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min} : get_state_snapshot{};
+              wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min, wanted->owner,
+                                          wanted->leaves ? std::optional{members[i]->ctx.record}
+                                                         : std::nullopt}
+                     : get_state_snapshot{};
             self->request(members[donor]->actor, 10s, question)
               .then(
-                [this, promise, call, donor](const state_snapshot& snapshot) mutable {
+                [this, promise, call, donor, of_state](const state_snapshot& snapshot) mutable {
                   std::string image{as_string_view(read_all(*snapshot.state)->view())};
-                  if (spoil_state)
+                  if (!of_state)
+                    left_images[snapshot.content] = image;
+                  else if (spoil_state)
                     spoil_state(donor, image);
                   peer_answer answer{call.to.id, {}, {}};
                   if (const auto* chunk = std::get_if<wire::get_state_chunk>(&call.what)) {

@@ -202,5 +202,21 @@ TEST(ErrorFeedback, FiniteValuesStayFiniteAndOthersAreSeen) {
     ASSERT_TRUE(std::isfinite(r)) << "values that are not finite must not stay in the residual";
 }
 
+TEST(ErrorFeedback, AddsTheResidualThatAnotherProcessHasLeft) {
+  error_feedback feedback{0.5};
+  std::vector<float> values{1, 2};
+  std::vector<float> sent(2);
+  feedback.add(std::vector<float>{4, -4});
+  feedback.begin(values, sent);
+  EXPECT_EQ(sent, (std::vector<float>{3, 0}));
+  feedback.roll_back();
+  feedback.add(std::vector<float>{2, 2});
+  feedback.begin(values, sent);
+  EXPECT_EQ(sent, (std::vector<float>{4, 1}));
+  feedback.commit(sent, cut(2, 2, codec_id::none));
+  feedback.begin(values, sent);
+  EXPECT_EQ(sent, values) << "a codec without errors has sent all of it";
+}
+
 } // namespace
 } // namespace waggle

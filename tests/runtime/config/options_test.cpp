@@ -147,6 +147,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"schedule-unit", "rounds"},
     {"since", "02:00"},
     {"notice-url", "http://cloud/notice"},
+    {"instead-of", std::string(64, 'a')},
     {"fingerprint", "FD:B8:EB:66:89:94:6C:2A:23:47:D3:F8:6A:6C:DA:70:"
                     "F2:70:4E:DA:55:13:C4:82:5E:BC:6B:88:3C:98:57:97"},
   };
@@ -252,6 +253,7 @@ TEST(Resolve, RefusesAValueWithItsBoundsOrTheNearestName) {
                  {"link", "1kbit,20ms", "10kbit to 1000gbit"},
                  {"link", "50mbit,20", "at most 10s"},
                  {"link", "50mbit,1h", "at most 10s"},
+                 {"instead-of", "first", "write the 64 digits from its log"},
                  {"error-feedback", "1.5", "between 0 and 1: 1 keeps all"},
                  {"error-feedback", "-0.1", "between 0 and 1: 0 keeps nothing"},
                  {"replicas", "0", "must lie between 1 and 64"},

@@ -54,12 +54,15 @@ TEST_F(NoticePeriod, LastsAsLongAsSamplesAreInNoUpdate) {
 TEST_F(NoticePeriod, WaitsForThePassThatRunsAndForANewcomerThatNeedsTheState) {
   EXPECT_FALSE(period.ends({.pass_runs = true}, start));
   EXPECT_FALSE(period.ends({.only_donor = true}, start));
+  EXPECT_FALSE(period.ends({.hands_over = true}, start + 22s));
   EXPECT_FALSE(period.ends({.samples = 8, .alone = true, .only_donor = true}, start + 20s));
 }
 
 TEST_F(NoticePeriod, KeepsTimeForTheGoodbye) {
-  unfinished_work all{.samples = 8, .pass_runs = true, .round_runs = true, .only_donor = true};
+  unfinished_work all{
+    .samples = 8, .pass_runs = true, .round_runs = true, .only_donor = true, .hands_over = true};
   EXPECT_FALSE(period.ends(all, start + 22999ms));
+  EXPECT_EQ(period.left(start + 22s), 1s);
   EXPECT_TRUE(period.ends(all, start + 23s));
   notice_period shorter;
   shorter.begin(5s, start);

@@ -68,6 +68,7 @@ inline std::vector<sample> samples() {
                                    swarm_time_from(123), member_mode::auxiliary, 1.5e6,
                                    sample_peer(1), "{}", true});
   call_of("open_state", open_state{sample_digest(6), epoch_id{8}});
+  call_of("open_state_left", open_state{sample_digest(6), epoch_id{8}, sample_peer(2).id, true});
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
   call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true,
                                      sample_digest(9)});
