@@ -402,15 +402,18 @@ void swarm_session::serve(loop_model& model, std::chrono::milliseconds limit,
 void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
                                  const std::function<bool()>& interrupted) {
   auto hurry = [&] { return in_a_hurry = in_a_hurry || (interrupted && interrupted()); };
+  // Under notice, the trainer knows when its samples are in an update, newcomers have the state,
+  // and a neighbour what only this peer has.
+  auto notice = process_->notice()->within();
   if (!in_a_hurry)
-    serve(model, drain_time, [&] {
+    serve(model, std::max(drain_time, notice.value_or(0ms)), [&] {
       if (hurry())
         return true;
       auto now = ask();
+      bool finished = now && now->phase == trainer_phase::finished;
       bool needs_round = now && now->phase == trainer_phase::averaging;
-      bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0
-                         && !process_->notice()->within();
-      return node_->board->has_ended() || !(needs_round || needs_state);
+      bool waits = notice ? now && !finished : needs_round || (finished && now->peers_behind > 0);
+      return node_->board->has_ended() || !waits;
     });
   {
     caller_actor self{process_->system()};

@@ -182,6 +182,40 @@ TEST_F(LoopInAService, TwoLoopsThatStepInEachPassShareAnAnchor) {
   EXPECT_EQ(second.first, 20U);
 }
 
+TEST_F(LoopInAService, ThatLeavesByItselfUnderNoticeWaitsUntilItsSamplesAreInAnUpdate) {
+  auto with_two = [this](const char* name, std::vector<std::string> peers = {}) {
+    auto o = options(name, std::move(peers));
+    o.more["min-peers"] = "2";
+    o.target_batch_size = 400;
+    o.max_epochs = 0;
+    return o;
+  };
+  auto first = join(with_two("first"));
+  ASSERT_TRUE(first) << first.error().detail;
+  line own{1};
+  auto peer = loop::start(*first, own.options());
+  ASSERT_TRUE(peer) << peer.error().detail;
+  std::atomic<bool> over{false};
+  auto other = std::async(std::launch::async, [&] {
+    auto second = join(with_two("second", first->addresses()));
+    line its{2};
+    auto stays = loop::start(*second, its.options());
+    while (!over)
+      (void)stays->step(its.gradient(), 4, 0);
+  });
+  while (first->status().rounds < 3)
+    (void)peer->step(own.gradient(), 4, 0);
+  while (peer->step(own.gradient(), 4, 0) != step_outcome::held) {
+  }
+  auto dropped = first->status().samples_dropped;
+  ASSERT_TRUE(first->notice(20s));
+  { auto leaves = std::move(*peer); }
+  EXPECT_EQ(first->status().samples_pending, 0U);
+  EXPECT_EQ(first->status().samples_dropped, dropped);
+  over = true;
+  other.get();
+}
+
 TEST_F(LoopInAService, TwoLoopsOfOneThreadDoNotWaitForEachOtherForever) {
   auto with_two = [this](const char* name, std::vector<std::string> peers = {}) {
     auto o = options(name, std::move(peers));
