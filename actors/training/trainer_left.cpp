@@ -162,7 +162,8 @@ void trainer::fetch_left(const peer_id& owner, std::vector<peer_record> from,
                          std::function<void(const result<fetched_state>&)> then) {
   auto how = config_.fetch;
   how.download.bytes_max = left_bytes_max(vector_.tensors().value_count());
-  how.open_timeout = 3s; // it is there, or nowhere
+  // It is there, or nowhere. Whoever has left nothing asks, too, and must not wait for the frozen.
+  how.open_timeout = owner == ctx_.record.id ? 1s : 3s;
   request(spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard), left_timeout + 5s,
           fetch_state{std::move(from), at_.past().branch, {}, left_timeout, nullptr, owner})
     .then([then](const fetched_state& got) { then(got); },
