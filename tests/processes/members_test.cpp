@@ -127,7 +127,6 @@ TEST_F(MembersOfARun, OfTwoListsOfOneVersionAllKeepTheSameAndItsEndIsKept) {
 
   auto now = system_wall_clock{}.now();
   auto key = identity::load(path("auth.pem"));
-  ASSERT_TRUE(key);
   auto until = now + 2s; // and never again
   auto ending = member_list::sign(
     **key, 3, {{*peer_id::parse(ann_id), now + 1h}, {*peer_id::parse(bob_id), until}});

@@ -65,7 +65,6 @@ TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
     statistics.emplace_back("max_exp_avg_sq");
   auto averages = local_updates({}, statistics).averages;
   auto averaged = averaged_tensors::of(table, averages);
-  ASSERT_TRUE(averaged);
   auto which = (*averaged)->indices();
   ASSERT_EQ((*averaged)->value_count(), (1 + statistics.size()) * models[0]->parameter_count());
   auto named = [&](std::string_view prefix) {

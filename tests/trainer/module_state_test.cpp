@@ -82,7 +82,6 @@ TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
   for (const auto& [name, set] : optimizers) {
     auto config = configuration(name, set);
     auto ours = make_torch_learner(config);
-    ASSERT_TRUE(ours);
     auto model = make_byte_model(config);
     module_state theirs{*model, optimizer_for(config, *model), rate_owner::optimizer};
     EXPECT_EQ((*ours)->tensors().tensors(), theirs.table().tensors());

@@ -106,11 +106,9 @@ TEST_F(LoopInAService, AloneIsThePlainLoopAndLeavesNothingBehind) {
   line ours{1};
   auto running = system.registry().running();
   auto in = join(options("alone"));
-  ASSERT_TRUE(in) << in.error().detail;
   EXPECT_EQ(in->wait_until_ready(0ms).error().code, ec::not_ready);
   {
     auto peer = loop::start(*in, ours.options());
-    ASSERT_TRUE(peer) << peer.error().detail;
     for (int i = 0; i < 20; ++i) {
       plain.update(plain.gradient());
       auto outcome = peer->step(ours.gradient(), 8, 0);
@@ -224,11 +222,9 @@ TEST_F(LoopInAService, TwoLoopsOfOneThreadDoNotWaitForEachOtherForever) {
     return o;
   };
   auto first = join(with_two("first"));
-  ASSERT_TRUE(first) << first.error().detail;
   line a{1};
   line b{2};
   auto one = loop::start(*first, a.options());
-  ASSERT_TRUE(one) << one.error().detail;
   EXPECT_EQ(first->addresses(), std::vector{first->address()});
   auto second = join(with_two("second", first->addresses()));
   auto other = loop::start(*second, b.options());
@@ -253,7 +249,6 @@ TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {
     return o;
   };
   auto first = join(with_two("first"));
-  ASSERT_TRUE(first) << first.error().detail;
   line a{1};
   line b{2};
   auto train = [](loop& peer, line& own) {
@@ -261,7 +256,6 @@ TEST_F(LoopInAService, TwoLoopsOfOneSystemTrainOneModel) {
     }
   };
   auto peer = loop::start(*first, a.options());
-  ASSERT_TRUE(peer) << peer.error().detail;
   auto address = first->address();
   auto other = std::async(std::launch::async, [&] {
     auto second = join(with_two("second", {address}));
@@ -463,10 +457,8 @@ TEST_F(LoopInAService, ALoopThatNobodyAnswersEndsWithASentence) {
   auto o = options("late", {"127.0.0.1:1"});
   o.join_timeout = 5ms;
   auto in = join(o);
-  ASSERT_TRUE(in) << in.error().detail;
   line model{1};
   auto peer = loop::start(*in, model.options());
-  ASSERT_TRUE(peer) << peer.error().detail;
   try {
     for (auto end = std::chrono::steady_clock::now() + 60s; std::chrono::steady_clock::now() < end;)
       (void)peer->step(model.gradient(), 8, 0);
@@ -482,7 +474,6 @@ TEST_F(LoopInAService, ALoopThatNobodyAnswersEndsWithASentence) {
 
 TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   auto in = join(options("wrong"));
-  ASSERT_TRUE(in) << in.error().detail;
   line own{1};
   auto refusal = [&](auto change) {
     auto o = own.options();
@@ -499,7 +490,6 @@ TEST_F(LoopInAService, MistakesAreRefusedBeforeAnythingIsSent) {
   EXPECT_THAT(refusal([](loop_options& o) { o.parameters.push_back(o.parameters[0]); }),
               HasSubstr("two arrays have the name w"));
   auto peer = loop::start(*in, own.options());
-  ASSERT_TRUE(peer) << peer.error().detail;
   EXPECT_THROW(peer->step(std::vector<float>(3), 4, 0), std::invalid_argument);
   EXPECT_THROW(peer->step(own.gradient(), 9, 0), std::invalid_argument);
   std::vector<float> broken(4, std::numeric_limits<float>::quiet_NaN());

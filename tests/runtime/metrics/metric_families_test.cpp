@@ -8,8 +8,7 @@
 namespace waggle {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::HasSubstr, ::testing::Not;
 
 /// Peers of one process, with one registry.
 struct MetricFamilies : testing::Test {

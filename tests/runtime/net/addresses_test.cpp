@@ -124,7 +124,6 @@ TEST(NumericAddresses, OfANameAreOneOfEachFamilyAndNotLoopbackIfThereIsAnother) 
   };
   using endpoints = std::vector<endpoint>;
   auto found = numeric_addresses({{"node.example.org", 7700}, {"192.0.2.7", 7700}}, lookup);
-  ASSERT_TRUE(found);
   EXPECT_EQ(*found, (endpoints{{"192.0.2.7", 7700}, {"2001:db8::1", 7700}})) << "each once";
   auto unknown = numeric_addresses({{"192.0.2.7", 7700}, {"other.example.org", 7700}}, lookup);
   EXPECT_EQ(unknown.error().code, ec::bad_config);

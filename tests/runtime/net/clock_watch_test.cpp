@@ -6,8 +6,7 @@
 namespace waggle::net {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Optional;
+using ::testing::HasSubstr, ::testing::Optional;
 
 peer_id peer(std::uint8_t who) {
   peer_id out;

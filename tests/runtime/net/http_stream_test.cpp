@@ -12,9 +12,7 @@
 namespace waggle::net {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using testing::HasSubstr, testing::Not, testing::StartsWith;
 
 /// Serves a stream that counts, under /api/v1/events.
 struct HttpStream : testing::Test {

@@ -6,8 +6,7 @@
 namespace waggle::net {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using ::testing::IsEmpty, ::testing::SizeIs;
 using width = narrow_paths::width;
 
 const steady_time t0{1h};

@@ -30,11 +30,9 @@ struct Punching : ::testing::Test {
 
 TEST_F(Punching, TheNearerPeerWaitsUntilTheOtherOneCanKnow) {
   auto got = broker.introduce(end(1, 10ms), end(2, 110ms), now);
-  ASSERT_TRUE(got);
   EXPECT_EQ(got->one, 50ms);
   EXPECT_EQ(got->other, 0ms);
   auto far = broker.introduce(end(1, 1h), end(3, 0ms), now);
-  ASSERT_TRUE(far);
   EXPECT_EQ(far->one, 0ms);
   EXPECT_EQ(far->other, 1s) << "what a peer claims does not make another wait for long";
 }
