@@ -91,8 +91,6 @@ void switchboard::tell(notify_peer& msg) {
   auto* dial = reach(msg.to, config_.dial_timeout);
   if (dial != nullptr && dial->waiting.size() < config_.waiting_max)
     dial->waiting.emplace_back(waiting_event{std::move(msg.what), std::move(msg.body)});
-  else if (!msg.to.addresses.empty() && !hung_up_) // a client dials us
-    ctx_.rounds->unreached(msg.to.id, msg.what);
 }
 
 void switchboard::call_over(const peer_link_actor& link,
@@ -222,6 +220,7 @@ void switchboard::on_dial_ended(const dial_ended& msg) {
   found->second.under_way.erase(msg.where);
   if (!msg.link) {
     found->second.why = msg.why;
+    found->second.refused |= msg.why.code == ec::unreachable;
     return try_next_address(msg.dial);
   }
   auto dial = std::move(found->second);
@@ -292,7 +291,7 @@ void switchboard::refuse_waiting(dial_attempt& dial, const failure& why) {
   for (auto& item : std::exchange(dial.waiting, {}))
     if (auto* call = std::get_if<waiting_call>(&item))
       call->promise.deliver(to_caf(why));
-    else if (!hung_up_)
+    else if (dial.refused && !hung_up_)
       ctx_.rounds->unreached(dial.peer, std::get<waiting_event>(item).what);
 }
 

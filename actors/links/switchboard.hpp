@@ -135,6 +135,7 @@ private:
     std::set<endpoint> under_way;
     std::uint64_t step = 0;
     failure why{ec::timeout, "no time was left"}; // of the attempt that failed last
+    bool refused = false;                         // an address did: the attempt was not cut short
     steady_time deadline;                         // the latest deadline of all waiting callers
     std::optional<endpoint> given; // by the operator; nothing: the addresses were announced
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order

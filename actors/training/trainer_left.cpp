@@ -60,6 +60,8 @@ void trainer::hand_over_to(std::deque<peer_record> neighbours, const std::string
     left_.handed = left_state::at::over;
     return react();
   }
+  time = std::max<milliseconds>(time / static_cast<int>(neighbours.size()),
+                                std::min(time, milliseconds{1s}));
   auto to = std::move(neighbours.front());
   neighbours.pop_front();
   auto ask_next = [this, neighbours, what, who = to.id](const failure& why) {
@@ -97,7 +99,7 @@ caf::result<state_snapshot> trainer::give_left(const get_state_snapshot& wanted)
                    short_name(wanted.owner));
     return snapshot_of(*found);
   }
-  if (!model_ || notice_.begun() || !membership_.has(wanted.owner))
+  if (!model_ || notice_.begun() || stop_.begun || !membership_.has(wanted.owner))
     return to_caf(ec::no_donor, "this peer leaves, too, or is in another group");
   if (auto room = left_.others.expect(wanted.owner, now()); !room)
     return to_caf(room.error());
@@ -141,7 +143,9 @@ void trainer::on_recalled(const peer_id& owner, const fetched_state& got) {
   ctx_.log->info("goes on with what peer {} had left with peer {}: {}", short_name(owner),
                  short_name(got.donor), text_of(*what));
   left_.residual = what->residual;
-  if (!what->position.empty() && model_->abilities().resumes)
+  // A pass beside the worker could take samples meanwhile.
+  bool first = !pass_.runs && passes_->address() == worker_->address();
+  if (first && !what->position.empty() && model_->abilities().resumes)
     send(worker_, resume_at{what->position});
   end_recall(owner, {});
 }

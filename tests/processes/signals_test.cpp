@@ -39,6 +39,7 @@ TEST_F(Signals, ThatASystemSendsBeforeItKillsEndAPeerInOrder) {
 
 TEST_F(Signals, QuitShowsTheStateUser2SwitchesDebugAndThePeerGoesOn) {
   auto p = start("a");
+  ASSERT_TRUE(eventually([&] { return status_of(p).is_object(); })) << p.log();
   p.signal(SIGUSR2);
   p.signal(SIGQUIT);
   EXPECT_TRUE(eventually([&] {
