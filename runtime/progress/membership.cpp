@@ -390,7 +390,7 @@ std::optional<std::vector<peer_id>> membership::without_pass(const digest& branc
   bool alone = true;
   for (const auto& peer : seen_.progress.peers) {
     if (peer.who.id == seen_.self || peer.claim.auxiliary || peer.claim.reduces_only
-        || !peer.claim.ready || !has(peer.who.id))
+        || !has(peer.who.id))
       continue;
     alone = false;
     if (!counts(peer, branch, epoch) || peer.samples == 0)

@@ -172,8 +172,8 @@ public:
                             epoch_id epoch) const;
   /// The peers that train this history with us. Anybody else can claim any parameters.
   [[nodiscard]] std::vector<const swarm_progress::peer*> voters(const digest& branch) const;
-  /// The other members that train, hold a state, and have not reported a pass of this epoch;
-  /// nothing if none does.
+  /// The other members that train and have not reported a pass of this epoch; nothing if none
+  /// trains.
   [[nodiscard]] std::optional<std::vector<peer_id>> without_pass(const digest& branch,
                                                                  epoch_id epoch) const;
   /// In many groups: how many other peers train this history. Of those with which we have completed
