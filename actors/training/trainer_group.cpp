@@ -232,7 +232,7 @@ bool trainer::enough_peers() {
     return true;
   bool trains =
     report_.status.rounds_complete + report_.status.rounds_shrunk > 0; // others began without us
-  auto lacks = membership_.lacks(trains, at_.past().branch, now());
+  auto lacks = membership_.lacks(trains, now());
   wait_for(lacks == 0
              ? std::string{}
              : fmt::format("{} more of the {} peers to begin with", lacks, config_.min_peers));

@@ -218,16 +218,11 @@ bool membership::is_outdated(const membership_facts& facts) {
   return merges_.is_outdated(facts.epoch, others);
 }
 
-std::size_t membership::lacks(bool trains, const digest& branch, steady_time now) {
-  std::size_t able =
-    1 + std::ranges::count_if(seen_.progress.peers, [&](const auto& peer) {
-      const auto& who = peer.who.id;
-      return who != seen_.self && has(who) && peer.claim.ready && peer.claim.trains(branch);
-    });
+std::size_t membership::lacks(bool trains, steady_time now) {
   complete_ =
-    complete_ || trains || able >= how_.min_peers
+    complete_ || trains || members_.size() >= how_.min_peers
     || (how_.wait_for_peers > milliseconds{0} && now - outside_since_ >= how_.wait_for_peers);
-  return complete_ ? 0 : how_.min_peers - able;
+  return complete_ ? 0 : how_.min_peers - members_.size();
 }
 
 // -- transitions ----------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ public:
     bool many_groups = false;
     /// If they are: a peer that is so many epochs behind the group trains on without a download.
     std::uint64_t epoch_difference_max = 1;
-    /// The group is complete, and its first pass may begin, once so many members hold its state, or
-    /// so much time has passed in it (0: without limit).
+    /// The group is complete, and its first pass may begin, once it has so many members, or so much
+    /// time has passed in it (0: without limit).
     std::size_t min_peers = 1;
     milliseconds wait_for_peers{0};
   };
@@ -103,10 +103,9 @@ public:
   /// A mean with others ended the epoch before `epoch`, or a state of `epoch` was loaded.
   void merged(epoch_id epoch) { merges_.merged(epoch); }
 
-  /// How many members the group lacks to be complete, which it stays from then on: of the others,
-  /// those count that report to hold the state of `branch`. @param trains it has begun already.
-  /// REQUIRES: we hold it.
-  [[nodiscard]] std::size_t lacks(bool trains, const digest& branch, steady_time now);
+  /// How many members the group lacks to be complete, which it stays from then on. @param trains it
+  /// has begun already.
+  [[nodiscard]] std::size_t lacks(bool trains, steady_time now);
   [[nodiscard]] bool has_been_complete() const { return complete_; }
 
   // -- transitions --------------------------------------------------------------------------------
