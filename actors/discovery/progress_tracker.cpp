@@ -340,12 +340,8 @@ void progress_tracker::on_tick() {
   if (expired) // the view changes without a report
     on_change();
   auto since_read = now() - read_;
-  bool met =
-    own_ && own_->claim.group_size > 1 && std::ranges::all_of(current.peers, [&](const auto& peer) {
-      return peer.who.id == ctx_.record.id || connected_.contains(peer.who.id);
-    });
   if (!reading_ && seconds_of(since_read) >= current.refresh_seconds
-      && since_read >= std::min<report_pace::duration>(pace_.between_readings(now(), met),
+      && since_read >= std::min<report_pace::duration>(pace_.between_readings(now()),
                                                        config_.report_ttl / 4))
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),

@@ -125,7 +125,7 @@ caf::result<state_snapshot> trainer::give_left(const get_state_snapshot& wanted)
 /// The first pass waits for it: this peer goes on as after a restart.
 void trainer::recall() {
   left_.recalled = left_state::at::asked;
-  auto owner = config_.instead_of.is_zero() ? ctx_.record.id : config_.instead_of;
+  auto owner = config_.instead_of;
   fetch_left(owner, neighbours_of(owner, membership_.donors(at_.past().branch)),
              [this, owner](const result<fetched_state>& got) {
                got ? on_recalled(owner, *got) : end_recall(owner, got.error());
@@ -166,8 +166,7 @@ void trainer::fetch_left(const peer_id& owner, std::vector<peer_record> from,
                          std::function<void(const result<fetched_state>&)> then) {
   auto how = config_.fetch;
   how.download.bytes_max = left_bytes_max(vector_.tensors().value_count());
-  // It is there, or nowhere. Whoever has left nothing asks, too, and must not wait for the frozen.
-  how.open_timeout = owner == ctx_.record.id ? 1s : 3s;
+  how.open_timeout = 3s; // it is there, or nowhere; a link of the process before may be asked first
   request(spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard), left_timeout + 5s,
           fetch_state{std::move(from), at_.past().branch, {}, left_timeout, nullptr, owner})
     .then([then](const fetched_state& got) { then(got); },

@@ -462,7 +462,7 @@ std::vector<option_row> peer_rows() {
                 "needs --leave-within, the time from the notice until the machine is taken away")},
     {"instead-of", "ID",
      "Go on with what a peer that left by a notice had left with another one: the errors of its "
-     "codecs, and its place in the data; empty: what this peer's own identity has left.",
+     "codecs, and its place in the data. It may be this peer's own id; empty: nothing.",
      bound(&o::instead_of, id_of_peer)}};
 }
 

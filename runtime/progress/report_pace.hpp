@@ -35,16 +35,17 @@ public:
     return limited(lasts(now) / 4, 15);
   }
   /// The same for readings of what others have stored, which only shows peers without a link to us.
-  /// `met`: this peer is in a group, and all that it knows have a link to it. Then what it reads is
-  /// new only if somebody has stored it since.
-  [[nodiscard]] duration between_readings(steady_time now, bool met) const {
-    return std::max(limited(lasts(now) / 2, 30), met ? of_.store / 2 : duration{0});
+  [[nodiscard]] duration between_readings(steady_time now) const {
+    return limited(lasts(now) / 2, 30);
   }
-  /// The same for notes of more samples, which say when the epoch may end. Of an epoch of which
-  /// nobody knows how long it lasts, they are late by at most a sixteenth of it, and by a second.
+  /// The same for notes of more samples, which say when the epoch may end: in epochs of more than a
+  /// few seconds. Of one of which nobody knows how long it lasts, they are late by at most a
+  /// sixteenth of it, and by a second.
   [[nodiscard]] duration between_notes(steady_time now) const {
     auto elapsed = seconds_of(now - began_);
-    return epoch_ > 0 ? limited((epoch_ - elapsed) / 8, 5) : limited(lasts(now) / 16, 1);
+    if (std::max(epoch_, elapsed) < noted_each_time)
+      return duration{0};
+    return epoch_ > 0 ? limited((epoch_ - elapsed) / 8, 5) : limited(elapsed / 16, 1);
   }
 
   /// There is a new report. `news`: it says more than samples. `moved`: who reads what is stored
@@ -85,7 +86,8 @@ public:
   }
 
 private:
-  static constexpr double shortest = 1; // seconds
+  static constexpr double shortest = 1;        // seconds
+  static constexpr double noted_each_time = 5; // seconds
 
   [[nodiscard]] double lasts(steady_time now) const {
     auto all = std::max(epoch_, seconds_of(now - began_));

@@ -27,8 +27,7 @@ struct noticed_swarm : trainers {
   /// Without a folder: with the identity of `as`, or with its own `instead_of` that peer.
   index come_back(index as, bool instead_of) {
     auto config = configured(as + 1);
-    if (instead_of)
-      config.training->training.instead_of = sim[as].self->id();
+    config.training->training.instead_of = sim[as].self->id();
     return sim.start(std::move(config), {0}, nullptr, {},
                      instead_of ? std::nullopt : std::optional{as});
   }

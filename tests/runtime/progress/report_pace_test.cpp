@@ -13,7 +13,7 @@ TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
   for (auto seconds : {0.0, 0.3, 0.9}) {
     pace.expect(seconds);
     EXPECT_EQ(pace.between_reports(steady_time{} + 7900ms), 0s);
-    EXPECT_EQ(pace.between_readings(steady_time{} + 7900ms, false), 0s);
+    EXPECT_EQ(pace.between_readings(steady_time{} + 7900ms), 0s);
     EXPECT_EQ(pace.between_notes(steady_time{} + 7s), 0s);
   }
 }
@@ -27,18 +27,10 @@ TEST(ReportPace, ReportsFourTimesAnEpochAndReadsTwiceButNotMoreRarelyThanReports
   EXPECT_EQ(pace.between_reports(began + 19s), 5s);
   pace.expect(3'600);
   EXPECT_EQ(pace.between_reports(began), 15s);
-  EXPECT_EQ(pace.between_readings(began, false), 30s);
+  EXPECT_EQ(pace.between_readings(began), 30s);
   pace.expect(0);
   EXPECT_EQ(pace.between_reports(began + 32s), 8s) << "the first epoch";
-  EXPECT_EQ(pace.between_readings(began + 32s, false), 16s);
-}
-
-TEST(ReportPace, ReadsNoMoreOftenThanOthersStoreOnceAllHaveMet) {
-  report_pace pace{{100ms, 5s, 60s}, {}};
-  EXPECT_EQ(pace.between_readings({}, true), 2500ms);
-  EXPECT_EQ(pace.between_readings({}, false), 0s);
-  pace.expect(20);
-  EXPECT_EQ(pace.between_readings({}, true), 10s);
+  EXPECT_EQ(pace.between_readings(began + 32s), 16s);
 }
 
 TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
