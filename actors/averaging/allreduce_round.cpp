@@ -32,7 +32,7 @@ public:
   }
   void send_all(std::span<const peer_record* const> to, const wire::event& what,
                 const payload& body) override {
-    ctx_.links->tell_all(to, what, body, [&](const peer_record& peer) {
+    ctx_.links->tell_all(to, what, body, failed_, [&](const peer_record& peer) {
       caf::anon_send(handles_.switchboard, notify_peer{peer, what, body});
     });
   }
@@ -74,6 +74,7 @@ public:
     ctx_.log_caused("rounds", clock_.now(), spdlog::level::info, "round " + name_ + " " + what);
   }
   void finished(round_finished how) override {
+    *failed_ = how.report.outcome == round_outcome::failed;
     for (const auto& fault : how.report.faults)
       ctx_.metrics->count_peer_fault(fault.reason);
     caf::anon_send(handles_.listener, std::move(how));
@@ -88,6 +89,8 @@ private:
   const log_about::fields about_;
   const caf::weak_actor_ptr round_;
   const caf::actor_clock& clock_;
+  /// The others know that we left such a round: what of its parts has not been sent, nobody needs.
+  const std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   std::size_t next_ = 0; // under the round's lock
 };
 

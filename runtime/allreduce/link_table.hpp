@@ -73,16 +73,18 @@ public:
     return link != nullptr;
   }
   /// The same to several peers, encoded once. Calls `without_link` for those that have none.
+  /// `obsolete`: see net::frame.
   template <class WithoutLink>
   void tell_all(std::span<const peer_record* const> to, const wire::event& what,
-                const payload& body, WithoutLink without_link) const {
+                const payload& body, const std::shared_ptr<const std::atomic<bool>>& obsolete,
+                WithoutLink without_link) const {
     std::string header;
     for (const auto* peer : to) {
       auto link = find(peer->id);
       if (link && header.empty())
         header = wire::encode(wire::message{what});
       if (link)
-        send(*link, {header, body});
+        send(*link, {header, body, false, obsolete});
       else
         without_link(*peer);
     }

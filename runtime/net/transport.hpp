@@ -22,6 +22,8 @@ struct frame {
   /// A body that no round waits for (a piece of a state). It gets what other bodies leave of the
   /// link, and at least half.
   bool background = false;
+  /// True from when on nobody needs the body: it is not sent if it still waits. Null: never.
+  std::shared_ptr<const std::atomic<bool>> obsolete{};
 };
 
 /// Takes what a link delivers. Called on the transport's thread (the I/O thread; the simulator's

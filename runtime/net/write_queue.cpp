@@ -46,6 +46,11 @@ void write_queue::take_offered() {
     frames.swap(offered_);
     announced_ = false;
   }
+  // Before more is added: rounds that fail faster than a peer takes their parts must not fill
+  // memory.
+  bulk_frames_ -= std::erase_if(bulk_, [](const outgoing& out) {
+    return out.content.obsolete && out.content.obsolete->load();
+  });
   for (auto& f : frames) {
     frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
                         static_cast<std::uint32_t>(f.body.size)};

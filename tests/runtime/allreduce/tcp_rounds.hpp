@@ -193,7 +193,7 @@ private:
     }
     void send_all(std::span<const peer_record* const> to, const wire::event& what,
                   const payload& body) override {
-      owner_.links_->tell_all(to, what, body, [](const peer_record&) {});
+      owner_.links_->tell_all(to, what, body, nullptr, [](const peer_record&) {});
     }
     void count_part() override {}
     void count_refused(ec why) override { ADD_FAILURE() << "refused: " << to_string(why); }

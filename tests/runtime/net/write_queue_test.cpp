@@ -182,6 +182,27 @@ TEST(WriteQueue, BodiesWaitForTheWindowAndNothingElseDoes) {
   EXPECT_FALSE(queue.open_window(1)) << "more than was taken from it";
 }
 
+TEST(WriteQueue, BodiesOfAFailedRoundMakeRoomForThoseOfTheNext) {
+  write_queue queue{{.window_bytes = 100}};
+  auto failed = std::make_shared<std::atomic<bool>>(false);
+  for (int i = 0; i < 3; ++i)
+    queue.offer({"failed", body_of(100, 1), false, failed});
+  queue.take_offered();
+  auto first = next(queue);
+  EXPECT_EQ(first.size(), 1u);
+  *failed = true;
+  queue.offer(bulk("next", 100));
+  queue.take_offered();
+  EXPECT_EQ(failed.use_count(), 2) << "only what is being written still belongs to the round";
+  queue.written(first, quick);
+  ASSERT_TRUE(queue.open_window(100));
+  auto second = next(queue);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].content.header, "next");
+  queue.written(second, quick);
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(WriteQueue, RefusesWhatIsOverItsLimitsUntilSomethingIsWritten) {
   write_queue queue{{.control_bytes_max = 40, .bulk_frames_max = 1, .slices = true}};
   EXPECT_EQ(queue.offer({"0123456789", {}}), write_queue::admission::first);
