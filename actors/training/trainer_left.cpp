@@ -151,12 +151,9 @@ void trainer::on_recalled(const peer_id& owner, const fetched_state& got) {
 }
 
 void trainer::end_recall(const peer_id& owner, const failure& why) {
-  bool expected =
-    config_.instead_of.is_zero() && (why.code == ec::not_found || why.code == ec::no_donor);
   if (why.code != ec::none)
-    ctx_.log->log(expected ? spdlog::level::debug : spdlog::level::warn,
-                  "nothing of what peer {} had alone is here: {}", short_name(owner),
-                  to_string(why));
+    ctx_.log->warn("nothing of what peer {} had alone is here: {}", short_name(owner),
+                   to_string(why));
   left_.recalled = left_state::at::over;
   react();
 }
