@@ -76,9 +76,12 @@ OUTER_MODES = {
     **{f"diloco, {steps} steps": Mode(4, color, True, "data-parallel", outer(steps), max_gap, ALONE,
                                       "mean of the peers every 50" if steps == 50 else "")
        for steps, color, max_gap in ((25, "#0072b2", 0.03), (50, "#d55e00", 0.05), (100, "#009e73", 0.07))},
-    "diloco, 30 steps, sparse2": Mode(4, "#56b4e9", True, "data-parallel",
-                                      {**outer(30, outer_rate=1, outer_momentum=0), "codec": "sparse2"}),
-    "diloco, 25 steps, e3m0": Mode(4, "#e69f00", True, "data-parallel", {**outer(25, outer_momentum=0.5), "codec": "e3m0"}),
+    **{f"diloco, {name}{', muon' * muon}": Mode(4, color, True, "data-parallel", {**options, **({"optimizer": "muon"} if muon else {})})
+       for name, color, options in (
+           ("25 steps, float32", "#0072b2", outer(25, outer_momentum=0.5)),
+           ("25 steps, e3m0", "#e69f00", {**outer(25, outer_momentum=0.5), "codec": "e3m0"}),
+           ("30 steps, sparse2", "#56b4e9", {**outer(30, outer_rate=1, outer_momentum=0), "codec": "sparse2"}))
+       for muon in (False, True)},
     "diloco, 50 steps, muon": Mode(4, "#cc79a7", True, "data-parallel", {**outer(50), "optimizer": "muon"}),
 }
 ALL_MODES = {**MODES, **OUTER_MODES}
