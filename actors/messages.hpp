@@ -174,7 +174,9 @@ struct report_progress {
   peer_vitals vitals{};
   parameter_sketch sketch{};  // of `parameters`
   double epoch_seconds = 0;   // how long an epoch lasts; 0: not known
-  bool may_end_epoch = false; // with these samples the epoch has all that it needs
+  /// Samples that the epoch lacks, as far as this peer knows; 0: it may end. Nothing: it does not
+  /// end by them.
+  std::optional<std::uint64_t> missing{};
 };
 /// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
 struct announce_departure {};

@@ -433,14 +433,18 @@ void trainer::report_own_progress() {
   auto counts = averages().due.counts;
   bool by_samples = counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
-  bool reached = reported_.own_samples + samples_of_others() >= config_.target_batch_size;
-  bool may_end = counts == lane_clock::unit::each_member || (by_samples && reached)
-                 || (counts_passes() && !model_->has_samples());
+  std::optional<std::uint64_t> missing;
+  if (counts == lane_clock::unit::each_member || notice_.begun()
+      || (counts_passes() && !model_->has_samples()))
+    missing = 0;
+  else if (by_samples)
+    missing = config_.target_batch_size
+              - std::min(config_.target_batch_size, reported_.own_samples + samples_of_others());
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
                                        notice_.begun() ? notice_period::speed : pass_.rate,
                                        report_.vitals(pass_.seconds), vote_.sketch(),
-                                       progress_.seconds(), may_end || notice_.begun()});
+                                       progress_.seconds(), missing});
 }
 
 } // namespace waggle

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <optional>
 
 #include "runtime/core/time.hpp"
 
@@ -12,6 +14,7 @@ namespace waggle {
 /// are. A report that says something else than more samples does not wait. Not thread-safe.
 ///
 /// A report is pushed to connected peers, stored for the others, and noted: a note has its samples.
+/// Notes say when the epoch may end, so they come the more often, the fewer samples it lacks.
 class report_pace {
 public:
   using duration = std::chrono::nanoseconds;
@@ -25,7 +28,10 @@ public:
     : of_(of), began_(now), pushed_(now), stored_(now) {}
 
   /// An epoch has begun.
-  void begin(steady_time now) { began_ = now; }
+  void begin(steady_time now) {
+    began_ = now;
+    noted_samples_ = 0;
+  }
   /// How long epochs last. @param seconds 0: not known.
   void expect(double seconds) { epoch_ = seconds >= shortest ? seconds : 0; }
 
@@ -38,33 +44,31 @@ public:
   [[nodiscard]] duration between_readings(steady_time now) const {
     return limited(lasts(now) / 2, 30);
   }
-  /// The same for notes of more samples, which say when the epoch may end: in epochs of more than a
-  /// few seconds. Of one of which nobody knows how long it lasts, they are late by at most a
-  /// sixteenth of it, and by a second.
-  [[nodiscard]] duration between_notes(steady_time now) const {
-    auto elapsed = seconds_of(now - began_);
-    if (std::max(epoch_, elapsed) < noted_each_time)
-      return duration{0};
-    return epoch_ > 0 ? limited((epoch_ - elapsed) / 8, 5) : limited(elapsed / 16, 1);
-  }
 
   /// There is a new report. `news`: it says more than samples. `moved`: who reads what is stored
-  /// needs it. `may_end`: so may the epoch.
-  void changed(bool news, bool moved, bool may_end) {
+  /// needs it. `missing`: see report_progress.
+  void changed(bool news, bool moved, std::uint64_t samples, std::optional<std::uint64_t> missing) {
     push_due_ = note_due_ = true;
     news_due_ = news_due_ || news;
     store_due_ = store_due_ || moved;
-    may_end_ = may_end;
+    samples_ = samples;
+    missing_ = missing;
   }
   [[nodiscard]] bool push_due(steady_time now) const {
     auto least = news_due_ ? of_.push : std::max(of_.push, between_reports(now));
     return push_due_ && now - pushed_ >= least;
   }
-  /// Rarer with more `peers`, so that a bounded number is sent each second.
+  /// Rarer with more `peers`, so that a bounded number is sent each second. What all of them have
+  /// not noted yet is a quarter of the missing samples at most.
   [[nodiscard]] bool note_due(steady_time now, std::size_t peers) const {
-    duration least = std::chrono::milliseconds{peers <= 8 ? 0 : 2 * peers};
-    return note_due_
-           && now - noted_ >= (may_end_ || news_due_ ? least : std::max(least, between_notes(now)));
+    duration since = now - noted_;
+    if (!note_due_ || since < std::chrono::milliseconds{peers <= 8 ? 0 : 2 * peers})
+      return false;
+    if (news_due_ || since >= longest_silence)
+      return true;
+    if (missing_)
+      return (samples_ - std::min(samples_, noted_samples_)) * (peers + 1) * 4 >= *missing_;
+    return since >= limited(lasts(now) / 16, 1);
   }
   /// Whether what was pushed would expire.
   [[nodiscard]] bool repeat_due(steady_time now) const { return now - pushed_ >= of_.ttl / 2; }
@@ -74,6 +78,7 @@ public:
   void noted(steady_time now) {
     note_due_ = false;
     noted_ = now;
+    noted_samples_ = samples_;
   }
   void pushed(steady_time now) {
     noted(now);
@@ -86,8 +91,8 @@ public:
   }
 
 private:
-  static constexpr double shortest = 1;        // seconds
-  static constexpr double noted_each_time = 5; // seconds
+  static constexpr double shortest = 1; // seconds
+  static constexpr duration longest_silence = std::chrono::seconds{5};
 
   [[nodiscard]] double lasts(steady_time now) const {
     auto all = std::max(epoch_, seconds_of(now - began_));
@@ -109,7 +114,9 @@ private:
   bool news_due_ = false; // the push that is due says more than samples
   bool note_due_ = false;
   bool store_due_ = false;
-  bool may_end_ = false;
+  std::uint64_t samples_ = 0;
+  std::uint64_t noted_samples_ = 0;
+  std::optional<std::uint64_t> missing_;
 };
 
 } // namespace waggle

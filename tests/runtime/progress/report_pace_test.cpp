@@ -1,5 +1,7 @@
 #include "runtime/progress/report_pace.hpp"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace waggle {
@@ -14,7 +16,8 @@ TEST(ReportPace, LeavesShortEpochsAndUnknownOnesAsTheyAre) {
     pace.expect(seconds);
     EXPECT_EQ(pace.between_reports(steady_time{} + 7900ms), 0s);
     EXPECT_EQ(pace.between_readings(steady_time{} + 7900ms), 0s);
-    EXPECT_EQ(pace.between_notes(steady_time{} + 7s), 0s);
+    pace.changed(false, false, 1, std::nullopt);
+    EXPECT_TRUE(pace.note_due(steady_time{} + 7s, 1));
   }
 }
 
@@ -33,29 +36,64 @@ TEST(ReportPace, ReportsFourTimesAnEpochAndReadsTwiceButNotMoreRarelyThanReports
   EXPECT_EQ(pace.between_readings(began + 32s), 16s);
 }
 
-TEST(ReportPace, NotesComeAtOnceWhenTheEpochMayEnd) {
+TEST(ReportPace, NotesComeTheMoreOftenTheFewerSamplesAreMissing) {
+  constexpr std::uint64_t target = 2400;
+  constexpr std::size_t members = 3;
+  report_pace pace{{}, {}};
+  auto at = steady_time{} + 7s;
+  pace.expect(64);
+  pace.begin(at);
+  std::vector<std::uint64_t> noted;
+  for (std::uint64_t samples = 4; samples * members <= target; samples += 4) {
+    at += 10ms;
+    pace.changed(false, false, samples, target - samples * members);
+    if (pace.note_due(at, members - 1)) {
+      pace.noted(at);
+      noted.push_back(samples);
+    }
+    auto unknown = (samples - (noted.empty() ? 0 : noted.back())) * members;
+    EXPECT_LE(unknown * 4, target - samples * members) << "after " << samples << " samples";
+  }
+  EXPECT_EQ(noted.back(), target / members) << "now the epoch may end";
+  EXPECT_LE(noted.size(), 25U) << "of 200 passes";
+}
+
+TEST(ReportPace, WhereTheEpochDoesNotEndBySamplesNotesComeSixteenTimes) {
   report_pace pace{{}, {}};
   auto began = steady_time{} + 7s;
-  pace.expect(64);
+  auto due = [&](steady_time at) {
+    pace.changed(false, false, 1, std::nullopt);
+    return pace.note_due(at, 1);
+  };
   pace.begin(began);
-  EXPECT_EQ(pace.between_notes(began), 5s);
-  EXPECT_EQ(pace.between_notes(began + 32s), 4s);
-  EXPECT_EQ(pace.between_notes(began + 63s), 125ms);
-  EXPECT_EQ(pace.between_notes(began + 64s), 0s);
-  EXPECT_EQ(pace.between_notes(began + 90s), 0s) << "it lasts longer than expected";
-  pace.expect(0);
-  EXPECT_EQ(pace.between_notes(began + 8s), 500ms);
-  EXPECT_EQ(pace.between_notes(began + 90s), 1s);
-  pace.expect(64);
-  pace.begin(began + 90s);
-  EXPECT_EQ(pace.between_notes(began + 90s), 5s);
+  pace.expect(8);
+  pace.noted(began);
+  EXPECT_FALSE(due(began + 499ms));
+  EXPECT_TRUE(due(began + 500ms));
+  pace.noted(began + 10s);
+  EXPECT_FALSE(due(began + 10s + 624ms)) << "it lasts longer than expected";
+  EXPECT_TRUE(due(began + 10s + 667ms));
+  pace.noted(began + 60s);
+  EXPECT_FALSE(due(began + 60s + 999ms));
+  EXPECT_TRUE(due(began + 61s)) << "at least each second";
+}
+
+TEST(ReportPace, ASlowPeerIsHeardOfInATimeThatItsGroupWaits) {
+  report_pace pace{{}, {}};
+  auto began = steady_time{} + 7s;
+  pace.begin(began);
+  pace.expect(600);
+  pace.noted(began);
+  pace.changed(false, false, 1, 1'000'000);
+  EXPECT_FALSE(pace.note_due(began + 4999ms, 1));
+  EXPECT_TRUE(pace.note_due(began + 5s, 1));
 }
 
 TEST(ReportPace, SendsAtTheShortestIntervalsAndFirstWhatSaysMore) {
   auto at = steady_time{} + 7s;
   report_pace pace{{100ms, 5s, 60s}, at};
   EXPECT_FALSE(pace.push_due(at + 1s) || pace.note_due(at + 1s, 1)) << "nothing has changed";
-  pace.changed(false, false, false);
+  pace.changed(false, false, 0, 0);
   EXPECT_FALSE(pace.push_due(at + 99ms));
   EXPECT_TRUE(pace.note_due(at + 99ms, 8)) << "there was no note yet";
   EXPECT_TRUE(pace.push_due(at + 100ms));
@@ -64,7 +102,7 @@ TEST(ReportPace, SendsAtTheShortestIntervalsAndFirstWhatSaysMore) {
   EXPECT_TRUE(pace.push_due(at + 100ms)) << "a note is no report";
   pace.pushed(at + 100ms);
   EXPECT_FALSE(pace.push_due(at + 1s));
-  pace.changed(false, false, false);
+  pace.changed(false, false, 0, 0);
   EXPECT_FALSE(pace.note_due(at + 117ms, 9)) << "2 ms for each of many peers";
   EXPECT_TRUE(pace.note_due(at + 118ms, 9));
 }
@@ -81,12 +119,12 @@ TEST(ReportPace, InLongEpochsSendsNewsAndTheirEndAtOnce) {
     auto at = steady_time{} + 7s;
     report_pace pace{{100ms, 5s, 60s}, at};
     pace.expect(64);
-    pace.changed(true, false, false);
+    pace.changed(true, false, 0, 100);
     pace.pushed(at);
-    pace.changed(each.news, false, each.may_end);
+    pace.changed(each.news, false, 1, each.may_end ? 0 : 100);
     EXPECT_EQ(pace.push_due(at + 1s), each.pushes);
     EXPECT_EQ(pace.note_due(at + 1s, 1), each.notes);
-    pace.changed(false, false, each.may_end);
+    pace.changed(false, false, 1, each.may_end ? 0 : 100);
     EXPECT_EQ(pace.push_due(at + 1s), each.pushes) << "news stay news until they are pushed";
   }
 }
@@ -94,12 +132,12 @@ TEST(ReportPace, InLongEpochsSendsNewsAndTheirEndAtOnce) {
 TEST(ReportPace, StoresWhatMovedSoonAndAllBeforeItExpires) {
   auto at = steady_time{} + 7s;
   report_pace pace{{100ms, 5s, 60s}, at};
-  pace.changed(false, false, false);
+  pace.changed(false, false, 0, 0);
   EXPECT_FALSE(pace.store_due(at + 29s));
   EXPECT_FALSE(pace.repeat_due(at + 29s));
   EXPECT_TRUE(pace.store_due(at + 30s));
   EXPECT_TRUE(pace.repeat_due(at + 30s));
-  pace.changed(false, true, false);
+  pace.changed(false, true, 0, 0);
   EXPECT_FALSE(pace.store_due(at + 4s));
   EXPECT_TRUE(pace.store_due(at + 5s));
   pace.stored(at + 5s);
