@@ -1,5 +1,7 @@
 // The part of the dht_router that answers other peers.
 
+#include <set>
+
 #include "actors/caf_error.hpp"
 #include "actors/discovery/dht_router.hpp"
 
@@ -48,6 +50,7 @@ wire::dht_found dht_router::known_here(const wire::dht_find& question, const pee
   std::size_t records_left = wire::records_per_message_max;
   std::size_t bytes_left = wire::header_bytes_max / 2;
   wire::dht_found found;
+  std::set known(question.known.begin(), question.known.end());
   for (const auto& key : question.keys) {
     auto& answer = found.answers.emplace_back();
     answer.nearest =
@@ -57,6 +60,8 @@ wire::dht_found dht_router::known_here(const wire::dht_find& question, const pee
       continue;
     }
     store_.visit(key, ctx_.wall->now(), [&](const record& entry) {
+      if (!known.empty() && known.contains(record_tag(ctx_.run_id, entry)))
+        return true;
       auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
       if (records_left == 0 || bytes_left < bytes)
         return false;

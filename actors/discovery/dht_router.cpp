@@ -130,6 +130,13 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
   s.latest = msg.latest;
   for (const auto& entry : store_.get(key, ctx_.wall->now()))
     s.merge.add(entry);
+  if (s.latest && last_found_.first == key)
+    for (const auto& [subkey, entry] : last_found_.second.newest())
+      if (entry.expiration > ctx_.wall->now())
+        s.merge.add(entry);
+  for (const auto& [subkey, entry] : s.merge.newest())
+    if (s.known.size() < wire::records_per_message_max)
+      s.known.push_back(record_tag(ctx_.run_id, entry));
   auto promise = make_response_promise<found_records>();
   s.askers.push_back({until, promise});
   if (!s.latest && !s.merge.empty())
@@ -244,7 +251,7 @@ void dht_router::advance(std::uint64_t id) {
 
 void dht_router::ask(std::uint64_t id, const search& s, const peer_record& peer) {
   auto began = now();
-  wire::dht_find question{{s.key}, s.why != search::purpose::find};
+  wire::dht_find question{{s.key}, s.why != search::purpose::find, s.known};
   request(switchboard_, config_.request_timeout + 1s,
           call_peer{peer, std::move(question), config_.request_timeout})
     .then([this, id, peer, began](peer_answer& answer) { on_found(id, peer, began, answer); },
@@ -310,6 +317,8 @@ void dht_router::finish(std::uint64_t id, search& s) {
   auto& of = ended.mapped();
   for (auto& each : of.askers)
     each.promise.deliver(found_records{of.merge.live(ctx_.wall->now())});
+  if (of.why == search::purpose::find && of.latest)
+    last_found_ = {of.key, std::move(of.merge)};
   if (of.why != search::purpose::store)
     return;
   for (auto& [other, running] : searches_)

@@ -79,6 +79,7 @@ private:
     record_kind kind = record_kind::open;
     bool latest = true;
     record_merge merge;
+    std::vector<std::uint64_t> known; // of what `merge` had when the search began
     struct asker {
       steady_time until;
       caf::typed_response_promise<found_records> promise;
@@ -150,6 +151,7 @@ private:
   std::map<std::uint64_t, search> searches_;
   std::uint64_t last_search_ = 0;
   std::uint64_t self_lookup_ = 0; // the last lookup of our own id
+  std::pair<dht_id, record_merge> last_found_; // by the last search for what is newest
   /// Our own records that were stored before any other peer was known.
   record_store unread_;
 };

@@ -138,10 +138,10 @@ void progress_tracker::remove_listener(const caf::actor_addr& actor) {
 
 void progress_tracker::report(const report_progress& msg) {
   bool new_epoch = !own_ || own_->epoch != msg.epoch;
-  bool moved = !own_ || own_->claim.past.branch != msg.claim.past.branch
-               || own_->claim.group_size != msg.claim.group_size
-               || own_->claim.ready != msg.claim.ready
-               || own_->claim.provisional != msg.claim.provisional;
+  bool other_claim = !own_ || own_->claim.past.branch != msg.claim.past.branch
+                     || own_->claim.ready != msg.claim.ready
+                     || own_->claim.provisional != msg.claim.provisional;
+  bool moved = other_claim || own_->claim.group_size != msg.claim.group_size;
   auto before = new_epoch ? 0 : own_->samples;
   if (msg.samples > before && !new_epoch)
     speed_.update(static_cast<double>(msg.samples - before), seconds_of(now() - measured_));
@@ -153,7 +153,8 @@ void progress_tracker::report(const report_progress& msg) {
   bool less = msg.samples < before
               || (own_ && msg.samples_per_second > 0
                   && msg.samples_per_second < own_->samples_per_second / 2);
-  pace_.changed(new_epoch || less || own_->parameters != msg.parameters, new_epoch || moved,
+  pace_.changed(new_epoch || less || other_claim || own_->parameters != msg.parameters,
+                new_epoch || moved,
                 msg.samples, msg.missing);
   auto& own = own_ ? *own_ : own_.emplace();
   own.who = ctx_.own_record();

@@ -1,5 +1,7 @@
 #include "runtime/dht/record.hpp"
 
+#include <cstring>
+
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -46,6 +48,13 @@ std::string signed_bytes(std::string_view run_id, const record& entry) {
     out.put_text<text_size>(*text);
   out.put(to_nanoseconds(entry.expiration), entry.sequence, std::uint64_t{entry.tombstone});
   return out.put_text<text_size>(entry.owner.raw()).take();
+}
+
+std::uint64_t record_tag(std::string_view run_id, const record& entry) {
+  auto whole = sha256(signed_bytes(run_id, entry) + std::string{entry.by.raw()});
+  std::uint64_t tag = 0;
+  std::memcpy(&tag, whole.raw().data(), sizeof tag);
+  return tag;
 }
 
 void sign_record(std::string_view run_id, const identity& owner, record& entry) {

@@ -57,6 +57,9 @@ dht_id record_key(std::string_view run_id, record_kind kind, std::string_view na
 /// What the owner signs: a domain string, the run id and every field except the signature.
 std::string signed_bytes(std::string_view run_id, const record& entry);
 
+/// Tells this record from every other one, also from an older or newer one of its subkey.
+std::uint64_t record_tag(std::string_view run_id, const record& entry);
+
 /// Fills `owner` and `by`; for owned kinds also `subkey`.
 void sign_record(std::string_view run_id, const identity& owner, record& entry);
 

@@ -125,10 +125,12 @@ public:
   /// Without tombstones and records that expired by `now`; the regular value or the dictionary, as
   /// record_store::put keeps them.
   [[nodiscard]] std::vector<record> live(swarm_time now) const;
+  /// The newest ones, also those that `live` leaves out.
+  [[nodiscard]] const std::map<std::string, record>& newest() const { return newest_; }
   [[nodiscard]] bool empty() const { return newest_.empty(); }
 
 private:
-  std::map<std::string, record> newest_;
+  std::map<std::string, record> newest_; // by subkey
 };
 
 } // namespace waggle

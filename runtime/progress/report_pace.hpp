@@ -38,7 +38,7 @@ public:
   /// At least from one signed report to the next. Of an epoch that lasts longer than expected, the
   /// time so far counts.
   [[nodiscard]] duration between_reports(steady_time now) const {
-    return limited(lasts(now) / 4, 15);
+    return limited(lasts(now), 15);
   }
   /// The same for readings of what others have stored, which only shows peers without a link to us.
   [[nodiscard]] duration between_readings(steady_time now) const {
@@ -64,11 +64,11 @@ public:
     duration since = now - noted_;
     if (!note_due_ || since < std::chrono::milliseconds{peers <= 8 ? 0 : 2 * peers})
       return false;
-    if (news_due_ || since >= longest_silence)
+    if (news_due_ || since >= longest_silence || lasts(now) == 0)
       return true;
     if (missing_)
       return (samples_ - std::min(samples_, noted_samples_)) * (peers + 1) * 4 >= *missing_;
-    return since >= limited(lasts(now) / 16, 1);
+    return since >= limited(lasts(now) / 8, 1);
   }
   /// Whether what was pushed would expire.
   [[nodiscard]] bool repeat_due(steady_time now) const { return now - pushed_ >= of_.ttl / 2; }

@@ -149,6 +149,7 @@ void fields(of<members_note>, auto& io, auto& x) {
 void fields(of<dht_find>, auto& io, auto& x) {
   io("keys", x.keys, {1, keys_per_find_max});
   io("nodes_only", x.nodes_only);
+  io("known", x.known, {0, records_per_message_max});
 }
 
 template <>

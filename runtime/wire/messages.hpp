@@ -83,6 +83,8 @@ struct members_note {
 struct dht_find {
   std::vector<dht_id> keys;
   bool nodes_only = false; // without records
+  /// Records that the asker has (record_tag), which the answer leaves out.
+  std::vector<std::uint64_t> known{};
 };
 struct dht_found {
   struct answer {

@@ -33,6 +33,54 @@ TEST_F(DhtRouter, KeepsWhatIsGenuineAndGivesItBackWithWhomItKnows) {
   EXPECT_THAT(nodes.answers.at(0).records, IsEmpty());
 }
 
+TEST_F(DhtRouter, LeavesOutWhatTheAskerHas) {
+  auto entry = open_record("hello");
+  auto key = record_key("test", entry.kind, entry.name);
+  asked_by_peer<wire::dht_stored>(wire::dht_store{{entry}});
+  auto records = [&](std::vector<std::uint64_t> known) {
+    return asked_by_peer<wire::dht_found>(wire::dht_find{{key}, false, std::move(known)})
+      .answers.at(0)
+      .records;
+  };
+  EXPECT_THAT(records({1, 2}), SizeIs(1));
+  EXPECT_THAT(records({1, record_tag("test", entry)}), IsEmpty());
+  EXPECT_NE(record_tag("test", entry), record_tag("test", open_record("hello", 2)));
+}
+
+TEST_F(DhtRouter, SaysWhatItHasAndKeepsThatUntilItExpires) {
+  auto stored = std::make_shared<std::vector<record>>();
+  auto asked = std::make_shared<std::vector<std::uint64_t>>();
+  world->answer = [=](const call_peer& call) -> result<wire::response> {
+    const auto* find = std::get_if<wire::dht_find>(&call.what);
+    if (find == nullptr || find->nodes_only)
+      return polite(call);
+    *asked = find->known;
+    wire::dht_found found{{{*stored, {}}}};
+    std::erase_if(found.answers[0].records, [&](const record& each) {
+      return std::ranges::count(find->known, record_tag("test", each)) > 0;
+    });
+    return wire::response{found};
+  };
+  connect(2);
+  auto values = [&] {
+    std::vector<std::string> out;
+    for (const auto& each : ask<found_records>(router, query())->records)
+      out.push_back(each.value);
+    return out;
+  };
+  auto first = open_record("first");
+  stored->push_back(first);
+  EXPECT_THAT(values(), ElementsAre("first"));
+  EXPECT_THAT(*asked, IsEmpty());
+  EXPECT_THAT(values(), ElementsAre("first"));
+  EXPECT_THAT(*asked, ElementsAre(record_tag("test", first)));
+  stored->front() = open_record("second", 2);
+  EXPECT_THAT(values(), ElementsAre("second"));
+  pass(std::chrono::ceil<milliseconds>(first.expiration - wall->now()));
+  stored->clear();
+  EXPECT_THAT(values(), IsEmpty());
+}
+
 TEST_F(DhtRouter, RefusesForgedExpiredAndStaleRecordsOneByOne) {
   auto forged = owned_record(5);
   forged.value = "not mine";

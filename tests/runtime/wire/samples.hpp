@@ -62,7 +62,7 @@ inline std::vector<sample> samples() {
     out.push_back({name, std::move(what), body});
   };
   call_of("dht_ping", dht_ping{});
-  call_of("dht_find", dht_find{{dht_id{sample_digest(1).bytes}, dht_id{}}, true});
+  call_of("dht_find", dht_find{{dht_id{sample_digest(1).bytes}, dht_id{}}, true, {7, ~0ULL}});
   call_of("dht_store", dht_store{{sample_record(), plain}});
   call_of("join_group", join_group{"demo_grad", "demo_grad.0b01", sample_digest(2), epoch_id{77},
                                    swarm_time_from(123), member_mode::auxiliary, 1.5e6,
