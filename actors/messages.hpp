@@ -172,8 +172,8 @@ struct report_progress {
   history_claim claim;
   double samples_per_second = 0; // while computing; 0: measured from the reports
   peer_vitals vitals{};
-  parameter_sketch sketch{};  // of `parameters`
-  double epoch_seconds = 0;   // how long an epoch lasts; 0: not known
+  parameter_sketch sketch{}; // of `parameters`
+  double epoch_seconds = 0;  // how long an epoch lasts; 0: not known
   /// Samples that the epoch lacks, as far as this peer knows; 0: it may end. Nothing: it does not
   /// end by them.
   std::optional<std::uint64_t> missing{};

@@ -150,7 +150,7 @@ private:
   dht_punching punching_;
   std::map<std::uint64_t, search> searches_;
   std::uint64_t last_search_ = 0;
-  std::uint64_t self_lookup_ = 0; // the last lookup of our own id
+  std::uint64_t self_lookup_ = 0;              // the last lookup of our own id
   std::pair<dht_id, record_merge> last_found_; // by the last search for what is newest
   /// Our own records that were stored before any other peer was known.
   record_store unread_;

@@ -154,8 +154,7 @@ void progress_tracker::report(const report_progress& msg) {
               || (own_ && msg.samples_per_second > 0
                   && msg.samples_per_second < own_->samples_per_second / 2);
   pace_.changed(new_epoch || less || other_claim || own_->parameters != msg.parameters,
-                new_epoch || moved,
-                msg.samples, msg.missing);
+                new_epoch || moved, msg.samples, msg.missing);
   auto& own = own_ ? *own_ : own_.emplace();
   own.who = ctx_.own_record();
   own.epoch = msg.epoch;

@@ -37,9 +37,7 @@ public:
 
   /// At least from one signed report to the next. Of an epoch that lasts longer than expected, the
   /// time so far counts.
-  [[nodiscard]] duration between_reports(steady_time now) const {
-    return limited(lasts(now), 15);
-  }
+  [[nodiscard]] duration between_reports(steady_time now) const { return limited(lasts(now), 15); }
   /// The same for readings of what others have stored, which only shows peers without a link to us.
   [[nodiscard]] duration between_readings(steady_time now) const {
     return limited(lasts(now) / 2, 30);

@@ -87,8 +87,8 @@ TEST_F(ProgressTracker, ReportsRarelyInLongEpochsAndNewsAtOnce) {
   connect(2);
   world->told.clear();
   auto say = [&](std::uint64_t epoch, std::uint64_t samples) {
-    tell(tracker, report_progress{epoch_id{epoch}, samples, sha256("p"), {}, 0, {}, {}, 64,
-                                  2 * (600 - samples)});
+    tell(tracker, report_progress{
+                    epoch_id{epoch}, samples, sha256("p"), {}, 0, {}, {}, 64, 2 * (600 - samples)});
     pass(100ms);
   };
   for (std::uint64_t i = 0; i < 600; ++i)
