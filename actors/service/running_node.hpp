@@ -4,10 +4,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "actors/caf_error.hpp"
 #include "actors/caller_thread.hpp"
@@ -93,6 +91,7 @@ constexpr auto dht_margin = 1s; // the router has the same deadline, and should 
 result<record> application_record(const node_context& ctx, const std::string& key,
                                   const std::string& subkey, const std::string& value,
                                   milliseconds lifetime, const identity* owner = nullptr);
+constexpr auto publish_timeout = 60s; // hashing a large state
 /// Gives the state to peers that ask, or tells them that it does not.
 status publish(running_node& peer, publish_state what);
 const state_publisher_actor& publisher_of(running_node& peer); // starts it

@@ -13,7 +13,6 @@ namespace waggle {
 
 namespace {
 
-constexpr auto publish_timeout = 60s; // hashing a large state
 
 template <class Self>
 void end_with(Self self, const node_actor& node) {

@@ -10,7 +10,6 @@ namespace waggle {
 namespace {
 
 constexpr std::size_t name_bytes_max = 200;
-constexpr auto publish_timeout = 60s; // hashing a large state
 
 } // namespace
 

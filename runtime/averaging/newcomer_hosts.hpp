@@ -20,7 +20,13 @@ public:
   [[nodiscard]] bool admits(const std::string& host, steady_time now) const {
     return host.empty() || !silent_.holds(host, now);
   }
-  void accepted(const peer_id& who, const std::string& host);
+  void accepted(const peer_id& who, const std::string& host) {
+    if (host.empty())
+      return;
+    if (hosts_.size() >= newcomers_max && !hosts_.contains(who))
+      hosts_.erase(hosts_.begin());
+    hosts_.insert_or_assign(who, host);
+  }
   /// It contributed to its first round, or is gone: it is no newcomer any more.
   void forget(const peer_id& who) { hosts_.erase(who); }
 
@@ -29,7 +35,17 @@ public:
     milliseconds lasts{0};
   };
   /// It was silent in its first round. Nothing: it was no newcomer, or its host is not known.
-  std::optional<pause> silent(const peer_id& who, steady_time now);
+  std::optional<pause> silent(const peer_id& who, steady_time now) {
+    auto found = hosts_.find(who);
+    if (found == hosts_.end())
+      return std::nullopt;
+    auto host = std::move(found->second);
+    hosts_.erase(found);
+    if (silent_.holds(host, now)) // several that were admitted together
+      return std::nullopt;
+    auto lasts = silent_.add(host, now);
+    return pause{std::move(host), lasts};
+  }
 
 private:
   static constexpr std::size_t newcomers_max = 256;

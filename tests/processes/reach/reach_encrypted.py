@@ -57,7 +57,7 @@ class Capture:
 
 
 def vector_of(peer):
-    """What a peer of `waggle average` contributes (runtime/cli/average_vector.cpp)."""
+    """What a peer of `waggle average` contributes (runtime/cli/average_vector.hpp)."""
     seed, mask, values = int(peer[:16], 16), (1 << 64) - 1, []
     for i in range(ELEMENTS):
         x = (seed + i * 0x9e3779b97f4a7c15) & mask
