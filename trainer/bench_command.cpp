@@ -12,6 +12,7 @@
 #include "runtime/cli/bench.hpp"
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/learner_layer.hpp"
 #include "runtime/training/strategy.hpp"
 #include "trainer/plain_loop.hpp"
@@ -74,9 +75,7 @@ result<bench_timing> run_peer(peer_process& process, const run_options& options,
   auto config = process.base_config();
   add_training(config, options, process.self().id(), folder);
   config.training->make_learner = layered<timed_learner>(config.training->make_learner, "", timer);
-  auto peer = process.start(config);
-  if (!peer)
-    return peer.error();
+  WAGGLE_TRY(peer, process.start(config));
   process.print_start(config, *peer, false);
   auto exit_code = process.run_until_done(*peer, [&] { return timer->done.load(); });
   if (exit_code != exit_clean)

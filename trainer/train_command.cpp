@@ -15,7 +15,6 @@
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/begun_from.hpp"
 #include "runtime/training/checkpoint_store.hpp"
-#include "runtime/training/named_number.hpp"
 
 namespace waggle {
 

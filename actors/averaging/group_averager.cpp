@@ -18,6 +18,7 @@
 #include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -304,17 +305,14 @@ void group_averager::judge_plan(const peer_record& from, const wire::next_plan& 
 
 status group_averager::enter(const peer_id& leader, const wire::next_plan& message) {
   if (takes_any_group()) { // it adopts the terms of the group that admits it
-    auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
-                               message.second_round, config_.elements_max);
-    if (!terms)
-      return terms.error();
+    WAGGLE_TRY(terms, adopted_terms(members_, message.plan, message.schema, message.members_max,
+                                    message.second_round, config_.elements_max));
     use(std::move(*terms));
   }
   if (message.branch != entry_->branch)
     return failure{ec::wrong_run, "its group has changed to another history"};
   group_->become(self());
-  if (auto entered = group_->enter(leader, message.plan, message.branch); !entered)
-    return entered;
+  WAGGLE_TRY(entered, group_->enter(leader, message.plan, message.branch));
   auto asked = *std::exchange(entry_, std::nullopt);
   send(matchmaker_, plan_judged{leader, message.plan.members.size(), {}});
   lead_.entered(leader); // it learnt our bandwidth when we asked it

@@ -116,11 +116,10 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
 
 void matchmaker::start(waiting wanted) {
   config_.mode = ctx_.mode(mode_);
-  group_search::options opts;
-  opts.min_group_size = min_size();
-  opts.target_group_size = target_size();
-  opts.members_max = round_members_max;
-  opts.expected_peers = wanted.what.expected_peers;
+  group_search::options opts{.min_group_size = min_size(),
+                             .target_group_size = target_size(),
+                             .members_max = round_members_max,
+                             .expected_peers = wanted.what.expected_peers};
   // Otherwise the search would wait in vain for those that it avoids. Not if only a part of those
   // that are known are expected.
   if (opts.expected_peers < opts.target_group_size)

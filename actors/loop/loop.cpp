@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "actors/loop/swarm_session.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/state_schema.hpp"
 
 namespace waggle {
@@ -131,9 +132,7 @@ loop::~loop() {
 }
 
 result<loop> loop::start(const swarm& in, loop_options options) {
-  auto arrays = describe(options);
-  if (!arrays)
-    return arrays.error();
+  WAGGLE_TRY(arrays, describe(options));
   const auto& session = in.shared_session();
   if (session->place() != update_place::module)
     return bad("offload-optimizer and delay-optimizer-step are for waggle::optimizer");
@@ -144,8 +143,7 @@ result<loop> loop::start(const swarm& in, loop_options options) {
   std::vector<std::span<float>> tensors;
   for (const auto& tensor : table.tensors())
     tensors.push_back(arrays->arrays.at(tensor.name));
-  optimizer_identity optimizer;
-  optimizer.kind = options.optimizer;
+  optimizer_identity optimizer{.kind = options.optimizer};
   auto schema = schema_of(table, optimizer, session->model_function());
   if (session->use_of_gradients() == gradient_use::in_place)
     return bad(

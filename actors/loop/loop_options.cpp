@@ -7,6 +7,7 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -111,15 +112,12 @@ result<run_options> run_options_of(const swarm_options& o, std::uint64_t passes)
     flags["passes"] = {std::to_string(passes), "waggle::shards"};
   auto look_up = [](const char* name) { return std::getenv(name); };
   auto all = resolve({}, from_environment({"initial-peers"}, look_up), flags);
-  if (auto key = all ? load_key(*all) : status{done{}}; !key)
-    return key.error();
+  WAGGLE_TRY(key, all ? load_key(*all) : status{done{}});
   return all;
 }
 
 result<swarm_options> swarm_options::from(const std::filesystem::path& run_file) {
-  auto file = from_file(run_file);
-  if (!file)
-    return file.error();
+  WAGGLE_TRY(file, from_file(run_file));
   swarm_options out;
   for (const auto& [name, value] : *file) {
     const auto* spec = find_option(name);

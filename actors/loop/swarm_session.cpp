@@ -16,6 +16,7 @@
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/config/values.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/strategy.hpp"
@@ -91,19 +92,15 @@ agreed_field describe(const state_table& table) {
 
 result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_options& options) {
   std::shared_ptr<swarm_session> session{new swarm_session};
-  if (auto usable = session->configure(options); !usable)
-    return usable.error();
-  auto process = peer_process::prepare(session->options_, options.around);
-  if (!process)
-    return process.error();
+  WAGGLE_TRY(usable, session->configure(options));
+  WAGGLE_TRY(process, peer_process::prepare(session->options_, options.around));
   session->process_ = std::move(*process);
   return session;
 }
 
 status swarm_session::configure(const swarm_options& options) {
   auto resolved = run_options_of(options, passes_);
-  if (auto usable = resolved ? check_training_options(*resolved) : resolved.error(); !usable)
-    return usable;
+  WAGGLE_TRY(usable, resolved ? check_training_options(*resolved) : resolved.error());
   auto rule = resolved->scale_rule();
   if (rule && resolved->reuse_gradient_buffers)
     return bad("--loss-scale and --reuse-grad-buffers exclude each other in a "
@@ -146,9 +143,7 @@ update_place swarm_session::place() const {
 /// The values that `waggle train` would compare for the same model, optimizer and data.
 result<run_agreement> swarm_session::agreement(const loop_port& port,
                                                const frozen_tensors& frozen) const {
-  auto base = training_agreement(options_, protocol_version);
-  if (!base)
-    return base.error();
+  WAGGLE_TRY(base, training_agreement(options_, protocol_version));
   std::map<std::string, std::string> other{{"data", given_.data}};
   if (given_.learning_rate == rate_owner::optimizer)
     other["schedule"] = given_.schedule;
@@ -187,8 +182,7 @@ status swarm_session::check_statistics(const state_table& tensors) {
       return bad("--" + given->first + ": '" + given->second + "' " + set.error().detail);
     options_.given[given->first] = given->second;
   }
-  if (auto fits = check_optimizer_of_strategy(options_); !fits)
-    return fits;
+  WAGGLE_TRY(fits, check_optimizer_of_strategy(options_));
   if (!strategy().steps_each_pass())
     return done{};
   auto how = options_.how;
@@ -217,11 +211,8 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   o.model = given_.model;
   if (given_.learning_rate == rate_owner::optimizer)
     o.lr = learning_rate;
-  if (auto kept = check_statistics(port->tensors()); !kept)
-    return kept;
-  auto agreed = agreement(*port, frozen);
-  if (!agreed)
-    return agreed.error();
+  WAGGLE_TRY(kept, check_statistics(port->tensors()));
+  WAGGLE_TRY(agreed, agreement(*port, frozen));
   if (draws_)
     if (auto samples = std::to_string(draws_->ledger().samples());
         !agreed->add({"samples", samples, {}}))
@@ -240,9 +231,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, loop_model& model,
   port->use_draws(draws_);
   add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir(), {}, draws_);
   config.training->training.leave = process_->notice();
-  auto started = process_->start(config);
-  if (!started)
-    return started.error();
+  WAGGLE_TRY(started, process_->start(config));
   addresses_ = started->ctx.record.addresses;
   process_->log().info("listening on {}; peer {} of run {}, data in {}", to_string(started->bound),
                        to_string(id()), o.run_id, data_dir().string());

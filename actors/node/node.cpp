@@ -241,10 +241,8 @@ static void prepare_members(const node_context& ctx, const node_config& config, 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies) {
   caller_thread here;
-  if (auto checked = check_node_config(config); !checked)
-    return checked.error();
-  if (auto checked = check_link_config(config.switchboard.link); !checked)
-    return checked.error();
+  WAGGLE_TRY(checked, check_node_config(config));
+  WAGGLE_TRY(linked, check_link_config(config.switchboard.link));
   WAGGLE_TRY(announce, net::numeric_addresses(config.announce, net::system_lookup()));
   WAGGLE_TRY(metrics, metrics_for(config, dependencies));
   started_node out;

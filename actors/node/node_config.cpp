@@ -1,14 +1,13 @@
 #include <set>
 
 #include "actors/node/node.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
 status check_averaging_parts(const node_config::averaging_parts& parts, bool client_mode) {
-  if (auto valid = check_matchmaking_config(parts.matchmaking, client_mode); !valid)
-    return valid;
-  if (auto valid = check_averaging_config(parts.averaging); !valid)
-    return valid;
+  WAGGLE_TRY(group, check_matchmaking_config(parts.matchmaking, client_mode));
+  WAGGLE_TRY(rounds, check_averaging_config(parts.averaging));
   if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
     return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
   return done{};
@@ -25,8 +24,7 @@ status check_node_config(const node_config& config) {
     const auto& parts = config.helping->averaging;
     if (parts.matchmaking.mode != member_mode::auxiliary || !parts.averaging.auxiliary)
       return failure{ec::bad_config, "a peer that reduces for clients is an auxiliary"};
-    if (auto valid = check_averaging_config(parts.averaging); !valid)
-      return valid;
+    WAGGLE_TRY(valid, check_averaging_config(parts.averaging));
     return check_matchmaking_config(parts.matchmaking, false);
   }
   if (!config.averaging && !config.takes_averagers && !config.further_averaging.empty())
@@ -39,8 +37,7 @@ status check_node_config(const node_config& config) {
     if (!seen.insert(parts.matchmaking.prefix).second)
       return failure{ec::bad_config, "two averagers of one peer have the prefix '"
                                        + parts.matchmaking.prefix + "': give each its own"};
-    if (auto valid = check_averaging_parts(parts, config.client_mode); !valid)
-      return valid;
+    WAGGLE_TRY(valid, check_averaging_parts(parts, config.client_mode));
   }
   return done{};
 }

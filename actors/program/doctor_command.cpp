@@ -13,7 +13,6 @@
 #include "actors/caf_error.hpp"
 #include "actors/links/switchboard.hpp"
 #include "actors/program/commands.hpp"
-#include "actors/program/node_options.hpp"
 #include "actors/service/machine.hpp"
 #include "runtime/cli/examine_swarm.hpp"
 #include "runtime/cli/finding_report.hpp"

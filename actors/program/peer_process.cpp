@@ -111,9 +111,7 @@ result<started_node> peer_process::start(const node_config& config) {
                                            std::move(tcp), watch_events);
   if (options_.maps_ports)
     dependencies.router = net::make_port_router();
-  auto started = start_node(*around_.system, config, dependencies);
-  if (!started)
-    return started;
+  WAGGLE_TRY(started, start_node(*around_.system, config, dependencies));
   log_->info("the pages' certificate for https has the SHA-256 fingerprint {}",
              (*pages)->fingerprint());
   if (auto address = peer_address::write(data_dir_, started->bound))

@@ -159,9 +159,7 @@ struct averager::shared {
       auto which = tensors->tensors.not_finite();
       return {why.code, which.empty() ? why.detail : which};
     }
-    find_records query;
-    query.name = key_of(name);
-    query.timeout = 2s;
+    find_records query{.name = key_of(name), .timeout = 2s};
     auto ours = tensors->tensors.description();
     if (auto found =
           peer.ask<found_records>(peer.node.parts.dht, query.timeout + dht_margin, query))

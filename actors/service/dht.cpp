@@ -82,10 +82,7 @@ status store(const running_node& peer, const std::string& key, result<record> en
 result<found_records> find(const running_node& peer, record_kind kind, const std::string& key,
                            milliseconds timeout) {
   WAGGLE_TRY(valid, check_timeout(timeout, "timeout"));
-  find_records query;
-  query.kind = kind;
-  query.name = key;
-  query.timeout = timeout;
+  find_records query{.kind = kind, .name = key, .timeout = timeout};
   return peer.ask<found_records>(peer.node.parts.dht, timeout + dht_margin, std::move(query));
 }
 

@@ -8,6 +8,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/service/running_node.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -97,9 +98,7 @@ caf::result<state_snapshot> state_publisher::snapshot(const get_state_snapshot& 
 }
 
 result<state_snapshot> state_publisher::make(const publish_state& what) const {
-  auto bytes = what.make ? what.make() : what.bytes;
-  if (!bytes)
-    return bytes.error();
+  WAGGLE_TRY(bytes, what.make ? what.make() : what.bytes);
   state_snapshot made;
   made.epoch = epoch_id{what.version};
   made.content = sha256(bytes->view());

@@ -6,6 +6,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -19,9 +20,7 @@ measure_weights(evaluation_worker_actor::stateful_pointer<evaluation_worker> sel
     try {
       auto& with = self->state.with;
       if (!with) {
-        auto made = make();
-        if (!made)
-          return made.error();
+        WAGGLE_TRY(made, make());
         with = std::move(*made);
       }
       return with->measure(*msg.weights, *stop);

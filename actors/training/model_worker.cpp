@@ -10,6 +10,7 @@
 #include "runtime/averaging/patience.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/log_about.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/status/run_curves.hpp"
 #include "runtime/training/parameter_sample.hpp"
@@ -318,9 +319,7 @@ void model_worker::load(const load_image& msg) {
 
 /// Fails if there is no room for the copy.
 result<std::shared_ptr<model_copy>> model_worker::copy() {
-  auto store = ctx_.make_store();
-  if (!store)
-    return store.error();
+  WAGGLE_TRY(store, ctx_.make_store());
   auto began = clock().now();
   auto copied = model_->copy_state(std::move(*store));
   ctx_.metrics->observe_step("state_copy", seconds_of(clock().now() - began));

@@ -418,8 +418,7 @@ void trainer::report_own_progress() {
   // yet. With a ledger, an update may make this peer drop samples.
   bool unsure = counts_passes() && vector_.waiting() > 0;
   reported_.own_samples = round_runs() || unsure ? 0 : own_samples();
-  history_claim claim;
-  claim.past = at_.past();
+  history_claim claim{.past = at_.past()};
   auto members = membership_.is_member() ? membership_.members().size() : 0;
   // Every peer sees by itself how many train the history: if each claimed it, one newcomer would
   // make all of them report to all.

@@ -63,14 +63,12 @@ void round_state::send_to(member_set members, const wire::event& what, const pay
 
 wire::part round_state::header(std::uint32_t index, wire::part_kind kind) const {
   const auto& part = parts()[index];
-  wire::part head;
-  head.round = plan().id;
-  head.view = view().number;
-  head.kind = kind;
-  head.index = index;
-  head.offset = part.offset;
-  head.count = part.count;
-  return head;
+  return wire::part{.round = plan().id,
+                    .view = view().number,
+                    .kind = kind,
+                    .index = index,
+                    .offset = part.offset,
+                    .count = part.count};
 }
 
 bool round_state::fits(const wire::part& head, std::size_t bytes) const {

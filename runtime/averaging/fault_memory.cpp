@@ -1,7 +1,5 @@
 #include "runtime/averaging/fault_memory.hpp"
 
-#include <algorithm>
-
 namespace waggle {
 
 fault_kind kind_of(ec reason) {

@@ -1,7 +1,6 @@
 #include "runtime/averaging/guards.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>

@@ -7,6 +7,7 @@
 
 #include "runtime/averaging/robust_sums.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/core/vectorized.hpp"
 
 namespace waggle {
@@ -79,9 +80,7 @@ status part_reducer::add(std::size_t member, double weight, payload values) {
     return ec::duplicate_peer;
   if (!is_weight(weight))
     return ec::bad_weight;
-  auto reader = part_reader::open(codec_, values.view(), elements_);
-  if (!reader)
-    return reader.error();
+  WAGGLE_TRY(reader, part_reader::open(codec_, values.view(), elements_));
   auto at = std::find_if(contributions_.begin(), contributions_.end(),
                          [&](const contribution& c) { return c.member > member; });
   contributions_.insert(at, {member, weight, std::move(values), *reader});

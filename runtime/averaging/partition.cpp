@@ -6,6 +6,7 @@
 #include "runtime/averaging/shares.hpp"
 #include "runtime/codec/blocks.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -119,9 +120,7 @@ result<vector_partition> make_partition(const round_plan& plan, const member_ban
   auto known = leveled(bandwidths);
   for (std::size_t i = 0; i < known.size(); ++i)
     bids.push_back({plan.members[i].mode, known[i].bytes_per_second});
-  auto shares = balanced_shares(bids, plan.elements, min_vector_size);
-  if (!shares)
-    return shares.error();
+  WAGGLE_TRY(shares, balanced_shares(bids, plan.elements, min_vector_size));
   vector_partition how{std::move(*shares), parts.largest};
   const auto* aggregator = find_row(plan.reduce_by.how);
   if (!parts.chosen || aggregator == nullptr || !aggregator->by_value)

@@ -1,6 +1,5 @@
 #include "runtime/averaging/robust_sums.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,7 +1,5 @@
 #include "runtime/averaging/round_proof.hpp"
 
-#include <utility>
-
 #include "runtime/averaging/round_protocol.hpp"
 
 namespace waggle {

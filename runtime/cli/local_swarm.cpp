@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/cli/signals.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -36,9 +37,7 @@ bool read_start(const std::string& log, local_peer& peer) {
 
 status local_swarm::start(const std::vector<std::string>& arguments,
                           const std::filesystem::path& log) {
-  auto process = child_process::start(arguments, log);
-  if (!process)
-    return process.error();
+  WAGGLE_TRY(process, child_process::start(arguments, log));
   peers_.push_back({std::move(*process), {}, {}});
   return await_start(peers_.back());
 }

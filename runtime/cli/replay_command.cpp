@@ -8,6 +8,7 @@
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/core/disk.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/status/live_page.hpp"
 #include "runtime/watch/replay.hpp"
@@ -37,9 +38,7 @@ result<std::vector<fs::path>> logs_of(const std::vector<std::string>& names) {
       if (fs::is_directory(each.path() / "events", error))
         folders.push_back(each.path() / "events");
     for (const auto& folder : folders) {
-      auto found = files->list(folder);
-      if (!found)
-        return found.error();
+      WAGGLE_TRY(found, files->list(folder));
       for (const auto& each : *found)
         if (each.ends_with(".jsonl"))
           out.push_back(folder / each);

@@ -20,17 +20,9 @@ constexpr std::uint64_t short_run = 1U << 16U; // numbers; 768 KiB
 
 /// What a tensor of this type travels as if its codec would be `none`.
 codec_id codec_of(tensor_type type) {
-  switch (type) {
-    case tensor_type::float32:
-      return codec_id::none;
-    case tensor_type::float64:
-      return codec_id::mean64;
-    case tensor_type::float16:
-      return codec_id::float16;
-    case tensor_type::bfloat16:
-      return codec_id::bfloat16;
-  }
-  return codec_id::none;
+  constexpr codec_id codecs[]{codec_id::none, codec_id::mean64, codec_id::float16,
+                              codec_id::bfloat16};
+  return codecs[static_cast<std::size_t>(type)];
 }
 
 double value_at(const averaged_tensor& tensor, std::uint64_t i) {

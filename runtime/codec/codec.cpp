@@ -6,6 +6,7 @@
 #include "runtime/codec/part_reader.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -91,9 +92,7 @@ void encode(codec_id codec, std::span<const float> values, std::span<std::byte> 
 }
 
 status decode(codec_id codec, byte_span bytes, std::span<float> out, instructions path) {
-  auto reader = part_reader::open(codec, bytes, out.size(), path);
-  if (!reader)
-    return reader.error();
+  WAGGLE_TRY(reader, part_reader::open(codec, bytes, out.size(), path));
   reader->read(0, out);
   return done{};
 }

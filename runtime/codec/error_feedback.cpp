@@ -1,6 +1,5 @@
 #include "runtime/codec/error_feedback.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <limits>
 #include <string>

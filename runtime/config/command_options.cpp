@@ -9,6 +9,7 @@
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/member_list.hpp"
 #include "runtime/training/training_curves.hpp"
 
@@ -113,9 +114,7 @@ status set_json(run_options& x, std::string_view v) {
   x.json = true;
   if (v.empty() || v == "true")
     return done{};
-  auto file = absolute_path(v);
-  if (!file)
-    return file.error();
+  WAGGLE_TRY(file, absolute_path(v));
   x.json_file = std::move(*file);
   return done{};
 }

@@ -4,6 +4,7 @@
 
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/data/data_set.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/safetensors.hpp"
@@ -42,9 +43,7 @@ binding data_paths(Place place) {
     bool one = std::filesystem::exists(v, error);
     std::string out, part;
     for (std::istringstream in{std::string{v}}; std::getline(in, part, one ? '\0' : ',');) {
-      auto path = absolute_path(part);
-      if (!path)
-        return path.error();
+      WAGGLE_TRY(path, absolute_path(part));
       if (!one && path->string().find(',') != std::string::npos)
         return failure{ec::bad_config, "is relative to a folder with a comma in its path, which "
                                        "separates files: start in another one"};

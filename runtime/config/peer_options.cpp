@@ -2,6 +2,7 @@
 
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle::option_bindings {
 
@@ -20,9 +21,7 @@ result<std::string> run_name(std::string_view v) {
 }
 
 result<std::vector<endpoint>> own_addresses(std::string_view v) {
-  auto all = parse_endpoints(v);
-  if (!all)
-    return all;
+  WAGGLE_TRY(all, parse_endpoints(v));
   if (all->empty() || all->size() > addresses_max)
     return failure{ec::bad_config, "must be 1 to " + std::to_string(addresses_max)
                                      + " addresses HOST:PORT, separated by commas"};

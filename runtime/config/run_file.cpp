@@ -10,6 +10,7 @@
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -54,8 +55,7 @@ status collect(const std::string& file, const toml::table& table, settings& foun
     names.push_back(spec.name);
   for (const auto& [key, value] : table) {
     if (value.is_table()) {
-      if (auto inner = collect(file, value.as_table(), found); !inner)
-        return inner;
+      WAGGLE_TRY(inner, collect(file, value.as_table(), found));
       continue;
     }
     auto name = key;
@@ -94,8 +94,7 @@ result<settings> from_file(const std::filesystem::path& file) {
   try {
     std::istringstream valid{std::move(text)};
     auto parsed = toml::parse(valid, file.string());
-    if (auto taken = collect(file.string(), parsed.as_table(), found); !taken)
-      return taken.error();
+    WAGGLE_TRY(taken, collect(file.string(), parsed.as_table(), found));
   } catch (const toml::exception& e) {
     return failure{ec::bad_config, file.string() + ":" + std::to_string(e.location().line())
                                      + ": this is not TOML: " + first_line(e.what())};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "runtime/core/try.hpp"
 #include "runtime/training/named_number.hpp"
 
 namespace waggle {
@@ -102,9 +103,7 @@ result<web_page> parse_url(std::string_view text) {
   std::string host{text.substr(0, slash)};
   if (host.find(':', host.rfind(']') + 1) == std::string::npos)
     host += ":80";
-  auto where = parse_address(host);
-  if (!where)
-    return where.error();
+  WAGGLE_TRY(where, parse_address(host));
   return web_page{*where, slash < text.size() ? std::string{text.substr(slash)} : "/"};
 }
 

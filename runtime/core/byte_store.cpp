@@ -8,6 +8,7 @@
 
 #include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -66,8 +67,7 @@ private:
 result<payload> byte_source::piece(std::uint64_t at, std::size_t bytes,
                                    buffer_pool& buffers) const {
   auto buffer = buffers.take(bytes);
-  if (auto good = read(at, {buffer.get(), bytes}); !good)
-    return good.error();
+  WAGGLE_TRY(good, read(at, {buffer.get(), bytes}));
   return payload{std::move(buffer), bytes};
 }
 
@@ -92,18 +92,15 @@ status for_each_piece(const byte_source& from, std::uint64_t at, std::uint64_t b
     auto left = bytes - done_bytes;
     if (left < piece.size())
       piece.resize(static_cast<std::size_t>(left));
-    if (auto good = from.read(at + done_bytes, piece); !good)
-      return good;
-    if (auto good = take(piece); !good)
-      return good;
+    WAGGLE_TRY(got, from.read(at + done_bytes, piece));
+    WAGGLE_TRY(taken, take(piece));
   }
   return done{};
 }
 
 result<payload> read_all(const byte_source& from) {
   auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(from.size()));
-  if (auto good = from.read(0, *bytes); !good)
-    return good.error();
+  WAGGLE_TRY(good, from.read(0, *bytes));
   return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
 }
 

@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "runtime/core/try.hpp"
 #include "runtime/core/unique_fd.hpp"
 
 namespace waggle {
@@ -155,8 +156,7 @@ public:
   }
 
   status append(const fs::path& file, byte_span bytes) override {
-    if (auto made = make_folder(file.has_parent_path() ? file.parent_path() : fs::path{"."}); !made)
-      return made;
+    WAGGLE_TRY(made, make_folder(file.has_parent_path() ? file.parent_path() : fs::path{"."}));
     unique_fd out{
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)};
     if (out.get() < 0 || !write_all(out.get(), bytes))
@@ -165,8 +165,7 @@ public:
   }
 
   result<std::shared_ptr<byte_store>> make_store(const fs::path& folder) override {
-    if (auto made = make_folder(folder); !made)
-      return made.error();
+    WAGGLE_TRY(made, make_folder(folder));
     auto file = open_unnamed(folder);
     if (file < 0)
       return broken("cannot make a temporary file in", folder, errno);
@@ -208,8 +207,7 @@ private:
   /// Lets `fill` write a draft, which replaces `file` once it is on the medium.
   static status replace(const fs::path& file, const std::function<status(int)>& fill) {
     auto folder = file.has_parent_path() ? file.parent_path() : fs::path{"."};
-    if (auto made = make_folder(folder); !made)
-      return made;
+    WAGGLE_TRY(made, make_folder(folder));
     auto draft = file;
     draft += draft_suffix;
     {

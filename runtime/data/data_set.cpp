@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "runtime/core/try.hpp"
 #include "runtime/data/images.hpp"
 #include "runtime/data/line_blocks.hpp"
 #include "runtime/data/sentence.hpp"
@@ -137,9 +138,7 @@ result<std::shared_ptr<const sample_data>> open_data_set(const data_request& req
   if (format == data_format::tokens && request.classes == 0)
     return bad(" holds tokens (.bin): --classes N says how many there are, e.g. 50257 with GPT-2's "
                "tokenizer");
-  auto files = files_of(request);
-  if (!files)
-    return files.error();
+  WAGGLE_TRY(files, files_of(request));
   if (format == data_format::tokens)
     return open_tokens(*files, request);
   if (format == data_format::lines)

@@ -1,5 +1,6 @@
 #include "runtime/data/idx.hpp"
 
+#include "runtime/core/try.hpp"
 #include "runtime/data/sentence.hpp"
 
 namespace waggle {
@@ -38,14 +39,12 @@ status check_begin(byte_span in, unsigned dimensions, std::string_view what) {
 } // namespace
 
 result<idx_header> parse_idx_labels(byte_span begin) {
-  if (auto good = check_begin(begin, 1, "labels"); !good)
-    return good.error();
+  WAGGLE_TRY(good, check_begin(begin, 1, "labels"));
   return idx_header{number_at(begin, 4), 1, 1};
 }
 
 result<idx_header> parse_idx_images(byte_span begin) {
-  if (auto good = check_begin(begin, 3, "images"); !good)
-    return good.error();
+  WAGGLE_TRY(good, check_begin(begin, 3, "images"));
   idx_header head{number_at(begin, 4), number_at(begin, 8), number_at(begin, 12)};
   auto in_bounds = [](std::uint32_t side) { return side >= 1 && side <= image_side_max; };
   if (!in_bounds(head.rows) || !in_bounds(head.columns))

@@ -121,8 +121,7 @@ public:
     : items_in_files(option, files.files,
                      images_of(cifar_record, 3, cifar_side, cifar_side, classes)) {}
   status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
-    if (auto good = items_in_files::read(piece, at, out); !good)
-      return good;
+    WAGGLE_TRY(got, items_in_files::read(piece, at, out));
     if (auto good = check_labels(out, cifar_record, shape().classes, at); !good)
       return failure{ec::io_error, files().path(piece).string() + " " + good.error().detail};
     return done{};

@@ -71,8 +71,7 @@ private:
     if (files_.is_hole(file, start, end))
       return texts;
     std::string bytes;
-    if (auto good = append(file, start, end, bytes); !good)
-      return good.error();
+    WAGGLE_TRY(good, append(file, start, end, bytes));
     auto at = begin == 0 ? 0 : bytes.find_first_of(ends);
     auto block_end = bytes.size();
     while ((at = bytes.find_first_not_of(ends, at)) < block_end) {
@@ -109,8 +108,7 @@ private:
         return std::string::npos;
       auto next = start + from;
       auto more = std::max(look_ahead, from - at); // a long line is read in a few pieces
-      if (auto good = append(file, next, std::min(next + more, files_.bytes(file)), bytes); !good)
-        return good.error();
+      WAGGLE_TRY(more_read, append(file, next, std::min(next + more, files_.bytes(file)), bytes));
     }
   }
 

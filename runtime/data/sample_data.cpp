@@ -5,6 +5,7 @@
 
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/core/byte_store.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/data/guarded_files.hpp"
 
 namespace waggle {
@@ -40,12 +41,9 @@ private:
 
 result<std::shared_ptr<const sample_data>> open_text(const fs::path& path, std::size_t window,
                                                      const std::string& option) {
-  auto listed = list_data_files(path, window, option);
-  if (!listed)
-    return listed.error();
+  WAGGLE_TRY(listed, list_data_files(path, window, option));
   auto text = std::make_shared<items_in_files>(option, listed->files, sample_shape{});
-  if (auto opened = text->files().open_all(); !opened)
-    return opened.error();
+  WAGGLE_TRY(opened, text->files().open_all());
   return std::shared_ptr<const sample_data>{text};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/core/try.hpp"
 #include "runtime/data/guarded_files.hpp"
 #include "runtime/data/sentence.hpp"
 
@@ -22,8 +23,7 @@ public:
   token_files(const data_files& files, const data_request& request)
     : items_in_files(option_of(request.role), files.files, shape_of(request)) {}
   status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
-    if (auto good = items_in_files::read(piece, at, out); !good)
-      return good;
+    WAGGLE_TRY(good, items_in_files::read(piece, at, out));
     auto bytes = shape().item_bytes;
     values_.resize(out.size() / bytes);
     if (auto wrong = read_tokens(out, bytes, shape().classes, values_.data()))
@@ -64,8 +64,7 @@ result<std::shared_ptr<const sample_data>> open_tokens(const data_files& files,
                               " bytes, and a token of uint", 8 * request.token_bytes, " has ",
                               request.token_bytes, ": set --token-type, or copy the file again")};
   auto tokens = std::make_shared<token_files>(files, request);
-  if (auto opened = tokens->files().open_all(); !opened)
-    return opened.error();
+  WAGGLE_TRY(opened, tokens->files().open_all());
   std::vector<std::byte> begin;
   for (std::size_t i = 0; i < files.files.size(); ++i) {
     begin.resize(std::min(looked_at, tokens->sizes()[i]) * request.token_bytes);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "runtime/core/byte_io.hpp"

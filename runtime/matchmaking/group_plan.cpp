@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/core/try.hpp"
+
 namespace waggle {
 
 partition_terms terms_of(const matchmaking_config& config, std::optional<double> own_bandwidth) {
@@ -30,13 +32,11 @@ result<formed_group> make_group_plan(const matchmaking_config& config, const gro
   plan.codecs = purpose.codecs;
   plan.reduce_by = config.reduce_by;
   plan.min_contributors = config.min_contributors;
-  auto partition = make_partition(plan, terms.bandwidths, config.parts, config.min_vector_size);
-  if (!partition)
-    return partition.error();
+  WAGGLE_TRY(partition,
+             make_partition(plan, terms.bandwidths, config.parts, config.min_vector_size));
   plan.shares = std::move(partition->shares);
   plan.part_elements = partition->part_elements;
-  if (auto valid = validate_plan(plan); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, validate_plan(plan));
   return group;
 }
 
@@ -52,8 +52,7 @@ std::size_t bucket_place(std::size_t i, const round_plan& plan) {
 
 status check_group_plan(const matchmaking_config& config, const group_purpose& purpose,
                         const peer_id& self, const peer_id& from, const round_plan& plan) {
-  if (auto valid = validate_plan(plan); !valid)
-    return valid;
+  WAGGLE_TRY(valid, validate_plan(plan));
   auto broken = [](const char* why) { return failure{ec::protocol_violation, why}; };
   if (plan.members[0].peer.id != from)
     return broken("its first member did not send it");

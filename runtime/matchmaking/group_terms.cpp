@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -31,8 +32,7 @@ result<open_group::terms> adopted_terms(const matchmaking_config& config, const 
                                         const digest& schema, std::size_t members_max,
                                         const codec_plan& second_round,
                                         std::uint64_t elements_max) {
-  if (auto valid = validate_plan(plan); !valid)
-    return valid.error();
+  WAGGLE_TRY(valid, validate_plan(plan));
   if (plan.prefix != config.prefix)
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   if (schema.is_zero())
@@ -47,8 +47,7 @@ result<open_group::terms> adopted_terms(const matchmaking_config& config, const 
         second.shares[i] = second.elements;
         break;
       }
-    if (auto valid = validate_plan(second); !valid)
-      return valid.error();
+    WAGGLE_TRY(valid, validate_plan(second));
   }
   auto elements = std::max(plan.elements, elements_of(second_round));
   if (elements > elements_max)

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 
+#include "runtime/core/try.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/sockets.hpp"
@@ -50,9 +51,7 @@ result<std::vector<endpoint>> http_front::listen(const std::vector<endpoint>& wh
     bool beside_ipv4 = std::any_of(where.begin(), where.end(), [&](const endpoint& other) {
       return other.port == each.port && each.port != 0 && other.host.find(':') == std::string::npos;
     });
-    auto at = open(opened.emplace_back(io_), each, beside_ipv4, io_);
-    if (!at)
-      return at.error();
+    WAGGLE_TRY(at, open(opened.emplace_back(io_), each, beside_ipv4, io_));
     bound.push_back(*at);
   }
   listeners_ = std::move(opened);

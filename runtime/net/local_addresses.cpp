@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -18,6 +17,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
+#include "runtime/core/try.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/sockets.hpp"
@@ -232,9 +232,7 @@ result<std::vector<endpoint>> numeric_addresses(const std::vector<endpoint>& giv
                                                 const host_lookup& lookup) {
   std::vector<endpoint> out;
   for (const auto& where : given) {
-    auto found = numeric(where, lookup);
-    if (!found)
-      return found.error();
+    WAGGLE_TRY(found, numeric(where, lookup));
     for (const auto& each : *found)
       if (out.size() < addresses_max && std::find(out.begin(), out.end(), each) == out.end())
         out.push_back(each);

@@ -1,7 +1,6 @@
 #include "runtime/net/reachability.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace waggle::net {
 

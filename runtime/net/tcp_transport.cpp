@@ -15,7 +15,6 @@
 #include "runtime/net/host_key.hpp"
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
-#include "runtime/net/name_resolver.hpp"
 #include "runtime/net/narrow_paths.hpp"
 #include "runtime/net/path_probe.hpp"
 #include "runtime/net/refusals.hpp"

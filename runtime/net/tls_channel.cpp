@@ -1,7 +1,6 @@
 #include "runtime/net/tls_channel.hpp"
 
 #include <cstring>
-#include <utility>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>

@@ -102,8 +102,7 @@ std::uint32_t clients_among(const helper_state& own) {
 
 group_samples samples_toward(const helper_state& own, const sample_claims& claims,
                              steady_time now) {
-  group_samples sum;
-  sum.target = target_of(own);
+  group_samples sum{.target = target_of(own)};
   for (const auto& peer : own.connected)
     if (counts_here(peer, own))
       sum.samples += claims.counted(peer.who.id, std::min(peer.samples, sum.target), now);
@@ -226,12 +225,10 @@ void client_group::left(steady_time now) {
 }
 
 history_claim client_group::claim() const {
-  history_claim out;
-  out.auxiliary = true;
-  out.past = own_.past;
-  out.group_size = static_cast<std::uint32_t>(own_.members.size());
-  out.ready = is_member() && !holders().empty();
-  return out;
+  return history_claim{.past = own_.past,
+                       .group_size = static_cast<std::uint32_t>(own_.members.size()),
+                       .ready = is_member() && !holders().empty(),
+                       .auxiliary = true};
 }
 
 } // namespace waggle

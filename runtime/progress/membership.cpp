@@ -1,7 +1,6 @@
 #include "runtime/progress/membership.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/epoch_limit.hpp"

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/core/try.hpp"
 #include "runtime/watch/events.hpp"
 
 namespace waggle {
@@ -94,9 +95,7 @@ void run_curves::add(const training_status& now_is, epoch_id before, const swarm
 
 status run_curves::take(std::string_view image, std::optional<epoch_id> after, epoch_id until,
                         swarm_time now) {
-  auto theirs = training_curves::decode(image);
-  if (!theirs)
-    return theirs.error();
+  WAGGLE_TRY(theirs, training_curves::decode(image));
   std::lock_guard guard{mutex_};
   curves_.insert(*theirs, after, until, watch::unix_ms(now));
   return done{};

@@ -73,8 +73,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
         !written)
       return written.error();
   }
-  if (auto written = files_->write_from(file, image); !written)
-    return written.error();
+  WAGGLE_TRY(written, files_->write_from(file, image));
   std::vector<std::string> others; // the other histories, the one that was written last first
   for (const auto& old : *before)
     if (old.branch != branch && std::ranges::find(others, old.branch) == others.end())
@@ -90,11 +89,9 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
     bool known = ours || std::ranges::find(others, old.branch) != others.end();
     if (known && count <= (ours ? kept_ : 1))
       continue;
-    if (auto removed = files_->remove(old.file); !removed)
-      return removed.error();
+    WAGGLE_TRY(removed, files_->remove(old.file));
   }
-  if (auto removed = remove_orphans(); !removed)
-    return removed.error();
+  WAGGLE_TRY(orphans, remove_orphans());
   return file;
 }
 

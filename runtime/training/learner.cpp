@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -70,28 +71,23 @@ digest learner::parameters_digest() const {
 status learner::save_state_to(byte_store& to, std::uint64_t at) const {
   const auto& table = tensors();
   auto header = table.header(schema(), optimizer_steps());
-  if (auto written = to.write(at, as_byte_span(header)); !written)
-    return written;
+  WAGGLE_TRY(begun, to.write(at, as_byte_span(header)));
   held_values values{*this};
   for (std::size_t i = 0; i < table.size(); ++i) {
     auto begin = at + header.size() + table.offset(i) * sizeof(float);
-    if (auto written = to.write(begin, std::as_bytes(values(i))); !written)
-      return written;
+    WAGGLE_TRY(written, to.write(begin, std::as_bytes(values(i))));
   }
   return done{};
 }
 
 status learner::load_state_from(const byte_source& from, std::uint64_t at) {
   const auto& table = tensors();
-  auto steps = table.check_in(from, at, schema());
-  if (!steps)
-    return steps.error();
+  WAGGLE_TRY(steps, table.check_in(from, at, schema()));
   auto read = [&](std::size_t which, std::span<float> out) {
     return from.read(at + table.header_bytes() + table.offset(which) * sizeof(float),
                      std::as_writable_bytes(out));
   };
-  if (auto usable = check_values(read); !usable)
-    return usable;
+  WAGGLE_TRY(usable, check_values(read));
   float_vector values;
   for (std::size_t i = 0; i < table.size(); ++i) {
     values.resize(table[i].elements());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -84,10 +85,8 @@ status learner_layer::check_values(const tensor_reader& read) const {
     if (own == nullptr || !own->check)
       continue;
     std::vector<float> values(static_cast<std::size_t>(tensors_[i].elements()));
-    if (auto there = read(i, values); !there)
-      return there;
-    if (auto good = own->check(values); !good)
-      return good;
+    WAGGLE_TRY(there, read(i, values));
+    WAGGLE_TRY(good, own->check(values));
   }
   return below_->check_values(
     [&](std::size_t which, std::span<float> out) { return read(of_below[which], out); });

@@ -8,6 +8,7 @@
 
 #include "runtime/core/named.hpp"
 #include "runtime/core/nearest.hpp"
+#include "runtime/core/try.hpp"
 
 namespace waggle {
 
@@ -89,9 +90,7 @@ result<std::vector<double>> value_of(std::string_view owner, const named_number&
   std::vector<double> all;
   for (auto text :
        of.what == form::list ? pieces_of(found->second, '+') : std::vector{found->second}) {
-    auto value = read_one(owner, of, text);
-    if (!value)
-      return value.error();
+    WAGGLE_TRY(value, read_one(owner, of, text));
     all.push_back(*value);
   }
   std::sort(all.begin(), all.end()); // the order of a list has no meaning

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/core/try.hpp"
 #include "runtime/training/offered_gradients.hpp"
 
 namespace waggle {
@@ -33,9 +34,7 @@ double distance(std::span<const float> a, std::span<const float> b) {
 } // namespace
 
 status round_vector::begin(std::shared_ptr<learner> model) {
-  auto found = averaged_tensors::of(model->tensors(), averages_);
-  if (!found)
-    return found.error();
+  WAGGLE_TRY(found, averaged_tensors::of(model->tensors(), averages_));
   tensors_ = *found;
   if (!of_parameters() && model->tensors().buffer_count() > 0)
     buffers_ = averaged_tensors::buffers_of(model->tensors());

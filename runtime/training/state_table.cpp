@@ -8,6 +8,7 @@
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/training/update_terms.hpp"
 
 namespace waggle {
@@ -144,8 +145,7 @@ result<std::uint64_t> state_table::check_in(const byte_source& from, std::uint64
   WAGGLE_CHECK(at <= from.size(), std::to_string(at) + " of " + std::to_string(from.size()));
   auto size = from.size() - at;
   std::vector<std::byte> header(std::min<std::size_t>(header_bytes(), size));
-  if (auto read = from.read(at, header); !read)
-    return read.error();
+  WAGGLE_TRY(read, from.read(at, header));
   byte_reader in{byte_span{header}};
   if (in.get_raw(magic.size()) != magic)
     return malformed("it is none of this version");
@@ -252,14 +252,12 @@ result<state_table> read_table_in(const byte_source& from, std::uint64_t at) {
     return malformed("it is cut off");
   auto left = from.size() - at;
   std::vector<std::byte> begin(fixed_bytes);
-  if (auto read = from.read(at, begin); !read)
-    return read.error();
+  WAGGLE_TRY(begun, from.read(at, begin));
   auto table = byte_reader{byte_span{begin}.subspan(fixed_bytes - 8)}.get<std::uint64_t>();
   if (table > std::min(table_bytes_max, left - fixed_bytes))
     return malformed("it is cut off");
   begin.resize(fixed_bytes + static_cast<std::size_t>(table));
-  if (auto read = from.read(at, begin); !read)
-    return read.error();
+  WAGGLE_TRY(rest, from.read(at, begin));
   return read_rows(begin);
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/training/trained_model.hpp"
 
+#include "runtime/core/try.hpp"
+
 namespace waggle {
 
 const digest& trained_model::parameters() {
@@ -48,17 +50,14 @@ void trained_model::step_locally(double learning_rate) {
 }
 
 status trained_model::load_from(const byte_source& image, const wanted_state& wanted) {
-  auto state = check_state(image);
-  if (!state)
-    return state.error();
+  WAGGLE_TRY(state, check_state(image));
   if (state->schema != learner_->schema())
     return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
   if (!wanted.branch.is_zero() && state->past.branch != wanted.branch)
     return failure{ec::wrong_run, "the state is of another history than our group's"};
   if (state->epoch > wanted.epoch_max)
     return failure{ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
-  if (auto loaded = learner_->load_state_from(image, state_header_bytes); !loaded)
-    return loaded;
+  WAGGLE_TRY(loaded, learner_->load_state_from(image, state_header_bytes));
   epoch_ = state->epoch;
   past_ = state->past;
   parameters_.reset();
@@ -66,8 +65,7 @@ status trained_model::load_from(const byte_source& image, const wanted_state& wa
 }
 
 result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
-  if (auto copied = learner_->save_state_to(*to, state_header_bytes); !copied)
-    return copied.error();
+  WAGGLE_TRY(copied, learner_->save_state_to(*to, state_header_bytes));
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), past_, {}};
   own_progress own;
   own.own = learner_->own_state();
@@ -75,8 +73,7 @@ result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
 }
 
 result<std::shared_ptr<const byte_source>> seal(model_copy from) {
-  if (auto sealed = seal_state_in(from.state, *from.image); !sealed)
-    return sealed.error();
+  WAGGLE_TRY(sealed, seal_state_in(from.state, *from.image));
   return std::shared_ptr<const byte_source>{std::move(from.image)};
 }
 

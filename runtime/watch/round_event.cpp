@@ -34,11 +34,10 @@ round_ended event_of(const round_report& report, std::int64_t began,
   const auto& in = report.contributors;
   for (std::size_t i = 0; i < report.marks->members.size(); ++i) {
     const auto& its = report.marks->members[i];
-    round_member m;
-    m.peer = its.peer;
-    m.self = i == report.marks->self;
-    m.contributed = std::find(in.begin(), in.end(), its.peer) != in.end();
-    m.reduces = its.reduces;
+    round_member m{.peer = its.peer,
+                   .self = i == report.marks->self,
+                   .contributed = std::find(in.begin(), in.end(), its.peer) != in.end(),
+                   .reduces = its.reduces};
     if (its.weight > 0 && its.weight < 1e15 && its.weight == std::floor(its.weight))
       m.samples = static_cast<std::uint64_t>(its.weight);
     m.first_ms = ms(its.contributions.first);
