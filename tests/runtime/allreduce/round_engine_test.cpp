@@ -60,14 +60,12 @@ protected:
   peer_record peer(std::size_t member) const { return plan_.members[member].peer; }
 
   wire::part head(wire::part_kind kind, std::uint32_t index, std::uint32_t view) const {
-    wire::part made;
-    made.round = plan_.id;
-    made.view = view;
-    made.kind = kind;
-    made.index = index;
-    made.offset = (*table_)[index].offset;
-    made.count = (*table_)[index].count;
-    return made;
+    return wire::part{.round = plan_.id,
+                      .view = view,
+                      .kind = kind,
+                      .index = index,
+                      .offset = (*table_)[index].offset,
+                      .count = (*table_)[index].count};
   }
 
   wire::part result_head(std::uint32_t index, std::uint32_t view, std::uint64_t over) const {

@@ -22,8 +22,7 @@ inbound_event message_of(std::uint8_t round) {
 }
 
 TEST(RoundRegistry, KeepsNoMoreForUnknownRoundsThanItsLimit) {
-  round_registry::limits limits;
-  limits.strangers_events_max = 2;
+  round_registry::limits limits{.strangers_events_max = 2};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   EXPECT_TRUE(rounds.deliver(message_of(1), {}));
   EXPECT_TRUE(rounds.deliver(message_of(2), {}));
@@ -59,9 +58,7 @@ inbound_event message_from(std::uint8_t peer, std::uint8_t round, std::size_t by
 }
 
 TEST(RoundRegistry, TheStrangerThatSendsMostMakesRoom) {
-  round_registry::limits limits;
-  limits.strangers_events_max = 10;
-  limits.stranger_events_max = 8;
+  round_registry::limits limits{.stranger_events_max = 8, .strangers_events_max = 10};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   std::size_t taken = 0;
   for (std::uint8_t round = 0; round < 100; ++round)
@@ -76,8 +73,7 @@ TEST(RoundRegistry, TheStrangerThatSendsMostMakesRoom) {
 
 TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
   auto link = std::make_shared<counting_link>();
-  round_registry::limits limits;
-  limits.strangers_bytes_max = 1'000;
+  round_registry::limits limits{.strangers_bytes_max = 1'000};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   EXPECT_TRUE(rounds.deliver(message_from(1, 1, 600, link), {}));
   EXPECT_FALSE(rounds.deliver(message_from(1, 2, 600, link), {}));
@@ -88,8 +84,7 @@ TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
 }
 
 TEST(RoundRegistry, MessagesOfStrangersCountWithoutBodies) {
-  round_registry::limits limits;
-  limits.strangers_bytes_max = 1'000;
+  round_registry::limits limits{.strangers_bytes_max = 1'000};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   auto long_message = message_from(1, 1);
   long_message.header_bytes = 600;
@@ -136,17 +131,22 @@ TEST(RoundRegistry, ExpectsNothingOfARoundThatDoesNotBegin) {
   EXPECT_FALSE(rounds.expects(plan.members[1].peer.id, plan.id, 1));
 }
 
-TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
-  round_registry::limits limits;
-  limits.strangers_bytes_max = 1'000;
-  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+/// A message of a member of round 7, which is expected from now on.
+inbound_event expected_in(round_registry& rounds) {
   auto plan = plan_for(2);
   plan.elements = 1'000;
   plan.id.bytes = {};
   plan.id.bytes[0] = std::byte{7};
+  rounds.expect(plan);
   auto early = message_from(0, 7, 900);
   early.from = plan.members[1].peer;
-  rounds.expect(plan);
+  return early;
+}
+
+TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
+  round_registry::limits limits{.strangers_bytes_max = 1'000};
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto early = expected_in(rounds);
   for (int i = 0; i < 8; ++i)
     EXPECT_TRUE(rounds.deliver(early, {})) << "a large model's first round is sent at once";
   EXPECT_TRUE(rounds.deliver(early, {})) << "as a stranger's";
@@ -158,16 +158,9 @@ TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
 }
 
 TEST(RoundRegistry, WhatIsExpectedOfAPeerIsNotDroppedForStrangers) {
-  round_registry::limits limits;
-  limits.strangers_events_max = 4;
+  round_registry::limits limits{.strangers_events_max = 4};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
-  auto plan = plan_for(2);
-  plan.elements = 1'000;
-  plan.id.bytes = {};
-  plan.id.bytes[0] = std::byte{7};
-  auto early = message_from(0, 7, 900);
-  early.from = plan.members[1].peer;
-  rounds.expect(plan);
+  auto early = expected_in(rounds);
   for (int i = 0; i < 8; ++i)
     EXPECT_TRUE(rounds.deliver(early, {}));
   for (std::uint8_t stranger = 50; stranger < 54; ++stranger)
@@ -186,8 +179,7 @@ private:
 };
 
 TEST(RoundRegistry, ManyIdentitiesOfAHostDoNotPushOutANewcomerOfAnother) {
-  round_registry::limits limits;
-  limits.strangers_events_max = 20;
+  round_registry::limits limits{.strangers_events_max = 20};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   auto flood = std::make_shared<link_from>("192.0.2.1");
   auto home = std::make_shared<link_from>("192.0.2.2");
@@ -215,8 +207,7 @@ TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
 }
 
 TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
-  round_registry::limits limits;
-  limits.parked_events_max = 1;
+  round_registry::limits limits{.parked_events_max = 1};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   auto link = std::make_shared<counting_link>();
   std::array<std::byte, 40> bytes{};
@@ -254,9 +245,7 @@ std::shared_ptr<round_engine> engine_for(const round_plan& plan) {
 }
 
 TEST(RoundRegistry, StrangersDoNotUseUpWhatIsKeptForMembers) {
-  round_registry::limits limits;
-  limits.strangers_events_max = 4;
-  limits.strangers_bytes_max = 100;
+  round_registry::limits limits{.strangers_events_max = 4, .strangers_bytes_max = 100};
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);
   auto member = plan.members[1].peer;
@@ -358,8 +347,7 @@ TEST(RoundRegistry, ARoundThatEndsWhileItTakesWhatWasParkedStaysEnded) {
   rounds.begin(engine, [&](const peer_record&, const wire::event&) {
     rounds.finish(plan.id, engine->promise(), {});
   });
-  wire::round_takeover what;
-  what.round = plan.id;
+  wire::round_takeover what{.round = plan.id};
   EXPECT_TRUE(rounds.deliver({other, what, {}, nullptr}, {}));
   EXPECT_EQ(said.size(), 1U) << "it answers as a round that has ended";
 }

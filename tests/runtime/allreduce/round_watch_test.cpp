@@ -13,11 +13,7 @@ constexpr steady_time t0{};
 struct RoundWatch : ::testing::Test {
   RoundWatch() : config(with_a_second()), watch(4, config, t0) {}
 
-  static round_config with_a_second() {
-    round_config config;
-    config.stall_timeout = 1s;
-    return config;
-  }
+  static round_config with_a_second() { return round_config{.stall_timeout = 1s}; }
   member_set stalled(steady_time now, std::initializer_list<std::size_t> awaited, bool leads) {
     round_watch::agreement known;
     for (auto member : awaited)

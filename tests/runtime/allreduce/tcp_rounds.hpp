@@ -147,8 +147,7 @@ public:
   void begin(const round_plan& plan, std::size_t self_index,
              std::shared_ptr<const float_vector> values) {
     round_request request{plan, self_index, values, 1.0};
-    round_config config;
-    config.offload_elements = offload_elements_;
+    round_config config{.offload_elements = offload_elements_};
     // Losses are reported by links only. However slowly these threads run (instrumented, on a
     // loaded machine), no member may be considered lost for that.
     config.stall_timeout = config.takeover_timeout = patience;

@@ -189,8 +189,7 @@ TEST_F(FaultMemory, APairTriesAgainAfterHalfAMinute) {
 }
 
 TEST_F(FaultMemory, IsBoundedAndForgetsTheExclusionThatEndedTheLongestAgo) {
-  fault_memory::limits small;
-  small.peers_max = 2;
+  fault_memory::limits small{.peers_max = 2};
   memory = fault_memory{small};
   fault(ec::non_finite, t0, ann);      // until 30 s
   silence(t0 + 20s, bob);              // never excluded

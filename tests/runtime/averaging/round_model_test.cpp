@@ -401,9 +401,7 @@ TEST(RoundModel, WithoutFaultsAllMembersCommitTheWholeGroup) {
 
 TEST(RoundModel, OneCrashOfThreeOrMoreLeavesAResultToAllSurvivors) {
   for (bool silent : {false, true}) {
-    faults f;
-    f.crashes_max = 1;
-    f.silent = silent;
+    faults f{.crashes_max = 1, .silent = silent};
     auto seen = run_many(3'000, 3, 8, f);
     EXPECT_EQ(seen.all_committed, seen.rounds) << "silent " << silent << ", " << seen.example;
   }
@@ -412,45 +410,34 @@ TEST(RoundModel, OneCrashOfThreeOrMoreLeavesAResultToAllSurvivors) {
 /// With four members the loss of one leaves no more than a quorum.
 TEST(RoundModel, OneCrashLeavesAResultToAllSurvivorsAlsoIfChangesAreProven) {
   for (bool silent : {false, true}) {
-    faults f;
-    f.crashes_max = 1;
-    f.silent = silent;
-    f.faulty_max = 1;
+    faults f{.crashes_max = 1, .silent = silent, .faulty_max = 1};
     auto seen = run_many(3'000, 4, 9, f);
     EXPECT_EQ(seen.all_committed, seen.rounds) << "silent " << silent << ", " << seen.example;
   }
 }
 
 TEST(RoundModel, TwoCrashesOfSixOrMoreLeaveAResultAlsoIfChangesAreProven) {
-  faults f;
-  f.crashes_max = 2;
-  f.faulty_max = 1;
+  faults f{.crashes_max = 2, .faulty_max = 1};
   auto seen = run_many(3'000, 6, 9, f);
   EXPECT_EQ(seen.all_committed, seen.rounds) << seen.example;
 }
 
 TEST(RoundModel, ManyCrashesNeverSplitARound) {
   for (bool silent : {false, true}) {
-    faults f;
-    f.crashes_max = 5;
-    f.silent = silent;
+    faults f{.crashes_max = 5, .silent = silent};
     auto seen = run_many(3'000, 2, 8, f);
     EXPECT_GT(seen.some_committed, seen.rounds / 2);
   }
 }
 
 TEST(RoundModel, WrongSuspicionsNeverSplitARound) {
-  faults f;
-  f.suspicions_max = 10;
+  faults f{.suspicions_max = 10};
   auto seen = run_many(4'000, 2, 8, f);
   EXPECT_GT(seen.some_committed, seen.rounds / 2);
 }
 
 TEST(RoundModel, EverythingAtOnceNeverSplitsARound) {
-  faults f;
-  f.crashes_max = 3;
-  f.suspicions_max = 8;
-  f.give_ups_max = 2;
+  faults f{.crashes_max = 3, .suspicions_max = 8, .give_ups_max = 2};
   run_many(6'000, 2, 8, f);
   f.silent = true;
   run_many(4'000, 2, 8, f);

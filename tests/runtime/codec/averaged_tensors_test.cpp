@@ -1,6 +1,5 @@
 #include "runtime/codec/averaged_tensors.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>

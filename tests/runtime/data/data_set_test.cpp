@@ -54,10 +54,7 @@ protected:
     write(half + "-labels-idx1-ubyte", labels_of(n));
   }
   [[nodiscard]] data_request request(const std::string& name = {}) const {
-    data_request r;
-    r.path = (name.empty() ? folder : folder / name).string();
-    r.context = 3;
-    return r;
+    return data_request{.path = (name.empty() ? folder : folder / name).string(), .context = 3};
   }
   /// The sentence with which the set is refused.
   [[nodiscard]] std::string refusal(const data_request& r) const {

@@ -28,10 +28,7 @@ protected:
   }
   /// Blocks have 32 · (context + 1) bytes.
   [[nodiscard]] data_request request(std::size_t context = 1) const {
-    data_request r;
-    r.path = (folder / "*.jsonl").string();
-    r.context = context;
-    return r;
+    return data_request{.path = (folder / "*.jsonl").string(), .context = context};
   }
   [[nodiscard]] std::string refusal(std::size_t context = 1) const {
     auto opened = open_data_set(request(context));

@@ -129,8 +129,7 @@ TEST(Lookup, EndsWhenNobodyAnswers) {
 }
 
 TEST(Lookup, ByzantinePeersCannotMakeItRememberEverything) {
-  lookup::options options;
-  options.known_max = 64;
+  lookup::options options{.known_max = 64};
   random_source random{3};
   std::vector<peer_record> seeds{peer_at(0x40)};
   lookup search{dht_id{}, peer_at(1).id, options, seeds};

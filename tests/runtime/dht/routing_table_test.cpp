@@ -60,8 +60,7 @@ TEST(RoutingTable, OnlyPeersThatWereReachedAreNamedToOthers) {
 }
 
 TEST(RoutingTable, APeerThatWasReachedTakesThePlaceOfOneThatWasNot) {
-  routing_options options;
-  options.bucket_size = 2;
+  routing_options options{.bucket_size = 2};
   routing_table table{peer_at(0xff).id, options, t0};
   // The half without ourselves is split until its depth is a multiple of depth_modulo.
   for (unsigned last : {1U, 2U, 3U})
@@ -86,9 +85,7 @@ TEST(RoutingTable, HundredPeersAreAllActive) {
 
 TEST(RoutingTable, TenThousandPeersMakeTheExpectedNumberOfBuckets) {
   auto buckets = [](std::size_t k, std::size_t b) {
-    routing_options options;
-    options.bucket_size = k;
-    options.depth_modulo = b;
+    routing_options options{.bucket_size = k, .depth_modulo = b};
     return filled{10'000, options}.table.buckets();
   };
   EXPECT_GE(buckets(20, 5), 45u);
@@ -136,8 +133,7 @@ TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) {
 }
 
 TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) {
-  routing_options options;
-  options.bucket_size = 2;
+  routing_options options{.bucket_size = 2};
   routing_table table{peer_at(0x00, 1).id, options, t0};
   for (unsigned i = 0; i < 12; ++i)
     (void)table.seen(peer_at(0x10 * i, 2), t0);
@@ -168,12 +164,7 @@ struct full_bucket {
     for (unsigned i = 0; i < 3; ++i)
       (void)table.seen(peer_at(0x80 + i), t0);
   }
-  static routing_options options() {
-    routing_options out;
-    out.bucket_size = 3;
-    out.depth_modulo = 1;
-    return out;
-  }
+  static routing_options options() { return routing_options{.bucket_size = 3, .depth_modulo = 1}; }
   routing_table table;
 };
 

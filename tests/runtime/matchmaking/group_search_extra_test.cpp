@@ -162,10 +162,8 @@ TEST(ExtraAuxiliariesOfASwarm, EveryPairIsAsWithoutThem) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed)
     for (std::size_t auxiliaries : {1, 2}) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      conditions given;
-      given.extra = auxiliaries;
-      given.peers = 4 + auxiliaries;
-      given.delay_max = seed % 3 == 0 ? 20ms : 2ms;
+      conditions given{
+        .peers = 4 + auxiliaries, .extra = auxiliaries, .delay_max = seed % 3 == 0 ? 20ms : 2ms};
       given.options.target_group_size = 2;
       swarm s{seed, given};
       s.run();

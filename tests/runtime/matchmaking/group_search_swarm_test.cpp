@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "tests/runtime/matchmaking/search_swarm.hpp"
@@ -10,7 +11,23 @@
 namespace waggle {
 namespace {
 
-using testing::conditions, testing::swarm;
+using testing::conditions;
+
+struct swarm : testing::swarm {
+  /// One that has ended, as the contract says.
+  swarm(std::uint64_t seed, const conditions& given) : testing::swarm(seed, given) {
+    run();
+    expect_contract(*this, given);
+  }
+};
+
+/// Until one fails.
+void for_each_seed(std::uint64_t seeds, const std::function<void(std::uint64_t)>& test) {
+  for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    test(seed);
+  }
+}
 
 void expect_one_group(const swarm& s, milliseconds within) {
   for (const auto& m : s.members()) {
@@ -22,73 +39,49 @@ void expect_one_group(const swarm& s, milliseconds within) {
 
 TEST(GroupSearchSwarm, ConnectedPeersThatStartTogetherMeetAtOnce) {
   steady_time::duration sum{};
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_each_seed(300, [&](std::uint64_t seed) {
     conditions given;
     given.peers = given.options.expected_peers = 2 + seed % 7;
     swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
     expect_one_group(s, 1s);
     sum += s.members()[0].ended - s.members()[0].started;
-    if (::testing::Test::HasFailure())
-      return;
-  }
+  });
   EXPECT_LT(seconds_of(sum) / 300, 0.2);
 }
 
 TEST(GroupSearchSwarm, PeersThatMeetInTheTableFormOneGroup) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_each_seed(300, [&](std::uint64_t seed) {
     conditions given;
     given.connected = false;
     given.start_spread = 500ms;
     given.peers = given.options.expected_peers = 2 + seed % 7;
     swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
     expect_one_group(s, 4s);
-    if (::testing::Test::HasFailure())
-      return;
-  }
+  });
 }
 
 TEST(GroupSearchSwarm, WithoutExpectationsTheFirstToExpireGathersAll) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    conditions given;
-    given.peers = 2 + seed % 7;
-    given.start_spread = 1s;
+  for_each_seed(200, [&](std::uint64_t seed) {
+    conditions given{.peers = 2 + seed % 7, .start_spread = 1s};
     swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
     expect_one_group(s, given.options.min_matchmaking_time + 100ms);
-    if (::testing::Test::HasFailure())
-      return;
-  }
+  });
 }
 
 TEST(GroupSearchSwarm, ClientsOnlyFollow) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_each_seed(200, [&](std::uint64_t seed) {
     conditions given;
     given.peers = given.options.expected_peers = 2 + seed % 7;
     given.clients = 1 + seed % (given.peers - 1);
     swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
     expect_one_group(s, 2s);
-    if (::testing::Test::HasFailure())
-      return;
-  }
+  });
 }
 
 TEST(GroupSearchSwarm, OnlyClientsFindNobody) {
   conditions given;
   given.clients = given.peers;
   swarm s{1, given};
-  s.run();
-  expect_contract(s, given);
   for (const auto& m : s.members())
     EXPECT_EQ(m.failed.value_or(failure{}).code, ec::nobody_declared);
 }
@@ -104,17 +97,13 @@ TEST(GroupSearchSwarm, APeerThatWasLeftOverIsInTheNextGroup) {
         constexpr std::uint64_t seeds = 100;
         std::uint64_t in_group = 0;
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-          conditions given;
-          given.peers = 3;
-          given.first_id = id;
+          conditions given{.peers = 3, .first_id = id};
           given.options.target_group_size = 2;
           given.delay_max = delay;
           given.start_spread = spread;
           given.head_start = 250ms;
           given.patience = 1500ms;
           swarm s{seed, given};
-          s.run();
-          expect_contract(s, given);
           const auto& first = s.members()[0].formed;
           auto agrees = [&](std::size_t other) { return s.members()[other].formed == first; };
           in_group += first && (agrees(1) || agrees(2)) ? 1 : 0; // otherwise the other declined
@@ -130,14 +119,10 @@ TEST(GroupSearchSwarm, CrowdedBucketSplitsIntoPairsEveryRound) {
       for (std::uint64_t round = 1; round <= 5; ++round) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round)
                      + (connected ? ", connected" : ", through the table"));
-        conditions given;
-        given.peers = 16;
-        given.connected = connected;
+        conditions given{.peers = 16, .connected = connected};
         given.options.target_group_size = 2;
         given.patience = 5s;
         swarm s{100 * seed + round, given};
-        s.run();
-        expect_contract(s, given);
         std::size_t formed = 0;
         for (const auto& m : s.members())
           formed += m.formed && m.formed->members.size() == 2 ? 1 : 0;
@@ -149,16 +134,13 @@ TEST(GroupSearchSwarm, CrowdedBucketSplitsIntoPairsEveryRound) {
 
 // No peer finds another, and every peer learns that in time.
 TEST(GroupSearchSwarm, PeersAloneInTheirBucketsFail) {
-  conditions given;
-  given.connected = false;
+  conditions given{.connected = false};
   given.keys = {"p.0b00", "p.0b01", "p.0b10", "p.0b11"};
   given.options.target_group_size = 2;
   given.options.min_matchmaking_time = 1s;
   given.options.request_timeout = 500ms;
   given.patience = 2s;
   swarm s{1, given};
-  s.run();
-  expect_contract(s, given);
   for (const auto& m : s.members()) {
     ASSERT_TRUE(m.failed);
     EXPECT_EQ(m.failed->code, ec::nobody_declared);
@@ -166,20 +148,16 @@ TEST(GroupSearchSwarm, PeersAloneInTheirBucketsFail) {
 }
 
 TEST(GroupSearchSwarm, PeersOfOtherBucketsAreTheReason) {
-  conditions given;
-  given.peers = 2;
+  conditions given{.peers = 2};
   given.keys = {"p.0b0", "p.0b1"}; // but they are connected, and ask each other
   given.patience = 2s;
   swarm s{1, given};
-  s.run();
-  expect_contract(s, given);
   for (const auto& m : s.members())
     EXPECT_EQ(m.failed.value_or(failure{}).code, ec::wrong_group_key);
 }
 
 TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_each_seed(600, [&](std::uint64_t seed) {
     random_source random{seed};
     conditions given;
     given.peers = 2 + random.below(7);
@@ -196,21 +174,13 @@ TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
     given.options.target_group_size =
       std::max<std::size_t>(given.options.min_group_size, 2) + random.below(6);
     swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
-    if (::testing::Test::HasFailure())
-      return;
-  }
+  });
 }
 
 TEST(GroupSearchSwarm, TheSameSeedEndsTheSameWay) {
   auto trace = [] {
-    conditions given;
-    given.peers = 8;
-    given.loss = 0.1;
-    given.delay_max = 50ms;
+    conditions given{.peers = 8, .loss = 0.1, .delay_max = 50ms};
     swarm s{7, given};
-    s.run();
     std::vector<std::pair<steady_time, std::size_t>> out;
     for (const auto& m : s.members())
       out.emplace_back(m.ended, m.formed ? m.formed->leader : 99);

@@ -21,18 +21,18 @@ namespace waggle::testing {
 struct conditions {
   std::size_t peers = 4;
   std::size_t clients = 0;
-  std::size_t extra = 0;         // auxiliaries beside the groups: the last ones of the peers
-  double loss = 0;               // of every message
-  milliseconds delay_max{2};     // of every message
-  milliseconds start_spread{20}; // between the first and the last search
-  milliseconds head_start{0};    // of the first peer
-  std::size_t first_id = 31;     // the first byte of the first peer's id
-  bool connected = true;         // otherwise they only find each other through the table
-  std::size_t crashes = 0;       // silent; the others notice a second later
-  std::vector<std::string> keys; // of the peers' buckets; empty: one for all
-  std::set<std::size_t> absent;  // these do not search
+  std::size_t extra = 0;           // auxiliaries beside the groups: the last ones of the peers
+  double loss = 0;                 // of every message
+  milliseconds delay_max{2};       // of every message
+  milliseconds start_spread{20};   // between the first and the last search
+  milliseconds head_start{0};      // of the first peer
+  std::size_t first_id = 31;       // the first byte of the first peer's id
+  bool connected = true;           // otherwise they only find each other through the table
+  std::size_t crashes = 0;         // silent; the others notice a second later
+  std::vector<std::string> keys{}; // of the peers' buckets; empty: one for all
+  std::set<std::size_t> absent{};  // these do not search
   milliseconds patience{15'000};
-  group_search::options options;
+  group_search::options options{};
 };
 
 class swarm {

@@ -78,8 +78,7 @@ TEST(FailureDetector, ForgetsWhatIsOlderThanItsWindow) {
 TEST(FailureDetector, SuspectsAtTheQuantileOfItsThreshold) {
   // Of the normal distribution with mean 1 s and deviation 0.3 s: 1 − 10^-8, and 0.9.
   for (auto [threshold, quantile] : {std::pair{8.0, 5.61200}, std::pair{1.0, 1.28155}}) {
-    failure_detector_options options;
-    options.threshold = threshold;
+    failure_detector_options options{.threshold = threshold};
     auto detector = after(40, 0ms, options);
     auto patience = detector.suspect_at() - detector.last_seen();
     EXPECT_NEAR(std::chrono::duration<double>{patience}.count(), 1 + 0.3 * quantile, 0.0006);
@@ -101,8 +100,7 @@ TEST(FailureDetector, SaysWhatIsWrongWithItsOptions) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::bad_config);
   EXPECT_NE(refused.error().detail.find("ping interval"), std::string::npos);
-  failure_detector_options sure;
-  sure.threshold = 0;
+  failure_detector_options sure{.threshold = 0};
   EXPECT_FALSE(check_failure_detector(sure));
 }
 

@@ -53,9 +53,7 @@ struct sim_swarm {
 };
 
 std::uint64_t play(std::uint64_t seed) {
-  sim_network::options options;
-  options.seed = seed;
-  options.loss = 0.2;
+  sim_network::options options{.seed = seed, .loss = 0.2};
   sim_swarm s{options};
   EXPECT_EQ(s.dial(0, 1), ec::none);
   EXPECT_EQ(s.dial(2, 1), ec::none);
@@ -75,8 +73,7 @@ TEST(SimNetwork, TheSameSeedGivesTheSameTrace) {
 }
 
 TEST(SimNetwork, FramesOfALaneKeepTheirOrder) {
-  sim_network::options options;
-  options.loss = 0.3;
+  sim_network::options options{.loss = 0.3};
   sim_swarm s{options};
   ASSERT_EQ(s.dial(0, 1), ec::none);
   for (int i = 0; i < 100; ++i)

@@ -163,9 +163,7 @@ TEST(TrainingReport, LogsAPassOverTheDataWhenItIsComplete) {
 
 TEST(TrainingReport, PassesShowLossAndSpeedToOthers) {
   peer it;
-  micro_step step;
-  step.samples = 8;
-  step.loss = 2;
+  micro_step step{.loss = 2, .samples = 8};
   steady_time now{1h};
   EXPECT_FALSE(it.report.end_pass(step, 0.5, now));
   EXPECT_EQ(it.report.status.steps, 1U);

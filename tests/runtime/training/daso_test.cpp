@@ -191,8 +191,7 @@ TEST(DasoSchedule, ShowsItsPhaseAndTheLossThatDecides) {
 }
 
 TEST(DasoSchedule, ALateMeanIsBlended) {
-  lane_merge merge;
-  merge.behind = 1;
+  lane_merge merge{.behind = 1};
   EXPECT_FLOAT_EQ(moved_towards(1.0F, (0.4F + 0.8F) / 2, merge.blend_share(2)), 0.8F);
   EXPECT_EQ(merge.blend_share(1), 0) << "alone";
   merge.behind = 0;

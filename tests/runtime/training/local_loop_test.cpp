@@ -84,6 +84,14 @@ protected:
     ASSERT_EQ(work.wait_for(20s), std::future_status::ready);
     work.get();
   }
+  static std::shared_ptr<const averaged_tensors> averaged_with_gradients(const learner& l) {
+    return *averaged_tensors::of(
+      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).averages);
+  }
+  static void pass(learner& l, double lr = 0.5) {
+    l.accumulate();
+    l.step_locally(lr);
+  }
   [[nodiscard]] learner& local() const { return *learns; }
   [[nodiscard]] std::vector<float> copy() const {
     std::vector<float> out(3);
@@ -121,8 +129,7 @@ protected:
 TEST_F(LocalLoop, StepsWithEachGradientWhereTheLoopLeftIt) {
   worker([](learner& l) {
     for (int i = 0; i < 2; ++i) {
-      l.accumulate();
-      l.step_locally(0.5);
+      pass(l);
       EXPECT_EQ(l.accumulated_samples(), 0U);
     }
     l.accumulate();
@@ -140,8 +147,7 @@ TEST_F(LocalLoop, IsReadByARoundBetweenTwoPassesOnItsOwnThread) {
   std::vector<float> none(3);
   worker([this](learner& l) {
     EXPECT_THAT(copy(), ElementsAre(1, 2, 5)) << "before the first step";
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     auto round = std::async(std::launch::async, [this] { return copy(); });
     EXPECT_THAT(round.get(), ElementsAre(0, 0, 5));
     EXPECT_FALSE(l.abilities().copies_during_passes);
@@ -156,8 +162,7 @@ TEST_F(LocalLoop, IsReadByARoundBetweenTwoPassesOnItsOwnThread) {
 TEST_F(LocalLoop, ARoundThatReadsDuringACallWaitsForItAndNotForTheLoop) {
   std::promise<void> asked;
   worker([&](learner& l) {
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.accumulate();
   });
   std::vector<float> out(3);
@@ -180,8 +185,7 @@ TEST_F(LocalLoop, AddsAChangeToWhatItHasLearnedMeanwhile) { // INV-5
   worker([this](learner& l) {
     auto snapshot = copy();
     EXPECT_EQ(changes, 0U);
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.add_change(averaged->indices(), std::vector<float>{2, 2, 9}, snapshot);
     EXPECT_THAT(copy(), ElementsAre(1, 0, 9));
     EXPECT_EQ(changes, 1U);
@@ -202,8 +206,7 @@ TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { /
       for (int latency = 0; latency < 4; ++latency) {
         std::vector<float> snapshot;
         for (int step = 0; step < 4; ++step) {
-          l.accumulate();
-          l.step_locally(1);
+          pass(l, 1);
           if (step == 0)
             snapshot = copy();
           if (step == latency)
@@ -224,11 +227,9 @@ TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { /
 
 TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
   worker([this](learner& l) {
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     auto snapshot = copy();
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.add_change(averaged->indices(), std::vector<float>{1, 2, 7}, snapshot);
     l.accumulate();
   });
@@ -242,8 +243,7 @@ TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
 // No step has renewed the copy since the loop changed its tensors.
 TEST_F(LocalLoop, AChangeAfterADroppedGradientIsAddedToWhatTheLoopHolds) {
   worker([this](learner& l) {
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     auto snapshot = copy();
     EXPECT_FALSE(l.accumulate().finite);
     l.add_change(averaged->indices(), std::vector<float>{1, 2, 7}, snapshot);
@@ -287,8 +287,7 @@ TEST_F(LocalLoop, ShowsTheSharedParametersUntilItsOwnAreBack) {
   EXPECT_THAT(model.values, ElementsAre(1, 2)) << "nothing is shared before the first step";
   port->show_own(model);
   worker([](learner& l) {
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.accumulate();
     l.write_tensor(0, std::vector<float>{7, 8});
     l.set_optimizer_steps(1); // the end of the state
@@ -316,8 +315,7 @@ TEST_F(LocalLoop, ShowsTheSharedParametersUntilItsOwnAreBack) {
 
 TEST_F(LocalLoop, WithoutAnAnchorTheSharedParametersAreItsOwn) {
   worker([](learner& l) {
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.accumulate();
   });
   EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
@@ -358,8 +356,7 @@ TEST_F(LocalLoop, TakesNoStepAfterTheLoopHasEnded) {
 TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
   norm_max = 1;
   worker([this](learner& l) {
-    l.accumulate();
-    l.step_locally(1);
+    pass(l, 1);
     EXPECT_THAT(copy(), ElementsAre(::testing::FloatEq(1 - 0.6F), ::testing::FloatEq(2 - 0.8F), 5));
     l.add_change(averaged->indices(), copy(), copy());
     l.accumulate();
@@ -373,18 +370,15 @@ TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
 TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
   average_gradients = true;
   worker([this](learner& l) {
-    auto both = *averaged_tensors::of(
-      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).averages);
+    auto both = averaged_with_gradients(l);
     ASSERT_EQ(both->tensor_value_count(), 5U);
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     std::vector<float> snapshot(5);
     l.copy_tensors(both->indices(), snapshot);
     EXPECT_THAT(snapshot, ElementsAre(0, 0, 5, 2, 4)) << "the tensors, the gradient of the step";
     l.add_change(both->indices(), std::vector<float>{1, 1, 5, 3, 6}, snapshot);
     for (int i = 0; i < 2; ++i) {
-      l.accumulate();
-      l.step_locally(0.5);
+      pass(l);
     }
     l.accumulate();
   });
@@ -400,19 +394,16 @@ TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
 TEST_F(LocalLoop, KeepsAnAveragedGradientForTheNextStepAndDropsItWithItsState) {
   average_gradients = true;
   worker([this](learner& l) {
-    auto both = *averaged_tensors::of(
-      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).averages);
+    auto both = averaged_with_gradients(l);
     std::vector<float> mean{1, 2, 5, 8, 8};
     std::vector<float> snapshot{1, 2, 5, 0, 0};
     l.add_change(both->indices(), mean, snapshot);
     EXPECT_FALSE(l.accumulate().finite); // the worker makes no step then
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.add_change(both->indices(), mean, snapshot);
     l.write_tensor(0, std::vector<float>{7, 7});
     l.write_tensor(l.tensors().size() - 1, std::vector<float>{6, 6}); // of a state
-    l.accumulate();
-    l.step_locally(0.5);
+    pass(l);
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::dropped) << "of the parameters before the change";

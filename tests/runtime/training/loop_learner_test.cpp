@@ -90,6 +90,12 @@ protected:
     ASSERT_EQ(work.wait_for(20s), std::future_status::ready);
     work.get();
   }
+  /// The run is over with this gradient.
+  void finish(std::vector<float> last = {1, 1}, std::uint64_t samples = 4) {
+    over = true;
+    EXPECT_EQ(offer(std::move(last), samples), step_outcome::finished);
+    await_worker();
+  }
   step_outcome offer(std::vector<float> gradient, std::uint64_t samples = 4, double loss = 1) {
     return port->offer(model, testing::offered(*port, gradient),
                        {loss, samples, std::isfinite(loss)}, [this] { return over.load(); });
@@ -111,9 +117,7 @@ TEST_F(LoopLearner, AGradientIsHeldUntilTheNextPassIsAskedFor) {
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::held);
-  over = true;
-  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
-  await_worker();
+  finish();
   EXPECT_EQ(port->samples().given, 8u);
 }
 
@@ -134,9 +138,7 @@ TEST_F(LoopLearner, AGradientOnADeviceIsReadOnceAnUpdateByTheLoopsThread) {
   model.gradient = {3, 7};
   EXPECT_EQ(offer({0, 0}), step_outcome::stepped);
   EXPECT_EQ(model.values, (std::vector<float>{0, 0}));
-  over = true;
-  EXPECT_EQ(offer({0, 0}), step_outcome::finished);
-  await_worker();
+  finish({0, 0});
 }
 
 TEST_F(LoopLearner, TheLoopGoesOnFromTheUpdateThatItsGradientWasPartOf) {
@@ -147,9 +149,7 @@ TEST_F(LoopLearner, TheLoopGoesOnFromTheUpdateThatItsGradientWasPartOf) {
   });
   EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
   EXPECT_EQ(model.values, (std::vector<float>{0, 0}));
-  over = true;
-  EXPECT_EQ(offer({0, 0}), step_outcome::finished);
-  await_worker();
+  finish({0, 0});
 }
 
 TEST_F(LoopLearner, TheFirstGradientIsDroppedIfTheRunsStateIsLoaded) {
@@ -174,9 +174,7 @@ TEST_F(LoopLearner, AGradientFromParametersThatWereUpdatedMeanwhileIsDropped) {
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::dropped);
-  over = true;
-  offer({1, 1});
-  await_worker();
+  finish();
 }
 
 /// A peer alone: all ranges are its own.
@@ -200,9 +198,7 @@ TEST_F(LoopLearner, SamplesOfAGradientThatTheRunNeverSawAreDrawnAgain) {
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::dropped);
   EXPECT_EQ(draws->ahead(), 2U);
-  over = true;
-  offer({1, 1}, 2);
-  await_worker();
+  finish({1, 1}, 2);
   auto again = draws->draw(8);
   EXPECT_TRUE(std::all_of(first.begin(), first.end(), [&](auto sample) {
     return std::find(again.begin(), again.end(), sample) != again.end();
@@ -223,9 +219,7 @@ TEST_F(LoopLearner, APassThatHasNoSamplesAnyMoreEndsWithoutAny) {
   });
   ASSERT_TRUE(port->await_samples(model, [] { return false; }));
   EXPECT_EQ(draws->draw(4).size(), 4U);
-  over = true;
-  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
-  await_worker();
+  finish();
 }
 
 TEST_F(LoopLearner, ReadingChangesNothing) {
@@ -236,9 +230,7 @@ TEST_F(LoopLearner, ReadingChangesNothing) {
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}), step_outcome::held);
-  over = true;
-  offer({1, 1});
-  await_worker();
+  finish();
 }
 
 TEST_F(LoopLearner, NonFiniteGradientsAreReportedAndNotAccumulated) {
@@ -250,9 +242,7 @@ TEST_F(LoopLearner, NonFiniteGradientsAreReportedAndNotAccumulated) {
     l.accumulate();
   });
   EXPECT_EQ(offer({1, 1}, 4, std::nan("")), step_outcome::dropped);
-  over = true;
-  offer({1, 1});
-  await_worker();
+  finish();
 }
 
 TEST_F(LoopLearner, OneGradientComesBackBitByBitAndSeveralByTheirSamples) {
@@ -273,9 +263,7 @@ TEST_F(LoopLearner, OneGradientComesBackBitByBitAndSeveralByTheirSamples) {
   offer({1, 1}, 1);
   offer({5, 9}, 3);
   offer({1, 1}, 3);
-  over = true;
-  offer({0, 0}, 1);
-  await_worker();
+  finish({0, 0}, 1);
 }
 
 TEST_F(LoopLearner, ALoopThatStopsCallingDoesNotBlockTakingTheGradient) {
@@ -380,9 +368,7 @@ TEST_F(LoopLearner, WhatItKeepsBelongsToTheGradientsThatAreTaken) {
   offer({1, 1}, 4, NAN);
   port->keep("at 3"); // no gradient follows
   EXPECT_EQ(port->kept(), "at 2");
-  over = true;
-  offer({1, 1});
-  await_worker();
+  finish();
   EXPECT_THROW(port->keep(std::string(loop_port::kept_bytes_max + 1, 'x')), std::length_error);
 }
 
@@ -452,7 +438,18 @@ protected:
     });
     EXPECT_EQ(offer(values), step_outcome::held);
   }
+  /// The second of two passes, until its first gradient is taken.
+  void begin_early(bool takes = true) {
+    two_passes(takes);
+    port->computed(0, values.data(), 4);
+    await_early();
+  }
   void await_early() { offered_early.get_future().wait(); }
+  void expect_failed_pass() const {
+    EXPECT_TRUE(given.fills->failed());
+    EXPECT_TRUE(second.taken && !second.finite);
+    EXPECT_EQ(rest, 0U);
+  }
   step_outcome offer(const std::vector<float>& from, std::uint64_t samples = 4, double loss = 1) {
     std::array<offered_tensor, 2> tensors{offered_tensor{from.data(), 2}, {from.data() + 2, 1}};
     return port->offer(model, tensors, {loss, samples, std::isfinite(loss)},
@@ -474,9 +471,7 @@ protected:
 };
 
 TEST_F(EarlyGradient, HasTheBytesOfOneThatIsOfferedWhole) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   ASSERT_TRUE(given.fills);
   EXPECT_EQ(given.samples, 4U);
   EXPECT_TRUE(given.fills->has(0, 2));
@@ -491,9 +486,7 @@ TEST_F(EarlyGradient, HasTheBytesOfOneThatIsOfferedWhole) {
 }
 
 TEST_F(EarlyGradient, IsOneOfThePassIfNobodyTakesIt) {
-  two_passes(false);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early(false);
   offer(values);
   end();
   EXPECT_FALSE(second.taken);
@@ -509,30 +502,22 @@ TEST_F(EarlyGradient, BeginsNotBeforeItIsDue) {
 }
 
 TEST_F(EarlyGradient, ThatTheLoopChangesLaterFailsAndTheLoopLearnsIt) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   values[0] *= 0.5F;
   EXPECT_THROW(offer(values), std::invalid_argument);
   end();
-  EXPECT_TRUE(given.fills->failed());
-  EXPECT_TRUE(second.taken && !second.finite);
-  EXPECT_EQ(rest, 0U);
+  expect_failed_pass();
 }
 
 TEST_F(EarlyGradient, OverOtherSamplesThanWereSaidFails) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   EXPECT_THROW(offer(values, 3), std::invalid_argument);
   end();
   EXPECT_TRUE(given.fills->failed());
 }
 
 TEST_F(EarlyGradient, WhoseValuesAreGivenTwiceKeepsTheFirstAndFails) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   std::vector<float> other{5, 5, 5};
   port->computed(0, other.data(), 4);
   EXPECT_TRUE(given.fills->failed());
@@ -557,9 +542,7 @@ TEST_F(EarlyGradient, IsOfThePositionThatWasKeptBeforeIt) {
 }
 
 TEST_F(EarlyGradient, OfAPassThatIsDiscardedFailsAndTheNextIsDropped) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   port->backward().discard();
   EXPECT_TRUE(given.fills->failed());
   std::vector<float> other{5, 5, 5};
@@ -571,14 +554,10 @@ TEST_F(EarlyGradient, OfAPassThatIsDiscardedFailsAndTheNextIsDropped) {
 }
 
 TEST_F(EarlyGradient, WithALossThatIsNotFiniteFails) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   offer(values, 4, NAN);
   end();
-  EXPECT_TRUE(given.fills->failed());
-  EXPECT_TRUE(second.taken && !second.finite);
-  EXPECT_EQ(rest, 0U);
+  expect_failed_pass();
 }
 
 TEST_F(EarlyGradient, ThatIsNotFiniteSendsNothingOfIt) {
@@ -594,9 +573,7 @@ TEST_F(EarlyGradient, ThatIsNotFiniteSendsNothingOfIt) {
 }
 
 TEST_F(EarlyGradient, OfALoopThatEndsInsteadFails) {
-  two_passes(true);
-  port->computed(0, values.data(), 4);
-  await_early();
+  begin_early();
   end();
   EXPECT_TRUE(given.fills->failed());
 }

@@ -20,9 +20,7 @@ const peer_id other{std::array<std::byte, peer_id::size>{std::byte{2}}};
 struct peer {
   explicit peer(const lane& how_it_averages, double alpha = 1, bool buffer = false)
     : averages{how_it_averages}, vector{averages, alpha, vector_pool::make(4)} {
-    testing::toy_options how;
-    how.parameters = 4;
-    how.buffer = buffer;
+    testing::toy_options how{.parameters = 4, .buffer = buffer};
     model = make_toy_learner(how);
     EXPECT_TRUE(vector.begin(model).ok());
   }

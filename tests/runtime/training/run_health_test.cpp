@@ -16,11 +16,7 @@ namespace {
 using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
 
 run_health::options four_peers() {
-  run_health::options how;
-  how.averaging_timeout = 60;
-  how.target_batch = 256;
-  how.group_size_max = 64;
-  return how;
+  return run_health::options{.averaging_timeout = 60, .target_batch = 256, .group_size_max = 64};
 }
 
 /// 256 samples in two seconds, a round of 0.1 s.

@@ -56,9 +56,7 @@ TEST_F(TrainedModel, AChangeIsThatOfTheTensorsAlone) {
   };
   auto wrapped = with_averaged_gradients(toy, true)();
   trained_model model{std::shared_ptr<learner>{std::move(*wrapped)}};
-  strategy_settings how;
-  how.steps_in_epoch = 5;
-  how.average_gradients = true;
+  strategy_settings how{.steps_in_epoch = 5, .average_gradients = true};
   auto lane = find_strategy("decentralized-sgd")->make(how).averages;
   auto averaged = *averaged_tensors::of(model.computes().tensors(), lane);
   ASSERT_EQ(averaged->value_count(), averaged->tensor_value_count() + step_values);

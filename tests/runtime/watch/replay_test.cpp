@@ -57,11 +57,8 @@ protected:
     for (int i = 1; i <= 80; ++i) {
       a.round(1000 * i, i);
       b.round(1000 * i, i);
-      watch::epochs_ended ended;
-      ended.epoch = static_cast<std::uint64_t>(i);
-      ended.samples = 64;
-      ended.loss = 100 - i;
-      ended.duration_s = 1;
+      watch::epochs_ended ended{
+        .epoch = static_cast<std::uint64_t>(i), .samples = 64, .loss = 100 - i, .duration_s = 1};
       a.add(1000 * i + 1, ended);
     }
     a.add(50'500, watch::peer_left{id_of(3), "peer_lost", 50});
@@ -197,8 +194,7 @@ TEST_F(Replay, TheOwnLossIsShownAmongManyPeers) {
   std::vector<std::string> logs;
   for (int n = 1; n <= 20; ++n) {
     log_writer each{n, 0};
-    watch::epochs_ended ended;
-    ended.loss = n;
+    watch::epochs_ended ended{.loss = n};
     each.add(n, ended);
     logs.push_back(each.text);
   }

@@ -38,11 +38,7 @@ protected:
     return out;
   }
   static watch::epochs_ended epoch(std::uint64_t n, double loss) {
-    watch::epochs_ended out;
-    out.epoch = n;
-    out.loss = loss;
-    out.duration_s = 1;
-    return out;
+    return watch::epochs_ended{.epoch = n, .loss = loss, .duration_s = 1};
   }
   /// Peers 1 to 5, whose clocks differ; peer 9, which writes no log, is lost by all of them.
   void lose(std::int64_t t, int who = 9) {

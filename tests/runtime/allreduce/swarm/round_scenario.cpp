@@ -259,9 +259,7 @@ duration recovery_bound(const fault& f, const round_scenario& scene) {
     case fault_kind::vanish:
     case fault_kind::half_open:
     case fault_kind::cut:
-      return noticed + config.takeover_timeout;
     case fault_kind::freeze:
-      return noticed + config.takeover_timeout;
     case fault_kind::partition:
       return noticed + config.takeover_timeout;
     case fault_kind::nap:
