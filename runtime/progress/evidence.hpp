@@ -13,7 +13,7 @@
 namespace waggle {
 
 /// The peers that this one believes when peers claim different histories: those with which it has
-/// completed a round; in a run with a list of members, also those on it. An identity costs
+/// completed a round; in a run with a list of members, those on it instead. An identity costs
 /// nothing, and a claim costs a signature, but in a completed round a peer has done its part. More
 /// than one round would keep a swarm apart that splits soon after its start: the sides would not
 /// know each other (simulation_test, seed 21). Kept in memory only: after a restart this peer is
@@ -36,7 +36,7 @@ public:
     }
   }
   [[nodiscard]] bool covers(const peer_id& peer) const {
-    return last_.contains(peer) || (listed_ && listed_(peer));
+    return listed_ ? listed_(peer) : last_.contains(peer);
   }
 
 private:

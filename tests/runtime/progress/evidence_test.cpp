@@ -1,5 +1,7 @@
 #include "runtime/progress/evidence.hpp"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "runtime/core/byte_io.hpp"
@@ -34,6 +36,16 @@ TEST(Evidence, ForgetsThePeersWhoseLastRoundIsLongestAgo) {
   known.on_round({id_of(evidence::peers_max + 1)});
   EXPECT_FALSE(known.covers(id_of(2)));
   EXPECT_TRUE(known.covers(id_of(1)));
+}
+
+TEST(Evidence, CoversThePeersOnTheListWhereThereIsOneAndNobodyElse) {
+  std::set<peer_id> list{id_of(1), id_of(2)};
+  evidence known{[&](const peer_id& peer) { return list.contains(peer); }};
+  known.on_round({id_of(2), id_of(3)});
+  EXPECT_TRUE(known.covers(id_of(1)));
+  EXPECT_FALSE(known.covers(id_of(3)));
+  list.erase(id_of(2));
+  EXPECT_FALSE(known.covers(id_of(2))) << "it was put out";
 }
 
 } // namespace
