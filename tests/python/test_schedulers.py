@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import pathlib
+import warnings
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from support import equal, join, loss_of, net, processes
 from torch.optim import lr_scheduler as rates
 
 import waggle
+from waggle._model import Model
+from waggle._schedulers import Followed
 
 HERE = pathlib.Path(__file__).parent
 PRELUDE = 12
@@ -189,6 +192,39 @@ def test_a_loop_that_starts_again_or_joins_has_the_rates_of_the_run(tmp_path):
             done += 4
 
     each(case, OPTIMIZERS)
+
+
+def test_a_followed_schedule_is_stated_once_other_loops_set_other_rates():
+    def made():
+        model = net()
+        inner = torch.optim.SGD(model.parameters(), 0.1)
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        return Model(inner, list(model.named_parameters()), [], [None] * 4)
+    follower, setter = made(), made()
+    follower.followed = Followed(follower)
+    follower.followed.add(rates.ExponentialLR(follower.inner, 0.5))
+    setter.inner.param_groups[0]["lr"] = 0.7
+    present, places = [True] * 4, len(setter.numbers.places)
+
+    def update(*contributors):
+        """Made by both. Returns the rates."""
+        stated = [each.terms(present)[:3].double().sum().item() for each in contributors]
+        rate = min((one for one in stated if one < 1e30), default=None)
+        for each in (follower, setter):
+            each._inner_step(0, [rate, *[None] * (places - 1)] * 4)
+        return follower.numbers.rate, setter.numbers.rate
+
+    assert update(follower) == pytest.approx((0.1, 0.7)), "the setter learns of no rate"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert update(setter) == update(follower, setter) == (0.7, 0.7), "it alone sets one, and the other adopts it"
+        assert update(follower)[0] == 0.1 * 0.5**3
+    with pytest.warns(UserWarning, match="follows a schedule that has the learning rate 0.00625, .* with 0.7"):
+        assert update(setter) == (0.7, 0.7)
+    for n in range(5, 11, 2):
+        assert update(follower) == (0.1 * 0.5**n, 0.1 * 0.5**n), "where the run is"
+        assert update(follower, setter) == (0.1 * 0.5**(n + 1), 0.1 * 0.5**(n + 1)), "of two the lower"
 
 
 def test_a_scheduler_that_ends_before_the_run_stays_at_its_last_rate(tmp_path, caplog):

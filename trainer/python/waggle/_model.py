@@ -158,10 +158,14 @@ class Model(LoopModel):
 
     def terms(self, present: list[bool]) -> torch.Tensor:
         """What this loop wishes for the next update. Nothing if it follows a schedule: that knows the update's own
-        number, while a pass may count toward a later one than the next. While it may turn out to, and the last update does
-        not show that others do, the rates of the schedule where the run is: loops that set theirs need one."""
-        follows = self.followed is not None and (self.followed.moves() or (self.all_follow and bool(self.followed.all)))
-        with self.lock, self.followed.moved() if self.followed is not None else contextlib.nullcontext():
+        number, while a pass may count toward a later one than the next. Where others set other rates, or while it may turn
+        out to, and the last update does not show that others do, the rates of the schedule where the run is: loops that set
+        theirs need one."""
+        followed, differ = self.followed, self.numbers.others_differ
+        follows = followed is not None and not differ and (followed.moves() or (self.all_follow and bool(followed.all)))
+        with self.lock, followed.moved() if followed is not None else contextlib.nullcontext():
+            if followed is not None and differ:
+                followed.move()
             return self.wishes.offer(not follows, self.ratios is None, present)
 
     def settle(self, numbers: list[float | None], present: list[bool]) -> None:
@@ -198,8 +202,9 @@ class Model(LoopModel):
         absent = [i for i, (_, p) in enumerate(self.parameters) if p.grad is None]
         for m in filter(None, self.masters if not self.beside else ()):
             m.follow()
-        sets_rate = self.ratios is None and not (self.followed is not None and self.followed.all)
-        with self.numbers.taken(numbers, sets_rate), self.changing:
+        followed = self.followed if self.followed is not None and self.followed.all else None
+        sets_rate = self.ratios is None and (followed is None or followed.moves())
+        with self.numbers.taken(numbers, sets_rate, followed is not None), self.changing:
             self.inner.step()
         self.steps_made += 1
         self.updates_here += 1

@@ -64,6 +64,7 @@ class Numbers:
                        else [place for place in in_groups[0] if all(place in each for each in in_groups)])
         self._has_rate = bool(self.places) and self.places[0][0] == "lr"
         self.rate: float | None = None
+        self.others_differ = False  # a schedule is followed, and not by all
         self._other = 0  # times in a row that another rate than the loop's was used
         self._warned = False
         self._values = torch.empty(0, device="cpu")
@@ -92,9 +93,9 @@ class Numbers:
         return settled is not None and self._has_rate and settled[0] is None
 
     @contextlib.contextmanager
-    def taken(self, settled: list[float | None] | None, sets_rate: bool) -> Iterator[None]:
+    def taken(self, settled: list[float | None] | None, sets_rate: bool, follows: bool = False) -> Iterator[None]:
         """In the block, the groups have the settled numbers; behind it, the loop's own, from which its schedulers go
-        on. `sets_rate`: the loop does, so another one may surprise it."""
+        on. `sets_rate`: the loop does, or the schedule that it `follows`, so another one may surprise it."""
         groups = self._inner.param_groups
         own = self.own() if settled is not None else []
         for i, group in enumerate(groups if settled is not None else ()):
@@ -114,17 +115,20 @@ class Numbers:
                 for place, mine, settled_one in zip(self.places, before, during):
                     if mine != settled_one and get_number(group, *place) == settled_one:
                         set_number(group, *place, mine)
-        if sets_rate and self.all_follow(settled) and not self._warned:
-            self._warned = True
-            warnings.warn("the other loops follow a schedule, and this one sets its rate itself, which they do not know: give its "
-                          "scheduler to optimizer.follow(scheduler), or theirs to none", stacklevel=2)
+        if sets_rate and self.all_follow(settled):
+            if not follows and not self._warned:
+                self._warned = True
+                warnings.warn("the other loops follow a schedule, and this one sets its rate itself, which they do not know: give its "
+                              "scheduler to optimizer.follow(scheduler), or theirs to none", stacklevel=2)
         elif own and sets_rate and self.rate is not None:
-            self._compare(own[0][0])
+            self._compare(own[0][0], follows)
 
-    def _compare(self, wish: float) -> None:
+    def _compare(self, wish: float, follows: bool) -> None:
         self._other = self._other + 1 if abs(wish - (self.rate or 0)) > 1e-6 * abs(wish) else 0  # a tensor is a float32
         if self._other == _surprising and not self._warned:
             self._warned = True
-            warnings.warn(f"this loop set the learning rate {wish:g}, and the peers made the last {_surprising} updates "
+            self.others_differ = follows
+            does = "follows a schedule that has" if follows else "set"
+            warnings.warn(f"this loop {does} the learning rate {wish:g}, and the peers made the last {_surprising} updates "
                           f"with {self.rate:g}, the median of what their loops set: to have all loops count the run's "
-                          "updates, give the scheduler to optimizer.follow(scheduler)", stacklevel=2)
+                          "updates, give the scheduler of each to optimizer.follow(scheduler)", stacklevel=2)
