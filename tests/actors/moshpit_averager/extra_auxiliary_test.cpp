@@ -20,7 +20,8 @@ struct ExtraAuxiliary : moshpit_fixture {
 };
 
 TEST_F(ExtraAuxiliary, ReducesForOneGroupAfterAnotherWithoutValues) {
-  found_of_three();
+  found();
+  see({5, 5});
   EXPECT_TRUE(searches.empty()) << "the trainer has not asked yet";
   auto searched = search(5);
   ASSERT_EQ(searches.size(), 1U);
@@ -37,7 +38,8 @@ TEST_F(ExtraAuxiliary, ReducesForOneGroupAfterAnotherWithoutValues) {
 }
 
 TEST_F(ExtraAuxiliary, ItsEpochIsTheRunsAndItsParametersAreTheLastMean) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   reduce(mean_of_value(3));
   reduce(mean_of_value(4));
@@ -54,7 +56,8 @@ TEST_F(ExtraAuxiliary, ItsEpochIsTheRunsAndItsParametersAreTheLastMean) {
 }
 
 TEST_F(ExtraAuxiliary, AMeanCountsForOneEpochOnly) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto first = search(5);
   reduce(mean_of(2));
   see({6, 6});
@@ -67,7 +70,8 @@ TEST_F(ExtraAuxiliary, AMeanCountsForOneEpochOnly) {
 }
 
 TEST_F(ExtraAuxiliary, ARoundThatFailsIsNoMeanAndTheNextSearchWaits) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   reduce(failed(ec::timeout));
   EXPECT_EQ(searches.size(), 1U) << "whoever tries again is looking for another group";
@@ -78,7 +82,8 @@ TEST_F(ExtraAuxiliary, ARoundThatFailsIsNoMeanAndTheNextSearchWaits) {
 }
 
 TEST_F(ExtraAuxiliary, ARoundWithoutContributionsReplacesNoMean) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   reduce(mean_of_value(3));
   auto empty = mean_of(2);
@@ -91,7 +96,8 @@ TEST_F(ExtraAuxiliary, ARoundWithoutContributionsReplacesNoMean) {
 }
 
 TEST_F(ExtraAuxiliary, NoSearchTakesTheTimeOfItsRound) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5); // with 60 s for a round
   pass(59s);
   EXPECT_EQ(cancelled, 0) << "as long as an epoch may last";
@@ -117,7 +123,8 @@ TEST_F(ExtraAuxiliary, WaitsForPeersThatTrain) {
 }
 
 TEST_F(ExtraAuxiliary, QuittingEndsTheSearchAndForgetsTheMean) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   reduce(mean_of(2));
   tell(actor, quit_group{});

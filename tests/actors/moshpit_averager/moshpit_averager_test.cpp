@@ -30,7 +30,8 @@ TEST_F(MoshpitAverager, AloneARoundEndsAtOnce) {
 }
 
 TEST_F(MoshpitAverager, ARoundIsInAGroupThatIsFoundForIt) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   ASSERT_EQ(searches.size(), 1U);
   EXPECT_EQ(searches[0].expected_peers, 3U) << "the group is complete once all are in it";
@@ -65,7 +66,8 @@ TEST_F(MoshpitAverager, ARoundIsInAGroupThatIsFoundForIt) {
 }
 
 TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   end_step(failed(ec::nobody_declared));
   ASSERT_TRUE(searched.get().ok());
@@ -80,7 +82,8 @@ TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
 }
 
 TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   find_group();
   pass(59s);
@@ -96,7 +99,8 @@ TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
 }
 
 TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto round = average(5);
   see({8, 8});
   end_step(mean_of(2));
@@ -105,7 +109,8 @@ TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
 }
 
 TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
-  found_of_three();
+  found();
+  see({5, 5});
   ASSERT_EQ(views.size(), 1U);
   EXPECT_EQ(views[0].members.size(), 3U);
   see({5, 5});
@@ -118,7 +123,8 @@ TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
 }
 
 TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   see({6, 6});
   EXPECT_EQ(cancelled, 0) << "within the tolerance";
@@ -133,7 +139,8 @@ TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
 }
 
 TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto round = average(5);
   see({7, 7});
   pass(10s);
@@ -145,7 +152,8 @@ TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
 }
 
 TEST_F(MoshpitAverager, ARoundThatFailsIsTriedAgainWithTheSameValues) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto round = average(5);
   for (std::size_t failures = 1; failures <= averaging_config{}.retries_max; ++failures) {
     pass(1s);
@@ -165,7 +173,8 @@ TEST_F(MoshpitAverager, ARoundThatFailsIsTriedAgainWithTheSameValues) {
 }
 
 TEST_F(MoshpitAverager, ValuesThatAreNotFiniteLeaveTheGroup) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   find_group();
   auto bad = vector_at(5);
@@ -178,7 +187,8 @@ TEST_F(MoshpitAverager, ValuesThatAreNotFiniteLeaveTheGroup) {
 }
 
 TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   pass(5900ms);
   EXPECT_EQ(cancelled, 0);
@@ -190,7 +200,8 @@ TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
 }
 
 TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
-  found_of_three();
+  found();
+  see({5, 5});
   call(2, call_of(4));
   call(2, round_id{});
   call(9, call_of(5)); // no member
@@ -203,7 +214,8 @@ TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
 }
 
 TEST_F(MoshpitAverager, ACallForTheNextEpochWaitsForIt) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto round = average(5);
   call(2, call_of(6));
   EXPECT_TRUE(calls.empty());
@@ -213,7 +225,8 @@ TEST_F(MoshpitAverager, ACallForTheNextEpochWaitsForIt) {
 }
 
 TEST_F(MoshpitAverager, ACallForTheEpochThatTheRunReachesWaitsForIt) {
-  found_of_three();
+  found();
+  see({5, 5});
   call(2, call_of(6));
   EXPECT_TRUE(calls.empty());
   see({6, 6});
@@ -221,7 +234,8 @@ TEST_F(MoshpitAverager, ACallForTheEpochThatTheRunReachesWaitsForIt) {
 }
 
 TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto round = average(5);
   tell(actor, quit_group{});
   EXPECT_EQ(quits, 1);
@@ -240,7 +254,8 @@ TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
 }
 
 TEST_F(MoshpitAverager, QuittingEndsTheSearch) {
-  found_of_three();
+  found();
+  see({5, 5});
   auto searched = search(5);
   tell(actor, quit_group{});
   EXPECT_EQ(quits, 1);
@@ -251,7 +266,8 @@ TEST_F(MoshpitAverager, QuittingEndsTheSearch) {
 
 TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
   EXPECT_EQ(search(5).get().error().code, ec::not_ready) << "in no group";
-  found_of_three();
+  found();
+  see({5, 5});
   EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready)
     << "nobody was looked for";
   auto searched = search(5);

@@ -50,7 +50,9 @@ struct service {
                      }};
 
   node_options options(std::vector<std::string> peers = {}) {
-    node_options o{.run = "birds", .initial_peers = std::move(peers)};
+    node_options o;
+    o.run = "birds";
+    o.initial_peers = std::move(peers);
     o.listen = {"127.0.0.1:0"};
     o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
     o.around = around;
@@ -476,7 +478,9 @@ TEST(Simulation, PeersWithOneKeyAreOneRunWhateverItsLabel) {
   for (const auto* name : {"birds", "bees"})
     ASSERT_TRUE(save_swarm_key(make_swarm_key(), folder / name));
   simulation swarm{{.seed = 7}};
-  node_options o{.run = "label", .swarm_key = folder / "birds"};
+  node_options o;
+  o.run = "label";
+  o.swarm_key = folder / "birds";
   auto first = swarm.start(o);
   o.run = "another-label";
   auto second = swarm.start(o, {first});
@@ -516,7 +520,8 @@ TEST(Simulation, OnlyPeersOnTheListBelongToTheRun) {
   }
   auto authority = identity::from_seed(99);
   simulation swarm{{.seed = 7}};
-  node_options o{.members = to_string(authority->key())};
+  node_options o;
+  o.members = to_string(authority->key());
   o.members_list = list_of(*authority, 1, {ids[0], ids[1]});
   auto first = swarm.start(o);
   o.members_list.clear();

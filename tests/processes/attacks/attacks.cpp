@@ -153,7 +153,10 @@ outcome hold(const target& at, const std::string& first) {
 
 outcome flood_unknown_rounds(const target& at) {
   return flood(at, [](stranger& who, random_source& random) {
-    wire::part part{.round = random_round(random), .count = 64 * 1024, .weight = 1};
+    wire::part part;
+    part.round = random_round(random);
+    part.count = 64 * 1024;
+    part.weight = 1;
     return who.send(wire::event{part}, 4 * part.count);
   });
 }
@@ -295,7 +298,10 @@ outcome unfinished_bodies(const target& at) {
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
       return who.send(wire::ping{random.next() | 1U});
     }
-    wire::part part{.round = random_round(random), .count = 4 * 1024 * 1024, .weight = 1};
+    wire::part part;
+    part.round = random_round(random);
+    part.count = 4 * 1024 * 1024;
+    part.weight = 1;
     auto header = wire::encode(wire::message{wire::event{part}});
     constexpr std::uint32_t piece = 1U << 20U;
     bool open = who.send_prefix(

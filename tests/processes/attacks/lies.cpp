@@ -98,7 +98,9 @@ outcome claim_samples(const target& at) {
     report.samples = 1'000'000'000;
     report.samples_per_second = 1e12;
     bool open = push(who, report);
-    wire::progress_note note{.epoch = report.epoch, .branch = report.claim.past.branch};
+    wire::progress_note note;
+    note.epoch = report.epoch;
+    note.branch = report.claim.past.branch;
     for (int i = 0; i < 100 && open; ++i) {
       note.samples = report.samples + static_cast<std::uint64_t>(i) + 1;
       open = who.send(wire::event{note});
