@@ -234,6 +234,8 @@ using model_worker_actor = pass_worker_actor::extend<
   caf::reacts_to<load_image>,
   caf::reacts_to<rename_history>,
   caf::reacts_to<resume_at>,
+  // What takes long, between two passes.
+  caf::replies_to<run_job>::with<job_done>,
   // Answered once it is on disk; fails with ec::not_ready if no checkpoints are kept.
   caf::replies_to<save_checkpoint>::with<state_snapshot>,
   // A copy, made between two passes and completed by the state_keeper. All requests of one epoch

@@ -175,7 +175,7 @@ struct group_round {
 struct members_found {
   std::optional<group_round> ended; // the round is over: nobody was found, or see moshpit_averager
 };
-/// Query to a compute_worker. Answered with what the job returns.
+/// Query to a compute_worker or a model_worker. Answered with what the job returns.
 struct run_job {
   std::function<std::shared_ptr<const float_vector>()> job;
 };

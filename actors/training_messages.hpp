@@ -36,7 +36,8 @@ struct get_state_snapshot {
   digest branch; // zero: any
   epoch_id epoch_min;
   peer_id owner{}; // not zero: instead, what this peer has left with the receiver (left_progress)
-  std::optional<peer_record> leaver{}; // it leaves that now: the receiver has to get it there
+  peer_record from{};  // who asks
+  bool leaves = false; // as in wire::open_state
 };
 struct state_snapshot {
   epoch_id epoch;
@@ -62,8 +63,9 @@ struct fetch_state {
   digest branch;                   // of the history that it must belong to; zero: any
   epoch_id epoch_min;
   milliseconds deadline{600'000};
-  std::shared_ptr<download_meter> meter; // may be null
-  peer_id owner{};                       // as in get_state_snapshot
+  std::shared_ptr<download_meter> meter;             // may be null
+  peer_id owner{};                                   // as in get_state_snapshot
+  std::function<status(const byte_source&)> check{}; // not null: after it fails, the next donor's
 };
 struct fetched_state {
   epoch_id epoch;

@@ -91,7 +91,7 @@ void state_donor::make_room(const digest& newest) {
 
 caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
                                                const peer_record& from, const std::string& host) {
-  if (wanted.leaves && wanted.owner != from.id)
+  if (wanted.leaves && wanted.owner != from.id && wanted.owner != ctx_.record.id)
     return to_caf(ec::protocol_violation, "a peer leaves only what is its own");
   const auto& reader = from.id;
   if (!config_.shares)
@@ -107,8 +107,7 @@ caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
     return to_caf(ec::overloaded, "an earlier request for this state is not done");
   auto promise = make_response_promise<outbound_answer>();
   request(source_, wanted.leaves ? config_.left_timeout : config_.snapshot_timeout,
-          get_state_snapshot{wanted.branch, wanted.epoch_min, wanted.owner,
-                             wanted.leaves ? std::optional{from} : std::nullopt})
+          get_state_snapshot{wanted.branch, wanted.epoch_min, wanted.owner, from, wanted.leaves})
     .then(
       [this, reader, host, promise](state_snapshot& made) mutable {
         promise.deliver(outbound_answer{offer(std::move(made), reader, host), {}});

@@ -286,6 +286,8 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
   if (whole && vote_)
     if (auto same = check_parameters(**whole, offer.parameters); !same)
       whole = same.error();
+  if (auto good = whole && what_.check ? what_.check(**whole) : waggle::done{}; !good)
+    return leave_donor(good.error());
   if (!whole) {
     if (auto code = whole.error().code; code == ec::hash_mismatch || code == ec::malformed)
       suspect(donor_.id, code, "its bytes are not those that it offered");

@@ -86,6 +86,7 @@ model_worker::behavior_type model_worker::make_behavior() {
         ctx_.log->info("this peer has other data: {}", to_string(loaded.error()));
       position_ = shared_->position();
     },
+    [](const run_job& msg) { return job_done{msg.job()}; },
     [this](const save_checkpoint& msg) { return checkpoint(msg); },
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
   };

@@ -112,6 +112,9 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const peer_connected& msg) {
       seen_.connected.insert(msg.peer.id);
       membership_.on_connected(msg.peer.id);
+      if (left_.others.has(msg.peer.id)) // it is back, and will ask for what it has left
+        caf::anon_send(peers_.switchboard,
+                       call_peer{msg.peer, wire::open_state{{}, {}, msg.peer.id, true}, 5s});
       react();
     },
     [this](const peer_disconnected& msg) {
@@ -179,7 +182,7 @@ void trainer::on_model(const model_ready& ready) {
   }
   if (!config_.notice.empty())
     ctx_.log->warn("{}", config_.notice);
-  if (config_.auxiliary || (ready.kept->stopped && config_.instead_of.is_zero()))
+  if (config_.auxiliary || ready.kept->stopped)
     left_.recalled = left_state::at::over; // it is in our own checkpoint
   take_over(*ready.kept);
   begin_counting();

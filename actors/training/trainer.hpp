@@ -80,8 +80,11 @@ private:
     enum class at : std::uint8_t { none, asked, over };
     left_progress others;
     std::optional<state_snapshot> own;
-    at handed = at::none;                         // to a neighbour
-    at recalled = at::none;                       // from one
+    at handed = at::none;             // to a neighbour
+    at recalled = at::none;           // from one
+    std::vector<peer_record> holders; // that say that they have it, and are not asked yet
+    std::size_t told = 0;             // how often somebody has said so
+    steady_time patience;             // until then, the first pass waits
     std::shared_ptr<const float_vector> residual; // recalled, and in no round yet
   };
   struct last_report {
@@ -189,10 +192,10 @@ private:
   void hand_over(const group_residual& kept);
   void hand_over_to(std::deque<peer_record> neighbours, const std::string& what);
   void recall();
-  void on_recalled(const peer_id& owner, const fetched_state& got);
-  void end_recall(const peer_id& owner, const failure& why);
+  void on_recalled(bool found, const own_progress& what);
   caf::result<state_snapshot> give_left(const get_state_snapshot& wanted);
   void fetch_left(const peer_id& owner, std::vector<peer_record> from,
+                  std::function<status(const byte_source&)> check,
                   std::function<void(const result<fetched_state>&)> then);
 
   // -- the state (trainer_state.cpp)

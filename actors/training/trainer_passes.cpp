@@ -64,7 +64,8 @@ void trainer::maybe_pass() {
   bool stale = config_.many_groups
                && membership_.epoch().value() > at_.epoch().value() + config_.epoch_difference_max;
   if (pass_.runs || late || !at_.in_step() || stale || config_.auxiliary || membership_.is_paused()
-      || left_.recalled == left_state::at::asked || !enough_peers() || !model_->has_samples())
+      || (left_.recalled == left_state::at::asked && now() < left_.patience) || !enough_peers()
+      || !model_->has_samples())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_.planned, true))

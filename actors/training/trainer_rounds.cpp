@@ -40,7 +40,9 @@ log_about::fields known_of(const round_report& report, epoch_id epoch) {
 void trainer::begin_round(bool call) {
   contribution given;
   given.epoch = at_.epoch();
-  given.from_state = at_.in_step() && !copy_waits();
+  // What a neighbour gets must not be in a round, too.
+  bool leaves = left_.handed != left_state::at::none && !config_.many_groups;
+  given.from_state = at_.in_step() && !copy_waits() && !leaves;
   if (!given.from_state) {
     given.own = vector_.zeros();
   } else if (!averages_parameters()) {
@@ -121,8 +123,9 @@ void trainer::send_round(std::uint64_t number, bool call) {
     given.fills, left_.residual};
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
     .then(
-      [this, number](const group_round& round) {
-        left_.residual = nullptr;
+      [this, number, sent = left_.residual](const group_round& round) {
+        if (left_.residual == sent)
+          left_.residual = nullptr;
         on_answer(number, round);
       },
       [this, number](const caf::error& why) { on_no_answer(number, why); });
@@ -259,6 +262,7 @@ void trainer::count_round(const round_report& report) {
       if (seen_.is_connected(peer) && !contributed(peer, report))
         done.push_back(peer);
   seen_.known.on_round(done);
+  left_.others.contributed(report.contributors, at_.epoch());
   report_.count_round(report.outcome == round_outcome::complete,
                       report.group_size == 1 ? "alone" : to_string(report.outcome), now() - began_);
 }

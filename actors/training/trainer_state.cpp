@@ -101,8 +101,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   if (!moved)
     drop_accumulated("left_out");
   flight_.forget_steps();
-  if (left_.recalled == left_state::at::none && !config_.instead_of.is_zero())
-    recall();
+  recall();
   pass_.outdated = pass_.runs && !moved; // beside the worker: otherwise it had to end first
   show_model(outcome.plateau, outcome.epoch);
   vote_.hold(outcome.epoch, outcome.parameters, outcome.sketch);

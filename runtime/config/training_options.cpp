@@ -462,7 +462,7 @@ std::vector<option_row> peer_rows() {
                 "needs --leave-within, the time from the notice until the machine is taken away")},
     {"instead-of", "ID",
      "Go on with what a peer that left by a notice had left with another one: the errors of its "
-     "codecs, and its place in the data. It may be this peer's own id; empty: nothing.",
+     "codecs, and its place in the data. Empty: of this peer's own id, if that one says so.",
      bound(&o::instead_of, id_of_peer)}};
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -22,16 +23,17 @@ digest place_of(std::string_view run, const digest& branch) {
 
 } // namespace
 
-status seal_left(const own_progress& what, const identity& by, std::string_view run,
-                 const digest& branch, byte_store& into) {
+result<digest> seal_left(const own_progress& what, const identity& by, std::string_view run,
+                         const digest& branch, byte_store& into) {
   WAGGLE_CHECK(!what.partial.sum && !what.pending, "they belong to a state of this peer");
   auto head = head_of(what, place_of(run, branch));
   byte_writer bytes;
   bytes.put(by.key()).put(by.sign(head.substr(0, signed_bytes))).put_raw(head);
-  auto written = into.write(0, as_byte_span(bytes.text()));
-  if (!written || !what.residual)
-    return written;
-  return into.write(bytes.text().size(), std::as_bytes(std::span{*what.residual}));
+  auto begin = as_byte_span(bytes.text());
+  auto rest = what.residual ? std::as_bytes(std::span{*what.residual}) : byte_span{};
+  WAGGLE_TRY(head_written, into.write(0, begin));
+  WAGGLE_TRY(written, into.write(begin.size(), rest));
+  return sha256_stream{}.add(begin).add(rest).finish();
 }
 
 result<own_progress> open_left(std::string_view bytes, const peer_id& owner, std::string_view run,
@@ -96,12 +98,12 @@ status left_progress::expect(const peer_id& owner, steady_time now) {
     return failure{ec::overloaded, "it is on its way already"};
   if (before == all_.end() && all_.size() >= kept_max)
     return failure{ec::overloaded, "this peer keeps enough of others that have left"};
-  all_[owner] = {{}, now};
+  all_[owner] = {.since = now};
   return done{};
 }
 
 void left_progress::keep(const peer_id& owner, entry what, steady_time now) {
-  all_[owner] = {std::move(what), now};
+  all_[owner] = {.what = std::move(what), .since = now};
 }
 
 void left_progress::drop_old(steady_time now) {
@@ -110,17 +112,24 @@ void left_progress::drop_old(steady_time now) {
   });
 }
 
-result<left_progress::entry> left_progress::take(const peer_id& owner, const digest& branch,
-                                                 steady_time now) {
+void left_progress::contributed(const std::vector<peer_id>& peers, epoch_id epoch) {
+  for (const auto& peer : peers)
+    if (auto found = all_.find(peer);
+        found != all_.end() && found->second.what.bytes && epoch >= found->second.what.epoch)
+      all_.erase(found);
+}
+
+result<left_progress::entry> left_progress::give(const peer_id& owner, const digest& branch,
+                                                 const peer_id& to, steady_time now) {
   drop_old(now);
   auto found = all_.find(owner);
   if (found == all_.end() || !found->second.what.bytes)
     return failure{ec::not_found, "that peer has left nothing here"};
   if (found->second.what.branch != branch)
     return failure{ec::wrong_run, "what that peer has left belongs to another history"};
-  auto out = std::move(found->second.what);
-  all_.erase(found);
-  return out;
+  if (to != owner && std::exchange(found->second.given, true))
+    return failure{ec::not_found, "another peer has got it already"};
+  return found->second.what;
 }
 
 } // namespace waggle

@@ -31,9 +31,9 @@ constexpr std::uint64_t left_bytes_max(std::uint64_t values) {
   return 1_MiB + sizeof(float) * values;
 }
 
-/// Writes it to `into`. REQUIRES: no `partial` and no `pending`.
-status seal_left(const own_progress& what, const identity& by, std::string_view run,
-                 const digest& branch, byte_store& into);
+/// Writes it to `into`. Returns the SHA-256 of all. REQUIRES: no `partial` and no `pending`.
+result<digest> seal_left(const own_progress& what, const identity& by, std::string_view run,
+                         const digest& branch, byte_store& into);
 
 /// Fails with ec::malformed, bad_signature if `owner` has not sealed it, or wrong_run if it belongs
 /// to another run or history. A residual has `values` finite values, or there is none.
@@ -48,8 +48,9 @@ std::string text_of(const own_progress& left);
 /// nearest by their ids, of which few change meanwhile, and those that dial nobody last.
 std::vector<peer_record> neighbours_of(const peer_id& owner, std::vector<peer_record> members);
 
-/// What others have left with this peer. Each of it is given once: whoever got it has perhaps sent
-/// the residual. Not thread-safe.
+/// What others have left with this peer. Nobody can take it away from its owner, which gets it
+/// until it contributes to a round again. One other peer gets it: its rounds send the residual from
+/// then on. Not thread-safe.
 class left_progress {
 public:
   /// Each may have as many bytes as the parameters. Of more peers that leave at once, the others
@@ -60,6 +61,7 @@ public:
 
   struct entry {
     digest branch;
+    epoch_id epoch; // of the first round without the owner
     digest content; // SHA-256 of the bytes
     std::shared_ptr<const byte_source> bytes;
   };
@@ -71,13 +73,18 @@ public:
   void keep(const peer_id& owner, entry what, steady_time now);
   void drop(const peer_id& owner) { all_.erase(owner); }
   void drop_old(steady_time now);
+  /// These peers, to the round of this epoch: what they had left is outdated.
+  void contributed(const std::vector<peer_id>& peers, epoch_id epoch);
+  [[nodiscard]] bool has(const peer_id& owner) const { return all_.contains(owner); }
   /// Fails with ec::not_found, or wrong_run if it belongs to another history.
-  result<entry> take(const peer_id& owner, const digest& branch, steady_time now);
+  result<entry> give(const peer_id& owner, const digest& branch, const peer_id& to,
+                     steady_time now);
 
 private:
   struct kept {
-    entry what; // null bytes: they are on their way
-    steady_time since;
+    entry what{}; // null bytes: they are on their way
+    steady_time since{};
+    bool given = false; // to another peer than the owner
   };
   std::map<peer_id, kept> all_;
 };

@@ -308,7 +308,8 @@ struct open_state {
   epoch_id epoch_min;
   /// Not zero: instead, for what this peer has left with the receiver (left_progress).
   peer_id owner{};
-  /// `owner` is the sender, which leaves: the receiver gets it there, and answers once it has it.
+  /// The sender has that for the receiver to fetch. As its owner, the sender leaves: the answer
+  /// comes once the receiver has it. If the receiver is the owner, the answer only says no.
   bool leaves = false;
 };
 struct state_header {

@@ -24,12 +24,13 @@ struct noticed_swarm : trainers {
       set(config.training->training);
     return trainers::join(std::move(config));
   }
-  /// Without a folder: with the identity of `as`, or with its own `instead_of` that peer.
-  index come_back(index as, bool instead_of) {
+  /// Without a folder: with the identity of `as` or its own, and with --instead-of that peer or
+  /// without.
+  index come_back(index as, bool same, bool instead_of = true) {
     auto config = configured(as + 1);
-    config.training->training.instead_of = sim[as].self->id();
-    return sim.start(std::move(config), {0}, nullptr, {},
-                     instead_of ? std::nullopt : std::optional{as});
+    if (instead_of)
+      config.training->training.instead_of = sim[as].self->id();
+    return sim.start(std::move(config), {0}, nullptr, {}, same ? std::optional{as} : std::nullopt);
   }
   /// The rest of the first line with these words that `who` has logged.
   [[nodiscard]] std::string after(index who, const std::string& words) {
@@ -182,8 +183,11 @@ TEST(Notice, OfTheOnlyDonorWaitsUntilTheNewcomerHasTheState) {
 
 /// A residual of several rounds, of a peer whose folder is gone.
 TEST(Notice, LeavesWhatOnlyThatPeerHadWithANeighbourForWhoeverComesBack) {
-  for (bool instead_of : {false, true}) {
-    SCOPED_TRACE(instead_of);
+  struct kind {
+    bool same, instead_of;
+  };
+  for (auto [same, instead_of] : {kind{true, true}, kind{false, true}, kind{true, false}}) {
+    SCOPED_TRACE(::testing::Message{} << same << instead_of);
     noticed_swarm swarm{mode_called("DilocoSparse")};
     swarm.sim.keep_log_lines();
     for (std::uint64_t n = 1; n <= 4; ++n)
@@ -200,16 +204,23 @@ TEST(Notice, LeavesWhatOnlyThatPeerHadWithANeighbourForWhoeverComesBack) {
     swarm.sim.shut_down(1);
     swarm.sim.run_for(10s);
 
-    auto back = swarm.come_back(1, instead_of);
+    auto back = swarm.come_back(1, same, instead_of);
     ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.status_of(back).steps > 0; }, 20s));
     EXPECT_EQ(swarm.after(back, "goes on with what peer"), left) << "before its first pass";
     EXPECT_TRUE(swarm.sim.run_until([&] { return swarm.together(); }, 20s)) << picture(swarm.sim);
     swarm.sim.run_for(3s);
-    auto another = swarm.come_back(1, true);
+    auto another = swarm.come_back(1, false);
     ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.status_of(another).steps > 0; }, 20s));
     EXPECT_TRUE(swarm.sim.run_until([&] { return swarm.together(); }, 20s)) << picture(swarm.sim);
     EXPECT_EQ(swarm.after(another, "goes on with what peer"), "") << "it was given already";
     EXPECT_EQ(swarm.lines_with(another, "nothing of what peer"), 1U);
+    if (same) {
+      swarm.sim.crash(back, false);
+      swarm.sim.run_for(10s);
+      auto again = swarm.come_back(1, true);
+      ASSERT_TRUE(swarm.sim.run_until([&] { return swarm.status_of(again).steps > 0; }, 20s));
+      EXPECT_EQ(swarm.after(again, "goes on with what peer"), "") << "it is outdated";
+    }
     for (index i : swarm.sim.living())
       expect_samples_accounted(swarm.status_of(i));
     expect_rounds_kept_the_contract(swarm.sim);

@@ -392,14 +392,19 @@ TEST_F(StateDonor, AsksForWhatAPeerHasLeftAndTakesItOnlyFromThatPeer) {
   wire::open_state question{sha256("branch"), epoch_id{6}, leaver.id, false};
   ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{test_peer(3), question}).ok());
   EXPECT_EQ(script->wanted.owner, leaver.id);
-  EXPECT_FALSE(script->wanted.leaver);
+  EXPECT_EQ(script->wanted.from, test_peer(3));
+  EXPECT_FALSE(script->wanted.leaves);
   question.leaves = true;
   ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{leaver, question}).ok());
-  EXPECT_EQ(script->wanted.leaver, leaver);
+  EXPECT_EQ(script->wanted.from, leaver);
+  EXPECT_TRUE(script->wanted.leaves);
   auto asked = script->asked;
   auto of_another = ask<outbound_answer>(donor, inbound_call{test_peer(3), question});
   EXPECT_EQ(of_another.error().code, ec::protocol_violation);
   EXPECT_EQ(script->asked, asked);
+  question.owner = ctx.record.id; // a peer says that it has what this one has left
+  ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{test_peer(3), question}).ok());
+  EXPECT_EQ(script->wanted.from, test_peer(3));
 }
 
 } // namespace

@@ -62,6 +62,7 @@ protected:
       [this](const load_image& msg) { hold(false, inner_, msg); },
       [this](const rename_history& msg) { hold(false, inner_, msg); },
       [this](const resume_at& msg) { hold(false, inner_, msg); },
+      [this](run_job msg) { return delegate(inner_, msg); },
       [this](save_checkpoint msg) { return delegate(inner_, msg); },
       [this](const get_state_snapshot& msg) { return delegate(inner_, msg); },
     };

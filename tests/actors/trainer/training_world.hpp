@@ -40,6 +40,8 @@ struct learner_probe {
   bool adds_in_place = false;
   std::string own_state;                 // to be kept in checkpoints
   std::optional<std::string> own_loaded; // from one
+  /// The place in the data that it was given, and the passes before.
+  std::optional<std::pair<std::string, std::uint64_t>> resumed_at;
 };
 
 /// The toy learner with a probe.
@@ -81,6 +83,10 @@ public:
   status load_own_state(std::string_view own) override {
     probe_->own_loaded = own;
     return own == "spoilt" ? status{failure{ec::malformed, "spoilt"}} : status{done{}};
+  }
+  status load_position(std::string_view position) override {
+    probe_->resumed_at.emplace(position, probe_->micro_steps);
+    return below().load_position(position);
   }
   void apply(std::span<const float> gradient, double lr) override {
     probe_->applied.emplace_back(gradient.begin(), gradient.end());
@@ -375,6 +381,12 @@ protected:
   };
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
   std::map<digest, std::string> left_images; // that the switchboards pass on (left_progress)
+  /// What these members say that a peer has left with them; empty: they send none of
+  /// it.
+  std::map<peer_id, std::string> left_with;
+  bool hold_left = false;    // what a peer leaves does not arrive
+  std::vector<peer_id> told; // that a neighbour has what they have left
+  std::vector<caf::typed_response_promise<peer_answer>> unanswered;
   std::optional<evaluation_plan> evaluation; // of the members that are added from now on
   /// The failure of storing a copy of a state; none: it succeeds.
   std::optional<failure> store_fault;
@@ -575,6 +587,24 @@ private:
               return peer_answer{call.to.id, wire::state_chunk{chunk->index},
                                  copy_to_payload(as_byte_span(left->second))};
             bool of_state = !wanted || wanted->owner.is_zero();
+            if (wanted && wanted->leaves && wanted->owner == call.to.id)
+              told.push_back(call.to.id);
+            bool never =
+              (wanted && wanted->leaves && hold_left) || (chunk && chunk->content == sha256(""));
+            if (never)
+              return unanswered.emplace_back(self->make_response_promise<peer_answer>());
+            auto said = of_state || wanted->leaves ? left_with.end() : left_with.find(call.to.id);
+            if (said != left_with.end()) {
+              const auto& bytes = said->second;
+              auto content = sha256(bytes);
+              if (!bytes.empty())
+                left_images[content] = bytes;
+              return peer_answer{
+                call.to.id,
+                wire::state_header{
+                  {}, content, {}, std::max<std::size_t>(bytes.size(), 1), 1U << 20U},
+                {}};
+            }
             if (of_state) {
               ++members[i]->state_requests;
               members[i]->asked.push_back(call.to.id);
@@ -585,11 +615,10 @@ private:
             if (donor == members.size() || members[donor]->gone)
               return to_caf(ec::unreachable);
             auto promise = self->make_response_promise<peer_answer>();
-            auto question =
-              wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min, wanted->owner,
-                                          wanted->leaves ? std::optional{members[i]->ctx.record}
-                                                         : std::nullopt}
-                     : get_state_snapshot{};
+            auto question = wanted
+                              ? get_state_snapshot{wanted->branch, wanted->epoch_min, wanted->owner,
+                                                   members[i]->ctx.record, wanted->leaves}
+                              : get_state_snapshot{};
             self->request(members[donor]->actor, 10s, question)
               .then(
                 [this, promise, call, donor, of_state](const state_snapshot& snapshot) mutable {

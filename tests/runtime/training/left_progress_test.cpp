@@ -27,8 +27,10 @@ struct LeftProgress : ::testing::Test {
   }
   [[nodiscard]] std::string sealed(const own_progress& what) const {
     auto store = make_memory_store();
-    EXPECT_TRUE(seal_left(what, *owner, "run", branch, *store));
-    return std::string{as_string_view(read_all(*store)->view())};
+    auto content = seal_left(what, *owner, "run", branch, *store);
+    std::string bytes{as_string_view(read_all(*store)->view())};
+    EXPECT_EQ(*content, sha256(bytes));
+    return bytes;
   }
   [[nodiscard]] result<own_progress> opened(std::string_view bytes) const {
     return open_left(bytes, owner->id(), "run", branch, values, *verifier);
@@ -117,14 +119,14 @@ struct LeftWithUs : ::testing::Test {
 
   static peer_id peer(std::uint64_t n) { return identity::from_seed(n)->id(); }
   static left_progress::entry entry(const std::string& content) {
-    return {branch, sha256(content), make_memory_store()};
+    return {branch, epoch_id{3}, sha256(content), make_memory_store()};
   }
   void keep(std::uint64_t n, const std::string& content = "content") {
     ASSERT_TRUE(all.expect(peer(n), now));
     all.keep(peer(n), entry(content), now);
   }
-  ec take(std::uint64_t n, const digest& of = branch) {
-    auto found = all.take(peer(n), of, now);
+  ec take(std::uint64_t n, const digest& of = branch, std::uint64_t by = 99) {
+    auto found = all.give(peer(n), of, peer(by), now);
     return found ? ec::none : found.error().code;
   }
 };
@@ -136,6 +138,28 @@ TEST_F(LeftWithUs, IsGivenOnce) {
   EXPECT_EQ(take(1), ec::not_found) << "its residual may be in a round by now";
 }
 
+TEST_F(LeftWithUs, IsForItsOwnerWhoeverElseHasGotIt) {
+  keep(1);
+  EXPECT_EQ(take(1, branch, 100), ec::none);
+  EXPECT_EQ(take(1, branch, 101), ec::not_found);
+  all.contributed({peer(100), peer(101)}, epoch_id{9});
+  for (int retry = 0; retry < 2; ++retry)
+    EXPECT_EQ(take(1, branch, 1), ec::none);
+}
+
+TEST_F(LeftWithUs, IsOutdatedOnceItsOwnerContributesAgain) {
+  keep(1);
+  keep(2);
+  ASSERT_TRUE(all.expect(peer(3), now));
+  all.contributed({peer(1), peer(3)}, epoch_id{2}); // the last round before it left, here later
+  EXPECT_TRUE(all.has(peer(1)));
+  all.contributed({peer(1), peer(3)}, epoch_id{3});
+  EXPECT_EQ(take(1, branch, 1), ec::not_found);
+  EXPECT_FALSE(all.has(peer(1)));
+  EXPECT_EQ(take(2, branch, 2), ec::none);
+  EXPECT_TRUE(all.has(peer(3))) << "it is on its way";
+}
+
 TEST_F(LeftWithUs, OfAnotherHistoryStays) {
   keep(1);
   EXPECT_EQ(take(1, sha256("fork")), ec::wrong_run);
@@ -145,7 +169,7 @@ TEST_F(LeftWithUs, OfAnotherHistoryStays) {
 TEST_F(LeftWithUs, IsTheNewestOfAPeer) {
   keep(1, "old");
   keep(1, "new");
-  EXPECT_EQ(all.take(peer(1), branch, now)->content, sha256("new"));
+  EXPECT_EQ(all.give(peer(1), branch, peer(99), now)->content, sha256("new"));
   EXPECT_EQ(take(1), ec::not_found);
 }
 
