@@ -1,4 +1,4 @@
-// The part of the dht_router that answers other peers.
+// The part of the dht_router that answers other peers, and says what they need not answer.
 
 #include <set>
 
@@ -72,6 +72,21 @@ wire::dht_found dht_router::known_here(const wire::dht_find& question, const pee
     });
   }
   return found;
+}
+
+/// Adds to a search what this peer stores, or has found before: others leave it out.
+void dht_router::begin_with_what_is_here(search& s) const {
+  store_.visit(s.key, ctx_.wall->now(), [&](const record& entry) {
+    s.merge.add(entry);
+    return true;
+  });
+  if (s.latest && last_found_.first == s.key)
+    for (const auto& [subkey, entry] : last_found_.second.newest())
+      if (entry.expiration > ctx_.wall->now())
+        s.merge.add(entry);
+  for (const auto& [subkey, entry] : s.merge.newest())
+    if (s.known.size() < wire::records_per_message_max)
+      s.known.push_back(record_tag(ctx_.run_id, entry));
 }
 
 /// Adds to an answer the peers that we see at the asker's host: it may reach them, behind its

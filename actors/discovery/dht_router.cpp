@@ -128,15 +128,7 @@ caf::result<found_records> dht_router::find(const find_records& msg) {
   auto& s = searches_.at(id);
   s.kind = msg.kind;
   s.latest = msg.latest;
-  for (const auto& entry : store_.get(key, ctx_.wall->now()))
-    s.merge.add(entry);
-  if (s.latest && last_found_.first == key)
-    for (const auto& [subkey, entry] : last_found_.second.newest())
-      if (entry.expiration > ctx_.wall->now())
-        s.merge.add(entry);
-  for (const auto& [subkey, entry] : s.merge.newest())
-    if (s.known.size() < wire::records_per_message_max)
-      s.known.push_back(record_tag(ctx_.run_id, entry));
+  begin_with_what_is_here(s);
   auto promise = make_response_promise<found_records>();
   s.askers.push_back({until, promise});
   if (!s.latest && !s.merge.empty())

@@ -102,6 +102,7 @@ private:
   caf::result<store_report> store(store_record& msg);
   caf::result<found_records> find(const find_records& msg);
   caf::result<found_records> await(std::uint64_t id, milliseconds timeout);
+  void begin_with_what_is_here(search& s) const;
   [[nodiscard]] status check(const record& entry) const;
 
   // Searches.

@@ -432,16 +432,14 @@ void trainer::report_own_progress() {
   claim.provisional = membership_.provisional();
   claim.reduces_only = config_.auxiliary;
   // An auxiliary begins rounds by this number.
+  using enum lane_clock::unit;
   auto counts = averages().due.counts;
-  bool by_samples = counts == lane_clock::unit::swarm_samples;
-  claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
+  auto target = claim.target_batch_size = counts == swarm_samples ? config_.target_batch_size : 0;
   std::optional<std::uint64_t> missing;
-  if (counts == lane_clock::unit::each_member || notice_.begun()
-      || (counts_passes() && !model_->has_samples()))
+  if (counts == each_member || notice_.begun() || (counts_passes() && !model_->has_samples()))
     missing = 0;
-  else if (by_samples)
-    missing = config_.target_batch_size
-              - std::min(config_.target_batch_size, reported_.own_samples + samples_of_others());
+  else if (counts == swarm_samples)
+    missing = target - std::min(target, reported_.own_samples + samples_of_others());
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
                                        notice_.begun() ? notice_period::speed : pass_.rate,
