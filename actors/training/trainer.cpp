@@ -421,7 +421,7 @@ void trainer::report_own_progress() {
   // yet. With a ledger, an update may make this peer drop samples.
   bool unsure = counts_passes() && vector_.waiting() > 0;
   reported_.own_samples = round_runs() || unsure ? 0 : own_samples();
-  history_claim claim{.past = at_.past()};
+  history_claim claim{.past = at_.past(), .provisional = membership_.provisional()};
   auto members = membership_.is_member() ? membership_.members().size() : 0;
   // Every peer sees by itself how many train the history: if each claimed it, one newcomer would
   // make all of them report to all.
@@ -429,7 +429,6 @@ void trainer::report_own_progress() {
     members = std::min<std::size_t>(members, 2);
   claim.group_size = static_cast<std::uint32_t>(members);
   claim.ready = at_.in_step() && (membership_.is_member() || at_.past().work > 0);
-  claim.provisional = membership_.provisional();
   claim.reduces_only = config_.auxiliary;
   // An auxiliary begins rounds by this number.
   using enum lane_clock::unit;
@@ -439,7 +438,8 @@ void trainer::report_own_progress() {
   if (counts == each_member || notice_.begun() || (counts_passes() && !model_->has_samples()))
     missing = 0;
   else if (counts == swarm_samples)
-    missing = target - std::min(target, reported_.own_samples + samples_of_others());
+    missing = (target - std::min(target, reported_.own_samples + samples_of_others()))
+              / (config_.many_groups ? 8 : 1); // they search before the epoch may end
   auto parameters = at_.in_step() ? held_parameters() : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), reported_.own_samples, parameters, claim,
                                        notice_.begun() ? notice_period::speed : pass_.rate,
