@@ -14,10 +14,10 @@ namespace {
 // RESULTS.md, "Few rounds on slow links": headers, and what a round waits beside its bytes.
 constexpr double with_headers = 1.025;
 constexpr double delays_of_round = 3.5; // contribution, result, digests, decision
-// To each of the others, in an epoch and in each second of it: reports, notes, what a round agrees
-// on.
-constexpr double words_of_epoch = 11.5e3;
-constexpr double words_a_second = 310;
+// To each of the others, in an epoch and in each second of it, with the headers of TLS and TCP:
+// reports, notes, signs of life, what a round agrees on.
+constexpr double words_of_epoch = 5e3;
+constexpr double words_a_second = 800;
 
 constexpr double program_bytes = 280e6; // LibTorch, code and stacks
 constexpr double plain_vectors = 4;     // parameters, gradient, two of Adam's
