@@ -309,8 +309,9 @@ void dht_router::finish(std::uint64_t id, search& s) {
   auto& of = ended.mapped();
   for (auto& each : of.askers)
     each.promise.deliver(found_records{of.merge.live(ctx_.wall->now())});
+  bool few = of.merge.newest().size() <= wire::records_per_message_max; // identities cost nothing
   if (of.why == search::purpose::find && of.latest)
-    last_found_ = {of.key, std::move(of.merge)};
+    last_found_ = {of.key, few ? std::move(of.merge) : record_merge{}};
   if (of.why != search::purpose::store)
     return;
   for (auto& [other, running] : searches_)

@@ -76,6 +76,11 @@ TEST_F(DhtRouter, SaysWhatItHasAndKeepsThatUntilItExpires) {
   EXPECT_THAT(*asked, ElementsAre(record_tag("test", first)));
   stored->front() = open_record("second", 2);
   EXPECT_THAT(values(), ElementsAre("second"));
+  for (std::size_t i = 0; i < wire::records_per_message_max; ++i)
+    stored->emplace_back(first).subkey = std::to_string(i);
+  EXPECT_THAT(values(), SizeIs(wire::records_per_message_max + 1));
+  EXPECT_THAT(values(), SizeIs(wire::records_per_message_max + 1));
+  EXPECT_THAT(*asked, IsEmpty()) << "so many are not kept";
   pass(std::chrono::ceil<milliseconds>(first.expiration - wall->now()));
   stored->clear();
   EXPECT_THAT(values(), IsEmpty());
