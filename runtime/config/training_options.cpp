@@ -462,7 +462,8 @@ std::vector<option_row> peer_rows() {
                 "needs --leave-within, the time from the notice until the machine is taken away")},
     {"instead-of", "ID",
      "Go on with what a peer that left by a notice had left with another one: the errors of its "
-     "codecs, and its place in the data. Empty: of this peer's own id, if that one says so.",
+     "codecs, and its place in the data. A peer that is back with its own identity needs no "
+     "option.",
      bound(&o::instead_of, id_of_peer)}};
 }
 
