@@ -1,5 +1,6 @@
-// begin ─► asker ─ average_vector ─► averager ─► round_report ─► outcome ─► wait
-//            ▲ trigger_step, cancel_step: behind the question, which they must not overtake
+// begin: average_vector ─► averager ─ round_report ─► asker ─► outcome ─► wait
+// The caller's thread sends the question, and later trigger_step or cancel_step: they and the next
+// question arrive in the order of its calls.
 
 #include "actors/service/running_step.hpp"
 
@@ -77,22 +78,21 @@ void running_step::ask(average_vector question) {
     into->progress->store(step_stage::done);
     into->ended.notify_all();
   };
-  asker_ = peer_->system->spawn([question = std::move(question), averager = of_.actors.averager,
-                                 finish](caf::event_based_actor* self) -> caf::behavior {
-    auto limit = question.deadline + 1s;
-    self->request(averager, limit, question)
-      .then(
-        [self, finish](const round_report& report) {
-          finish(report);
-          self->quit();
-        },
-        [self, finish](const caf::error& why) {
-          finish(why_unanswered(why));
-          self->quit();
-        });
-    return {[self, averager](const trigger_step& msg) { self->send(averager, msg); },
-            [self, averager](const cancel_step& msg) { self->send(averager, msg); }};
-  });
+  auto limit = question.deadline + 1s;
+  auto asker = peer_->system->spawn(
+    [averager = of_.actors.averager, finish, limit](caf::event_based_actor* self) -> caf::behavior {
+      auto end = [self, finish](result<round_report> ended) {
+        finish(std::move(ended));
+        self->quit();
+      };
+      self->monitor(averager);
+      self->set_down_handler(
+        [end](const caf::down_msg&) { end(why_unanswered(caf::sec::request_receiver_down)); });
+      self->set_error_handler([end](const caf::error& why) { end(why_unanswered(why)); });
+      return {[end](const round_report& report) { end(report); },
+              caf::after(limit) >> [end] { end(ec::timeout); }};
+    });
+  caf::send_as(asker, of_.actors.averager, std::move(question));
 }
 
 status running_step::allow_allreduce() {
@@ -106,15 +106,15 @@ status running_step::allow_allreduce() {
   if (of_.options.alpha != 1)
     sent_ = *values;
   caller_thread here;
-  caf::anon_send(asker_, trigger_step{outcome_->progress, std::move(*values)});
+  caf::anon_send(of_.actors.averager, trigger_step{outcome_->progress, std::move(*values)});
   return done{};
 }
 
 void running_step::cancel() {
-  if (!asker_ || stage() == step_stage::done)
+  if (stage() == step_stage::done)
     return;
   caller_thread here;
-  caf::anon_send(asker_, cancel_step{outcome_->progress});
+  caf::anon_send(of_.actors.averager, cancel_step{outcome_->progress});
 }
 
 result<average_report> running_step::wait(milliseconds timeout) {

@@ -34,7 +34,7 @@ void report_round(const report_relay_actor& to, const round_report& ended);
 /// Says more of why a step failed.
 using step_explanation = std::function<failure(const failure&)>;
 
-/// A step of an averager, whose actor an asker in the peer's actor system asks. Thread-safe.
+/// A step of an averager, whose actor answers an asker in the peer's actor system. Thread-safe.
 class running_step {
 public:
   static result<std::shared_ptr<running_step>> begin(std::shared_ptr<running_node> peer,
@@ -74,7 +74,6 @@ private:
   const std::shared_ptr<tensors_in_use> tensors_;
   step_explanation explain_; // set before it begins
   const std::shared_ptr<outcome> outcome_ = std::make_shared<outcome>();
-  caf::actor asker_;
   std::mutex mutex_;
   bool waits_ = false;                       // for allow_allreduce; guarded by mutex_
   bool written_ = false;                     // guarded by mutex_

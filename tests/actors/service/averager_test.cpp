@@ -165,6 +165,21 @@ TEST(AveragerOfTensors, AHandleTriggersShowsItsStageAndWritesOnce) {
   EXPECT_EQ(first->begin().error().code, ec::shutting_down);
 }
 
+TEST(AveragerOfTensors, StepsBeginAndEndInTheOrderOfTheCalls) {
+  auto peers = start(1);
+  std::vector<float> values(10, 1);
+  auto docs =
+    averager::add(peers[0], {.name = "docs"}, {{"w", tensor_type::float32, {10}, values.data()}});
+  ASSERT_TRUE(docs);
+  for (int i = 0; i < 1000; ++i) { // in each, the actor system may run them in another order
+    auto first = docs->begin({.timeout = 1h});
+    auto second = docs->begin({.timeout = 1h});
+    first->cancel();
+    ASSERT_EQ(second->result(20s).error().code, ec::overloaded) << i;
+    ASSERT_EQ(first->result(20s).error().code, ec::cancelled) << i;
+  }
+}
+
 TEST(AveragerOfTensors, OtherTensorsOfAnotherPeerAreNamed) {
   auto peers = start(2);
   std::vector<float> values(6);
