@@ -19,6 +19,7 @@ namespace waggle {
 namespace {
 
 constexpr std::size_t ratios_bytes_max = 256; // of the agreement's 3 KiB
+constexpr int surprising = 3;                 // updates with another rate than the loop's
 
 namespace optim = torch::optim;
 
@@ -376,14 +377,18 @@ std::span<const offered_tensor> module_state::gradient() {
   return offered_;
 }
 
-/// A schedule that all loops follow, and the run's own rate, are no wishes.
+/// A schedule that all loops follow, and the run's own rate, are no wishes. Where others set other
+/// rates than ours says, it is one.
 void module_state::write_terms() {
   if (terms_.empty())
     return;
   wishes now;
   for (const auto& p : parameters_)
     now.present.push_back(p.tensor.grad().defined());
-  if (!schedulers_)
+  bool differ = surprises_ > surprising;
+  if (schedulers_ && differ)
+    prepare_rates();
+  if (!schedulers_ || differ)
     for (const auto& group : optimizer_->param_groups()) {
       auto numbers = numbers_in(*kind_, group.options());
       auto& wanted = now.numbers.emplace_back(numbers.begin(), numbers.end());
@@ -404,21 +409,22 @@ void module_state::write_terms() {
 
 std::optional<std::string> module_state::surprise() {
   auto used = rate_used();
-  if (!used || terms_.empty() || owner_ != rate_owner::optimizer || schedulers_)
+  if (!used || terms_.empty() || owner_ != rate_owner::optimizer)
     return std::nullopt;
-  constexpr int surprising = 3;
   auto wish = learning_rate();
-  if (surprises_ < surprising)
-    surprises_ = *used == wish ? 0 : surprises_ + 1;
+  if (surprises_ < surprising && *used != wish)
+    ++surprises_;
+  else if (surprises_ < surprising && !schedulers_) // of one that all follow, others say nothing
+    surprises_ = 0;
   if (surprises_ != surprising)
     return std::nullopt;
   ++surprises_; // once
   std::ostringstream out;
-  out
-    << "this loop set the learning rate " << wish << ", and the peers made the last " << surprising
-    << " updates with " << *used
-    << ", the median of what their loops set: to have all loops count the run's updates, give the "
-       "scheduler to optimizer::follow";
+  out << "this loop " << (schedulers_ ? "follows a schedule that has" : "set")
+      << " the learning rate " << wish << ", and the peers made the last " << surprising
+      << " updates with " << *used
+      << ", the median of what their loops set: to have all loops count the run's updates, give "
+         "the scheduler of each to optimizer::follow";
   return out.str();
 }
 

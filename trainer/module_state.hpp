@@ -100,7 +100,7 @@ public:
   /// The learning rate of the first parameter group in the last update.
   [[nodiscard]] std::optional<double> rate_used() const { return updated_->rate_used(); }
   /// After an update: when it was made with another rate than the loop's for the third time in a
-  /// row, once, a sentence about it.
+  /// row, or than the followed schedule's for the third time, once, a sentence about it.
   [[nodiscard]] std::optional<std::string> surprise();
 
   /// Throws std::runtime_error if a parameter of `trained` was added, removed, replaced, cast or
@@ -188,7 +188,7 @@ private:
   std::vector<float> terms_;             // the last update_terms
   wishes written_;
   std::vector<std::uint32_t> versions_;        // of the parameters after our last change
-  int surprises_ = 0;                          // updates in a row with another rate than the loop's
+  int surprises_ = 0;                          // updates with another rate than the loop's
   std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
   std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same
 };

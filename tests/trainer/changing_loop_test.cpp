@@ -176,6 +176,39 @@ TEST(ModuleState, WhereTheRunOwnsTheRateAllOtherNumbersOfTheLoopCount) {
             static_cast<std::ptrdiff_t>(parameters));
 }
 
+TEST(ModuleState, AFollowedScheduleIsStatedOnceOtherLoopsSetOtherRates) {
+  changing m;
+  module_state state{m, std::make_unique<optim::SGD>(trainable(m), optim::SGDOptions(0.5)),
+                     rate_owner::optimizer};
+  state.follow([](auto& of) { return std::make_unique<optim::StepLR>(of, 4, 0.5); }, nullptr);
+  auto parameters = state.table().indices_of({state_tensor::kind::parameter}).size();
+  auto stated = [&] {
+    auto last = state.gradient().back();
+    return update_terms::read({last.values, last.count}, parameters, state.table().numbers())
+      .number(0, 0);
+  };
+  std::vector<float> gradient(state.table().value_count());
+  auto update = [&](std::optional<double> rate) {
+    update_terms terms{parameters, state.table().numbers()};
+    for (std::size_t i = 0; i < parameters; ++i)
+      terms.number(i, 0) = rate;
+    state.settle(terms);
+    state.apply(gradient, 0);
+    EXPECT_EQ(state.rate_used(), rate.value_or(0.5));
+    return state.surprise();
+  };
+  EXPECT_EQ(update(0.7), std::nullopt);
+  EXPECT_EQ(update(0.7), std::nullopt);
+  EXPECT_EQ(update(std::nullopt), std::nullopt) << "all that contributed follow";
+  EXPECT_EQ(stated(), std::nullopt);
+  EXPECT_THAT(update(0.7).value_or(""),
+              ::testing::HasSubstr("follows a schedule that has the learning rate 0.5, and the "
+                                   "peers made the last 3 updates with 0.7"));
+  EXPECT_EQ(stated(), 0.5);
+  EXPECT_EQ(update(0.7), std::nullopt) << "it is said once";
+  EXPECT_EQ(stated(), 0.25) << "that of the next update";
+}
+
 // -- waggle train ---------------------------------------------------------------------------------
 
 constexpr const char* with_unused = R"(
