@@ -232,10 +232,15 @@ bool trainer::enough_peers() {
     return true;
   bool trains =
     report_.status.rounds_complete + report_.status.rounds_shrunk > 0; // others began without us
-  auto lacks = membership_.lacks(trains, now());
+  // Of an epoch's samples, a newcomer that still downloads would draw none.
+  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  auto lacks =
+    membership_.lacks(trains, by_samples ? std::optional{at_.past().branch} : std::nullopt, now());
   wait_for(lacks == 0
              ? std::string{}
              : fmt::format("{} more of the {} peers to begin with", lacks, config_.min_peers));
+  if (lacks == 0)
+    progress_.begin_passes(now()); // nobody was silent before
   return lacks == 0;
 }
 

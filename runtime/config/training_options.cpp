@@ -391,7 +391,9 @@ std::vector<option_row> peer_rows() {
     {"on-split", "WHAT",
      "When cut off from most of the group: continue provisionally, or pause until it is back.",
      choice(&o::continue_on_split, {{"continue", true}, {"pause", false}})},
-    {"min-peers", "N", "Begin to train once this many peers, this one included, are in the group.",
+    {"min-peers", "N",
+     "Begin to train once this many peers, this one included, are in the group, and with a target "
+     "batch size hold its state.",
      whole(&o::min_peers, 1, 4096, "more peers than a group may have would never be reached")},
     {"wait-for-peers", "TIME",
      "But wait for --min-peers at most this long; 0: as long as it takes.",

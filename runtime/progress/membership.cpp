@@ -217,11 +217,18 @@ bool membership::is_outdated(const membership_facts& facts) {
   return merges_.is_outdated(facts.epoch, others);
 }
 
-std::size_t membership::lacks(bool trains, steady_time now) {
+std::size_t membership::lacks(bool trains, const std::optional<digest>& branch, steady_time now) {
+  auto holds = [&](const peer_report& peer) {
+    return peer.who.id != seen_.self && has(peer.who.id) && peer.claim.ready
+           && peer.claim.trains(*branch);
+  };
+  auto able = members_.size();
+  if (branch)
+    able = 1 + static_cast<std::size_t>(std::ranges::count_if(seen_.progress.peers, holds));
   complete_ =
-    complete_ || trains || members_.size() >= how_.min_peers
+    complete_ || trains || able >= how_.min_peers
     || (how_.wait_for_peers > milliseconds{0} && now - outside_since_ >= how_.wait_for_peers);
-  return complete_ ? 0 : how_.min_peers - members_.size();
+  return complete_ ? 0 : how_.min_peers - able;
 }
 
 // -- transitions ----------------------------------------------------------------------------------

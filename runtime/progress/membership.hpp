@@ -103,9 +103,11 @@ public:
   /// A mean with others ended the epoch before `epoch`, or a state of `epoch` was loaded.
   void merged(epoch_id epoch) { merges_.merged(epoch); }
 
-  /// How many members the group lacks to be complete, which it stays from then on. @param trains it
-  /// has begun already.
-  [[nodiscard]] std::size_t lacks(bool trains, steady_time now);
+  /// How many members the group lacks to be complete, which it stays from then on: of the others,
+  /// those count that report to hold the state of `branch`; without one, those that download it,
+  /// too. @param trains it has begun already. REQUIRES: we hold it.
+  [[nodiscard]] std::size_t lacks(bool trains, const std::optional<digest>& branch,
+                                  steady_time now);
   [[nodiscard]] bool has_been_complete() const { return complete_; }
 
   // -- transitions --------------------------------------------------------------------------------

@@ -14,6 +14,23 @@ TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
   expect_to_stay_together();
 }
 
+TEST_F(InStep, TheFirstUpdateHasAPassOfEachPeerHoweverLateTheLastOneCame) {
+  auto peer = [](std::uint64_t seed) {
+    auto config = endless(seed);
+    config.training->training.strategy = "data-parallel";
+    config.training->training.min_peers = 3;
+    return config;
+  };
+  add(peer(1), {});
+  add(peer(2), {0});
+  sim.run_for(25s); // a member would be silent after 20 s, as long as a round may take
+  EXPECT_EQ(status_of(0).steps, 0U);
+  add(peer(3), {0});
+  ASSERT_TRUE(sim.run_until([&] { return status_of(2).epoch.value() > 2; }, 10s)) << picture(sim);
+  for (auto i : sim.living())
+    EXPECT_EQ(sim[i].rounds.front().contributors.size(), 3U);
+}
+
 TEST_F(InStep, APeerThatDoesNotReachTheLeaderEntersOnceAnotherMemberLeads) {
   sim.network().keep_apart(0, 2);
   begin(2);

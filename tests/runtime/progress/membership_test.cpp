@@ -378,19 +378,42 @@ TEST(Membership, AsksNobodyElseForTheState) {
 }
 
 TEST(Membership, WaitsForTheFirstMembersOnce) {
+  auto lacks = [](a_peer& p, bool trains = false) {
+    return p.it.lacks(trains, p.facts.past.branch, p.facts.now);
+  };
   a_peer p{of_three(milliseconds{5'000})};
+  p.claims(2);
   p.join(2);
-  EXPECT_EQ(p.it.lacks(false, p.facts.now), 1U);
+  EXPECT_EQ(lacks(p), 1U);
   p.after(5'000);
-  EXPECT_EQ(p.it.lacks(false, p.facts.now), 0U);
+  EXPECT_EQ(lacks(p), 0U);
   p.it.left(p.facts.now);
   p.join(2);
   EXPECT_TRUE(p.it.has_been_complete());
   a_peer late{of_three(milliseconds{0})};
+  late.claims(2);
   late.join(2);
   late.after(1'000'000);
-  EXPECT_EQ(late.it.lacks(false, late.facts.now), 1U);
-  EXPECT_EQ(late.it.lacks(true, late.facts.now), 0U) << "others began without us";
+  EXPECT_EQ(lacks(late), 1U);
+  EXPECT_EQ(lacks(late, true), 0U) << "others began without us";
+}
+
+TEST(Membership, BeginsWithMembersThatHoldTheStateAndNotWithNewcomers) {
+  a_peer p{of_three(milliseconds{0})};
+  auto lacks = [&] { return p.it.lacks(false, p.facts.past.branch, p.facts.now); };
+  p.claims(2);
+  p.claims(4); // of another group
+  p.join(3);
+  EXPECT_EQ(lacks(), 1U) << "3 has said nothing yet";
+  auto& newcomer = p.claims(3, "a fork"); // what it held before
+  EXPECT_EQ(lacks(), 1U);
+  newcomer.claim.past = p.facts.past;
+  newcomer.claim.ready = false;
+  EXPECT_EQ(lacks(), 1U) << "it downloads the state";
+  auto waited_for = p.it;
+  EXPECT_EQ(waited_for.lacks(false, std::nullopt, p.facts.now), 0U);
+  newcomer.claim.ready = true;
+  EXPECT_EQ(lacks(), 0U);
 }
 
 TEST(Membership, LeavesAGroupWithoutRoundsIfItsLeaderIsGone) {
