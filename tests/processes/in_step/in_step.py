@@ -24,7 +24,7 @@ SCENARIOS = {
     "chaos": (endurance.chaos, ["duration", "every", "faults", "strategy"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
-    "outer-rounds": (strategies.outer_rounds, ["peers", "rate", "delay", "only"]),
+    "outer-rounds": (strategies.outer_rounds, ["peers", "rate", "delay", "only", "width", "step-interval"]),
     "buckets": (strategies.buckets, []),
     "islands": (strategies.islands, ["epochs"]),
     "slow": (slow.slow, ["only"]),
@@ -41,6 +41,8 @@ SPECIAL = {
     "prometheus": dict(default="prometheus", help="the program"),
     "peers": dict(type=int, default=2, help="that train together"),
     "rate": dict(default="50mbit", help="of each link, in the notation of tc"),
+    "width": dict(type=int, default=512, help="of the model: 512 are 0.79 M values, 2048 are 9.4 M"),
+    "step-interval": dict(default="20ms", help="shortest time of a pass"),
     "strategy": dict(default="", help="of the peers, instead of collaborative; its rounds count passes"),
 }
 DEFAULTS = {

@@ -87,7 +87,6 @@ def strategies(settings, report):
 
 SLOW = {"model": "mlp", "layers": 3, "width": 512, "context": 32, "micro-batch": 8, "step-interval": "20ms",
         "shared-memory": "false", "target-batch-size": None}
-VALUES = 790_272  # of this model
 RATE, DELAY_MS = "50mbit", 20  # of each link; each way
 STEPS = 100
 OUTER_MODES = {  # options, rounds to measure, least share of the speed of one of two peers alone at RATE
@@ -101,8 +100,10 @@ OUTER_MODES = {  # options, rounds to measure, least share of the speed of one o
 
 def planned(settings, options, passes):
     """The bytes that a peer sends in a round and the share of the time that it computes, as `waggle plan` foretells."""
+    model = [word for name in ("model", "layers", "context") for word in (f"--{name}", str(SLOW[name]))]
     plan = subprocess.run([settings.binary, "plan", "--peers", str(settings.peers), "--link", f"{settings.rate},{settings.delay:.0f}ms",
-                           "--values", str(VALUES), "--step-time", f"{1000 / passes:.0f}ms"], capture_output=True, text=True, check=True).stdout
+                           *model, "--width", str(settings.width), "--step-time", f"{1000 / passes:.0f}ms"],
+                          capture_output=True, text=True, check=True).stdout
 
     def numbers(words):  # that tell the rows apart
         return [re.findall(rf"{name}[= ](\w+)", words) for name in ("--codec", "steps", "overlap")]
@@ -152,7 +153,8 @@ def outer_rounds(settings, report):
     """Speed of peers with few rounds, relative to one alone in turn with them, and bytes at the interface."""
     names = settings.only.split(",") if settings.only else list(OUTER_MODES)
     shares = {name: [] for name in names}
-    link = {"rate": settings.rate, "delay_ms": settings.delay}
+    link = {"rate": settings.rate, "delay_ms": settings.delay,
+            "model": SLOW | {"width": settings.width, "step-interval": settings.step_interval}}
     for _ in range(settings.times):
         alone, _ = passes_and_bytes(settings, OUTER_MODES["diloco"][0], 1, 5, **link)
         for name in names:
