@@ -88,8 +88,10 @@ struct group_message {
 /// Command: describes the vectors that will be averaged. Sent before anything else, and again,
 /// outside of a group, only before found_group or enter_group.
 struct describe_vector {
-  std::uint64_t elements = 0;
-  std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
+  std::uint64_t elements = 0; // of all vectors together
+  /// The tensors of each vector; an epoch averages one of them, in turn. None: one vector of one
+  /// tensor.
+  std::vector<std::shared_ptr<const std::vector<tensor_info>>> tensors{};
   /// Not null: each vector is averaged in two rounds of this coding. Used by the receiver alone.
   std::shared_ptr<two_round_coding> coding = nullptr;
   /// What codecs have taken from this peer's vectors (get_residual); null: nothing.
@@ -130,7 +132,8 @@ struct group_view {
   epoch_id epoch;               // of the next round
   digest branch;                // of the history that it trains
   std::vector<peer_id> members; // of the next round, this peer included; the first one leads
-  /// The values of its members' vectors; 0: not known, as where they are coded for two rounds.
+  /// The values of its members' vectors together; 0: not known, as where they are coded for two
+  /// rounds.
   std::uint64_t elements = 0;
   std::size_t clients = 0; // of the members; those that others reach by now may enter again
 };

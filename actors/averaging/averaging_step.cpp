@@ -42,7 +42,8 @@ milliseconds averaging_step::time_left(steady_time now) const {
   return until(began + what.deadline, now);
 }
 
-void averaging_step::begin_sending(error_feedback* feedback, vector_pool& vectors) {
+void averaging_step::begin_sending(error_feedback* feedback, residual_range where,
+                                   vector_pool& vectors) {
   if (sent)
     return;
   bool exact = std::all_of(plan->codecs.begin(), plan->codecs.end(),
@@ -52,7 +53,7 @@ void averaging_step::begin_sending(error_feedback* feedback, vector_pool& vector
     return;
   }
   auto with_residual = vectors.take(plan->elements);
-  feedback->begin(*what.values, *with_residual);
+  feedback->begin(*what.values, *with_residual, where);
   sent = std::move(with_residual);
 }
 

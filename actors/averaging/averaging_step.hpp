@@ -30,7 +30,7 @@ struct averaging_step {
 
   /// Determines the vector that is sent. Once it has, further calls change nothing.
   /// @param feedback null: our values are sent unchanged.
-  void begin_sending(error_feedback* feedback, vector_pool& vectors);
+  void begin_sending(error_feedback* feedback, residual_range where, vector_pool& vectors);
   /// Updates the residual of `feedback`, which depends on whether our vector counted. In a round
   /// that this peer held, it most likely did.
   void settle(error_feedback& feedback, const round_report& report, const peer_id& self) const;

@@ -106,24 +106,33 @@ group_averager::behavior_type group_averager::make_behavior() {
 }
 
 void group_averager::describe(const describe_vector& what) {
-  std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
-  std::span<const tensor_info> tensors{whole};
-  if (what.coding)
-    tensors = what.coding->first_tensors();
-  else if (what.tensors)
-    tensors = *what.tensors;
-  auto codecs = plan_codecs(config_.codec, tensors);
-  auto second =
-    what.coding ? plan_codecs(config_.codec, what.coding->second_tensors()) : codec_plan{};
-  bool covers = what.coding || (codecs && elements_of(*codecs) == what.elements);
-  if (!codecs || !second || !covers) {
-    ctx_.log->error("averaging cannot begin: {}", !codecs ? to_string(codecs.error())
-                                                  : !second
-                                                    ? to_string(second.error())
-                                                    : "the tensors do not add up to the vector");
+  std::vector<codec_plan> vectors;
+  failure why;
+  auto plan = [&](std::span<const tensor_info> tensors) {
+    if (auto codecs = plan_codecs(config_.codec, tensors))
+      vectors.push_back(*std::move(codecs));
+    else
+      why = codecs.error();
+  };
+  if (what.coding) {
+    plan(what.coding->first_tensors());
+    plan(what.coding->second_tensors());
+  } else if (what.tensors.empty()) {
+    plan(std::array<tensor_info, 1>{{{"0", what.elements, config_.role}}});
+  }
+  for (const auto& tensors : what.tensors)
+    if (!what.coding)
+      plan(*tensors);
+  std::uint64_t sent = 0;
+  for (const auto& codecs : vectors)
+    sent += elements_of(codecs);
+  if (why.code == ec::none && !what.coding && sent != what.elements)
+    why = {ec::bad_config, "the tensors do not add up to the vector"};
+  if (why.code != ec::none) {
+    ctx_.log->error("averaging cannot begin: {}", to_string(why));
     return quit(to_caf(ec::bad_config));
   }
-  if (!group_ || group_->shared().codecs != *codecs)
+  if (!group_ || group_->shared().vectors != vectors)
     feedback_.forget();
   if (what.residual && config_.error_feedback > 0) {
     feedback_.restore(*what.residual);
@@ -132,16 +141,13 @@ void group_averager::describe(const describe_vector& what) {
   described_ = true;
   elements_ = what.elements;
   use(what.coding);
-  use(terms_of(members_, *codecs, *second));
-  auto sent = elements_of(*codecs) + elements_of(*second);
+  use(terms_of(members_, std::move(vectors), what.coding != nullptr));
   ctx_.metrics->set_sent_values_ratio(static_cast<double>(sent)
                                       / static_cast<double>(std::max<std::uint64_t>(elements_, 1)));
 }
 
 void group_averager::use(open_group::terms terms) {
   terms.end = end_;
-  if (!described_)
-    elements_ = elements_of(terms.codecs);
   group_.emplace(self(), std::move(terms),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
 }
@@ -157,8 +163,9 @@ group_view group_averager::view() const {
     out.members.push_back(m.peer.id);
     out.clients += m.mode == member_mode::client ? 1 : 0;
   }
-  if (group_->shared().second_round.empty())
-    out.elements = elements_;
+  const auto& shared = group_->shared();
+  if (!shared.all_each_epoch)
+    out.elements = group_->residual().of;
   return out;
 }
 
@@ -221,11 +228,16 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
   ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
                   plan.members.size(), before.size());
   expect(plan);
+  const auto& shared = group_->shared();
+  wire::next_plan news{replaced, plan, group_->branch(), shared.schema,
+                       static_cast<std::uint32_t>(shared.members_max)};
+  if (shared.vectors.size() > 1)
+    for (const auto& codecs : shared.vectors)
+      news.vectors.push_back({codecs});
+  news.all_each_epoch = shared.all_each_epoch;
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
-      tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
-                                   static_cast<std::uint32_t>(group_->shared().members_max),
-                                   group_->shared().second_round});
+      tell(m.peer, news);
 }
 
 void group_averager::tell(const peer_record& to, wire::event what) {
@@ -305,8 +317,12 @@ void group_averager::judge_plan(const peer_record& from, const wire::next_plan& 
 
 status group_averager::enter(const peer_id& leader, const wire::next_plan& message) {
   if (takes_any_group()) { // it adopts the terms of the group that admits it
-    WAGGLE_TRY(terms, adopted_terms(members_, message.plan, message.schema, message.members_max,
-                                    message.second_round, config_.elements_max));
+    std::vector<codec_plan> vectors;
+    for (const auto& each : message.vectors)
+      vectors.push_back(each.codecs);
+    WAGGLE_TRY(terms,
+               adopted_terms(members_, message.plan, message.schema, message.members_max,
+                             std::move(vectors), message.all_each_epoch, config_.elements_max));
     use(std::move(*terms));
   }
   if (message.branch != entry_->branch)
@@ -367,7 +383,8 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::epoch_mismatch, "our group is at another epoch");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
-  if (msg.values ? msg.values->size() != elements_ : !takes_any_group())
+  auto elements = coding_ ? elements_ : group_->next().elements;
+  if (msg.values ? msg.values->size() != elements : !takes_any_group())
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
@@ -401,7 +418,8 @@ void group_averager::start_round(bool call) {
   if (call)
     call_members();
   // A coding keeps the error of its codecs itself.
-  step.begin_sending(config_.error_feedback > 0 && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
+  step.begin_sending(config_.error_feedback > 0 && !coding_ ? &feedback_ : nullptr,
+                     group_->residual(), *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight, !one_round_};
   if (!one_round_)
     wanted.plan.min_contributors = fewest_contributors(plan);
@@ -461,7 +479,7 @@ void group_averager::on_committed(round_report report) {
     run.branch = forked(run.branch, report.round);
   }
   // Not by the group's next plan: another one may have replaced it while the round was prepared.
-  bool first = !run.first && !group_->shared().second_round.empty();
+  bool first = !run.first && group_->shared().all_each_epoch;
   settle_group(report);
   if (first)
     begin_second_round(std::move(report));

@@ -16,12 +16,11 @@ namespace waggle {
 
 void group_averager::adopt(const adopt_group& msg) {
   quit_from({ec::cancelled, {}});
-  if (!group_ || group_->shared().codecs != msg.plan.codecs) {
+  if (!group_ || group_->shared().vectors.front() != msg.plan.codecs) {
     described_ = !config_.auxiliary;
-    elements_ = msg.plan.elements;
     feedback_.forget();
   }
-  use(terms_of(members_, msg.plan.codecs, {}));
+  use(terms_of(members_, {msg.plan.codecs}));
   group_->adopt(msg.plan, msg.terms);
   lead_.entered(msg.plan.members.front().peer.id);
   expect(msg.plan);

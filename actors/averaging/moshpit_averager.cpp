@@ -28,7 +28,8 @@ moshpit_averager::moshpit_averager(caf::actor_config& cfg, node_context ctx,
                                    averaging_config averaging, matchmaking_config members,
                                    std::uint64_t tolerance, kept_group_actor rounds)
   : moshpit_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
-    members_(std::move(members)), rounds_(std::move(rounds)), run_(ctx_.record.id, tolerance, ctx_.listed()) {
+    members_(std::move(members)), rounds_(std::move(rounds)),
+    run_(ctx_.record.id, tolerance, ctx_.listed()) {
   end_on_exception(this, ctx_);
 }
 
@@ -97,7 +98,8 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
 void moshpit_averager::describe(const describe_vector& what) {
   std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
   auto codecs =
-    what.tensors ? plan_codecs(config_.codec, *what.tensors) : plan_codecs(config_.codec, whole);
+    plan_codecs(config_.codec, what.tensors.empty() ? std::span<const tensor_info>{whole}
+                                                    : std::span{*what.tensors.front()});
   if (!codecs || elements_of(*codecs) != what.elements) {
     ctx_.log->error("averaging cannot begin: {}",
                     codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));

@@ -203,7 +203,7 @@ void vector_averager::enter(const peer_record& leader) {
   if (step.cancelled)
     return leave_and_fail({ec::cancelled, {}});
   if (!config_.auxiliary) // an auxiliary takes the vector of any group
-    send(group_, describe_vector{step.elements, nullptr});
+    send(group_, describe_vector{step.elements});
   // A leader that accepts us and never admits us must leave time to search for other peers.
   auto patience = step.attempts.time_left(now()) / 4;
   request(group_, patience + 2s, enter_group{{leader}, {}, patience})

@@ -129,6 +129,16 @@ std::size_t open_group::position() const {
   return position_of(self_.peer.id, *next_);
 }
 
+residual_range open_group::residual() const {
+  residual_range out;
+  for (std::size_t i = 0; i < terms_.vectors.size(); ++i) {
+    if (i == turn())
+      out.begin = out.of;
+    out.of += elements_of(terms_.vectors[i]);
+  }
+  return out;
+}
+
 bool open_group::contains(const peer_id& peer) const {
   return next_ && waggle::is_member(peer, *next_);
 }
@@ -157,9 +167,9 @@ void open_group::found(epoch_id epoch, const digest& branch, const round_id& see
   plan.epoch = epoch;
   plan.members.push_back(self_);
   plan.gathered.emplace_back();
-  plan.elements = elements_of(terms_.codecs);
+  plan.codecs = terms_.vectors[turn_of(epoch, 0)];
+  plan.elements = elements_of(plan.codecs);
   plan.part_elements = terms_.partition.parts.largest;
-  plan.codecs = terms_.codecs;
   plan.reduce_by = terms_.reduce_by;
   plan.shares = {plan.elements};
   plan.min_contributors = terms_.min_contributors;
@@ -177,7 +187,7 @@ void open_group::adopt(const round_plan& plan, const partition_terms& agreed) {
 
 void open_group::leave() {
   next_.reset();
-  second_ = false;
+  round_ = 0;
   lost_.clear();
   early_.clear();
   waiting_.clear();
@@ -191,12 +201,12 @@ bool open_group::advance(member_set stayed) {
   if (!keeps_majority(plan, stayed))
     branch_ = forked(branch_, plan.id);
   plan.id = following(plan.id, stayed);
-  bool second = !ends_epoch();
-  bool other_vector = !terms_.second_round.empty();
-  if (!second)
+  auto round = ends_epoch() ? 0 : round_ + 1;
+  if (round == 0)
     plan.epoch = plan.epoch.next();
+  bool other_vector = terms_.vectors.size() > 1;
   if (other_vector) {
-    plan.codecs = second ? terms_.second_round : terms_.codecs;
+    plan.codecs = terms_.vectors[turn_of(plan.epoch, round)];
     plan.elements = elements_of(plan.codecs);
   }
   bool smaller = stayed.size() < plan.members.size();
@@ -218,7 +228,7 @@ bool open_group::advance(member_set stayed) {
   }
   next_ = std::move(plan);
   std::erase_if(lost_, [this](const peer_id& peer) { return !contains(peer); });
-  second_ = second;
+  round_ = round;
   take_early();
   return true;
 }
@@ -351,9 +361,13 @@ bool open_group::hand_lead_to(const peer_id& who) {
 
 /// False: no member may reduce. We do where all have bandwidth 0 because they leave soon.
 bool open_group::partition(round_plan& plan) const {
-  auto epoch = plan; // both rounds of it
-  epoch.codecs.insert(epoch.codecs.end(), terms_.second_round.begin(), terms_.second_round.end());
-  epoch.elements = elements_of(epoch.codecs);
+  auto epoch = plan; // all rounds of it
+  if (terms_.all_each_epoch) {
+    epoch.codecs.clear();
+    for (const auto& vector : terms_.vectors)
+      epoch.codecs.insert(epoch.codecs.end(), vector.begin(), vector.end());
+    epoch.elements = elements_of(epoch.codecs);
+  }
   auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
                             terms_.partition.min_vector_size);
   if (!how) {
@@ -362,7 +376,7 @@ bool open_group::partition(round_plan& plan) const {
   }
   plan.shares = std::move(how->shares);
   plan.part_elements = how->part_elements;
-  return terms_.second_round.empty() || share_out(plan);
+  return !terms_.all_each_epoch || share_out(plan);
 }
 
 // -- a member ------------------------------------------------------------------------------------
@@ -380,7 +394,7 @@ status open_group::check(const round_plan& plan) const {
   // A group that matchmaking formed may have auxiliaries beyond that number, but admits no more.
   if (plan.members.size() > std::max(terms_.members_max, next_ ? next_->members.size() : 0))
     return broken("the group is larger than agreed");
-  if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
+  if (plan.prefix != terms_.prefix || plan.codecs != terms_.vectors[turn_of(plan.epoch, 0)]
       || plan.reduce_by != terms_.reduce_by || plan.min_contributors != terms_.min_contributors
       || !may_be_part(plan.part_elements, plan.codecs, terms_.partition.parts))
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
@@ -402,7 +416,7 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
   }
   if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
     return failure{ec::protocol_violation, "plan: it was not sent by our group's leader"};
-  if (second_)
+  if (round_ > 0)
     return failure{ec::protocol_violation, "plan: it changes the group within an epoch"};
   for (const auto& m : next_->members)
     if (!waggle::is_member(m.peer.id, plan))

@@ -9,6 +9,7 @@
 #include "runtime/averaging/group_bandwidths.hpp"
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/averaging/round_view.hpp"
+#include "runtime/codec/error_feedback.hpp"
 
 namespace waggle {
 
@@ -37,10 +38,10 @@ namespace waggle {
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round, and nobody can send another plan under the id of a round (id_of_change).
 ///
-/// An epoch may have two rounds (terms::second_round), of vectors of different lengths: the second
-/// follows from the first as the rounds of two epochs follow from each other, so members that were
-/// lost in the first are not expected in the second. The leader changes the plan only before the
-/// first, so no peer enters between the two.
+/// The rounds may average several vectors in turn (terms::vectors), of different lengths. Where an
+/// epoch has a round for each of them, the second follows from the first as the rounds of two
+/// epochs follow from each other, so members that were lost in the first are not expected in the
+/// second. The leader changes the plan only before the first, so no peer enters between the two.
 ///
 /// A member whose plan never leads to a round has lost the group and must enter again.
 /// Not thread-safe.
@@ -50,8 +51,9 @@ public:
   struct terms {
     std::string prefix;
     digest schema; // over everything that members must share; compared when a peer enters
-    codec_plan codecs;
-    codec_plan second_round{}; // of each epoch; empty: an epoch has one round
+    /// At least one. Each epoch averages one of them, in turn by its number, or all.
+    std::vector<codec_plan> vectors;
+    bool all_each_epoch = false;
     aggregation reduce_by;
     std::uint32_t min_contributors = 1; // see contributors_needed
     std::size_t members_max = round_members_max;
@@ -76,7 +78,13 @@ public:
   [[nodiscard]] std::size_t position() const;
   [[nodiscard]] bool leads() const { return is_member() && position() == 0; }
   /// Whether the next round is the last one of its epoch. REQUIRES: is_member().
-  [[nodiscard]] bool ends_epoch() const { return second_ || terms_.second_round.empty(); }
+  [[nodiscard]] bool ends_epoch() const {
+    return !terms_.all_each_epoch || round_ + 1 == terms_.vectors.size();
+  }
+  /// Which of terms::vectors the next round averages. REQUIRES: is_member().
+  [[nodiscard]] std::size_t turn() const { return turn_of(next_->epoch, round_); }
+  /// Where the residual of that vector is among those of all.
+  [[nodiscard]] residual_range residual() const;
   [[nodiscard]] bool contains(const peer_id& peer) const;
   /// The link of this peer was lost, or it applies again: if it is a member, it has missed
   /// messages, and takes part in no round until it has entered again.
@@ -152,11 +160,14 @@ public:
   static constexpr std::size_t early_plans_max = 16;
 
 private:
+  [[nodiscard]] std::size_t turn_of(epoch_id epoch, std::size_t round) const {
+    return terms_.all_each_epoch ? round : epoch.value() % terms_.vectors.size();
+  }
   [[nodiscard]] status check(const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
   [[nodiscard]] std::vector<applicant> take_admitted();
   [[nodiscard]] bool make_room(const std::string& host);
-  [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
+  [[nodiscard]] bool may_change_plan() const { return leads() && round_ == 0; }
   void replace(round_plan plan);
   const round_plan& change(round_plan plan) {
     plan.id = id_of_change(next_->id, plan);
@@ -176,7 +187,7 @@ private:
   terms terms_;
   group_bandwidths bandwidths_;
   std::optional<round_plan> next_;
-  bool second_ = false;    // next_ is the second round of its epoch
+  std::size_t round_ = 0;  // of its epoch is next_
   std::set<peer_id> lost_; // members of next_
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max

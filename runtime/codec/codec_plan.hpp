@@ -32,5 +32,7 @@ constexpr std::uint64_t elements_of(const codec_plan& plan) {
 
 /// A plan from a peer with more runs is refused.
 constexpr std::size_t codec_runs_max = 4096;
+/// Vectors that a group averages in turn (open_group::terms).
+constexpr std::size_t vectors_in_turn_max = 64;
 
 } // namespace waggle

@@ -55,15 +55,18 @@ void write_carried(std::span<const float> values, std::span<const coded_part> pa
   WAGGLE_CHECK(covered == values.size() && covered == carried.size(), std::to_string(covered));
 }
 
-void error_feedback::begin(std::span<const float> values, std::span<float> sent) {
+void error_feedback::begin(std::span<const float> values, std::span<float> sent,
+                           residual_range where) {
   WAGGLE_CHECK(values.size() == sent.size(),
                std::to_string(values.size()) + " and " + std::to_string(sent.size()));
-  if (residual_.size() != values.size())
-    residual_ = {};
   begun_ = true;
   length_ = values.size();
+  where_ = where.of > 0 ? where : residual_range{0, length_};
+  WAGGLE_CHECK(where_.begin + length_ <= where_.of, std::to_string(where_.of));
+  if (residual_.size() != where_.of)
+    residual_ = {};
   if (!residual_.empty())
-    add_finite(values.data(), decay_, residual_.data(), values.size(), sent.data());
+    add_finite(values.data(), decay_, residual_.data() + where_.begin, length_, sent.data());
   else if (values.data() != sent.data())
     std::copy(values.begin(), values.end(), sent.begin());
 }
@@ -72,13 +75,14 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
   WAGGLE_CHECK(begun_ && sent.size() == length_,
                std::to_string(sent.size()) + " of " + std::to_string(length_));
   begun_ = false;
-  if (!is_lossy(parts)) {
+  if (!is_lossy(parts) && where_.of == length_) {
     residual_ = {}; // free the memory
     return;
   }
-  residual_.resize(sent.size());
-  write_carried(sent, parts, residual_);
-  subtract_finite(sent.data(), sent.size(), residual_.data());
+  residual_.resize(where_.of);
+  auto own = std::span{residual_}.subspan(where_.begin, length_);
+  write_carried(sent, parts, own);
+  subtract_finite(sent.data(), sent.size(), own.data());
 }
 
 void error_feedback::add(std::span<const float> residual) {

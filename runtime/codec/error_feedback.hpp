@@ -27,6 +27,13 @@ inline bool is_lossy(std::span<const coded_part> parts) {
 void write_carried(std::span<const float> values, std::span<const coded_part> parts,
                    std::span<float> carried);
 
+/// Which values of a residual belong to a vector. Of vectors that are averaged in turn, there is
+/// one residual: that of the first, of the second, and so on.
+struct residual_range {
+  std::size_t begin = 0;
+  std::size_t of = 0; // values of the whole residual; 0: those of the vector
+};
+
 /// Adds the error of a lossy codec in one round to the vector of the next, so that the sum over the
 /// rounds of the sent values stays within one round's error of the sum of the vectors (error
 /// feedback of 1-bit SGD).
@@ -50,10 +57,10 @@ public:
   explicit error_feedback(double decay = 1) : decay_(static_cast<float>(decay)) {}
 
   /// Writes values + decay · residual to `sent`, which may be `values` itself. A residual of
-  /// another length is dropped, and a round that was neither committed nor rolled back is rolled
-  /// back. Finite values stay finite; others are passed on unchanged, so that later checks find
-  /// them. REQUIRES: equal lengths.
-  void begin(std::span<const float> values, std::span<float> sent);
+  /// another length than `where` says is dropped, and a round that was neither committed nor rolled
+  /// back is rolled back. Finite values stay finite; others are passed on unchanged, so that later
+  /// checks find them. REQUIRES: equal lengths.
+  void begin(std::span<const float> values, std::span<float> sent, residual_range where = {});
 
   /// Sets the residual to the codecs' error on `sent`, cut into the parts of the round. Where the
   /// error is not finite the residual is 0. Encodes and decodes the whole vector once.
@@ -75,7 +82,7 @@ public:
   /// finite values.
   void add(std::span<const float> residual);
 
-  /// The residual: as long as the vector, or empty if it is zero.
+  /// The residual: as long as the vectors, or empty if it is zero.
   [[nodiscard]] std::span<const float> residual() const { return residual_; }
   [[nodiscard]] bool in_round() const { return begun_; }
 
@@ -83,6 +90,7 @@ private:
   float decay_;
   std::vector<float> residual_; // finite
   std::size_t length_ = 0;      // of the vector given to `begin`
+  residual_range where_;        // likewise
   bool begun_ = false;
 };
 

@@ -8,6 +8,6 @@ namespace waggle {
 constexpr const char* version = "0.1.0";
 
 /// Peers of different versions do not link.
-constexpr std::uint32_t protocol_version = 11;
+constexpr std::uint32_t protocol_version = 12;
 
 } // namespace waggle

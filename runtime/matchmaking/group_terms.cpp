@@ -7,19 +7,20 @@
 
 namespace waggle {
 
-open_group::terms terms_of(const matchmaking_config& config, const codec_plan& codecs,
-                           const codec_plan& second_round) {
+open_group::terms terms_of(const matchmaking_config& config, std::vector<codec_plan> vectors,
+                           bool all_each_epoch) {
   open_group::terms terms;
   terms.prefix = config.prefix;
-  terms.schema = group_schema(config, codecs);
-  if (!second_round.empty())
-    terms.schema = sha256_stream{}
-                     .add("waggle two rounds")
-                     .add(terms.schema.view())
-                     .add(group_schema(config, second_round).view())
-                     .finish();
-  terms.codecs = codecs;
-  terms.second_round = second_round;
+  terms.schema = group_schema(config, vectors.front());
+  if (vectors.size() > 1) {
+    sha256_stream all;
+    all.add(all_each_epoch ? "waggle two rounds" : "waggle vectors in turn");
+    for (const auto& codecs : vectors)
+      all.add(group_schema(config, codecs).view());
+    terms.schema = all.finish();
+  }
+  terms.vectors = std::move(vectors);
+  terms.all_each_epoch = all_each_epoch;
   terms.reduce_by = config.reduce_by;
   terms.min_contributors = config.min_contributors;
   terms.members_max = std::min(config.target_group_size, round_members_max);
@@ -30,30 +31,33 @@ open_group::terms terms_of(const matchmaking_config& config, const codec_plan& c
 
 result<open_group::terms> adopted_terms(const matchmaking_config& config, const round_plan& plan,
                                         const digest& schema, std::size_t members_max,
-                                        const codec_plan& second_round,
+                                        std::vector<codec_plan> vectors, bool all_each_epoch,
                                         std::uint64_t elements_max) {
   WAGGLE_TRY(valid, validate_plan(plan));
   if (plan.prefix != config.prefix)
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   if (schema.is_zero())
     return failure{ec::schema_mismatch, "plan: it does not carry its members' schema"};
-  if (!second_round.empty()) { // a plan like this one, of another vector
-    auto second = plan;
-    second.codecs = second_round;
-    second.elements = elements_of(second_round);
-    second.shares.assign(plan.shares.size(), 0);
+  if (vectors.empty())
+    vectors = {plan.codecs};
+  std::uint64_t longest = 0;
+  for (const auto& codecs : vectors) { // a plan like this one, of another vector
+    auto other = plan;
+    other.codecs = codecs;
+    other.elements = elements_of(codecs);
+    other.shares.assign(plan.shares.size(), 0);
     for (std::size_t i = 0; i < plan.shares.size(); ++i)
       if (plan.members[i].mode != member_mode::client) {
-        second.shares[i] = second.elements;
+        other.shares[i] = other.elements;
         break;
       }
-    WAGGLE_TRY(valid, validate_plan(second));
+    WAGGLE_TRY(valid, validate_plan(other));
+    longest = std::max(longest, other.elements);
   }
-  auto elements = std::max(plan.elements, elements_of(second_round));
-  if (elements > elements_max)
-    return failure{ec::oversize, "its vectors have " + std::to_string(elements)
+  if (longest > elements_max)
+    return failure{ec::oversize, "its vectors have " + std::to_string(longest)
                                    + " values, we reduce up to " + std::to_string(elements_max)};
-  auto terms = terms_of(config, plan.codecs, second_round);
+  auto terms = terms_of(config, std::move(vectors), all_each_epoch);
   terms.schema = schema;
   terms.reduce_by = plan.reduce_by;
   terms.min_contributors = plan.min_contributors;

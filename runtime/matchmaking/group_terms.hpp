@@ -5,17 +5,18 @@
 
 namespace waggle {
 
-/// The terms of an open group whose vector is encoded by `codecs`, from this peer's configuration.
-/// `second_round`: see open_group::terms.
-open_group::terms terms_of(const matchmaking_config& config, const codec_plan& codecs,
-                           const codec_plan& second_round = {});
+/// The terms of an open group from this peer's configuration. `vectors`, `all_each_epoch`: see
+/// open_group::terms.
+open_group::terms terms_of(const matchmaking_config& config, std::vector<codec_plan> vectors,
+                           bool all_each_epoch = false);
 
 /// The terms that an auxiliary without a vector adopts from the group that admits it with `plan`:
-/// what is reduced, and how. `schema`, `members_max` (0: not known) and `second_round` come with
-/// the plan. Fails with the reason if it cannot reduce for that group, or if its vectors are longer
-/// than `elements_max`.
+/// what is reduced, and how. `schema`, `members_max` (0: not known), `vectors` (none: that of the
+/// plan alone) and `all_each_epoch` come with the plan. Fails with the reason if it cannot reduce
+/// for that group, or if one of its vectors is longer than `elements_max`.
 result<open_group::terms> adopted_terms(const matchmaking_config& config, const round_plan& plan,
                                         const digest& schema, std::size_t members_max,
-                                        const codec_plan& second_round, std::uint64_t elements_max);
+                                        std::vector<codec_plan> vectors, bool all_each_epoch,
+                                        std::uint64_t elements_max);
 
 } // namespace waggle

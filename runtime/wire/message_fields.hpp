@@ -215,13 +215,19 @@ void fields(of<enter_group>, auto& io, auto& x) {
   unless_zero("unreached", io, x.unreached);
 }
 
+void fields(of<vector_codecs>, auto& io, auto& x) {
+  codecs("codecs", io, x.codecs);
+  io.require("codecs", !x.codecs.empty());
+}
+
 void fields(of<next_plan>, auto& io, auto& x) {
   io("replaces", x.replaces);
   io("plan", x.plan);
   io("branch", x.branch);
   unless_zero("schema", io, x.schema);
   io("members_max", x.members_max, {0, round_members_max});
-  codecs("second_round", io, x.second_round);
+  io("vectors", x.vectors, {0, vectors_in_turn_max});
+  io("all_each_epoch", x.all_each_epoch);
 }
 
 void fields(of<call_round>, auto& io, auto& x) {

@@ -150,15 +150,19 @@ struct enter_group {
   digest branch;                   // the history whose group the sender wants to enter
   peer_id unreached{}; // the leader that the receiver named; zero: the sender reaches it
 };
+struct vector_codecs {
+  codec_plan codecs;
+};
 /// Leader to all members, old and new: the plan of the next round.
 struct next_plan {
   round_id replaces; // the plan that would have been next
   round_plan plan;
   digest branch; // the history that the round belongs to
   /// What an auxiliary without prior knowledge of the vector needs to lead this group.
-  digest schema;                 // zero: not given
-  std::uint32_t members_max = 0; // 0: not given
-  codec_plan second_round{};     // open_group::terms
+  digest schema;                        // zero: not given
+  std::uint32_t members_max = 0;        // 0: not given
+  std::vector<vector_codecs> vectors{}; // open_group::terms; none: that of the plan alone
+  bool all_each_epoch = false;
 };
 /// Member to the others: the round of this plan has begun; contribute what is accumulated so far.
 struct call_round {

@@ -150,7 +150,7 @@ outbound_answer liar::admit(const inbound_call& call) {
     open_group::terms terms;
     terms.prefix = question.prefix;
     terms.schema = question.schema;
-    terms.codecs = {{64, codec_id::none}};
+    terms.vectors = {{{64, codec_id::none}}};
     terms.partition.parts.largest = 16;
     open_group group{{sim_[who_].node.ctx.record, member_mode::node}, terms, {}};
     auto seed = sha256(std::to_string(++facts_->opened));

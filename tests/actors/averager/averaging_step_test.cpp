@@ -16,7 +16,7 @@ struct ErrorsOfAStep : ::testing::Test {
     step.plan = plan;
     step.what.values = std::make_shared<float_vector>(elements, 1.0F / 3);
     step.what.weight = 1;
-    step.begin_sending(&feedback, *vectors);
+    step.begin_sending(&feedback, {}, *vectors);
   }
   /// What the next round adds to its values.
   std::vector<float> residual_after(const round_report& report) {

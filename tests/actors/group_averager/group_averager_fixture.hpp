@@ -149,9 +149,9 @@ struct GroupAverager : actor_test {
 
   // Of peers that are added.
   std::uint64_t values = 64;
-  std::shared_ptr<const std::vector<tensor_info>> tensors; // of their vectors; null: not known
-  std::uint32_t rank = 0;                                  // of their coding; 0: none
-  bool feedback = true;                                    // of the error of a lossy codec
+  std::vector<std::shared_ptr<const std::vector<tensor_info>>> tensors; // of their vectors
+  std::uint32_t rank = 0;                                               // of their coding; 0: none
+  bool feedback = true; // of the error of a lossy codec
   milliseconds request_timeout{2'000};
   std::vector<std::unique_ptr<peer>> peers;
   std::set<peer_id> silent;   // answer no request

@@ -319,6 +319,46 @@ TEST_F(ErrorFeedbackInGroups, LastsOverARestart) {
   }
 }
 
+// The second of two vectors in turn; each has a residual of its own.
+TEST_F(ErrorFeedbackInGroups, VectorsInTurnAreAveragedByTheirEpochs) {
+  const std::uint64_t lengths[] = {values - 2'000, 2'000};
+  for (auto length : lengths)
+    tensors.push_back(std::make_shared<const std::vector<tensor_info>>(
+      std::vector<tensor_info>{{"w", length, tensor_role::gradient}}));
+  auto& a = add(member_mode::node, codec_id::uniform8);
+  auto& b = add(member_mode::node, codec_id::uniform8);
+  auto& helper = add(member_mode::auxiliary);
+  ASSERT_TRUE(found(a).ok()); // at epoch 3
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  auto entered = enter(helper, {&a}).get();
+  ASSERT_TRUE(entered.ok()) << to_string(entered.error());
+  EXPECT_EQ(entered->elements, values);
+  EXPECT_EQ(average(a, float_vector(lengths[0]), 3, true).get().error().code, ec::wrong_shape);
+  for (std::uint64_t epoch = 3; epoch < 7; ++epoch) {
+    float_vector given(lengths[epoch % 2]);
+    for (auto& x : given)
+      x = static_cast<float>(random.unit() - 0.5);
+    auto one = average(a, given, epoch, true);
+    auto two = average(b, given, epoch, false);
+    average_in_group without;
+    without.epoch = epoch_id{epoch};
+    without.deadline = 20s;
+    auto three = ask_later<group_round>(helper.actor, without);
+    pass(1s);
+    for (const auto& ended : {one, two, three}) {
+      ASSERT_TRUE(ended.answered() && ended.get().ok()) << epoch;
+      EXPECT_EQ(ended.get()->report.outcome, round_outcome::complete);
+      EXPECT_EQ(*ended.get()->report.values, *one.get()->report.values);
+    }
+    EXPECT_EQ(one.get()->report.values->size(), given.size());
+  }
+  auto residual = ask<group_residual>(b.actor, get_residual{});
+  ASSERT_TRUE(residual.ok() && residual->values);
+  EXPECT_EQ(residual->values->size(), values);
+  for (auto from : {std::size_t{0}, std::size_t{lengths[0]}})
+    EXPECT_NE((*residual->values)[from], 0.0F) << from;
+}
+
 // What the codec took is in no later round otherwise, and what it had taken before is in two.
 TEST_F(ErrorFeedbackInGroups, CountsARoundThatOnlyTheOthersHaveCommitted) {
   auto& a = add(member_mode::node, codec_id::uniform8);
@@ -389,9 +429,9 @@ struct CodecsOfTensors : GroupAverager {
 };
 
 TEST_F(CodecsOfTensors, EachTensorTravelsByItsOwnCodec) {
-  tensors = std::make_shared<const std::vector<tensor_info>>(
+  tensors.push_back(std::make_shared<const std::vector<tensor_info>>(
     std::vector<tensor_info>{{"norm.weight", first, tensor_role::parameter},
-                             {"head.weight", values - first, tensor_role::gradient}});
+                             {"head.weight", values - first, tensor_role::gradient}}));
   for (const char* choice :
        {"role:gradient=uniform8", "map:norm.weight=none,head.weight=uniform8",
         "size:3000,none,uniform8", "list:none,(role:gradient=(size:3000,none,uniform8))"})

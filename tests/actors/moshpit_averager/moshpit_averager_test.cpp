@@ -293,7 +293,7 @@ TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
 TEST_F(MoshpitAverager, AVectorWhoseTensorsDoNotAddUpEndsIt) {
   auto tensors = std::make_shared<std::vector<tensor_info>>();
   tensors->push_back({"w", 3, tensor_role::unspecified});
-  tell(actor, describe_vector{values, tensors});
+  tell(actor, describe_vector{values, {tensors}});
   EXPECT_FALSE(alive(actor));
 }
 

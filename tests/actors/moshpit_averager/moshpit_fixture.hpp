@@ -42,7 +42,7 @@ struct moshpit_fixture : actor_test {
         };
       });
     tell(actor, listen_group{listener});
-    tell(actor, describe_vector{values, nullptr});
+    tell(actor, describe_vector{values});
   }
   ~moshpit_fixture() override { end_actors(); }
 

@@ -137,6 +137,34 @@ TEST(ErrorFeedback, AnotherLengthForgetsTheResidual) {
   EXPECT_TRUE(feedback.residual().empty());
 }
 
+TEST(ErrorFeedback, VectorsInTurnHaveAResidualEach) {
+  const std::size_t lengths[] = {5'000, 300};
+  error_feedback both;
+  error_feedback alone[2];
+  for (int round = 0; round < 6; ++round) {
+    auto turn = static_cast<std::size_t>(round % 2);
+    residual_range where{turn * lengths[0], lengths[0] + lengths[1]};
+    auto values = bells(static_cast<std::uint64_t>(7 + round), lengths[turn]);
+    std::vector<float> sent(values.size());
+    std::vector<float> expected(values.size());
+    both.begin(values, sent, where);
+    alone[turn].begin(values, expected);
+    EXPECT_EQ(sent, expected) << round;
+    auto parts = cut(values.size(), 1'024, codec_id::uniform8);
+    if (round == 3) {
+      both.roll_back();
+      alone[turn].roll_back();
+      continue;
+    }
+    both.commit(sent, parts);
+    alone[turn].commit(expected, parts);
+  }
+  std::vector<float> joined;
+  for (const auto& one : alone)
+    joined.insert(joined.end(), one.residual().begin(), one.residual().end());
+  EXPECT_TRUE(std::ranges::equal(both.residual(), joined));
+}
+
 TEST(ErrorFeedback, WorksInPlace) {
   auto values = bells(75, 1'000);
   auto parts = cut(1'000, 400, codec_id::blockwise8);

@@ -128,12 +128,14 @@ inline std::vector<sample> samples() {
   event_of("bandwidth_report", bandwidth_report{round, {}, true});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), sample_digest(8), 16});
-  event_of("next_plan", next_plan{round,
-                                  plan_for(4),
-                                  sample_digest(9),
-                                  {},
-                                  0,
-                                  {{7, codec_id::none}, {1'000, codec_id::float16}}});
+  event_of("next_plan",
+           next_plan{round,
+                     plan_for(4),
+                     sample_digest(9),
+                     {},
+                     0,
+                     {{{{7, codec_id::none}, {1'000, codec_id::float16}}}, {{{9, codec_id::none}}}},
+                     true});
   event_of("call_round", call_round{round});
   event_of("reach_note", reach_note{sample_peer(5)});
   event_of("punch_note", punch_note{sample_peer(4).id, {"192.0.2.7", 40'001}, 65});
