@@ -199,7 +199,7 @@ void model_worker::resume_own(const checkpoint_store::search& found, own_progres
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
   if (!shared_->abilities().resumes)
     fits = failure{ec::malformed, "this model cannot resume it"};
-  else if (own.pending && own.pending->size() != shared_->gradient_count())
+  else if (own.pending && own.pending->size() > shared_->gradient_count()) // or of a fragment
     fits = failure{ec::malformed, "its contribution has another length than the model's"};
   else if (own.partial.sum)
     fits = shared_->load_gradient(own.partial);

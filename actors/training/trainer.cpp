@@ -192,8 +192,8 @@ void trainer::on_model(const model_ready& ready) {
     if (!coding)
       ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
   }
-  send(peers_.averager, describe_vector{vector_.tensors().value_count(), {vector_.tensors().infos()},
-                                        coding, ready.kept->residual, ready.past.branch});
+  send(peers_.averager, describe_vector{vector_.value_count(), vector_.infos(), coding,
+                                        ready.kept->residual, ready.past.branch});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();

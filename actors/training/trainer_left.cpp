@@ -166,7 +166,7 @@ void trainer::recall() {
     left_.patience = now() + pass_patience;
   auto found = std::make_shared<std::pair<own_progress, std::string>>();
   auto check = [=, ctx = ctx_, branch = at_.past().branch,
-                values = vector_.tensors().value_count()](const byte_source& bytes) -> status {
+                values = vector_.value_count()](const byte_source& bytes) -> status {
     WAGGLE_TRY(all, read_all(bytes));
     WAGGLE_TRY(what, open_left(as_string_view(all->view()), owner, ctx.run_id, branch, values,
                                *ctx.verifier));
@@ -210,7 +210,7 @@ void trainer::fetch_left(const peer_id& owner, std::vector<peer_record> from,
                          std::function<status(const byte_source&)> check,
                          std::function<void(const result<fetched_state>&)> then) {
   auto how = config_.fetch;
-  how.download.bytes_max = left_bytes_max(vector_.tensors().value_count());
+  how.download.bytes_max = left_bytes_max(vector_.value_count());
   how.open_timeout = 3s; // it is there, or nowhere; a link of the process before may be asked first
   request(spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard), left_timeout + 5s,
           fetch_state{

@@ -44,7 +44,7 @@ void trainer::begin_round(bool call) {
   bool leaves = left_.handed != left_state::at::none && !config_.many_groups;
   given.from_state = at_.in_step() && !copy_waits() && !leaves;
   if (!given.from_state) {
-    given.own = vector_.zeros();
+    given.own = vector_.zeros(at_.epoch());
   } else if (!averages_parameters()) {
     if (pass_.outdated) // it may have ended: nothing in the sum belongs to our state
       drop_accumulated("left_out");
@@ -62,7 +62,7 @@ void trainer::begin_round(bool call) {
       if (!membership_.is_member())
         return;
       given.from_state = false; // the loop is away
-      given.own = vector_.zeros();
+      given.own = vector_.zeros(at_.epoch());
     }
     given.weight = config_.auxiliary || !given.from_state ? 0 : 1;
     report_.status.effective_batch = own_samples() + samples_of_others();
@@ -106,7 +106,7 @@ void trainer::on_members(std::uint64_t number, const members_found& found) {
   if (flight_.awaits(number)) {
     bool without_us = copies && !own; // the loop is away, and the others do not wait for it
     if (without_us)
-      own = vector_.zeros();
+      own = vector_.zeros(at_.epoch());
     auto of_round = flight_.found(std::move(own), !without_us);
     if (ended)
       return on_round(*found.ended);
@@ -351,7 +351,8 @@ round_meaning trainer::meaning_of(const group_round& round, const contribution& 
   auto meaning = vector_.meaning_of(std::move(ended), given);
   if (!meaning.fits)
     ctx_.log->error("the mean of epoch {} has {} values instead of {}, it is dropped",
-                    at_.epoch().value(), report.values->size(), vector_.tensors().value_count());
+                    at_.epoch().value(), report.values->size(),
+                    vector_.tensors(at_.epoch()).value_count());
   if (!meaning.finite) {
     ctx_.metrics->count_nonfinite("gradient");
     ctx_.log->warn("the mean of epoch {} is not finite, it is dropped", at_.epoch().value());

@@ -33,7 +33,7 @@ std::optional<double> measured_gap(const strategy_cost& row) {
                        {50, codec_id::none, 0.068}, {100, codec_id::none, 0.081},
                        {25, codec_id::e3m0, 0.060}, {30, codec_id::sparse2, 0.221}};
   const auto* known = std::ranges::find_if(gaps, [&](const gap& of) {
-    return of.steps == row.steps && of.codec == row.codec && row.overlap == 0;
+    return of.steps == row.steps && of.codec == row.codec && row.overlap == 0 && row.fragments == 1;
   });
   return known != std::end(gaps) ? std::optional{known->loss} : std::nullopt;
 }
@@ -44,16 +44,18 @@ double vectors_of(const strategy_cost& row, std::uint64_t peers) {
   auto contributions = (n - 1) / n * bits_per_value(row.codec) / 32;
   if (row.steps == 1)
     return plain_vectors + 2 + contributions; // outgoing, result
-  auto residual = sends_contributions_back(row.codec) ? 2 : 0;
-  return plain_vectors + 4 + contributions + residual; // anchor, momentum, progress, copy
+  auto residual = sends_contributions_back(row.codec) ? 1 : 0;
+  auto of_round = 2 + contributions + residual; // progress, copy, and the first with its residual
+  return plain_vectors + 2 + residual           // anchor, momentum
+         + of_round / static_cast<double>(row.fragments);
 }
 
 void set_costs(strategy_cost& row, const planned_run& run) {
-  auto sent = bytes_sent(row.codec, run.values, run.peers);
+  auto sent = bytes_sent(row.codec, run.values / row.fragments, run.peers);
   row.round_seconds =
     run.peers < 2 ? 0
                   : 8 * sent / run.link.bits_per_second + delays_of_round * run.link.delay_seconds;
-  auto computes = static_cast<double>(row.steps) * run.step_seconds;
+  auto computes = static_cast<double>(row.steps / row.fragments) * run.step_seconds;
   row.loss_gap = measured_gap(row);
   row.bytes =
     sent + static_cast<double>(run.peers - 1) * (words_of_epoch + words_a_second * computes);
@@ -65,15 +67,18 @@ void set_costs(strategy_cost& row, const planned_run& run) {
                + program_bytes;
 }
 
-strategy_cost outer_steps(std::uint64_t steps, std::uint64_t overlap, codec_id codec) {
+strategy_cost outer_steps(std::uint64_t steps, std::uint64_t overlap, codec_id codec,
+                          std::uint64_t fragments = 1) {
   strategy_cost row;
   row.strategy =
     "diloco:steps=" + std::to_string(steps)
     + (sends_contributions_back(codec) ? ",outer-rate=1,outer-momentum=0" : ",outer-momentum=0.5")
-    + (overlap > 0 ? ",overlap=" + std::to_string(overlap) : "");
+    + (overlap > 0 ? ",overlap=" + std::to_string(overlap) : "")
+    + (fragments > 1 ? ",fragments=" + std::to_string(fragments) : "");
   row.codec = codec;
   row.steps = steps;
   row.overlap = overlap;
+  row.fragments = fragments;
   return row;
 }
 
@@ -105,6 +110,8 @@ std::vector<strategy_cost> strategy_costs(const planned_run& run) {
   for (std::uint64_t steps : {30, 100, 300})
     for (auto overlap : {std::uint64_t{0}, steps / 2})
       rows.push_back(outer_steps(steps, overlap, codec_id::sparse2));
+  for (auto codec : {codec_id::none, codec_id::blockwise8, codec_id::e3m0, codec_id::sparse2})
+    rows.push_back(outer_steps(100, 12, codec, 4));
   for (auto& row : rows)
     set_costs(row, run);
   std::ranges::stable_sort(rows, {}, [](const strategy_cost& row) {

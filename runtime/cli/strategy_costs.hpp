@@ -32,9 +32,10 @@ planned_run seen_in(const std::vector<nlohmann::ordered_json>& statuses,
 struct strategy_cost {
   std::string strategy; // "diloco:steps=50,overlap=25"
   codec_id codec = codec_id::none;
-  std::uint64_t steps = 1;   // passes from one round to the next
-  std::uint64_t overlap = 0; // passes while a round runs
-  double bytes = 0;          // that a peer sends in a round and until the next one
+  std::uint64_t steps = 1;     // passes from one round of a value to its next one
+  std::uint64_t overlap = 0;   // passes while a round runs
+  std::uint64_t fragments = 1; // rounds within `steps`, each of a part of the values
+  double bytes = 0;            // that a peer sends in a round and until the next one
   double round_seconds = 0;
   double share = 0;  // of the time in which a peer computes, 0 … 1
   double memory = 0; // bytes of a peer, with Adam

@@ -188,6 +188,10 @@ status check_pairs(const run_options& o) {
      {!o.devices.empty() && given("device"),
       "--devices and --device exclude each other: the first of --devices is that of the first "
       "replica; leave out --device"},
+     {o.how.coding.rank > 0 && o.strategy.make(o.how).averages.fragments > 1,
+      "--low-rank and the fragments of --strategy " + o.strategy.text()
+        + " exclude each other: factors have two rounds of their own; leave out --low-rank, or the "
+          "fragments"},
      {!o.auxiliary && std::ssize(o.devices) > o.replicas,
       "--devices names " + std::to_string(o.devices.size()) + " devices and --replicas uses only "
         + std::to_string(o.replicas) + " of them: raise --replicas, or name fewer"},

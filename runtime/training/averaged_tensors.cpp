@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/core/named.hpp"
+#include "runtime/training/fragments.hpp"
 #include "runtime/training/tensor_store.hpp"
 #include "runtime/training/update_terms.hpp"
 
@@ -29,11 +30,20 @@ failure not_kept(const std::string& name, const state_table& state) {
 
 } // namespace
 
-result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state_table& state,
-                                                                     const lane& averages) {
+result<std::shared_ptr<const averaged_tensors>>
+averaged_tensors::of(const state_table& state, const lane& averages, std::size_t turn) {
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
   bool gradient = averages.what != lane_content::parameters; // progress is one, of many steps
-  out->add_all(state, kind::parameter, gradient ? tensor_role::gradient : tensor_role::parameter);
+  auto parameters = state.indices_of({kind::parameter}).size();
+  if (averages.fragments > std::max<std::size_t>(parameters, 1))
+    return failure{ec::bad_config, "the model has " + std::to_string(parameters)
+                                     + " tensors, and they are to be averaged in "
+                                     + std::to_string(averages.fragments)
+                                     + " fragments: use no more of these than there are tensors"};
+  const fragments dealt{state, averages.fragments};
+  for (auto i : dealt.tensors(turn))
+    out->add(state, i, gradient ? tensor_role::gradient : tensor_role::parameter);
+  out->parameters_ = out->tensor_values_;
   for (const auto& name : averages.statistics) {
     auto before = out->indices_.size();
     for (auto i : state.indices_of({kind::statistic, kind::square}))

@@ -20,10 +20,11 @@ namespace waggle {
 /// at the end. Immutable.
 class averaged_tensors {
 public:
-  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, or the
-  /// model no gradient of its last step.
-  static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
-                                                            const lane& averages);
+  /// Those of the epochs whose number leaves `turn` when divided by lane::fragments. Fails with
+  /// ec::bad_config if the optimizer does not keep one of the lane's statistics, the model no
+  /// gradient of its last step, or fewer parameters than there are fragments.
+  static result<std::shared_ptr<const averaged_tensors>>
+  of(const state_table& state, const lane& averages, std::size_t turn = 0);
 
   /// The buffers alone, which follow the gradient.
   static std::shared_ptr<const averaged_tensors> buffers_of(const state_table& state);
@@ -33,6 +34,8 @@ public:
   [[nodiscard]] std::size_t value_count() const {
     return tensor_values_ + terms_ + (steps_ ? step_values : 0);
   }
+  /// The parameters, or their gradients, which come first.
+  [[nodiscard]] std::size_t parameter_count() const { return parameters_; }
   /// Those of the tensors. They come first where parameters are averaged.
   [[nodiscard]] std::size_t tensor_value_count() const { return tensor_values_; }
   [[nodiscard]] bool counts_steps() const { return steps_; }
@@ -54,6 +57,7 @@ private:
   void add_all(const state_table& state, state_tensor::kind what, tensor_role role);
 
   std::vector<std::size_t> indices_;
+  std::size_t parameters_ = 0;
   std::size_t tensor_values_ = 0;
   std::size_t terms_ = 0;         // the values of the update_terms
   std::size_t last_gradient_ = 0; // the values of the gradients of the last step

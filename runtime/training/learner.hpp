@@ -90,6 +90,8 @@ public:
   /// Before a pass: how many updates its parameters have. A learner that has a schedule of its own
   /// follows it.
   virtual void at_epoch(epoch_id now) { ask(&learner::at_epoch, now); }
+  /// The update that `apply` makes next ends this epoch.
+  virtual void at_update(epoch_id ends) { ask(&learner::at_update, ends); }
   /// The values of the update_terms that all members have settled for the update that `apply`
   /// makes next. Without them, or without this call: `lr`, and all parameters.
   virtual void settle(std::span<const float> terms) { ask(&learner::settle, terms); }
@@ -194,9 +196,12 @@ public:
     /// Which of the values are there; null: all. It ends before the pass that is running does.
     std::shared_ptr<filling> fills{};
   };
+  /// What is taken next is for the round that ends this epoch.
+  virtual void at_round(epoch_id ends) { ask(&learner::at_round, ends); }
   /// Takes the accumulated gradient, and empties the accumulators: a vector of `vectors` with
   /// acc / Σb, then the buffers, as the last pass left them, the update_terms, and the metrics
-  /// (gradient_count values; zeros if Σb = 0), then `room` values for the caller.
+  /// (gradient_count values, or fewer where an epoch averages some of the parameters; zeros if Σb =
+  /// 0), then `room` values for the caller.
   virtual mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room = 0) = 0;
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;

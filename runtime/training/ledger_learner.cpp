@@ -68,9 +68,8 @@ public:
       draws_->take_back();
       lost_ += std::exchange(mean.samples, 0);
     }
-    sample_ledger::write_claims(
-      given.counts, mean.samples,
-      values.subspan(gradient_count() - claim_count).first<claim_count>());
+    sample_ledger::write_claims(given.counts, mean.samples,
+                                values.last(room + claim_count).first<claim_count>());
     return mean;
   }
   std::uint64_t drop_gradient() override {

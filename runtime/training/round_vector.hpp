@@ -39,8 +39,8 @@ struct round_meaning {
   std::optional<std::uint64_t> samples; // in the update, unless parameters are averaged
 };
 
-/// The vector of this peer's rounds: what it contributes, read from the model, and what the mean is
-/// for the model. Knows the updates that the model's thread has been asked to apply, and may not
+/// The vectors of this peer's rounds: what it contributes, read from the model, and what the mean
+/// is for the model. Knows the updates that the model's thread has been asked to apply, and may not
 /// have applied yet: a copy contains them. Not thread-safe.
 class round_vector {
 public:
@@ -49,22 +49,28 @@ public:
   round_vector(const lane& averages, double alpha, std::shared_ptr<vector_pool> vectors)
     : averages_(averages), alpha_(alpha), vectors_(std::move(vectors)) {}
 
-  /// The vector is of this model. Fails with ec::bad_config if the model lacks what the lane
+  /// The vectors are of this model. Fails with ec::bad_config if the model lacks what the lane
   /// averages.
   status begin(std::shared_ptr<learner> model);
-  /// REQUIRES: begin.
-  [[nodiscard]] const averaged_tensors& tensors() const { return *tensors_; }
+  /// Those of an epoch. REQUIRES: begin.
+  [[nodiscard]] const averaged_tensors& tensors(epoch_id of) const {
+    return *tensors_[of.value() % tensors_.size()];
+  }
+  /// The values of all vectors, and the tensors of each, in turn. REQUIRES: begin.
+  [[nodiscard]] std::size_t value_count() const;
+  [[nodiscard]] std::vector<std::shared_ptr<const std::vector<tensor_info>>> infos() const;
 
   // -- what this peer contributes; REQUIRES: begin ------------------------------------------------
 
   /// Of a peer that has nothing to contribute.
-  [[nodiscard]] std::shared_ptr<const float_vector> zeros() const;
+  [[nodiscard]] std::shared_ptr<const float_vector> zeros(epoch_id of) const;
   /// The parameters with all changes that the model's thread has been asked for, also in the middle
   /// of a pass. Null: they cannot be read now.
   /// @param steps, total as in write_steps.
   [[nodiscard]] std::shared_ptr<const float_vector> copy(std::uint64_t steps, std::uint64_t total);
-  /// Takes the accumulated gradient or progress. Returns, if that was progress which is not finite,
-  /// how many samples are dropped with it; the contribution is empty then.
+  /// Takes the accumulated gradient or progress for the round of `into.epoch`. Returns, if that was
+  /// progress which is not finite, how many samples are dropped with it; the contribution is empty
+  /// then.
   std::optional<std::uint64_t> take(contribution& into);
 
   // -- the mean of a round ------------------------------------------------------------------------
@@ -84,13 +90,14 @@ public:
 
 private:
   [[nodiscard]] bool of_parameters() const { return averages_.what == lane_content::parameters; }
-  [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
+  [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values,
+                                                               epoch_id of) const;
 
   const lane& averages_;
   double alpha_;
   std::shared_ptr<vector_pool> vectors_;
-  std::shared_ptr<learner> model_; // its thread-safe half
-  std::shared_ptr<const averaged_tensors> tensors_;
+  std::shared_ptr<learner> model_;                               // its thread-safe half
+  std::vector<std::shared_ptr<const averaged_tensors>> tensors_; // of each fragment
   std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
   pending_changes pending_;
 };

@@ -97,6 +97,9 @@ struct lane {
   /// Parameters only: the gradient of each peer's last step is averaged with them, and the change
   /// is added to the gradient of its next step (layers.hpp).
   bool gradients = false;
+  /// Progress only: the parameters are dealt to so many vectors (fragments.hpp), of which an epoch
+  /// averages one, in turn.
+  std::size_t fragments = 1;
   /// Gradients only: a round may begin while the pass still computes what it averages.
   bool in_buckets = false;
   lane_clock due;

@@ -1,5 +1,7 @@
 #include "runtime/training/trained_model.hpp"
 
+#include <algorithm>
+
 #include "runtime/core/try.hpp"
 
 namespace waggle {
@@ -19,10 +21,12 @@ void trained_model::step(std::span<const float> mean, double learning_rate, cons
       mean = mean.subspan(values.size());
       return values;
     };
-    auto gradient = next(tensors.parameter_count());
+    auto behind = tensors.buffer_count() + tensors.term_count() + tensors.metric_count();
+    auto gradient = next(mean.size() - std::min<std::uint64_t>(behind, mean.size()));
     auto of_passes = next(tensors.buffer_count());
     if (auto terms = next(tensors.term_count()); !terms.empty())
       learner_->settle(terms);
+    learner_->at_update(epoch_);
     learner_->apply(gradient, learning_rate);
     if (!of_passes.empty())
       learner_->merge_buffers(of_passes, buffers);

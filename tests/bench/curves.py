@@ -80,7 +80,9 @@ OUTER_MODES = {
        for name, color, options in (
            ("25 steps, float32", "#0072b2", outer(25, outer_momentum=0.5)),
            ("25 steps, e3m0", "#e69f00", {**outer(25, outer_momentum=0.5), "codec": "e3m0"}),
-           ("30 steps, sparse2", "#56b4e9", {**outer(30, outer_rate=1, outer_momentum=0), "codec": "sparse2"}))
+           ("30 steps, sparse2", "#56b4e9", {**outer(30, outer_rate=1, outer_momentum=0), "codec": "sparse2"}),
+           ("100 steps, overlap", "#999999", outer(100, outer_momentum=0.5, overlap=50)),
+           ("100 steps, 4 fragments", "#000000", outer(100, outer_momentum=0.5, overlap=12, fragments=4)))
        for muon in (False, True)},
     "diloco, 50 steps, muon": Mode(4, "#cc79a7", True, "data-parallel", {**outer(50), "optimizer": "muon"}),
 }
@@ -126,7 +128,8 @@ def epochs_of(settings, mode):
     if strategy == "data-parallel":
         return {}, round(epochs * passes / how.peers)
     if strategy == "diloco":
-        steps = int(numbers.partition(",")[0].removeprefix("steps="))
+        numbers = dict(number.split("=") for number in numbers.split(","))
+        steps = int(numbers["steps"]) // int(numbers.get("fragments", 1))
         return {}, math.ceil(epochs * passes / how.peers / steps * more)
     if strategy.startswith("decentralized"):
         return {"averaging-steps-period": passes // how.peers}, round(epochs * more)

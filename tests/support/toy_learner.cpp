@@ -207,7 +207,7 @@ public:
                   std::span<const float> snapshot) override {
     std::lock_guard lock{values_};
     change_tensors(tensors_, which, mean, snapshot,
-                   [this](std::size_t i, auto change) { change(this->*tensor(i)); });
+                   [this](std::size_t i, auto change) { change(values_in(i)); });
     ++changes_;
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
@@ -236,12 +236,10 @@ public:
       apply(std::span{*mean.values}.first(weights_.size()), lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
-    const auto& values = this->*tensor(which);
-    std::copy(values.begin(), values.end(), out.begin());
+    std::ranges::copy(values_in(which), out.begin());
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
-    auto& to = this->*tensor(which);
-    std::copy(values.begin(), values.end(), to.begin());
+    std::ranges::copy(values, values_in(which).begin());
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
@@ -297,25 +295,42 @@ private:
         out[sums_.size() + i] = samples_ == 0 ? 0 : offered_mean_[i];
   }
 
-  /// The member with the values of a tensor of the table.
-  [[nodiscard]] std::vector<float> toy_learner::*tensor(std::size_t which) const {
-    if (tensors_[which].what == state_tensor::kind::buffer)
-      return &toy_learner::running_mean_;
-    return which == 0   ? &toy_learner::weights_
-           : which == 1 ? &toy_learner::velocity_
-                        : &toy_learner::squares_;
+  /// The values of a tensor of the table.
+  template <class Self>
+  static auto values_of(Self& self, std::size_t which) {
+    auto group = which / self.options_.tensors;
+    auto& all = self.tensors_[which].what == state_tensor::kind::buffer ? self.running_mean_
+                : group == 0                                            ? self.weights_
+                : group == 1                                            ? self.velocity_
+                                                                        : self.squares_;
+    auto k = which % self.options_.tensors;
+    auto of = all.size() == self.tensors_[which].elements() ? 0 : begin_of(self.options_, k);
+    return std::span{all}.subspan(of, self.tensors_[which].elements());
+  }
+  [[nodiscard]] std::span<float> values_in(std::size_t which) { return values_of(*this, which); }
+  [[nodiscard]] std::span<const float> values_in(std::size_t which) const {
+    return values_of(*this, which);
+  }
+  /// The first value of parameter k.
+  static std::size_t begin_of(const toy_options& o, std::size_t k) {
+    return o.parameters * k / o.tensors;
   }
 
   static std::vector<state_tensor> table_of(const toy_options& o) {
-    auto row = [&](const char* name, state_tensor::kind what) {
-      return state_tensor{name, shape_of(o), what};
+    std::vector<state_tensor> all;
+    auto add = [&](const std::string& name, state_tensor::kind what) {
+      for (std::size_t k = 0; k < o.tensors; ++k)
+        if (o.tensors == 1)
+          all.push_back({name, shape_of(o), what});
+        else
+          all.push_back({name + std::to_string(k), {begin_of(o, k + 1) - begin_of(o, k)}, what});
     };
-    std::vector<state_tensor> all{row("weights", state_tensor::kind::parameter)};
+    add("weights", state_tensor::kind::parameter);
     if (o.adam) {
-      all.push_back(row("exp_avg/weights", state_tensor::kind::statistic));
-      all.push_back(row("exp_avg_sq/weights", state_tensor::kind::square));
+      add("exp_avg/weights", state_tensor::kind::statistic);
+      add("exp_avg_sq/weights", state_tensor::kind::square);
     } else {
-      all.push_back(row("momentum_buffer/weights", state_tensor::kind::statistic));
+      add("momentum_buffer/weights", state_tensor::kind::statistic);
     }
     if (o.buffer)
       all.push_back({"running_mean", {o.parameters}, state_tensor::kind::buffer});

@@ -14,9 +14,10 @@ struct toy_options {
   std::uint64_t init_seed = 7;
   std::uint64_t data_seed = 1;
   double momentum = 0.9;
-  bool buffer = false;  // the running mean of the samples' inputs, which passes change
-  std::size_t rows = 0; // the parameters are a matrix of so many rows; 0: a vector
-  bool adam = false;    // instead of SGD
+  bool buffer = false;     // the running mean of the samples' inputs, which passes change
+  std::size_t rows = 0;    // the parameters are a matrix of so many rows; 0: a vector
+  std::size_t tensors = 1; // of a vector: "weights", or "weights0", "weights1", …
+  bool adam = false;       // instead of SGD
   std::shared_ptr<const bool> frozen = nullptr; // true: steps change nothing; null: never
   bool in_place = false; // passes add to the vector that the next round takes (gradient_sum)
   /// Called in every pass before it adds anything, to let time pass; empty: a pass takes no time.

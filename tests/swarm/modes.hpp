@@ -22,6 +22,7 @@ struct mode {
 
 inline const toy_options in_place{.parameters = 64, .micro_batch = 4, .in_place = true};
 inline const toy_options of_matrix{.parameters = 64, .micro_batch = 4, .rows = 8};
+inline const toy_options in_tensors{.parameters = 64, .micro_batch = 4, .tensors = 5};
 inline const toy_options by_adam{.parameters = 64, .micro_batch = 4, .adam = true};
 
 inline void PrintTo(const mode& m, std::ostream* out) {
@@ -88,6 +89,14 @@ inline const mode modes[] = {
      c.schedule.peak = 0.002; // what is sent late has the size of several rounds
    },
    true, not_mixed, plain_toy, codec_id::sparse2},
+  {"DilocoFragments", [](auto& c) { local(c, "diloco:steps=6,fragments=3,overlap=1"); }, true,
+   not_mixed, in_tensors},
+  {"DilocoFragmentsSparse",
+   [](auto& c) {
+     local(c, "diloco:steps=6,fragments=2,outer-rate=1,outer-momentum=0");
+     c.schedule.peak = 0.002;
+   },
+   true, not_mixed, in_tensors, codec_id::sparse2},
   {"DilocoLowRank",
    [](auto& c) {
      local(c, "diloco:steps=6,outer-rate=1,outer-momentum=0");

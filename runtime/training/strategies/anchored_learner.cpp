@@ -41,25 +41,32 @@ WAGGLE_VECTORIZED void move(float* __restrict to, const float* __restrict theta,
 void anchored_learner::outer_step(float_vector& anchor, std::span<const float> mean) {
   auto rate = static_cast<float>(rule_.rate);
   auto share = static_cast<float>(rule_.momentum);
-  if (momentum_.empty())
-    step_plainly(anchor.data(), mean.data(), mean.size(), rate);
-  else if (rule_.nesterov)
-    step_of_nesterov(anchor.data(), momentum_.data(), mean.data(), mean.size(), rate, share);
-  else
-    step_with_momentum(anchor.data(), momentum_.data(), mean.data(), mean.size(), rate, share);
+  for (const auto& piece : fragments_.pieces(updated_)) {
+    auto* to = anchor.data() + piece.in_all;
+    const auto* by = mean.data() + piece.in_fragment;
+    if (momentum_.empty())
+      step_plainly(to, by, piece.length, rate);
+    else if (rule_.nesterov)
+      step_of_nesterov(to, momentum_.data() + piece.in_all, by, piece.length, rate, share);
+    else
+      step_with_momentum(to, momentum_.data() + piece.in_all, by, piece.length, rate, share);
+  }
 }
 
 void anchored_learner::apply(std::span<const float> mean, double lr) {
   settle_drop();
   auto before = begin_move(mean);
+  const auto& moved = *moved_[updated_];
+  float_vector copied;
+  const auto& target = fragments_.count() == 1 ? anchor() : (copied = updated_anchor());
   auto share = rule_.alpha > 0 ? 1 - rule_.alpha : rule_.blends ? lr : 0; // of the anchor in θ
   if (share > 0) {
     float_vector theta(before.size());
-    copy_theta(theta);
-    move(before.data(), theta.data(), anchor().data(), theta.size(), share);
-    below().add_change(moved_->indices(), before, theta);
+    read_theta(moved, theta);
+    move(before.data(), theta.data(), target.data(), theta.size(), share);
+    below().add_change(moved.indices(), before, theta);
   } else {
-    below().add_change(moved_->indices(), anchor(), before);
+    below().add_change(moved.indices(), target, before);
   }
   end_move();
 }

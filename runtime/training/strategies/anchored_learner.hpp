@@ -30,6 +30,7 @@ struct outer_rule {
   /// Above 0, an update makes θ alpha · θ + (1 − alpha) · anchor (Streaming DiLoCo, 2501.18512),
   /// instead of adding to it what the anchor has moved by.
   double alpha = 0;
+  std::size_t fragments = 1; // lane::fragments
 };
 
 /// A learner of which the run shares an anchor: the parameters after the last outer step. The
@@ -43,6 +44,7 @@ struct outer_rule {
 ///   `alpha` is above 0.
 /// - With mean Δ: v ← momentum · v + Δ; anchor ← anchor − rate · (Δ + momentum · v), or − rate · v
 ///   without Nesterov. A peer alone, at rate 1 and without momentum, takes its copy of θ as it is.
+/// - Of fragments, the vector of an epoch has one, and only this one moves with its update.
 /// - A state that is loaded moves θ by the difference of the anchors, so that progress stays; a
 ///   gradient that is dropped makes θ the anchor.
 ///
@@ -50,22 +52,25 @@ struct outer_rule {
 /// of an epoch hold equally, and at the end a metric with the losses of the samples in the progress
 /// (known_losses::per_sample).
 ///
-/// Vectors have the values of `moved_`: the parameters, and behind them, where they are of no use,
-/// zeros for the buffers.
+/// Vectors have the values of `all_moved_`, or of a fragment's `moved_`: parameters, and behind
+/// them, where they are of no use, zeros for the buffers.
 class anchored_learner : public learner_layer {
 public:
   anchored_learner(std::unique_ptr<learner> below, const outer_rule& rule,
                    std::vector<own_tensor> added = {})
     : learner_layer(std::move(below), own_tensors(this, below->tensors(), rule, std::move(added)),
                     rule.momentum != 0 ? "waggle anchor with momentum 1" : "waggle anchor 1"),
-      rule_(rule), moved_(moved_tensors(this->below().tensors())),
+      rule_(rule), all_moved_(moved_tensors(this->below().tensors())),
       parameters_(tensors().indices_of({kind::parameter}).size()),
-      anchor_(std::make_shared<shared_parameters>(parameter_count(), moved_->tensor_value_count()
-                                                                       - parameter_count())),
+      fragments_(tensors(), std::min(rule.fragments, std::max<std::size_t>(parameters_, 1))),
+      anchor_(std::make_shared<shared_parameters>(parameter_count(), padding())),
       momentum_(rule.momentum != 0 ? parameter_count() : 0),
-      progress_(parameter_count(), moved_->tensor_value_count() - parameter_count(),
-                tensors().metric_count() > 0) {
-    anchor_->change([this](float_vector& anchor) { copy_theta(anchor); });
+      progress_(fragments_, padding(), tensors().metric_count() > 0) {
+    for (std::size_t i = 0; i < fragments_.count(); ++i)
+      moved_.push_back(fragments_.count() == 1
+                         ? all_moved_
+                         : moved_tensors(this->below().tensors(), fragments_.count(), i));
+    anchor_->change([this](float_vector& anchor) { read_theta(*all_moved_, anchor); });
     this->below().use_shared(anchor_);
   }
 
@@ -92,6 +97,7 @@ public:
     merges_in_copy_ = merges_;
   }
 
+  void at_update(epoch_id ends) override { updated_ = fragment_of(ends); }
   void apply(std::span<const float> mean, double lr) override;
   [[nodiscard]] std::uint64_t rounding() const override { return 0; } // outer steps round alike
 
@@ -125,38 +131,45 @@ public:
     {
       std::lock_guard lock{mutex_};
       before = anchor_->end_load();
-      kept = progress_.reload();
+      kept = progress_.reload(before ? *before : anchor());
     }
     bool moves = before && kept.any;
     if (!moves || kept.from)
       write_theta(kept.from ? *kept.from : anchor());
     below().set_optimizer_steps(steps);
     if (moves)
-      below().add_change(moved_->indices(), anchor(), *before);
+      below().add_change(all_moved_->indices(), anchor(), *before);
     end_move();
   }
 
+  void at_round(epoch_id ends) override {
+    std::lock_guard lock{mutex_};
+    taken_ = fragment_of(ends);
+  }
   /// Waits for a step at most. While θ moves, which may take until a user's loop comes back,
   /// nothing is contributed, and what was accumulated stays.
   mean_gradient take_mean_vector(vector_pool& vectors, std::size_t room) override {
-    auto out = vectors.take(gradient_count() + room);
     std::lock_guard lock{mutex_};
+    const auto& moved = *moved_[taken_];
+    auto values = moved.parameter_count();
+    auto count = gradient_count() - parameter_count() + values;
+    auto out = vectors.take(count + room);
     bool departs = !moves_ && progress_.may_depart();
-    float_vector theta(departs ? anchor().size() : 0);
-    if (!departs || !below().copy_tensors(moved_->indices(), theta)) {
+    float_vector theta(departs ? moved.tensor_value_count() : 0);
+    if (!departs || !below().copy_tensors(moved.indices(), theta)) {
       std::fill(out->begin(), out->end(), 0.0F);
       return {std::move(out)};
     }
-    auto buffers = std::span{theta}.subspan(parameter_count());
-    for (std::size_t i = 0; i < parameter_count(); ++i)
-      (*out)[i] = anchor()[i] - theta[i];
-    std::copy(buffers.begin(), buffers.end(),
-              out->begin() + static_cast<std::ptrdiff_t>(parameter_count()));
+    auto buffers = std::span{theta}.subspan(values);
+    for (const auto& piece : fragments_.pieces(taken_))
+      for (std::size_t i = 0; i < piece.length; ++i)
+        (*out)[piece.in_fragment + i] = anchor()[piece.in_all + i] - theta[piece.in_fragment + i];
+    std::copy(buffers.begin(), buffers.end(), out->begin() + static_cast<std::ptrdiff_t>(values));
     std::fill(buffers.begin(), buffers.end(), 0.0F);
-    const auto& copy = progress_.depart(std::move(theta), out);
+    const auto& copy = progress_.depart(std::move(theta), out, taken_);
     if (tensors().metric_count() > 0)
       std::ranges::copy(copy.losses.per_sample(copy.samples),
-                        out->begin() + static_cast<std::ptrdiff_t>(gradient_count() - loss_values));
+                        out->begin() + static_cast<std::ptrdiff_t>(count - loss_values));
     return {std::move(out), copy.samples, merges_in_copy_};
   }
   std::uint64_t take_back() override {
@@ -186,7 +199,7 @@ public:
   [[nodiscard]] partial_gradient copy_gradient() const override {
     std::lock_guard lock{mutex_};
     float_vector theta(anchor().size());
-    copy_theta(theta);
+    read_theta(*all_moved_, theta);
     return progress_.save(theta, anchor());
   }
 
@@ -223,10 +236,12 @@ private:
   }
 
   /// The tensors that are copied and moved together: parameters and buffers.
-  static std::shared_ptr<const averaged_tensors> moved_tensors(const state_table& below) {
+  static std::shared_ptr<const averaged_tensors>
+  moved_tensors(const state_table& below, std::size_t fragments = 1, std::size_t which = 0) {
     lane parameters;
     parameters.what = lane_content::parameters;
-    auto found = averaged_tensors::of(below, parameters);
+    parameters.fragments = fragments;
+    auto found = averaged_tensors::of(below, parameters, which);
     WAGGLE_CHECK(found.ok(), "parameters can always be averaged");
     return *found;
   }
@@ -238,12 +253,28 @@ private:
     return std::span{all}.subspan(static_cast<std::size_t>(tensors().offset(which)),
                                   static_cast<std::size_t>(tensors()[which].elements()));
   }
+  [[nodiscard]] std::size_t padding() const {
+    return all_moved_->tensor_value_count() - parameter_count();
+  }
+  [[nodiscard]] std::size_t fragment_of(epoch_id ends) const {
+    return ends.value() % fragments_.count();
+  }
   /// Without the buffers. The computing thread.
-  void copy_theta(std::span<float> out) const {
-    for (std::size_t i = 0; i < parameters_; ++i)
-      below().read_tensor(i, part_of(out, i));
-    auto buffers = out.subspan(parameter_count());
-    std::fill(buffers.begin(), buffers.end(), 0.0F);
+  void read_theta(const averaged_tensors& of, std::span<float> out) const {
+    std::size_t at = 0;
+    for (auto i : of.indices())
+      if (at < of.parameter_count()) {
+        auto length = static_cast<std::size_t>(below().tensors()[i].elements());
+        below().read_tensor(i, out.subspan(at, length));
+        at += length;
+      }
+    std::ranges::fill(out.subspan(at), 0.0F);
+  }
+  /// What of the anchor belongs to the update.
+  [[nodiscard]] float_vector updated_anchor() const {
+    float_vector out(moved_[updated_]->tensor_value_count());
+    fragments_.gather(updated_, anchor(), out);
+    return out;
   }
 
   [[nodiscard]] const float_vector& anchor() const { return anchor_->values(); }
@@ -258,11 +289,12 @@ private:
     std::lock_guard lock{mutex_};
     moves_ = true;
     auto landed = progress_.land();
-    auto before = landed ? std::move(landed->theta) : anchor();
+    bool ours = landed && landed->fragment == updated_;
+    auto before = ours ? std::move(landed->theta) : updated_anchor();
     // Nobody else took part in the round: it has returned the very vector.
-    bool alone = landed && landed->sent && landed->sent->data() == mean.data();
+    bool alone = ours && landed->sent && landed->sent->data() == mean.data();
     if (alone && rule_.rate == 1 && rule_.momentum == 0)
-      anchor_->change([&](float_vector& anchor) { anchor = before; });
+      anchor_->change([&](float_vector& anchor) { fragments_.scatter(updated_, before, anchor); });
     else
       anchor_->change([&](float_vector& anchor) { outer_step(anchor, mean); });
     return before;
@@ -304,15 +336,19 @@ private:
   }
 
   const outer_rule rule_;
-  const std::shared_ptr<const averaged_tensors> moved_; // parameters and buffers of the one below
-  const std::size_t parameters_;                        // tensors of this kind
+  const std::shared_ptr<const averaged_tensors> all_moved_;    // parameters and buffers below
+  std::vector<std::shared_ptr<const averaged_tensors>> moved_; // of each fragment
+  const std::size_t parameters_;                               // tensors of this kind
+  const waggle::fragments fragments_;
 
   mutable std::mutex mutex_; // locked before the mutex of the learner below
   // Written by the computing thread while it holds mutex_.
   const std::shared_ptr<shared_parameters> anchor_;
-  float_vector momentum_; // empty: none
-  bool moves_ = false;    // anchor and θ do not belong together at the moment
+  float_vector momentum_;   // empty: none
+  bool moves_ = false;      // anchor and θ do not belong together at the moment
+  std::size_t updated_ = 0; // fragment of the update; the computing thread's
   // Guarded by mutex_.
+  std::size_t taken_ = 0; // fragment of what is taken next
   progress_in_flight progress_;
   std::uint64_t merges_ = 0; // of buffers
   std::uint64_t merges_in_copy_ = 0;

@@ -15,6 +15,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/training/fragments.hpp"
 #include "runtime/training/partial_gradient.hpp"
 #include "runtime/training/plateau.hpp"
 
@@ -52,23 +53,24 @@ inline float loss_in(const std::array<float, loss_values>& means) {
 }
 
 /// What a peer's parameters θ have learned beyond the run's anchor: its samples and losses, and the
-/// copy of θ that a round averages. None flies, or one:
+/// copy of θ, or of one of its fragments, that a round averages. None flies, or one:
 ///
 ///     none ── depart ─► one ── land (merged), take_back (in no update), reload ─► none
 ///
 /// `drop` forgets samples. Their steps stay in θ until `undo` says where it goes back to: the copy,
-/// or without one the anchor. Until then nothing departs.
+/// and wherever there is none, the anchor. Until then nothing departs.
 ///
 /// Not thread-safe, but for `samples`.
 class progress_in_flight {
 public:
-  /// θ has so many `parameters`, and a copy `padding` zeros behind them. `with_losses`: a restart
-  /// keeps the losses, too.
-  progress_in_flight(std::size_t parameters, std::size_t padding, bool with_losses)
-    : parameters_(parameters), padding_(padding), with_losses_(with_losses) {}
+  /// θ has the `parameters`, and a copy `padding` zeros behind those of its fragment.
+  /// `with_losses`: a restart keeps the losses, too.
+  progress_in_flight(fragments parameters, std::size_t padding, bool with_losses)
+    : parameters_(std::move(parameters)), padding_(padding), with_losses_(with_losses) {}
 
   struct copy {
     float_vector theta;
+    std::size_t fragment = 0;
     std::shared_ptr<const float_vector> sent; // what the round averages; null: not known any more
     std::uint64_t samples = 0;
     known_losses losses;
@@ -84,14 +86,16 @@ public:
   /// A step with so many samples, their mean loss, and the position behind them.
   void add(std::uint64_t samples, double loss, std::string position) {
     samples_ += samples;
+    learned_ = true;
     losses_.add(loss, samples);
     position_ = std::move(position);
   }
-  const copy& depart(float_vector theta, std::shared_ptr<const float_vector> sent) {
+  const copy& depart(float_vector theta, std::shared_ptr<const float_vector> sent,
+                     std::size_t fragment = 0) {
     WAGGLE_CHECK(may_depart(), std::to_string(samples_));
     taken_position_ = position_;
-    flying_ =
-      copy{std::move(theta), std::move(sent), samples_.exchange(0), std::exchange(losses_, {})};
+    flying_ = copy{std::move(theta), fragment, std::move(sent), samples_.exchange(0),
+                   std::exchange(losses_, {})};
     return *flying_;
   }
   std::optional<copy> land() { return std::exchange(flying_, std::nullopt); }
@@ -100,11 +104,12 @@ public:
     auto back = land();
     if (!back)
       return 0;
-    if (dropped_) // only the steps after it are undone
-      back_to_ = std::move(back->theta);
-    samples_ += back->samples;
+    auto samples = back->samples;
+    samples_ += samples;
     losses_.add(back->losses);
-    return back->samples;
+    if (dropped_) // only the steps after it are undone
+      back_to_ = std::move(back);
+    return samples;
   }
   /// Returns the number of samples.
   std::uint64_t drop(std::string position) {
@@ -118,21 +123,25 @@ public:
   std::optional<float_vector> undo(const float_vector& anchor) {
     if (!std::exchange(dropped_, false))
       return std::nullopt;
-    if (back_to_)
-      return std::exchange(back_to_, std::nullopt);
-    return flying_ ? flying_->theta : anchor;
+    learned_ = false;
+    auto to = std::exchange(back_to_, std::nullopt);
+    return with_copy(to ? &*to : flying_ ? &*flying_ : nullptr, anchor);
   }
 
-  /// A state with another anchor is loaded: what of θ stays, and moves with the anchor.
+  /// A state with another anchor than `before` is loaded: what of θ stays, and moves with the
+  /// anchor.
   struct kept {
     bool any = false;                 // otherwise θ becomes the anchor
     std::optional<float_vector> from; // θ without the steps that were dropped; nothing: as it is
   };
-  kept reload() {
+  kept reload(const float_vector& before) {
     flying_.reset();
     bool dropped = std::exchange(dropped_, false);
-    auto from = std::exchange(back_to_, std::nullopt);
-    return {from || (samples_ > 0 && !dropped), std::move(from)};
+    if (auto to = std::exchange(back_to_, std::nullopt))
+      return {true, with_copy(&*to, before)};
+    // Whose samples a round has, the other fragments have learned from, too.
+    learned_ = !dropped && (samples_ > 0 || (learned_ && parameters_.count() > 1));
+    return {learned_, std::nullopt};
   }
 
   // -- over a restart: θ, the copy if one flies, the losses of both if they are kept
@@ -141,15 +150,19 @@ public:
   /// merge moves it only a part of the way to the anchor where strategies say so.
   [[nodiscard]] partial_gradient save(std::span<const float> theta,
                                       std::span<const float> anchor) const {
+    float_vector undone;
     if (dropped_) // what `undo` would return
-      theta = back_to_ ? std::span{*back_to_} : flying_ ? std::span{flying_->theta} : anchor;
-    theta = theta.first(parameters_);
+      theta = undone = with_copy(back_to_ ? &*back_to_ : flying_ ? &*flying_ : nullptr, anchor);
+    theta = theta.first(parameters_.values());
     if (samples_ == 0 && !flying_ && std::equal(theta.begin(), theta.end(), anchor.begin()))
       return {};
-    auto sum = std::make_shared<float_vector>((flying_ ? 2 : 1) * parameters_ + values_of_losses());
+    auto sum = std::make_shared<float_vector>(
+      theta.size() + (flying_ ? values_of_copy(flying_->fragment) : 0) + values_of_losses());
     auto at = std::copy(theta.begin(), theta.end(), sum->begin());
     if (flying_)
-      std::copy_n(flying_->theta.begin(), parameters_, at);
+      at = std::copy_n(flying_->theta.begin(), parameters_.values(flying_->fragment), at);
+    if (flying_ && parameters_.count() > 1)
+      *at = static_cast<float>(flying_->fragment);
     const known_losses losses[2] = {losses_, flying_ ? flying_->losses : known_losses{}};
     if (with_losses_)
       std::memcpy(sum->data() + sum->size() - values_of_losses(), losses, sizeof losses);
@@ -165,22 +178,28 @@ public:
                   sizeof losses);
       values = values.first(values.size() - values_of_losses());
     }
-    bool flies = values.size() == 2 * parameters_;
+    auto theta = values.first(std::min(values.size(), parameters_.values()));
+    auto behind = values.subspan(theta.size());
+    auto fragment = fragment_in(behind);
+    bool flies = fragment && behind.size() == values_of_copy(*fragment);
     auto possible = [](const known_losses& x) {
       return std::isfinite(x.sum) && std::isfinite(x.samples) && x.samples >= 0;
     };
-    if (!std::ranges::all_of(losses, possible) || (values.size() != parameters_ && !flies))
+    if (!std::ranges::all_of(losses, possible) || theta.size() != parameters_.values()
+        || (!behind.empty() && !flies))
       return failure{ec::malformed, "another length"};
     samples_ = from.samples;
+    learned_ = true;
     losses_ = losses[0];
     position_ = std::move(position);
-    auto theta = values.first(parameters_);
     if (flies) {
-      flying_ = copy{{values.begin() + static_cast<std::ptrdiff_t>(parameters_), values.end()},
+      auto own = behind.first(parameters_.values(*fragment));
+      flying_ = copy{{own.begin(), own.end()},
+                     *fragment,
                      nullptr,
                      static_cast<std::uint64_t>(std::clamp(from.scale, 0.0, 0x1p40)),
                      losses[1]};
-      flying_->theta.resize(parameters_ + padding_);
+      flying_->theta.resize(own.size() + padding_);
     }
     return theta;
   }
@@ -190,15 +209,37 @@ private:
     return with_losses_ ? 2 * sizeof(known_losses) / sizeof(float) : 0;
   }
 
-  const std::size_t parameters_;
+  /// θ as it is in the copy, and elsewhere in the anchor. @param from null: the anchor.
+  [[nodiscard]] float_vector with_copy(const copy* from, std::span<const float> anchor) const {
+    if (from != nullptr && parameters_.count() == 1)
+      return from->theta;
+    float_vector theta(anchor.begin(), anchor.end());
+    if (from != nullptr)
+      parameters_.scatter(from->fragment, from->theta, theta);
+    return theta;
+  }
+  /// Behind θ in what `save` returns: the copy, and which fragment it is of.
+  [[nodiscard]] std::size_t values_of_copy(std::size_t fragment) const {
+    return parameters_.values(fragment) + (parameters_.count() > 1 ? 1 : 0);
+  }
+  [[nodiscard]] std::optional<std::size_t> fragment_in(std::span<const float> copy) const {
+    if (copy.empty())
+      return std::nullopt;
+    auto last = parameters_.count() > 1 ? copy.back() : 0;
+    bool possible = last >= 0 && last < static_cast<float>(parameters_.count());
+    return possible ? std::optional{static_cast<std::size_t>(last)} : std::nullopt;
+  }
+
+  const fragments parameters_;
   const std::size_t padding_;
   const bool with_losses_;
   std::atomic<std::uint64_t> samples_{0};
   known_losses losses_;
   std::optional<copy> flying_;
+  bool learned_ = false; // there were steps since θ was the anchor
   bool dropped_ = false;
-  std::optional<float_vector> back_to_; // with dropped_: the copy that was taken back since
-  std::string position_;                // after the last step
+  std::optional<copy> back_to_; // with dropped_: the copy that was taken back since
+  std::string position_;        // after the last step
   std::string taken_position_;
 };
 

@@ -319,6 +319,178 @@ TEST_F(AnchoredLearner, DigestsCoverTheAnchorAndItsMomentumOnly) {
   EXPECT_NE(other->parameters_digest(), before);
 }
 
+/// A model of three tensors in two fragments: the first and the third, and the second.
+struct FragmentedLearner : AnchoredLearner {
+  static constexpr std::size_t lengths[] = {6, 3};
+  const toy_options three{.parameters = 9, .tensors = 3};
+
+  static outer_rule rule(double rate = 1, double momentum = 0) {
+    return {.rate = rate, .momentum = momentum, .fragments = 2};
+  }
+  /// The values of a fragment in those of all parameters.
+  static std::vector<float> part(const std::vector<float>& all, std::uint64_t epoch) {
+    std::vector<float> first(all.begin(), all.begin() + 3);
+    if (epoch % 2 == 1)
+      return {all.begin() + 3, all.begin() + 6};
+    first.insert(first.end(), all.begin() + 6, all.end());
+    return first;
+  }
+  static std::vector<float> all_of(const learner& model) {
+    std::vector<float> out;
+    for (auto i : model.tensors().indices_of({state_tensor::kind::parameter}))
+      for (float x : tensor(model, model.tensors()[i].name))
+        out.push_back(x);
+    return out;
+  }
+  static std::vector<float> theta(learner& model) {
+    return all_of(dynamic_cast<learner_layer&>(model).below());
+  }
+  std::shared_ptr<const float_vector> take_for(learner& model, std::uint64_t epoch,
+                                               std::uint64_t samples) {
+    model.at_round(epoch_id{epoch});
+    return take(model, *vectors, samples);
+  }
+  static void apply_for(learner& model, std::uint64_t epoch, std::span<const float> mean) {
+    model.at_update(epoch_id{epoch});
+    model.apply(mean, 0);
+  }
+};
+
+TEST_F(FragmentedLearner, EachEpochTakesWhatAFragmentHasLearnedSinceItsTurn) {
+  auto model = anchored(rule(), three);
+  auto start = all_of(*model);
+  auto alone = make_toy_learner(three);
+  for (std::uint64_t epoch = 0; epoch < 6; ++epoch) {
+    pass(*model);
+    pass(*alone);
+    auto before = part(all_of(*model), epoch);
+    auto progress = take_for(*model, epoch, 4);
+    ASSERT_EQ(progress->size(), lengths[epoch % 2]);
+    auto learned = part(all_of(*alone), epoch);
+    for (std::size_t i = 0; i < learned.size(); ++i)
+      EXPECT_EQ((*progress)[i], before[i] - learned[i]) << epoch;
+    auto others = part(all_of(*model), epoch + 1);
+    apply_for(*model, epoch, *progress);
+    EXPECT_EQ(part(all_of(*model), epoch), learned);
+    EXPECT_EQ(part(all_of(*model), epoch + 1), others) << "it is not their turn";
+    EXPECT_EQ(theta(*model), all_of(*alone)) << "a peer alone is the plain loop";
+  }
+}
+
+TEST_F(FragmentedLearner, AMeanOfOthersMovesItsFragmentAndKeepsWhatIsNew) {
+  auto model = anchored(rule(0.5, 0.5), three);
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    pass(*model);
+    (void)take_for(*model, epoch, 4);
+    pass(*model); // while the round runs
+    auto anchor = all_of(*model);
+    auto mine = theta(*model);
+    std::vector<float> copy(9);
+    {
+      auto progress = model->copy_gradient(); // the copy stands behind the parameters
+      ASSERT_EQ(progress.sum->size(), 9 + lengths[epoch % 2] + 1);
+      std::copy_n(progress.sum->begin() + 9, lengths[epoch % 2], copy.begin());
+    }
+    apply_for(*model, epoch, std::vector<float>(lengths[epoch % 2], 1.0F));
+    auto moved = part(all_of(*model), epoch);
+    auto now = part(theta(*model), epoch);
+    for (std::size_t i = 0; i < moved.size(); ++i)
+      EXPECT_NEAR(now[i] - part(mine, epoch)[i], moved[i] - copy[i], 1e-6);
+    EXPECT_EQ(part(theta(*model), epoch + 1), part(mine, epoch + 1));
+    EXPECT_EQ(part(all_of(*model), epoch + 1), part(anchor, epoch + 1));
+    EXPECT_EQ(model->drop_gradient(), 4U);
+    ASSERT_TRUE(model->accumulate().finite);
+    model->step_locally(0);
+    EXPECT_EQ(theta(*model), all_of(*model)) << "dropped progress makes all of them the anchor";
+    (void)model->drop_gradient();
+  }
+}
+
+TEST_F(FragmentedLearner, AStateThatIsLoadedMovesTheProgressOfAllFragments) {
+  auto ahead = anchored(rule(), three);
+  apply_for(*ahead, 0, std::vector<float>(lengths[0], 0.5F));
+  apply_for(*ahead, 1, std::vector<float>(lengths[1], 0.25F));
+  auto newcomer = anchored(rule(), {.parameters = 9, .init_seed = 99, .tensors = 3});
+  ASSERT_TRUE(testing::load_state(*newcomer, testing::save_state(*ahead)).ok());
+  EXPECT_EQ(theta(*newcomer), all_of(*ahead)) << "it begins at the anchor";
+  auto model = anchored(rule(), three);
+  pass(*model);
+  auto progress = take_for(*model, 0, 4); // the samples are in this round
+  apply_for(*model, 0, *progress);
+  auto anchor = all_of(*model);
+  auto mine = theta(*model);
+  ASSERT_TRUE(testing::load_state(*model, testing::save_state(*ahead)).ok());
+  for (std::size_t i = 0; i < 9; ++i)
+    EXPECT_NEAR(theta(*model)[i] - all_of(*model)[i], mine[i] - anchor[i], 1e-6);
+}
+
+TEST_F(FragmentedLearner, ARestartKeepsTheCopyOfEachFragment) {
+  for (std::uint64_t epoch : {0U, 1U}) {
+    auto first = anchored(rule(0.7, 0.9), three);
+    pass(*first);
+    (void)take_for(*first, epoch, 4);
+    pass(*first);
+    auto second = anchored(rule(0.7, 0.9), three);
+    ASSERT_TRUE(testing::load_state(*second, testing::save_state(*first)).ok());
+    ASSERT_TRUE(second->load_gradient(first->copy_gradient()).ok());
+    for (auto* one : {first.get(), second.get()})
+      apply_for(*one, epoch, std::vector<float>(lengths[epoch], 1.0F));
+    EXPECT_EQ(theta(*second), theta(*first));
+    EXPECT_EQ(testing::save_state(*second), testing::save_state(*first));
+  }
+}
+
+TEST_F(FragmentedLearner, FollowsTheTrajectoriesThatTorchftRecorded) {
+  struct recorded {
+    int overlap;
+    double alpha;
+    std::vector<double> first; // after each step, the parameter of the first fragment
+    std::vector<double> second;
+  };
+  // Two fragments, one each 3 steps; each step subtracts 2, and the outer rate is 2.
+  const recorded all[] = {
+    {0,
+     0.0,
+     {-1, -3, -11, -13, -15, -17, -19, -21, -35, -37, -39, -41, -43, -45, -59},
+     {-1, -3, -5, -7, -9, -23, -25, -27, -29, -31, -33, -47, -49, -51, -53}},
+    {0,
+     0.5,
+     {-1, -3, -8, -10, -12, -14, -16, -18, -24.5, -26.5, -28.5, -30.5, -32.5, -34.5, -40.25},
+     {-1, -3, -5, -7, -9, -17, -19, -21, -23, -25, -27, -32, -34, -36, -38}},
+    {1,
+     0.5,
+     {-1, -3, -6, -8, -10, -12, -14, -16, -21.5, -23.5, -25.5, -27.5, -29.5, -31.5, -35.75},
+     {-1, -3, -5, -7, -9, -15, -17, -19, -21, -23, -25, -29, -31, -33, -35}},
+  };
+  for (const auto& expected : all) {
+    auto model = anchored({2, 0, false, false, expected.alpha, 2}, {.parameters = 2, .tensors = 2});
+    auto& below = dynamic_cast<learner_layer&>(*model).below();
+    std::vector<float> now{1, 1};
+    for (std::size_t i : {0U, 1U})
+      model->write_tensor(i, {&now[i], 1});
+    model->set_optimizer_steps(0);
+    std::shared_ptr<const float_vector> taken;
+    for (std::uint64_t step = 1; step <= expected.first.size(); ++step) {
+      ASSERT_TRUE(model->accumulate().finite);
+      model->step_locally(0);
+      now = theta(*model);
+      for (std::size_t i : {0U, 1U}) {
+        now[i] -= 2;
+        below.write_tensor(i, {&now[i], 1});
+      }
+      if ((step + static_cast<std::uint64_t>(expected.overlap)) % 3 == 0) {
+        model->at_round(epoch_id{(step - 1) / 3});
+        taken = model->take_mean_vector(*vectors).values;
+      }
+      if (step % 3 == 0)
+        apply_for(*model, step / 3 - 1, *taken);
+      now = theta(*model);
+      EXPECT_EQ(now[0], expected.first[step - 1]) << step;
+      EXPECT_EQ(now[1], expected.second[step - 1]) << step;
+    }
+  }
+}
+
 /// The share alpha: what a peer keeps of its own parameters is not in the state.
 struct StoppedAnchoredLearner : AnchoredLearner, ::testing::WithParamInterface<double> {};
 

@@ -14,7 +14,7 @@ const float_vector anchor{0, 0};
 
 /// Of two parameters, and a buffer.
 struct ProgressInFlight : ::testing::Test {
-  progress_in_flight progress{2, 1, true};
+  progress_in_flight progress{fragments::one_of(2), 1, true};
 
   void step(std::uint64_t samples, double loss = 1) {
     progress.add(samples, loss, "after " + std::to_string(samples));
@@ -97,21 +97,21 @@ TEST_F(ProgressInFlight, ACopyThatIsTakenBackAfterADropIsWhereItGoesBackTo) {
 }
 
 TEST_F(ProgressInFlight, StaysWhenAStateIsLoadedUnlessItWasDropped) {
-  EXPECT_FALSE(progress.reload().any);
+  EXPECT_FALSE(progress.reload(anchor).any);
   step(4);
-  auto kept = progress.reload();
+  auto kept = progress.reload(anchor);
   EXPECT_TRUE(kept.any);
   EXPECT_FALSE(kept.from);
   progress.depart({1, 2, 0}, nullptr);
   step(5);
   progress.drop("at 9");
   progress.take_back();
-  kept = progress.reload();
+  kept = progress.reload(anchor);
   EXPECT_TRUE(kept.any);
   EXPECT_THAT(*kept.from, ElementsAre(1, 2, 0));
   EXPECT_FALSE(progress.is_dropped());
   progress.drop("at 9");
-  EXPECT_FALSE(progress.reload().any);
+  EXPECT_FALSE(progress.reload(anchor).any);
 }
 
 TEST_F(ProgressInFlight, SurvivesARestart) {
@@ -122,7 +122,7 @@ TEST_F(ProgressInFlight, SurvivesARestart) {
       progress.depart({1, 2, 0}, nullptr);
     step(5, 1);
     auto saved = progress.save(float_vector{3, 4}, anchor);
-    progress_in_flight next{2, 1, true};
+    progress_in_flight next{fragments::one_of(2), 1, true};
     EXPECT_THAT(*next.load(saved, "after 5"), ElementsAre(3, 4));
     EXPECT_EQ(next.samples(), progress.samples());
     EXPECT_EQ(next.take_back(), flies ? progress.land()->samples : 0);
@@ -137,7 +137,7 @@ TEST_F(ProgressInFlight, WithoutAStepSurvivesARestartToo) {
   auto saved = progress.save(float_vector{3, 4}, anchor); // a merge has left θ beside the anchor
   ASSERT_TRUE(saved.sum);
   EXPECT_EQ(saved.samples, 0U);
-  progress_in_flight next{2, 1, true};
+  progress_in_flight next{fragments::one_of(2), 1, true};
   EXPECT_THAT(*next.load(saved, ""), ElementsAre(3, 4));
   EXPECT_FALSE(next.may_depart());
 }
@@ -145,7 +145,7 @@ TEST_F(ProgressInFlight, WithoutAStepSurvivesARestartToo) {
 TEST_F(ProgressInFlight, ACopyThatFliesSurvivesARestartWithoutAStepSince) {
   step(4, 2);
   progress.depart({1, 2, 0}, nullptr);
-  progress_in_flight next{2, 1, true};
+  progress_in_flight next{fragments::one_of(2), 1, true};
   ASSERT_TRUE(next.load(progress.save(float_vector{1, 2}, anchor), "").ok());
   EXPECT_EQ(next.samples(), 0U);
   EXPECT_THAT(next.land()->theta, ElementsAre(1, 2, 0));
@@ -162,7 +162,7 @@ TEST_F(ProgressInFlight, StepsThatWereDroppedAreNotKeptOverARestart) {
   progress.drop("");
   progress.take_back();
   auto saved = progress.save(float_vector{3, 4}, anchor);
-  progress_in_flight next{2, 1, true};
+  progress_in_flight next{fragments::one_of(2), 1, true};
   EXPECT_THAT(*next.load(saved, ""), ElementsAre(1, 2));
   EXPECT_EQ(next.samples(), 4U);
 }
@@ -170,13 +170,13 @@ TEST_F(ProgressInFlight, StepsThatWereDroppedAreNotKeptOverARestart) {
 TEST_F(ProgressInFlight, OfAnotherLengthOrWithImpossibleLossesIsRefused) {
   step(4);
   auto saved = progress.save(float_vector{3, 4}, anchor);
-  progress_in_flight next{3, 0, true};
+  progress_in_flight next{fragments::one_of(3), 0, true};
   EXPECT_EQ(next.load(saved, "").error().code, ec::malformed);
   EXPECT_EQ(progress.load({}, "").error().code, ec::malformed);
   auto impossible = std::make_shared<float_vector>(*saved.sum);
   impossible->back() = -1; // the upper half of a number of samples
   saved.sum = impossible;
-  progress_in_flight same{2, 1, true};
+  progress_in_flight same{fragments::one_of(2), 1, true};
   EXPECT_EQ(same.load(saved, "").error().code, ec::malformed);
   EXPECT_EQ(same.samples(), 0U);
 }

@@ -52,7 +52,7 @@ averaged_round of_two(std::shared_ptr<const float_vector> mean, double weight) {
 
 TEST(RoundVector, GivesTheGradientOfItsPassesAndZerosWithoutAny) {
   peer it{collaborative(8).averages};
-  EXPECT_THAT(*it.vector.zeros(), ::testing::AllOf(Each(0.0F), ::testing::SizeIs(4)));
+  EXPECT_THAT(*it.vector.zeros(epoch_id{}), ::testing::AllOf(Each(0.0F), ::testing::SizeIs(4)));
   EXPECT_EQ(it.take().samples, 0U);
   it.model->accumulate();
   auto given = it.take();
