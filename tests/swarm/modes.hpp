@@ -89,8 +89,12 @@ inline const mode modes[] = {
      c.schedule.peak = 0.002; // what is sent late has the size of several rounds
    },
    true, not_mixed, plain_toy, codec_id::sparse2},
-  {"DilocoFragments", [](auto& c) { local(c, "diloco:steps=6,fragments=3,overlap=1"); }, true,
-   not_mixed, in_tensors},
+  {"DilocoFragments",
+   [](auto& c) {
+     local(c, "diloco:steps=6,fragments=3,overlap=1");
+     c.schedule.peak = 0.002; // of a few values, a step is a larger share
+   },
+   true, not_mixed, in_tensors},
   {"DilocoFragmentsSparse",
    [](auto& c) {
      local(c, "diloco:steps=6,fragments=2,outer-rate=1,outer-momentum=0");

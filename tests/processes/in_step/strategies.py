@@ -2,6 +2,7 @@
 import re
 import statistics
 import subprocess
+import threading
 import time
 
 from lab import Lab
@@ -92,6 +93,7 @@ STEPS = 100
 OUTER_MODES = {  # options, rounds to measure, least share of the speed of one of two peers alone at RATE
     "diloco": ({"strategy": f"diloco:steps={STEPS}"}, 5, 0.74),
     "diloco-overlap": ({"strategy": f"diloco:steps={STEPS},overlap={STEPS // 2}"}, 5, 0.95),
+    "diloco-fragments": ({"strategy": f"diloco:steps={STEPS},overlap={STEPS // 8},fragments=4"}, 20, 0.95),
     "diloco-e3m0": ({"strategy": f"diloco:steps={STEPS}", "codec": "e3m0"}, 5, 0.9),
     "diloco-sparse2": ({"strategy": f"diloco:steps={STEPS},outer-rate=1,outer-momentum=0", "codec": "sparse2"}, 5, 0.9),
     "data-parallel": ({"strategy": "data-parallel"}, 20, 0),
@@ -106,7 +108,7 @@ def planned(settings, options, passes):
                           capture_output=True, text=True, check=True).stdout
 
     def numbers(words):  # that tell the rows apart
-        return [re.findall(rf"{name}[= ](\w+)", words) for name in ("--codec", "steps", "overlap")]
+        return [re.findall(rf"{name}[= ](\w+)", words) for name in ("--codec", "steps", "overlap", "fragments")]
     wanted = numbers(options["strategy"] + (f" --codec {options['codec']}" if "codec" in options else ""))
     row = next(line for line in plan.splitlines() if line.startswith("--strategy") and numbers(line) == wanted)
     megabytes, _, share = (float(word) for word in re.split(r"  +", row)[1:4])
@@ -118,20 +120,34 @@ class Link:
 
     def __init__(self, peer):
         self.peer = peer
+        self.samples = [self.sent()]  # one every quarter of a second
+        self.ends = threading.Event()
+        self.sampler = threading.Thread(target=self.sample, daemon=True)
+        self.sampler.start()
         self.began = self.now()
 
-    def now(self):
+    def sent(self):
         file = "/sys/class/net/eth0/statistics/tx_bytes"
         sent = subprocess.run(["ip", "netns", "exec", self.peer.namespace, "cat", file], capture_output=True, text=True, check=True)
-        return int(sent.stdout), self.peer.status["steps"], self.peer.status["epoch"], time.monotonic()
+        return int(sent.stdout)
+
+    def sample(self):
+        while not self.ends.wait(0.25):
+            self.samples.append(self.sent())
+
+    def now(self):
+        return self.sent(), self.peer.status["steps"], self.peer.status["epoch"], time.monotonic()
 
     def since(self):
+        """Passes a second, bytes in an epoch, and bytes in the second in which they were most."""
         sent, steps, epochs, seconds = (b - a for a, b in zip(self.began, self.now()))
-        return steps / seconds, sent / max(1, epochs)
+        self.ends.set()
+        self.sampler.join()
+        return steps / seconds, sent / max(1, epochs), max(b - a for a, b in zip(self.samples, self.samples[4:]))
 
 
 def passes_and_bytes(settings, options, count, rounds, model=SLOW, rate=RATE, delay_ms=DELAY_MS):
-    """Passes a second of the first of `count` peers, and the bytes that it sends in a round, over `rounds` rounds."""
+    """Link.since of the first of `count` peers, over `rounds` rounds."""
     with Lab(settings, count, rate, delay_ms=delay_ms) as lab, Run(settings, {**model, **options}, lab) as run:
         run.begin(count, [{"min-peers": count}] * count)
         first = run.peers[0]
@@ -156,16 +172,16 @@ def outer_rounds(settings, report):
     link = {"rate": settings.rate, "delay_ms": settings.delay,
             "model": SLOW | {"width": settings.width, "step-interval": settings.step_interval}}
     for _ in range(settings.times):
-        alone, _ = passes_and_bytes(settings, OUTER_MODES["diloco"][0], 1, 5, **link)
+        alone, *_ = passes_and_bytes(settings, OUTER_MODES["diloco"][0], 1, 5, **link)
         for name in names:
             options, rounds, _ = OUTER_MODES[name]
-            speed, sent = passes_and_bytes(settings, options, settings.peers, rounds, **link)
+            speed, sent, most = passes_and_bytes(settings, options, settings.peers, rounds, **link)
             shares[name].append(speed / alone)
             foretold, share = planned(settings, options, alone)
             report.fact(name, alone=alone, passes_a_second=speed, share=speed / alone, planned_share=share, bytes_a_round=sent,
-                        of_the_plan=sent / foretold)
+                        of_the_plan=sent / foretold, bytes_in_a_second=most)
             # With a codec, the reports of progress are more than a round of a model this small, unless passes are slow.
-            if "codec" not in options and name != "diloco-overlap":
+            if "codec" not in options and name not in ("diloco-overlap", "diloco-fragments"):
                 report.require(abs(sent / foretold - 1) <= 0.08, f"{name} sends {sent:.0f} bytes in a round")
     for name in names:
         share = statistics.median(shares[name])
