@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "runtime/averaging/aggregation.hpp"
 #include "runtime/averaging/part_reducer.hpp"
@@ -23,17 +24,32 @@ public:
 
   /// The part is ours in a view over `contributors`: it is due once all of them are here, unless
   /// that sum was sent to the others already.
-  void want(std::uint32_t part, member_set contributors);
+  void want(std::uint32_t part, member_set contributors) {
+    if (auto& own = at(part); own.sent_over != contributors.bits())
+      own.wanted = contributors;
+  }
   /// As part_reducer::add.
-  status add(std::uint32_t part, std::size_t member, double weight, payload values);
+  status add(std::uint32_t part, std::size_t member, double weight, payload values) {
+    return at(part).reducer.add(member, weight, std::move(values));
+  }
   /// The contributors to sum the part over now. Returns a value once per call of `want`.
-  std::optional<member_set> due(std::uint32_t part);
+  std::optional<member_set> due(std::uint32_t part) {
+    auto& own = at(part);
+    if (own.wanted.empty() || !own.reducer.present().contains(own.wanted))
+      return std::nullopt;
+    return std::exchange(own.wanted, {});
+  }
   [[nodiscard]] const part_reducer& reducer(std::uint32_t part) { return at(part).reducer; }
 
   /// The sum over `contributors` is going to be sent. False: it was sent already.
-  bool mark_sent(std::uint32_t part, std::uint64_t contributors);
+  bool mark_sent(std::uint32_t part, std::uint64_t contributors) {
+    return std::exchange(at(part).sent_over, contributors) != contributors;
+  }
   /// The others may have dropped the sums that they received.
-  void forget_sent();
+  void forget_sent() {
+    for (auto& [part, own] : known_)
+      own.sent_over = 0;
+  }
   void clear() { known_.clear(); }
 
 private:
@@ -43,7 +59,15 @@ private:
     std::uint64_t sent_over = 0; // 0: none was sent
   };
 
-  own_part& at(std::uint32_t part);
+  own_part& at(std::uint32_t part) {
+    auto found = known_.find(part);
+    if (found == known_.end()) {
+      const auto& cut = parts_[part];
+      found =
+        known_.emplace(part, own_part{part_reducer{cut.codec, cut.count, reduce_by_}, {}, 0}).first;
+    }
+    return found->second;
+  }
 
   const part_table& parts_;
   const aggregation reduce_by_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,19 +23,60 @@ public:
   }
 
   /// A link was made; null: with a peer that has no agreement.
-  void linked(const std::shared_ptr<const run_agreement>& theirs);
+  void linked(const std::shared_ptr<const run_agreement>& theirs) {
+    std::lock_guard lock{mutex_};
+    linked_ = true;
+    if (theirs && known_.size() < agreements_max && known_.insert(theirs->hash()).second)
+      news_.push_back(theirs);
+  }
   /// An initial peer was given by a name that has these addresses now.
-  void resolved(const endpoint& given, const std::vector<endpoint>& addresses);
-  void disagreed(const endpoint& where, const failure& why);
+  void resolved(const endpoint& given, const std::vector<endpoint>& addresses) {
+    std::lock_guard lock{mutex_};
+    if (auto peer = addresses_.find(given); peer != addresses_.end())
+      peer->second = {addresses.begin(), addresses.end()};
+  }
+  void disagreed(const endpoint& where, const failure& why) {
+    std::lock_guard lock{mutex_};
+    for (const auto& [given, addresses] : addresses_)
+      if (addresses.contains(where)) {
+        ++refusals_[where];
+        refused_ = why;
+        return;
+      }
+  }
 
   /// The last refusal, once every initial peer has refused our options and no peer has accepted
   /// them. A name has refused when all of its addresses have; or one of them repeatedly, so that
   /// the others have had the time to answer.
-  [[nodiscard]] std::optional<failure> refused_by_all() const;
+  [[nodiscard]] std::optional<failure> refused_by_all() const {
+    std::lock_guard lock{mutex_};
+    auto times = [this](const endpoint& where) {
+      auto known = refusals_.find(where);
+      return known != refusals_.end() ? known->second : 0;
+    };
+    auto refused = [&](const auto& peer) {
+      const auto& all = peer.second;
+      return std::ranges::all_of(all, [&](const auto& a) { return times(a) > 0; })
+             || std::ranges::any_of(all,
+                                    [&](const auto& a) { return times(a) >= refusals_enough; });
+    };
+    return !linked_ && std::ranges::all_of(addresses_, refused) ? refused_ : std::nullopt;
+  }
   /// An agreement that was seen for the first time. Each is returned once, and only the first few.
-  [[nodiscard]] std::shared_ptr<const run_agreement> take_news();
+  [[nodiscard]] std::shared_ptr<const run_agreement> take_news() {
+    std::lock_guard lock{mutex_};
+    if (news_.empty())
+      return nullptr;
+    auto next = news_.front();
+    news_.erase(news_.begin());
+    return next;
+  }
 
 private:
+  static constexpr std::size_t agreements_max = 4;
+  /// Attempts at one address, with their pauses, that take longer than a first one at each other.
+  static constexpr unsigned refusals_enough = 3;
+
   mutable std::mutex mutex_;
   std::map<endpoint, std::set<endpoint>> addresses_; // of the initial peers
   std::map<endpoint, unsigned> refusals_;            // by those addresses

@@ -21,17 +21,35 @@ public:
   /// `peer` wants a group of this kind (`schema`: the hash over what its members have in common) in
   /// this bucket. `expiration`: of its search.
   void remember(const peer_id& peer, const digest& schema, const std::string& bucket,
-                swarm_time expiration, steady_time now);
+                swarm_time expiration, steady_time now) {
+    std::erase_if(wishes_, [&](const auto& entry) { return now - entry.second.when > memory; });
+    if (wishes_.size() < peers_max || wishes_.contains(peer))
+      wishes_.insert_or_assign(peer, wish{schema, bucket, expiration, now});
+  }
   /// The peers that recently wanted exactly this, in the order of their ids.
   [[nodiscard]] std::vector<peer_id> wanting(const digest& schema, const std::string& bucket,
-                                             steady_time now) const;
+                                             steady_time now) const {
+    std::vector<peer_id> found;
+    for (const auto& [peer, wish] : wishes_)
+      if (wish.is(schema, bucket, now))
+        found.push_back(peer);
+    return found;
+  }
   /// When the search of this one expires; nothing if it did not recently want exactly this.
   [[nodiscard]] std::optional<swarm_time> expiration_of(const peer_id& peer, const digest& schema,
                                                         const std::string& bucket,
-                                                        steady_time now) const;
+                                                        steady_time now) const {
+    auto found = wishes_.find(peer);
+    if (found == wishes_.end() || !found->second.is(schema, bucket, now))
+      return std::nullopt;
+    return found->second.expiration;
+  }
 
   /// Whether it recently wanted anything.
-  [[nodiscard]] bool contains(const peer_id& peer, steady_time now) const;
+  [[nodiscard]] bool contains(const peer_id& peer, steady_time now) const {
+    auto found = wishes_.find(peer);
+    return found != wishes_.end() && now - found->second.when <= memory;
+  }
 
 private:
   struct wish {

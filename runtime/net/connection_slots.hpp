@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,8 +24,30 @@ public:
 
   /// Adds a connection from `host`, which `close` ends. True: another one was closed for it, the
   /// oldest of this host if it has too many, otherwise the oldest of the host that has the most.
-  bool add(number id, const std::string& host, std::function<void()> close);
-  void remove(number id);
+  bool add(number id, const std::string& host, std::function<void()> close) {
+    all_.emplace(id, connection{host, std::move(close)});
+    auto crowded = host;
+    if (++counts_[host] <= limits_.per_host) {
+      if (all_.size() <= limits_.all)
+        return false;
+      crowded =
+        std::ranges::max_element(counts_, {}, &decltype(counts_)::value_type::second)->first;
+    }
+    auto victim =
+      std::ranges::find_if(all_, [&](const auto& each) { return each.second.host == crowded; });
+    auto end = std::move(victim->second.close);
+    remove(victim->first);
+    end();
+    return true;
+  }
+  void remove(number id) {
+    auto found = all_.extract(id);
+    if (found.empty())
+      return;
+    auto count = counts_.find(found.mapped().host);
+    if (--count->second == 0)
+      counts_.erase(count);
+  }
 
   [[nodiscard]] std::size_t size() const { return all_.size(); }
 
@@ -49,7 +72,15 @@ public:
   using number = connection_slots::number;
 
   /// @param own whether `host` is this machine. Returns whether there is a place.
-  bool add(number id, const std::string& host, bool own);
+  bool add(number id, const std::string& host, bool own) {
+    auto of_host = static_cast<std::size_t>(std::count_if(
+      hosts_.begin(), hosts_.end(), [&](const auto& stream) { return stream.second == host; }));
+    if (of_host >= (own ? own_max : per_host_max)
+        || hosts_.size() >= (own ? all_max : all_max - own_max))
+      return false;
+    hosts_.emplace(id, host);
+    return true;
+  }
   void remove(number id) { hosts_.erase(id); }
 
 private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -17,10 +18,29 @@ public:
   static constexpr milliseconds within_max{3'600'000};
 
   /// Of several, the shortest counts. Fails with a sentence.
-  status give(milliseconds within);
-  [[nodiscard]] static status check(milliseconds within);
+  status give(milliseconds within) {
+    if (auto fits = check(within); !fits)
+      return fits;
+    auto before = within_.load();
+    while ((before == 0 || within.count() < before)
+           && !within_.compare_exchange_weak(before, within.count())) {
+    }
+    return done{};
+  }
+  [[nodiscard]] static status check(milliseconds within) {
+    if (within >= within_min && within <= within_max)
+      return done{};
+    return failure{
+      ec::bad_config,
+      "the notice is of " + std::to_string(within.count())
+        + " ms, and must be from 1 s, which a goodbye takes, to 3600 s, in which the peer "
+          "computes nothing: pass the time until the machine is taken away"};
+  }
   /// Nothing: none was given.
-  [[nodiscard]] std::optional<milliseconds> within() const;
+  [[nodiscard]] std::optional<milliseconds> within() const {
+    auto is = within_.load();
+    return is > 0 ? std::optional{milliseconds{is}} : std::nullopt;
+  }
 
 private:
   std::atomic<milliseconds::rep> within_{0};
@@ -48,10 +68,22 @@ public:
   static constexpr double speed = 1e-6;
 
   /// Later calls can only make the time shorter. Returns whether it is the first one.
-  bool begin(milliseconds within, steady_time now);
+  bool begin(milliseconds within, steady_time now) {
+    auto ends = now + within - std::min(within / 5, goodbye_max);
+    bool first = !ends_;
+    if (first)
+      began_ = now;
+    ends_ = std::min(ends_.value_or(ends), ends);
+    return first;
+  }
   [[nodiscard]] bool begun() const { return ends_.has_value(); }
   /// Whether the peer leaves now, which it then does. REQUIRES: begun.
-  bool ends(const unfinished_work& left, steady_time now);
+  bool ends(const unfinished_work& left, steady_time now) {
+    bool busy = left.pass_runs || left.round_runs || left.only_donor || left.hands_over;
+    bool nothing_to_wait_for = left.samples == 0 || (left.alone && now - began_ >= alone_max);
+    ended_ = ended_ || now >= *ends_ || (!busy && nothing_to_wait_for);
+    return ended_;
+  }
   [[nodiscard]] bool ended() const { return ended_; }
   /// REQUIRES: begun.
   [[nodiscard]] milliseconds left(steady_time now) const {
@@ -59,7 +91,10 @@ public:
   }
   /// Whether the next round, which is expected in so many seconds (nothing: nobody knows), is too
   /// far away to be waited for: it would leave less than half of the time. REQUIRES: begun.
-  [[nodiscard]] bool hurries(std::optional<double> next_round, steady_time now) const;
+  [[nodiscard]] bool hurries(std::optional<double> next_round, steady_time now) const {
+    auto half = began_ + (*ends_ - began_) / 2;
+    return !next_round || seconds_of(half - now) < std::max(*next_round, 0.0);
+  }
 
 private:
   std::optional<steady_time> ends_;

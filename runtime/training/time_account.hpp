@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "runtime/core/time.hpp"
 
@@ -70,19 +73,60 @@ public:
   static constexpr std::size_t agreement = activities.size(); // in `shares`; a part of the rounds
   static constexpr std::size_t spans_max = 48;
 
-  void add(const time_account::span& each, steady_time now);
+  void add(const time_account::span& each, steady_time now) {
+    present(now)[static_cast<std::size_t>(each.what)] += each.seconds;
+    ended_ = now;
+    if (!spans_.empty() && spans_.back().what == each.what)
+      spans_.back().seconds += each.seconds;
+    else
+      spans_.push_back(each);
+    if (spans_.size() > spans_max)
+      spans_.pop_front();
+  }
   /// At the end of a round.
-  void add_agreement(double seconds, steady_time now);
+  void add_agreement(double seconds, steady_time now) { present(now)[agreement] += seconds; }
   /// Of the time that was counted. Empty: none was.
-  [[nodiscard]] std::optional<std::array<double, activities.size() + 1>> shares() const;
+  [[nodiscard]] std::optional<std::array<double, activities.size() + 1>> shares() const {
+    sums all{};
+    double total = 0;
+    for (const auto& each : sums_)
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i] += each[i];
+        total += i == agreement ? 0 : each[i];
+      }
+    if (!(total > 0))
+      return std::nullopt;
+    for (auto& each : all)
+      each /= total;
+    all[agreement] = std::min(all[agreement], all[static_cast<std::size_t>(activity::round)]);
+    return all;
+  }
   /// The activities since the last call, at most the last `spans_max`, as "-312.4p280.1r12.3": that
   /// many milliseconds before `origin` a pass began, which took 280.1 ms, then a wait for a round.
   /// Each letter is the first one of an activity.
-  std::string take_spans(steady_time origin);
+  std::string take_spans(steady_time origin) {
+    auto ms = [](double seconds) { return fmt::format("{:.1f}", 1000 * seconds); };
+    double whole = 0;
+    for (const auto& each : spans_)
+      whole += each.seconds;
+    auto text = ms(seconds_of(ended_ - origin) - whole);
+    for (const auto& each : spans_)
+      text += to_string(each.what).front() + ms(each.seconds);
+    bool none = spans_.empty();
+    spans_.clear();
+    return none ? std::string{} : text;
+  }
 
 private:
   using sums = std::array<double, activities.size() + 1>;
-  sums& present(steady_time now);
+  sums& present(steady_time now) {
+    auto number = now.time_since_epoch() / bucket;
+    for (auto passed = std::clamp<std::int64_t>(number - last_, 0, sums_.size()); passed > 0;
+         --passed)
+      sums_[static_cast<std::size_t>((number - passed + 1) % std::ssize(sums_))] = {};
+    last_ = std::max(last_, number);
+    return sums_[static_cast<std::size_t>(last_ % std::ssize(sums_))];
+  }
 
   static constexpr steady_time::duration bucket = 5s;
   std::array<sums, 12> sums_{}; // of the last minute, by turns
