@@ -30,7 +30,7 @@ class two_round_coding; // runtime/codec/two_round_coding.hpp
 /// that was kept.
 struct average_vector {
   /// Immutable from now on. Null for an auxiliary.
-  std::shared_ptr<const float_vector> values;
+  std::shared_ptr<const float_vector> values{};
   double weight = 1;                // ≥ 0, finite
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
@@ -39,7 +39,7 @@ struct average_vector {
   bool reuse_group = false;
 
   std::uint64_t elements = 0; // the vector's length, if `values` is null
-  std::string gather;         // sent to the whole group; at most gather_bytes_max
+  std::string gather{};       // sent to the whole group; at most gather_bytes_max
   /// The result is values + alpha (mean - values). Local: it may differ between peers.
   double alpha = 1;
   /// The result is values + alpha (mean - values as the codec encodes them), so that this peer's
@@ -152,9 +152,9 @@ struct find_members {
 /// in no group, epoch_mismatch if the group is at another epoch, overloaded if a round is running,
 /// or with the error in the values.
 struct average_in_group {
-  std::shared_ptr<const float_vector> values; // immutable from now on, but for `fills`
-  double weight = 0;                          // ≥ 0, finite
-  epoch_id epoch;
+  std::shared_ptr<const float_vector> values{}; // immutable from now on, but for `fills`
+  double weight = 0;                            // ≥ 0, finite
+  epoch_id epoch{};
   bool call = false; // tell the other members that the round begins
   milliseconds deadline{60'000};
   bool deltas = false; // see average_vector

@@ -146,7 +146,7 @@ struct store_report {
 /// is empty.
 struct find_records {
   record_kind kind = record_kind::open;
-  std::string name;
+  std::string name{};
   bool latest = true;
   milliseconds timeout{10'000};
 };
@@ -188,9 +188,9 @@ struct announce_departure {};
 /// cancelled; the detail describes what the search saw. One search at a time; a second one fails
 /// with ec::overloaded.
 struct find_group {
-  epoch_id epoch;
-  codec_plan codecs;                // the vector's length, and how it is encoded
-  std::string gather;               // sent to the whole group; at most gather_bytes_max
+  epoch_id epoch{};
+  codec_plan codecs{};              // the vector's length, and how it is encoded
+  std::string gather{};             // sent to the whole group; at most gather_bytes_max
   milliseconds deadline{30'000};    // give up after this long
   std::uint32_t expected_peers = 0; // a leader begins with so many; 0: when full, or it expires
   /// It expires no sooner than this, whatever the configuration says.

@@ -44,8 +44,7 @@ class run_curves;          // runtime/status/run_curves.hpp
 inline std::shared_ptr<round_registry>
 make_round_registry(std::shared_ptr<link_table> links,
                     std::shared_ptr<net::stranger_budget> strangers, bool all_known = false) {
-  round_registry::limits limits;
-  limits.all_known = all_known;
+  round_registry::limits limits{.all_known = all_known};
   return std::make_shared<round_registry>(
     limits,
     [links = std::move(links)](const peer_record& to, wire::event what) {

@@ -150,8 +150,7 @@ optimizer_identity read(const Options& o) {
       throw std::invalid_argument{"Adagrad with an initial_accumulator_value is not supported: the "
                                   "statistics of a run begin as zeros"};
   }
-  optimizer_identity id;
-  id.kind = name_of<Options>;
+  optimizer_identity id{.kind = std::string{name_of<Options>}};
   each_number(o, id, [](const auto& from, auto& to) { to = from; });
   return id;
 }

@@ -49,9 +49,8 @@ void group_averager::compute(std::uint64_t elements, std::function<void(float_ve
       [this, number](const caf::error& why) {
         if (!current_ || number != computations_)
           return;
-        round_report failed;
-        failed.round = current_->step.plan ? current_->step.plan->id : round_id{};
-        failed.why = from_caf(why);
+        round_report failed{.why = from_caf(why),
+                            .round = current_->step.plan ? current_->step.plan->id : round_id{}};
         if (group_->is_member())
           group_->leave();
         deliver(std::move(failed));

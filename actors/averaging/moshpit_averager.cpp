@@ -264,8 +264,7 @@ void moshpit_averager::search() {
 }
 
 void moshpit_averager::on_found() {
-  average_in_group nothing;
-  nothing.weight = 1;
+  average_in_group nothing{.weight = 1};
   if (members_.extra)
     return start_round(nothing);
   if (!is_current()) // we have left, and so has the group_averager
@@ -327,8 +326,7 @@ void moshpit_averager::start_round(average_in_group what) {
   request(rounds_, patience, std::move(what))
     .then([this](group_round& ended) { on_round(std::move(ended.report)); },
           [this](const caf::error& why) {
-            round_report report;
-            report.why = from_caf(why);
+            round_report report{.why = from_caf(why)};
             on_round(std::move(report));
           });
 }
@@ -343,9 +341,7 @@ void moshpit_averager::on_round(round_report report) {
 }
 
 void moshpit_averager::end_step(failure why) {
-  round_report report;
-  report.round = found_;
-  report.why = std::move(why);
+  round_report report{.why = std::move(why), .round = found_};
   end_step(std::move(report));
 }
 
@@ -398,8 +394,7 @@ group_round moshpit_averager::end_round(round_report report) {
 void moshpit_averager::serve_run() {
   if (run_.run_epoch() == run_.epoch())
     return reduce_for_next_group(); // there may be partners now
-  round_report not_needed;
-  not_needed.why = {ec::too_few, "no group needed this auxiliary"};
+  round_report not_needed{.why = {ec::too_few, "no group needed this auxiliary"}};
   auto last = std::exchange(reduced_, std::nullopt);
   deliver(last ? std::move(*last) : std::move(not_needed));
 }

@@ -161,11 +161,10 @@ void vector_averager::search() {
   if (!step.is_finite())
     return leave_and_fail(not_finite());
   auto left = step.attempts.time_left(now());
-  find_group question;
-  question.codecs = step.codecs;
-  question.gather = step.what.gather;
-  question.deadline = left;
-  question.expected_peers = step.what.expected_peers;
+  find_group question{.codecs = step.codecs,
+                      .gather = step.what.gather,
+                      .deadline = left,
+                      .expected_peers = step.what.expected_peers};
   if (const auto& begin = step.what.begin) {
     auto wait =
       std::chrono::duration_cast<milliseconds>(waggle::difference(*begin, ctx_.wall->now()));
@@ -348,8 +347,7 @@ void vector_averager::deliver(round_report report) {
 }
 
 void vector_averager::deliver_failure(failure why) {
-  round_report report;
-  report.why = std::move(why);
+  round_report report{.why = std::move(why)};
   if (current_->plan)
     report.round = current_->plan->id;
   deliver(std::move(report));

@@ -55,8 +55,7 @@ void dht_punching::ask(const peer_id& peer, std::deque<peer_id> others) {
   if (others.empty())
     return ctx_.log->debug("nobody that this peer has dialled is linked with peer {}",
                            short_name(peer));
-  peer_record through;
-  through.id = others.front();
+  peer_record through{.id = others.front()};
   others.pop_front();
   self_
     ->request(switchboard_, config_.request_timeout + 1s,

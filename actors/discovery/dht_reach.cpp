@@ -194,8 +194,7 @@ void dht_reach::ask(const peer_id& peer) {
     go_on();
   };
   auto patience = config_.dial_timeout + 2s;
-  peer_record to;
-  to.id = peer;
+  peer_record to{.id = peer};
   self_
     ->request(switchboard_, patience + 1s,
               call_peer{to, wire::dial_back{{ports.begin(), ports.end()}}, patience})

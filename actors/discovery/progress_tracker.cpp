@@ -191,11 +191,10 @@ bool progress_tracker::publishes() const {
 }
 
 record progress_tracker::sign(bool tombstone) {
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = config_.name;
-  entry.tombstone = tombstone;
-  entry.expiration = ctx_.wall->now() + config_.report_ttl;
+  record entry{.kind = record_kind::progress,
+               .name = config_.name,
+               .expiration = ctx_.wall->now() + config_.report_ttl,
+               .tombstone = tombstone};
   auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now()));
   entry.sequence = last_sequence_ = std::max(stamp, last_sequence_ + 1);
   // Strictly later than the previous report; otherwise readers would ignore it.

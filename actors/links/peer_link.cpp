@@ -21,11 +21,9 @@ namespace {
 constexpr std::size_t piece_bytes = 256_KiB;
 
 net::failure_detector_options detector_options(const link_config& config) {
-  net::failure_detector_options options;
-  options.expected = config.ping_interval;
-  options.threshold = config.suspicion;
-  options.silence_max = config.silence_timeout;
-  return options;
+  return {.expected = config.ping_interval,
+          .threshold = config.suspicion,
+          .silence_max = config.silence_timeout};
 }
 
 template <class... Handlers>

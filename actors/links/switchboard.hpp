@@ -32,7 +32,7 @@ struct switchboard_config {
   /// first round.
   std::size_t dialled_strangers_max = 96;
   /// Which announced addresses are dialled; nothing: all, as in a simulation.
-  std::optional<net::dial_policy> announced_addresses;
+  std::optional<net::dial_policy> announced_addresses{};
   /// Attempts to dial announced addresses: at once, and begun per second. As many as a group has
   /// members; more fail with ec::overloaded.
   std::size_t dials_max = 64;
@@ -46,7 +46,7 @@ struct switchboard_config {
   milliseconds identity_timeout{1'000};
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
-  link_config link;
+  link_config link{};
 };
 
 /// To itself: a dial of the transport has ended.

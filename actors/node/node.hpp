@@ -29,24 +29,24 @@ namespace waggle {
 /// The configuration of a whole peer.
 struct node_config {
   std::string run_id = "waggle";
-  std::string label;                          // for people, of a run with a key; empty: run_id
+  std::string label{};                        // for people, of a run with a key; empty: run_id
   std::vector<endpoint> listen{{"::", 7700}}; // at least one
-  std::vector<endpoint> announce; // the addresses for others, if they are not the bound ones
-  std::vector<endpoint> initial_peers;
+  std::vector<endpoint> announce{}; // the addresses for others, if they are not the bound ones
+  std::vector<endpoint> initial_peers{};
   /// Accepts no connections, only dials; `listen` is then for HTTP only, and best on loopback.
   bool client_mode = false;
   page_audience pages = page_audience::all; // who sees the page at /
   std::uint64_t seed = 0;
   /// The values that must be equal on all peers of the run; peers with another agreement are
   /// refused. Null: accepts all peers, as a peer that neither trains nor averages may.
-  std::shared_ptr<const run_agreement> agreement;
+  std::shared_ptr<const run_agreement> agreement{};
 
-  switchboard_config switchboard;
-  dht_config dht;
-  address_book_config addresses; // needs node_dependencies::files
-  event_log_config event_log;    // needs node_dependencies::files
-  progress_config progress;
-  std::shared_ptr<run_members> members; // null: whoever knows the run's key or name belongs to it
+  switchboard_config switchboard{};
+  dht_config dht{};
+  address_book_config addresses{}; // needs node_dependencies::files
+  event_log_config event_log{};    // needs node_dependencies::files
+  progress_config progress{};
+  std::shared_ptr<run_members> members{}; // null: whoever knows the run's key or name belongs to it
   /// The members of the run trust each other: their rounds check nothing. Needs `members`.
   bool trust_members = false;
   /// For peers that average. None: a peer that only serves the DHT and metrics.
@@ -54,10 +54,10 @@ struct node_config {
     matchmaking_config matchmaking;
     averaging_config averaging;
   };
-  std::optional<averaging_parts> averaging;
+  std::optional<averaging_parts> averaging{};
   /// Averagers of further vectors, each with its own prefix. Needs `averaging` or
   /// `takes_averagers`. These can be ended.
-  std::vector<averaging_parts> further_averaging;
+  std::vector<averaging_parts> further_averaging{};
   /// There may be add_averager commands.
   bool takes_averagers = false;
   /// For peers that train. Needs `averaging`, too.
@@ -67,7 +67,7 @@ struct node_config {
     donor_config donor;
     std::optional<evaluation_plan> evaluation;
   };
-  std::optional<training_parts> training;
+  std::optional<training_parts> training{};
   /// For a peer without a model that reduces for clients and passes on their state. Excludes
   /// `averaging`, `training` and client mode. `averaging.mode` and `.auxiliary`: auxiliary.
   struct helping_parts {
@@ -75,7 +75,7 @@ struct node_config {
     help_config help;
     donor_config donor;
   };
-  std::optional<helping_parts> helping;
+  std::optional<helping_parts> helping{};
 
   /// Time after shut_down for the trainer's checkpoint, then for the goodbyes.
   milliseconds stop_training_timeout{3'000};

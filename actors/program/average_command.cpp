@@ -82,22 +82,20 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
       self->send(self, next_round{});
   };
   return {[self, options, averager, values, ended, ctx](next_round) {
-    average_vector question;
-    question.weight = options.weight;
-    question.deadline = options.averaging_timeout;
-    question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
-    question.reuse_group = options.reuse_group;
-    question.alpha = options.averaging_alpha;
-    question.deltas = options.deltas;
-    question.gather = options.gather;
+    average_vector question{.weight = options.weight,
+                            .deadline = options.averaging_timeout,
+                            .expected_peers = static_cast<std::uint32_t>(options.expected_peers),
+                            .reuse_group = options.reuse_group,
+                            .gather = options.gather,
+                            .alpha = options.averaging_alpha,
+                            .deltas = options.deltas};
     if (options.auxiliary)
       question.elements = values->size();
     else
       question.values = values;
     self->request(averager, options.averaging_timeout + 10s, std::move(question))
       .then(ended, [self, ctx, ended](const caf::error& why) {
-        round_report report;
-        report.why = from_caf(why);
+        round_report report{.why = from_caf(why)};
         if (report.why.code == ec::shutting_down)
           return;
         ended(report);

@@ -39,10 +39,8 @@ public:
 
   status add(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      node_config config;
-      config.run_id = "bench";
-      config.listen = {{"127.0.0.1", 0}};
-      config.seed = peers_.size() + 1;
+      node_config config{
+        .run_id = "bench", .listen = {{"127.0.0.1", 0}}, .seed = peers_.size() + 1};
       if (!peers_.empty())
         config.initial_peers = {peers_.front().bound};
       config.averaging = averaging_from(options_, "bench", "vector", {});
@@ -102,10 +100,7 @@ average_vector question_of(std::uint64_t bytes) {
   auto values = std::make_shared<float_vector>(bytes / sizeof(float));
   for (std::size_t i = 0; i < values->size(); ++i)
     (*values)[i] = static_cast<float>(i % 1000) / 1000;
-  average_vector question;
-  question.values = values;
-  question.deadline = 60s;
-  return question;
+  return {.values = values, .deadline = 60s};
 }
 
 std::string size_text(std::uint64_t bytes) {

@@ -207,8 +207,7 @@ public:
   /// Asks a peer to dial this machine at these ports.
   ec dialled_back(const reached_peer& by, const std::vector<std::uint16_t>& ports) {
     caf::scoped_actor self{system_};
-    peer_record to;
-    to.id = by.id;
+    peer_record to{.id = by.id};
     auto outcome = ec::timeout;
     self->request(board_, dial_timeout + 1s, call_peer{to, wire::dial_back{ports}, dial_timeout})
       .receive(

@@ -29,12 +29,11 @@ std::string settings_of(const run_options& o) {
 } // namespace
 
 node_config node_config_from(const run_options& o, const std::filesystem::path& data_dir) {
-  node_config config;
-  config.run_id = o.run();
-  config.label = o.run_id;
-  config.listen = o.listen;
-  config.announce = o.announce;
-  config.initial_peers = o.initial_peers;
+  node_config config{.run_id = o.run(),
+                     .label = o.run_id,
+                     .listen = o.listen,
+                     .announce = o.announce,
+                     .initial_peers = o.initial_peers};
   std::vector<endpoint> own = o.initial_peers;
   own.insert(own.end(), o.listen.begin(), o.listen.end());
   own.insert(own.end(), o.announce.begin(), o.announce.end());

@@ -24,14 +24,13 @@ std::shared_ptr<averager_table> averagers_of(const node_options& options, const 
 }
 
 average_vector average_question(const average_options& options) {
-  average_vector question;
-  question.weight = options.weight;
-  question.deadline = options.timeout;
-  question.expected_peers = options.expected_peers;
-  question.reuse_group = options.keep_group;
-  question.gather = options.gather;
-  question.begin = options.scheduled_time;
-  question.triggered = options.require_trigger;
+  average_vector question{.weight = options.weight,
+                          .deadline = options.timeout,
+                          .expected_peers = options.expected_peers,
+                          .reuse_group = options.keep_group,
+                          .gather = options.gather,
+                          .begin = options.scheduled_time,
+                          .triggered = options.require_trigger};
   if (!options.allow_retries)
     question.retries = 0;
   return question;

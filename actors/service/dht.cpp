@@ -25,11 +25,7 @@ result<record> application_record(const node_context& ctx, const std::string& ke
       return valid.error();
   if (lifetime <= 0ms || lifetime > rules.time_to_live_max)
     return failure{ec::bad_expiry, "the lifetime must be more than 0 and at most a day"};
-  record entry;
-  entry.kind = kind;
-  entry.name = key;
-  entry.subkey = subkey;
-  entry.value = value;
+  record entry{.kind = kind, .name = key, .subkey = subkey, .value = value};
   auto now = ctx.wall->now();
   entry.expiration = now + lifetime;
   if (owner != nullptr) {

@@ -179,9 +179,7 @@ result<node_config> node_config_of(const node_options& o) {
   if (o.run.empty() || o.run.size() > 128)
     return bad("node_options::run: the name of a run has 1 to 128 bytes");
   WAGGLE_TRY(key, key_of(o));
-  node_config config;
-  config.run_id = *key ? run_id_of(**key) : o.run;
-  config.label = o.run;
+  node_config config{.run_id = *key ? run_id_of(**key) : o.run, .label = o.run};
   WAGGLE_TRY(members, members_of(o));
   config.members = *members;
   if (auto set = set_addresses(o, config); !set)

@@ -372,10 +372,9 @@ void trainer::show_phase() {
 
 /// Checks, at the end of an epoch, whether the settings suit the run (runtime/training/run_health).
 void trainer::check_health(const round_report& report) {
-  epoch_facts epoch;
-  epoch.contributors = static_cast<std::uint32_t>(report.contributors.size());
-  epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
-  epoch.download_seconds = sync_.took();
+  epoch_facts epoch{.contributors = static_cast<std::uint32_t>(report.contributors.size()),
+                    .round_seconds = report.matchmaking_seconds + report.allreduce_seconds,
+                    .download_seconds = sync_.took()};
   if (!averages_parameters() && report.weight_sum > 0)
     epoch.gradient_norm = report_.status.gradient_norm;
   for (const auto& sentence : report_.check_epoch(epoch, now()))

@@ -38,8 +38,7 @@ log_about::fields known_of(const round_report& report, epoch_id epoch) {
 // -- contributions --------------------------------------------------------------------------------
 
 void trainer::begin_round(bool call) {
-  contribution given;
-  given.epoch = at_.epoch();
+  contribution given{.epoch = at_.epoch()};
   // What a neighbour gets must not be in a round, too.
   bool leaves = left_.handed != left_state::at::none && !config_.many_groups;
   given.from_state = at_.in_step() && !copy_waits() && !leaves;
@@ -146,8 +145,7 @@ void trainer::on_answer(std::uint64_t number, const group_round& round) {
 void trainer::on_no_answer(std::uint64_t number, const caf::error& why) {
   if (!flight_.awaits(number))
     return;
-  round_report report;
-  report.why = from_caf(why);
+  round_report report{.why = from_caf(why)};
   on_round_failed(report);
   react();
 }
@@ -164,9 +162,8 @@ void trainer::begin_counting() {
 situation trainer::present() {
   bool counts = counts_passes() && at_.in_step() && !round_runs();
   auto ledger = counts ? model_->ledger() : std::nullopt;
-  situation now;
-  now.own_steps = report_.status.steps;
-  now.own_samples = at_.in_step() ? own_samples() : 0;
+  situation now{.own_steps = report_.status.steps,
+                .own_samples = at_.in_step() ? own_samples() : 0};
   if (at_.in_step() && !round_runs()) { // otherwise the others have reported nothing toward it
     now.boundary_steps = flight_.counts().passes;
     progress_.describe(now, own_samples(), ledger ? &*ledger : nullptr, this->now());

@@ -31,7 +31,7 @@ struct loop_parameter {
 };
 
 struct loop_options {
-  std::vector<loop_parameter> parameters;
+  std::vector<loop_parameter> parameters{};
   /// The optimizer's name and numbers as text, which other peers compare.
   std::string optimizer = "own";
   double learning_rate = 0; // the first one, which other peers compare
@@ -39,7 +39,7 @@ struct loop_options {
   /// samples, the parameters' values one after another. `rate`: the run's (rate_owner::run), or
   /// where gradients are averaged the one that all members take: the median of their loops' rates
   /// (loop::wish). Called in `step` and in the destructor only. What it throws ends the loop.
-  std::function<void(std::span<const float> gradient, double rate)> update;
+  std::function<void(std::span<const float> gradient, double rate)> update{};
   /// A hash of what `update` makes of fixed values, if its bits depend on the machine: peers with
   /// another one compare parameters up to rounding. 0: not known, they compare bytes.
   std::uint64_t rounding = 0;

@@ -15,7 +15,7 @@ namespace waggle {
 struct averaging_config {
   /// The `kind` label of the rounds' metrics: gradients, params, progress or vector.
   std::string kind = "vector";
-  codec_choice codec; // how parts are encoded
+  codec_choice codec{}; // how parts are encoded
   /// A vector without tensor descriptions is treated as one tensor of this role.
   tensor_role role = tensor_role::unspecified;
   /// The share of what a lossy codec drops in one round that is added in the next (the decay of
@@ -25,7 +25,7 @@ struct averaging_config {
   bool auxiliary = false;
   /// The longest vector that an auxiliary accepts when it adopts a group's terms, in elements.
   std::uint64_t elements_max = plan_elements_max;
-  round_config round; // its deadline is cut to the time that the step has left
+  round_config round{}; // its deadline is cut to the time that the step has left
   /// Reports our measured bandwidth (node_context::bandwidth) to matchmaking. Off if the
   /// configuration declares a bandwidth.
   bool measures_bandwidth = true;
@@ -41,7 +41,7 @@ struct averaging_config {
   bool detach_workers = true;
   /// Called with the report of every round that this peer took part in, failed attempts included,
   /// on the averager's thread. For applications that embed the averager, and for tests.
-  std::function<void(const round_report&)> observer;
+  std::function<void(const round_report&)> observer{};
 };
 
 status check_averaging_config(const averaging_config& config);

@@ -42,9 +42,7 @@ void round_engine::begin() {
   std::lock_guard guard{mutex_};
   if (round_.view().contributors == 0) {
     // All members are auxiliaries: there is nothing to sum, and nothing to agree on.
-    round_report report;
-    report.outcome = round_outcome::complete;
-    report.values = round_.request.values;
+    round_report report{.outcome = round_outcome::complete, .values = round_.request.values};
     for (const auto& m : plan().members)
       report.participants.push_back(m.peer.id);
     return finish(std::move(report));
@@ -355,8 +353,7 @@ void round_engine::commit(const round_view& view) {
 }
 
 void round_engine::fail(failure why) {
-  round_report report;
-  report.why = std::move(why);
+  round_report report{.why = std::move(why)};
   finish(std::move(report));
 }
 
@@ -389,10 +386,9 @@ void round_engine::finish(round_report report) {
     audit->forget();
   outgoing_.clear();
   round_.own.clear();
-  round_finished how;
-  how.promise = current_promise();
-  how.was_prepared = round_.protocol.was_prepared();
-  how.report = std::move(report);
+  round_finished how{.report = std::move(report),
+                     .promise = current_promise(),
+                     .was_prepared = round_.protocol.was_prepared()};
   round_.port->finished(std::move(how));
 }
 

@@ -76,10 +76,7 @@ std::vector<member_wait> waits_in(const round_report& report) {
 
 round_report report_of_one(const round_plan& plan, double weight,
                            std::shared_ptr<const float_vector> values) {
-  round_report report;
-  report.outcome = round_outcome::complete;
-  report.round = plan.id;
-  report.epoch = plan.epoch;
+  round_report report{.outcome = round_outcome::complete, .round = plan.id, .epoch = plan.epoch};
   report.contributors = report.participants = {plan.members.front().peer.id};
   report.group_size = 1;
   report.weight_sum = weight;

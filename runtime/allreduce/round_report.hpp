@@ -82,26 +82,26 @@ struct round_report {
     bool left = false;
   };
   round_outcome outcome = round_outcome::failed;
-  failure why;                       // none unless failed or shrunk
-  round_id round;                    // zero if no group was found
-  epoch_id epoch;                    // of its plan
-  std::string kind;                  // averaging_config::kind; set by the averager
-  std::vector<peer_id> contributors; // canonical order
-  std::vector<peer_id> participants; // members that were not lost, auxiliaries included
+  failure why{};                       // none unless failed or shrunk
+  round_id round{};                    // zero if no group was found
+  epoch_id epoch{};                    // of its plan
+  std::string kind{};                  // averaging_config::kind; set by the averager
+  std::vector<peer_id> contributors{}; // canonical order
+  std::vector<peer_id> participants{}; // members that were not lost, auxiliaries included
   std::uint32_t group_size = 0;
   double weight_sum = 0;
   /// The weighted mean; null if failed. If Σ weights is 0: the caller's own vector (INV-4 in
   /// runtime/training/README.md).
-  std::shared_ptr<const float_vector> values;
+  std::shared_ptr<const float_vector> values{};
   /// What each member gave in matchmaking, itself included, by peer; also for members that were
   /// lost.
-  std::vector<std::pair<peer_id, std::string>> gathered;
+  std::vector<std::pair<peer_id, std::string>> gathered{};
   double matchmaking_seconds = 0;
   double allreduce_seconds = 0;
   double agreement_seconds = 0; // the part of allreduce_seconds after the result was complete here
   double recovery_seconds = 0;  // from the first failure detected to the end; 0: none
-  std::vector<fault> faults;
-  std::shared_ptr<const round_marks> marks; // null: nothing was sent in it
+  std::vector<fault> faults{};
+  std::shared_ptr<const round_marks> marks{}; // null: nothing was sent in it
 };
 
 /// How a round ended, for the code that started it.

@@ -49,16 +49,16 @@ class open_group {
 public:
   /// What all members share, and some settings of our own.
   struct terms {
-    std::string prefix;
-    digest schema; // over everything that members must share; compared when a peer enters
+    std::string prefix{};
+    digest schema{}; // over everything that members must share; compared when a peer enters
     /// At least one. Each epoch averages one of them, in turn by its number, or all.
-    std::vector<codec_plan> vectors;
+    std::vector<codec_plan> vectors{};
     bool all_each_epoch = false;
-    aggregation reduce_by;
+    aggregation reduce_by{};
     std::uint32_t min_contributors = 1; // see contributors_needed
     std::size_t members_max = round_members_max;
-    partition_terms partition; // `bandwidths` is ignored
-    epoch_id end{};            // no round follows from this epoch on; 0: not known
+    partition_terms partition{}; // `bandwidths` is ignored
+    epoch_id end{};              // no round follows from this epoch on; 0: not known
   };
   struct applicant {
     round_member member;

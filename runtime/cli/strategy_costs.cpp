@@ -98,9 +98,7 @@ double bytes_sent(codec_id codec, std::uint64_t values, std::uint64_t peers) {
 std::vector<strategy_cost> strategy_costs(const planned_run& run) {
   std::vector<strategy_cost> rows;
   for (auto codec : {codec_id::none, codec_id::blockwise8}) {
-    strategy_cost row;
-    row.strategy = "data-parallel";
-    row.codec = codec;
+    strategy_cost row{.strategy = "data-parallel", .codec = codec};
     rows.push_back(std::move(row));
   }
   for (std::uint64_t steps : {25, 50, 100, 200})

@@ -30,7 +30,7 @@ planned_run seen_in(const std::vector<nlohmann::ordered_json>& statuses,
 
 /// A strategy with its numbers and a codec, and what these cost in a planned run.
 struct strategy_cost {
-  std::string strategy; // "diloco:steps=50,overlap=25"
+  std::string strategy{}; // "diloco:steps=50,overlap=25"
   codec_id codec = codec_id::none;
   std::uint64_t steps = 1;     // passes from one round of a value to its next one
   std::uint64_t overlap = 0;   // passes while a round runs
@@ -40,7 +40,7 @@ struct strategy_cost {
   double share = 0;  // of the time in which a peer computes, 0 … 1
   double memory = 0; // bytes of a peer, with Adam
   /// How much higher the loss was than that of `data-parallel` after equal samples, in RESULTS.md.
-  std::optional<double> loss_gap;
+  std::optional<double> loss_gap{};
 
   /// For `waggle train`.
   [[nodiscard]] std::string options() const;

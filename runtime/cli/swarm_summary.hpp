@@ -51,11 +51,11 @@ struct swarm_summary {
     bool joined_late = false;
     bool silent = false; // did not answer the last request
   };
-  std::vector<peer> peers;
+  std::vector<peer> peers{};
   std::uint64_t kills = 0;
   std::uint64_t joins = 0;
   double seconds = 0;
-  std::optional<bool> parameters_equal; // none: the peers were never seen at the same epoch
+  std::optional<bool> parameters_equal{}; // none: the peers were never seen at the same epoch
   std::string strategy = "collaborative";
   bool exact = true; // with this strategy all peers at an epoch hold equal parameters
 

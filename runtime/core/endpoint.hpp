@@ -33,9 +33,9 @@ constexpr std::size_t addresses_max = 4;
 /// The identity and the addresses of a peer. `id` is the SHA-256 of `key`; code that reads a record
 /// from the network must check that first (wire/convert does).
 struct peer_record {
-  peer_id id;
-  public_key key;
-  std::vector<endpoint> addresses; // empty: cannot be dialled (client mode, or not known yet)
+  peer_id id{};
+  public_key key{};
+  std::vector<endpoint> addresses{}; // empty: cannot be dialled (client mode, or not known yet)
   bool client_mode = false;
 
   friend bool operator==(const peer_record&, const peer_record&) = default;

@@ -39,14 +39,14 @@ enum class record_kind : std::uint8_t {
 /// wins. A tombstone hides older records until it expires.
 struct record {
   record_kind kind = record_kind::open;
-  std::string name;   // application key, unhashed, e.g. "demo_progress"
-  std::string subkey; // raw bytes; the owner's raw peer id for owned kinds
-  std::string value;  // raw bytes
+  std::string name{};   // application key, unhashed, e.g. "demo_progress"
+  std::string subkey{}; // raw bytes; the owner's raw peer id for owned kinds
+  std::string value{};  // raw bytes
   swarm_time expiration{};
   std::uint64_t sequence = 0;
   bool tombstone = false;
-  public_key owner; // zero: unsigned
-  signature by;     // by the owner, over `signed_bytes`; zero: unsigned
+  public_key owner{}; // zero: unsigned
+  signature by{};     // by the owner, over `signed_bytes`; zero: unsigned
 
   friend bool operator==(const record&, const record&) = default;
 };

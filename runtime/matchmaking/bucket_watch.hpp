@@ -28,11 +28,10 @@ public:
   /// The record that announces `seen`. It replaces this peer's previous record, even if the clock
   /// has not advanced.
   [[nodiscard]] record announce(const bucket_load& seen, swarm_time expiration, swarm_time now) {
-    record entry;
-    entry.kind = record_kind::group_member;
-    entry.name = name_;
-    entry.value = seen.text();
-    entry.expiration = expiration;
+    record entry{.kind = record_kind::group_member,
+                 .name = name_,
+                 .value = seen.text(),
+                 .expiration = expiration};
     auto stamp = static_cast<std::uint64_t>(to_nanoseconds(now));
     entry.sequence = sequence_ = std::max(stamp, sequence_ + 1);
     sign_record(run_id_, *signer_, entry);

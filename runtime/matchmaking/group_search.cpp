@@ -146,8 +146,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   if (done_ || !asking_ || asking_->id != from) {
     if (code == ec::none && !done_ && !(leader_ && leader_->id == from)) {
       // Too late: we have moved on. It must not count on us.
-      peer_record leader;
-      leader.id = from;
+      peer_record leader{.id = from};
       out.push_back(leave{leader});
     }
     return out;

@@ -9,9 +9,7 @@ namespace waggle {
 
 open_group::terms terms_of(const matchmaking_config& config, std::vector<codec_plan> vectors,
                            bool all_each_epoch) {
-  open_group::terms terms;
-  terms.prefix = config.prefix;
-  terms.schema = group_schema(config, vectors.front());
+  open_group::terms terms{.prefix = config.prefix, .schema = group_schema(config, vectors.front())};
   if (vectors.size() > 1) {
     sha256_stream all;
     all.add(all_each_epoch ? "waggle two rounds" : "waggle vectors in turn");

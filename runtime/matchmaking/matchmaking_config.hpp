@@ -17,7 +17,7 @@ struct matchmaking_config {
   std::string prefix = "vector";
   /// The bucket to begin in, a string of 0 and 1; empty: one bucket for all. With b bits and full
   /// groups of M (a power of two), M·2^b peers hold the mean of all after b / log2 M + 1 rounds.
-  std::string initial_group_bits;
+  std::string initial_group_bits{};
   /// Adapts the number of bits to the swarm: buckets with more than twice the target size are
   /// split, those with half of it or less are merged. Peers announce the sizes of their buckets in
   /// the DHT, and each search reads them first. Should be equal on all peers of a run.
@@ -26,14 +26,14 @@ struct matchmaking_config {
   /// rounds.
   milliseconds load_memory{540'000};
   /// Digest of everything else that members must share (shapes, optimizer).
-  digest schema;
+  digest schema{};
   member_mode mode = member_mode::node;
   /// For an auxiliary: join groups beside their members (see group_search), in whatever bucket.
   bool extra = false;
   /// Bytes per second that this peer can send and receive. None: as measured; 0: never reduce.
-  std::optional<double> bandwidth;
-  aggregation reduce_by;
-  part_size parts;
+  std::optional<double> bandwidth{};
+  aggregation reduce_by{};
+  part_size parts{};
   std::uint32_t min_contributors = 1;
   std::uint64_t min_vector_size = 0; // elements; smaller shares are assigned to other members
 

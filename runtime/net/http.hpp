@@ -29,7 +29,7 @@ using http_stream = std::function<std::string(steady_time now)>;
 struct http_response {
   unsigned status = 200;
   std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
+  std::string body{};
   http_stream stream{}; // not empty: the body is followed by what it returns, until the client ends
   std::string cache = "no-store";                             // Cache-Control
   std::vector<std::pair<std::string, std::string>> headers{}; // further ones

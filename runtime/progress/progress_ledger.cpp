@@ -363,8 +363,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
                        [](const progress_report* a, const peer_id& id) { return a->who.id < id; }),
       &*own);
 
-  swarm_progress out;
-  out.global_epoch = global_epoch(own, now);
+  swarm_progress out{.global_epoch = global_epoch(own, now)};
 
   double rate = nothing;
   double extrapolated = 0;

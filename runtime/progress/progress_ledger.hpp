@@ -106,13 +106,13 @@ struct parameter_sketch {
 
 /// The progress that a peer reports of itself.
 struct progress_report {
-  peer_record who;
-  epoch_id epoch;
+  peer_record who{};
+  epoch_id epoch{};
   std::uint64_t samples = 0;     // accumulated toward `epoch`
   double samples_per_second = 0; // while it computes; 0: not known
   swarm_time time{};
-  digest parameters; // of the parameters at the beginning of the epoch; zero: not known
-  history_claim claim;
+  digest parameters{}; // of the parameters at the beginning of the epoch; zero: not known
+  history_claim claim{};
   peer_vitals vitals{};
   parameter_sketch sketch{}; // of `parameters`
 
@@ -129,14 +129,14 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
 /// The view that one peer has of the run.
 struct swarm_progress {
   using peer = progress_report;
-  epoch_id global_epoch; // E, the newest one: ours, or of a peer that is no client
+  epoch_id global_epoch{}; // E, the newest one: ours, or of a peer that is no client
   double samples_per_second = 0;
   double eta_seconds = 0;      // until the target is reached; infinite if never
   double refresh_seconds = 0;  // until the others' reports are read again
   std::uint32_t num_peers = 0; // that train, with a live report, including ourselves
   std::uint32_t num_clients = 0;
   std::uint32_t num_auxiliaries = 0; // with a live report; not counted in num_peers
-  std::vector<peer> peers;           // in ascending order of id, including ourselves
+  std::vector<peer> peers{};         // in ascending order of id, including ourselves
 };
 
 struct ledger_options {

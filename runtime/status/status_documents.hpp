@@ -58,11 +58,11 @@ struct rank_pace {
 
 /// The values in the documents that no actor reports.
 struct peer_facts {
-  peer_id self;
-  std::string run_id;
-  std::string run_tag;  // see run_secret.hpp
-  double uptime = 0;    // seconds
-  double bandwidth = 0; // bytes a second; 0: not known
+  peer_id self{};
+  std::string run_id{};
+  std::string run_tag{}; // see run_secret.hpp
+  double uptime = 0;     // seconds
+  double bandwidth = 0;  // bytes a second; 0: not known
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0;

@@ -142,11 +142,8 @@ pass_decision epoch_progress::next_pass(std::uint64_t own_samples, const pass_ac
     auto target = static_cast<double>(target_);
     return {samples < target, target / std::max(rates, 1.0)};
   }
-  pass_situation situation;
-  situation.target = target_;
-  situation.own_samples = own_samples;
-  situation.own_pass = passes.seconds;
-  situation.epoch = seconds_;
+  pass_situation situation{
+    .target = target_, .own_samples = own_samples, .own_pass = passes.seconds, .epoch = seconds_};
   for_members([&](const auto& peer) {
     situation.others.push_back({claims_.counted(peer.who.id, peer.samples, now),
                                 std::max(0.0, seconds_of(difference(wall, peer.time))),

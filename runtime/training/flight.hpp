@@ -23,8 +23,8 @@ struct pass_counts {
 
 /// What this peer gives to the round of an epoch.
 struct contribution {
-  epoch_id epoch;
-  std::shared_ptr<const float_vector> own; // null: not copied yet
+  epoch_id epoch{};
+  std::shared_ptr<const float_vector> own{}; // null: not copied yet
   std::uint64_t samples = 0;
   double weight = 0;
   bool from_state = false;          // we were in step: `own` is of our own model

@@ -143,8 +143,7 @@ const optimizer_row* find_optimizer(std::string_view name) {
 }
 
 optimizer_identity identity_with(std::string_view name, const std::map<std::string, double>& set) {
-  optimizer_identity id;
-  id.kind = name;
+  optimizer_identity id{.kind = std::string{name}};
   const auto* row = find_optimizer(name);
   for (const auto& hyper : hyper_table) {
     const auto* initial = row != nullptr ? row->find(hyper.name) : nullptr;

@@ -14,7 +14,7 @@ namespace waggle {
 
 /// The properties of an optimizer, besides the learning rate, that must be equal on all peers.
 struct optimizer_identity {
-  std::string kind; // a name in the table below
+  std::string kind{}; // a name in the table below
   double momentum = 0;
   double dampening = 0;
   bool nesterov = false;

@@ -20,23 +20,23 @@ namespace waggle {
 /// that the samples of the unfinished epoch are not lost. Without a stop, the position is the one
 /// after the samples in the state, so later samples are drawn again.
 struct own_progress {
-  std::string run;          // its run_tag; at most run_bytes_max bytes
-  std::string own;          // learner::own_state(); at most learner::own_bytes_max bytes
-  std::string position;     // learner::position(); at most position_bytes_max bytes
-  bool stopped = false;     // the peer stopped by itself
-  partial_gradient partial; // toward the next boundary; parameters of its own, of no samples
+  std::string run{};          // its run_tag; at most run_bytes_max bytes
+  std::string own{};          // learner::own_state(); at most learner::own_bytes_max bytes
+  std::string position{};     // learner::position(); at most position_bytes_max bytes
+  bool stopped = false;       // the peer stopped by itself
+  partial_gradient partial{}; // toward the next boundary; parameters of its own, of no samples
   /// The contribution to a round that was not over (learner::gradient_count values), which ends the
   /// epoch of the state; null: none.
-  std::shared_ptr<const float_vector> pending;
+  std::shared_ptr<const float_vector> pending{};
   std::uint64_t pending_samples = 0;
-  std::string pending_position; // after those samples
+  std::string pending_position{}; // after those samples
   /// Local steps since the last boundary, which are in the state: what they count toward the next.
   std::uint64_t local_samples = 0;
   std::uint64_t local_passes = 0;
   std::uint64_t uncounted_steps = 0; // local steps in the state that no round has counted
   /// What codecs have taken from this peer's contributions (error_feedback::residual); null:
   /// nothing. Of no use without a stop: later rounds may have sent it.
-  std::shared_ptr<const float_vector> residual;
+  std::shared_ptr<const float_vector> residual{};
 
   static constexpr std::size_t run_bytes_max = 64;
 

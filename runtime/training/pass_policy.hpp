@@ -21,7 +21,7 @@ struct pass_situation {
   std::uint64_t own_samples = 0; // accumulated toward this epoch
   double own_pass = 0;           // typical duration of our passes in seconds; 0: not known
   double epoch = 0;              // typical duration of the run's epochs in seconds; 0: not known
-  std::vector<member_progress> others;
+  std::vector<member_progress> others{};
 };
 
 struct pass_decision {

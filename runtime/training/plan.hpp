@@ -35,8 +35,8 @@ struct situation {
   bool gradient_in_use = false;     // the pass uses what a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
-  std::optional<flying_round> round;
-  std::optional<std::uint64_t> last_epoch; // in which a round was last begun
+  std::optional<flying_round> round{};
+  std::optional<std::uint64_t> last_epoch{}; // in which a round was last begun
 };
 
 /// What to do now, in this order.

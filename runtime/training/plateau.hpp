@@ -22,7 +22,7 @@ struct plateau_rule {
   std::uint64_t cooldown = 0; // so many epochs after the rate fell do not count as without progress
   double floor = 0;           // a learning rate
   double least_change = 1e-8; // PyTorch's eps: the rate falls by more than this, or stays
-  epoch_id begins;            // the first epoch whose loss counts
+  epoch_id begins{};          // the first epoch whose loss counts
 
   friend bool operator==(const plateau_rule&, const plateau_rule&) = default;
 };

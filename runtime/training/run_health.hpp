@@ -25,7 +25,7 @@ struct epoch_facts {
   double download_seconds = 0;    // of the whole state by a peer of the run; 0: not known
   double samples_per_second = 0;  // of all peers together; 0: not known
   std::uint64_t pass_samples = 0; // of a pass of this peer; 0: it runs none
-  std::optional<double> gradient_norm; // of the mean; none: no gradient was averaged
+  std::optional<double> gradient_norm{}; // of the mean; none: no gradient was averaged
 };
 
 /// A download that was given up because the updates received meanwhile do not fit in memory.

@@ -231,15 +231,14 @@ std::optional<plateau_rule> lr_schedule::plateau() const {
   if (parts.empty() || parts.back().row->name != plateau_name)
     return std::nullopt;
   const auto& p = parts.back();
-  plateau_rule rule;
-  rule.peak = peak;
-  rule.factor = p["factor"];
-  rule.patience = whole(p["patience"]);
-  rule.threshold = p["threshold"];
-  rule.absolute = p["absolute"] != 0;
-  rule.cooldown = whole(p["cooldown"]);
-  rule.floor = p["floor"];
-  rule.least_change = p["eps"];
+  plateau_rule rule{.peak = peak,
+                    .factor = p["factor"],
+                    .patience = whole(p["patience"]),
+                    .threshold = p["threshold"],
+                    .absolute = p["absolute"] != 0,
+                    .cooldown = whole(p["cooldown"]),
+                    .floor = p["floor"],
+                    .least_change = p["eps"]};
   auto begins = warmup_epochs;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i)
     begins += parts[i].epochs.value_or(0);

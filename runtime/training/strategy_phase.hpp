@@ -13,7 +13,7 @@ constexpr std::string_view strategy_phases[]{"warm-up", "cycling", "cool-down"};
 /// function of the run's state, so peers of an epoch agree about it. Losses are means over all
 /// peers that give one; NaN: not known.
 struct strategy_phase {
-  std::string_view name;          // one of strategy_phases
+  std::string_view name{};        // one of strategy_phases
   std::uint64_t epoch = 0;        // of the strategy: that have ended. Those of the run are rounds
   std::uint64_t epochs = 0;       // after which the run ends; 0: it does not
   std::uint64_t batches = 0;      // of one epoch

@@ -71,8 +71,7 @@ status trained_model::load_from(const byte_source& image, const wanted_state& wa
 result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
   WAGGLE_TRY(copied, learner_->save_state_to(*to, state_header_bytes));
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), past_, {}};
-  own_progress own;
-  own.own = learner_->own_state();
+  own_progress own{.own = learner_->own_state()};
   return model_copy{state, std::move(to), std::move(own)};
 }
 

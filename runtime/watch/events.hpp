@@ -64,11 +64,11 @@ struct round_member {
 };
 struct round_ended {
   static constexpr std::string_view type = "round";
-  round_id round;
-  std::string kind; // gradients, params, progress or vector
+  round_id round{};
+  std::string kind{}; // gradients, params, progress or vector
   std::uint64_t epoch = 0;
-  std::string outcome; // complete, shrunk, failed
-  std::string reason;
+  std::string outcome{}; // complete, shrunk, failed
+  std::string reason{};
   std::int64_t began = 0;  // t
   double duration_ms = 0;  // of the all-reduce
   double search_ms = 0;    // before it

@@ -17,11 +17,10 @@ std::optional<double> ms(round_marks::time at) {
 
 round_ended event_of(const round_report& report, std::int64_t began,
                      const std::function<std::chrono::microseconds(const peer_id&)>& round_trip) {
-  round_ended out;
-  out.round = report.round;
-  out.kind = report.kind;
-  out.epoch = report.epoch.value();
-  out.outcome = to_string(report.outcome);
+  round_ended out{.round = report.round,
+                  .kind = report.kind,
+                  .epoch = report.epoch.value(),
+                  .outcome = std::string{to_string(report.outcome)}};
   if (report.why.code != ec::none)
     out.reason = to_string(report.why);
   out.began = began;

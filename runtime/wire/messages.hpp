@@ -178,8 +178,8 @@ struct progress_push {
 /// The sender's progress between two records. Sent only over its own link, so it needs no
 /// signature.
 struct progress_note {
-  epoch_id epoch;
-  digest branch;
+  epoch_id epoch{};
+  digest branch{};
   std::uint64_t samples = 0;     // accumulated toward `epoch`
   double samples_per_second = 0; // finite, not negative
 };
@@ -195,7 +195,7 @@ enum class part_kind : std::uint8_t {
 
 /// One part of the vector; the values are the frame's body, encoded as the plan requires.
 struct part {
-  round_id round;
+  round_id round{};
   std::uint32_t view = 0;
   part_kind kind = part_kind::contribution;
   std::uint32_t index = 0;        // part number

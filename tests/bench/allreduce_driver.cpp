@@ -114,11 +114,10 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   auto values = peer->ctx.vectors->take(elements);
   for (std::size_t i = 0; i < elements; ++i)
     (*values)[i] = value_of(rank, i);
-  average_vector question;
-  question.values = values;
-  question.deadline = 60s;
-  question.expected_peers = static_cast<std::uint32_t>(world);
-  question.reuse_group = true;
+  average_vector question{.values = values,
+                          .deadline = 60s,
+                          .expected_peers = static_cast<std::uint32_t>(world),
+                          .reuse_group = true};
 
   caf::scoped_actor self{(*process)->system()};
   std::vector<std::pair<double, double>> times;

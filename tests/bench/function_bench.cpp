@@ -89,9 +89,7 @@ void look_for_nan(benchmark::State& state) {
 BENCHMARK(look_for_nan);
 
 void part_header_there_and_back(benchmark::State& state) {
-  wire::part part;
-  part.count = 1U << 17U;
-  part.weight = 1;
+  wire::part part{.count = 1U << 17U, .weight = 1};
   for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
     auto header = wire::encode(wire::message{wire::event{part}});
     benchmark::DoNotOptimize(wire::decode(header, 4U << 17U));

@@ -170,8 +170,7 @@ void show_all_facts(fact_gauges& gauges) {
   t.rate_reductions = t.effective_batch = 1;
   t.mean_age = 1;
   t.strategy = strategy_phase{.name = "cycling", .loss = 1, .best_loss = 1};
-  peer_facts own;
-  own.bandwidth = 1;
+  peer_facts own{.bandwidth = 1};
   own.machine.memory = own.machine.disk = 1;
   gauges.show({picture, own});
 }

@@ -143,17 +143,15 @@ int main(int argc, char** argv) {
   write(
     root / "codec", "choice",
     "\x80role:parameter=float16,gradient=(size:1000,float16,uniform8),default=(map:a%2cb=none)");
-  progress_report report;
-  report.who = {self->id(), self->key(), {{"10.0.0.1", 7700}}, false};
-  report.epoch = epoch_id{3};
-  report.samples = 100;
-  report.samples_per_second = 20;
-  report.time = swarm_time_from(1'700'000'000'000'000'000);
+  progress_report report{.who = {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
+                         .epoch = epoch_id{3},
+                         .samples = 100,
+                         .samples_per_second = 20,
+                         .time = swarm_time_from(1'700'000'000'000'000'000)};
   write(root / "progress", "report", encode_progress(report));
   auto state = testing::encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
-  watch::round_ended round;
-  round.outcome = "complete";
+  watch::round_ended round{.outcome = "complete"};
   round.round.bytes[0] = std::byte{1};
   round.began = 1'700'000'000'000;
   round.members.emplace_back();

@@ -24,11 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto now = swarm_time_from(1'700'000'000'000'000'000);
   ledger_options options;
   progress_ledger ledger{{}, options};
-  progress_report own;
-  own.epoch = epoch_id{3};
-  own.samples = 10;
-  own.samples_per_second = 5;
-  own.time = now;
+  progress_report own{.epoch = epoch_id{3}, .samples = 10, .samples_per_second = 5, .time = now};
   (void)ledger.record(*report, now + 60s);
   auto view = ledger.view(own, now);
   if (std::isnan(view.eta_seconds) || view.eta_seconds < 0

@@ -31,11 +31,10 @@ public:
             + watch::fields_of(what, self_, swarm_time_from((t0 + t + ahead_) * 1'000'000)) + "}\n";
   }
   void round(std::int64_t end, int id, const std::string& outcome = "complete") {
-    watch::round_ended ended;
-    ended.round = round_of(id);
-    ended.outcome = outcome;
-    ended.began = t0 + end - 10 + ahead_;
-    ended.duration_ms = 10;
+    watch::round_ended ended{.round = round_of(id),
+                             .outcome = outcome,
+                             .began = t0 + end - 10 + ahead_,
+                             .duration_ms = 10};
     add(end, ended);
   }
 

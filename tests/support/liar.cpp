@@ -36,8 +36,7 @@ std::unique_ptr<learner> poisoned_learner(std::size_t parameters) {
 } // namespace
 
 liar::liar(simulation& sim, const std::vector<index>& through) : sim_(sim), who_(0) {
-  node_config config;
-  config.run_id = sim[through.front()].node.ctx.run_id;
+  node_config config{.run_id = sim[through.front()].node.ctx.run_id};
   who_ = sim.start(config, through);
 }
 
@@ -53,22 +52,20 @@ void liar::claim(const false_claim& what) {
   const auto& ctx = node.ctx;
   auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
   facts_->sequence = std::max(stamp, facts_->sequence + 1);
-  progress_report report;
-  report.who = ctx.record;
-  report.epoch = what.epoch;
-  report.samples = what.samples;
-  report.samples_per_second = what.samples_per_second;
-  report.time = swarm_time_from(static_cast<std::int64_t>(facts_->sequence));
-  report.parameters = what.parameters;
+  progress_report report{.who = ctx.record,
+                         .epoch = what.epoch,
+                         .samples = what.samples,
+                         .samples_per_second = what.samples_per_second,
+                         .time = swarm_time_from(static_cast<std::int64_t>(facts_->sequence)),
+                         .parameters = what.parameters};
   report.claim.past = {what.branch, {}, {}, what.work};
   report.claim.group_size = what.group_size;
   report.claim.ready = what.ready;
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = "progress";
-  entry.value = encode_progress(report);
-  entry.expiration = ctx.wall->now() + 50s;
-  entry.sequence = facts_->sequence;
+  record entry{.kind = record_kind::progress,
+               .name = "progress",
+               .value = encode_progress(report),
+               .expiration = ctx.wall->now() + 50s,
+               .sequence = facts_->sequence};
   sign_record(ctx.run_id, *ctx.self, entry);
   for (auto i : sim_.living())
     if (i != who_) {
@@ -147,10 +144,8 @@ outbound_answer liar::admit(const inbound_call& call) {
   if (!facts_->admits)
     return {wire::join_reply{ec::not_ready, {}}, {}};
   if (facts_->admits_at) {
-    open_group::terms terms;
-    terms.prefix = question.prefix;
-    terms.schema = question.schema;
-    terms.vectors = {{{64, codec_id::none}}};
+    open_group::terms terms{
+      .prefix = question.prefix, .schema = question.schema, .vectors = {{{64, codec_id::none}}}};
     terms.partition.parts.largest = 16;
     open_group group{{sim_[who_].node.ctx.record, member_mode::node}, terms, {}};
     auto seed = sha256(std::to_string(++facts_->opened));

@@ -16,10 +16,7 @@ struct simulation::impl {
   static net::sim_network::options network(const options& o) {
     if (o.delay_min < 0ms || o.delay_max < o.delay_min)
       throw std::invalid_argument{"delay_min must be 0 or more, and delay_max no less"};
-    net::sim_network::options out;
-    out.delay_min = o.delay_min;
-    out.delay_max = o.delay_max;
-    return out;
+    return {.delay_min = o.delay_min, .delay_max = o.delay_max};
   }
   testing::simulation::peer& at(index who) {
     if (who >= swarm.size() || !swarm[who].alive)
@@ -151,8 +148,7 @@ status simulation::put(index who, const std::string& key, const std::string& sub
 }
 
 result<std::map<std::string, std::string>> simulation::get(index who, const std::string& key) {
-  find_records query;
-  query.name = key;
+  find_records query{.name = key};
   return values_of(
     impl_->ask<found_records>(impl_->at(who).node.parts.dht, dht_margin + 10s, query));
 }

@@ -8,11 +8,7 @@ namespace waggle::testing {
 
 class Clients : public InStep {
 protected:
-  static node_config plain_node() {
-    node_config config;
-    config.run_id = "sim";
-    return config;
-  }
+  static node_config plain_node() { return {.run_id = "sim"}; }
   static node_config helping_node() {
     auto config = plain_node();
     auto& parts = config.helping.emplace();

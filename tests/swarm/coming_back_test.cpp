@@ -16,8 +16,7 @@ using index = simulation::index;
 const std::filesystem::path address_file{"data/known_peers"};
 
 node_config plain_node() {
-  node_config config;
-  config.run_id = "sim";
+  node_config config{.run_id = "sim"};
   config.addresses.file = address_file;
   return config;
 }

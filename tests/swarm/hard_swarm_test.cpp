@@ -187,8 +187,7 @@ private:
 
 double run(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  net::sim_network::options weather;
-  weather.loss = seed % 3 == 0 ? 0.01 : 0;
+  net::sim_network::options weather{.loss = seed % 3 == 0 ? 0.01 : 0};
   if (seed % 4 == 1)
     weather.bytes_per_second = 20e3; // a state takes a large part of an epoch
   auto took = hard_swarm{seed, weather}.run();

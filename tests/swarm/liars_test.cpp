@@ -310,8 +310,7 @@ TEST_F(Liars, AnInvalidPlanTakesNobodyOutOfARound) {
   std::size_t sent = 0;
   for (auto end = sim.seconds() + 10; sim.seconds() < end; sim.run_for(10ms)) {
     const auto& last = sim[0].rounds.back();
-    open_group::terms terms;
-    terms.vectors = {{{64, codec_id::none}}};
+    open_group::terms terms{.vectors = {{{64, codec_id::none}}}};
     open_group group{{stranger.peer(), member_mode::node}, terms, {}};
     group.found(epoch_id{0}, {}, last.round);
     ASSERT_TRUE(group.advance(member_set::first(last.contributors.size())));

@@ -75,12 +75,11 @@ private:
     auto now = status_of(0).epoch.value();
     const std::uint64_t epochs[] = {now, now + 1, now + 2, now + 1'000'000, ~std::uint64_t{0}};
     epoch_id epoch{epochs[random_.next() % 5]};
-    false_claim claim;
-    claim.branch = random_.next() % 2 == 0 ? branch_ : sha256("made up");
-    claim.epoch = epoch;
-    claim.samples = random_.next() % 1'000;
-    claim.ready = random_.next() % 4 != 0;
-    claim.parameters = random_.next() % 2 == 0 ? digest{} : poisoned_parameters();
+    false_claim claim{.branch = random_.next() % 2 == 0 ? branch_ : sha256("made up"),
+                      .epoch = epoch,
+                      .samples = random_.next() % 1'000,
+                      .ready = random_.next() % 4 != 0,
+                      .parameters = random_.next() % 2 == 0 ? digest{} : poisoned_parameters()};
     history theirs{claim.branch, {}, {}, 1'000'000};
     switch (random_.next() % 6) {
       case 0:

@@ -22,8 +22,7 @@ namespace {
 std::uint64_t run_faulty_swarm(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   random_source random{seed};
-  net::sim_network::options weather;
-  weather.loss = 0.01;
+  net::sim_network::options weather{.loss = 0.01};
   simulation sim{seed, weather};
   sim.start(training_node(1), {});
   for (std::uint64_t i = 1; i < 8; ++i) {

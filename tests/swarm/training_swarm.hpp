@@ -30,8 +30,7 @@ inline auto toys(const toy_options& toy) {
 }
 
 inline node_config training_node(std::uint64_t data_seed) {
-  node_config config;
-  config.run_id = "sim";
+  node_config config{.run_id = "sim"};
   config.progress.ledger.target_batch_size = 256;
   config.averaging.emplace();
   config.averaging->matchmaking.prefix = "gradients";
@@ -191,19 +190,15 @@ struct trainers {
   /// peers.
   void lie(index teller, const digest& branch, epoch_id epoch) {
     const auto& ctx = sim[teller].node.ctx;
-    progress_report report;
-    report.who = ctx.record;
-    report.epoch = epoch;
-    report.time = ctx.wall->now();
+    progress_report report{.who = ctx.record, .epoch = epoch, .time = ctx.wall->now()};
     report.claim.past = {branch, {}, {}, ~std::uint64_t{0}};
     report.claim.group_size = 64;
     report.claim.ready = true;
-    record entry;
-    entry.kind = record_kind::progress;
-    entry.name = "progress";
-    entry.value = encode_progress(report);
-    entry.expiration = ctx.wall->now() + 50s;
-    entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
+    record entry{.kind = record_kind::progress,
+                 .name = "progress",
+                 .value = encode_progress(report),
+                 .expiration = ctx.wall->now() + 50s,
+                 .sequence = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()))};
     sign_record(ctx.run_id, *ctx.self, entry);
     for (auto i : sim.living())
       if (i != teller) {

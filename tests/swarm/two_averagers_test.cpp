@@ -48,19 +48,17 @@ TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
   found->ended.resize(2 * peers);
   simulation sim{7};
   for (std::size_t i = 0; i < peers; ++i) {
-    node_config config;
-    config.run_id = "sim";
-    config.averaging = averaging_of("gradients");
-    config.further_averaging = {averaging_of("states")};
+    node_config config{.run_id = "sim",
+                       .averaging = averaging_of("gradients"),
+                       .further_averaging = {averaging_of("states")}};
     sim.start(config, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
   }
   sim.run_for(2s);
   auto average = [&](const averager_actor& averager, std::size_t elements, float value,
                      std::size_t slot) {
-    average_vector question;
-    question.values = std::make_shared<const float_vector>(elements, value);
-    question.deadline = 30s;
-    question.expected_peers = peers;
+    average_vector question{.values = std::make_shared<const float_vector>(elements, value),
+                            .deadline = 30s,
+                            .expected_peers = peers};
     sim.later<round_report>(averager, question,
                             [found, slot](const round_report& r) { found->ended[slot] = r; });
   };
@@ -85,21 +83,18 @@ TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
 
 TEST(TwoAveragers, OfOnePeerNeedPrefixesOfTheirOwn) {
   simulation sim{7};
-  node_config plain;
-  plain.run_id = "sim";
+  node_config plain{.run_id = "sim"};
   auto other = sim.start(plain, {});
-  node_config config;
-  config.averaging = averaging_of("gradients");
-  config.further_averaging = {averaging_of("gradients")};
+  node_config config{.averaging = averaging_of("gradients"),
+                     .further_averaging = {averaging_of("gradients")}};
   EXPECT_THAT(refusal(sim, config), HasSubstr("'gradients'"));
   EXPECT_TRUE(sim[other].alive);
 }
 
 TEST(TwoAveragers, AreNotStartedWithAConfigurationThatOneOfThemCannotUse) {
   simulation sim{7};
-  node_config good;
-  good.averaging = averaging_of("gradients");
-  good.further_averaging = {averaging_of("states")};
+  node_config good{.averaging = averaging_of("gradients"),
+                   .further_averaging = {averaging_of("states")}};
   auto config = good;
   config.averaging->averaging.round.stall_timeout = 0ms;
   EXPECT_THAT(refusal(sim, config), HasSubstr("stall_timeout"));

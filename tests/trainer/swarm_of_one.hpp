@@ -18,14 +18,12 @@ namespace waggle::testing {
 class swarm_of_one : public ::testing::Test {
 protected:
   [[nodiscard]] swarm_options options(std::uint64_t max_epochs = 0) const {
-    swarm_options o;
-    o.run = "one";
-    o.listen = "127.0.0.1:0";
-    o.data_dir = folder_ / "peer";
-    o.log_level = "error";
-    o.target_batch_size = 4;
-    o.max_epochs = max_epochs;
-    return o;
+    return {.run = "one",
+            .listen = "127.0.0.1:0",
+            .data_dir = folder_ / "peer",
+            .log_level = "error",
+            .target_batch_size = 4,
+            .max_epochs = max_epochs};
   }
   static std::unique_ptr<torch::optim::Optimizer> adam(const torch::nn::Linear& m) {
     return std::make_unique<torch::optim::AdamW>(m->parameters(), 1e-2);

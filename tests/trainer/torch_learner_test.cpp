@@ -380,10 +380,7 @@ std::string complaint(const learner_config& config) {
 
 /// All kinds of gradient sums: the loss must stand behind the same gradient.
 TEST(TorchLearner, WithAPlateauItContributesTheLossAndLowersItsRate) {
-  plateau_rule rule;
-  rule.peak = 1e-2;
-  rule.factor = 0.5;
-  rule.patience = 0;
+  plateau_rule rule{.peak = 1e-2, .factor = 0.5, .patience = 0};
   for (bool reuse : {false, true})
     for (bool offload : {false, true}) {
       auto config = small();

@@ -43,11 +43,10 @@ protected:
   };
 
   [[nodiscard]] swarm_options options(int number) const {
-    swarm_options o;
-    o.run = "two";
-    o.log_level = "error";
-    o.data_dir = folder_ / std::to_string(number);
-    o.listen = number == 0 ? first_ : "127.0.0.1:0";
+    swarm_options o{.run = "two",
+                    .listen = number == 0 ? first_ : "127.0.0.1:0",
+                    .data_dir = folder_ / std::to_string(number),
+                    .log_level = "error"};
     if (number > 0)
       o.initial_peers = {first_};
     o.strategy = GetParam().strategy;

@@ -73,8 +73,7 @@ using buffer_rows = std::vector<std::tuple<std::string, tensor_shape, bool>>;
 using statistic_rows = std::vector<std::vector<std::tuple<std::string, tensor_shape, bool>>>;
 
 optimizer_identity identity_from(const std::string& kind, const py::dict& numbers) {
-  optimizer_identity id;
-  id.kind = kind;
+  optimizer_identity id{.kind = kind};
   take(numbers, "weight_decay", id.weight_decay);
   take(numbers, "decay_vectors", id.decay_vectors);
   for (const auto& hyper : hyper_parameters())

@@ -56,20 +56,18 @@ strategy_phase daso_schedule::phase() const {
   auto shown = [](float loss) {
     return is_known(loss) ? loss : std::numeric_limits<double>::quiet_NaN();
   };
-  strategy_phase made;
-  made.name = epoch_ < rule_.warmup                     ? "warm-up"
-              : epoch_ >= rule_.epochs - rule_.cooldown ? "cool-down"
-                                                        : "cycling";
-  made.epoch = epoch_;
-  made.epochs = rule_.endless ? 0 : rule_.epochs;
-  made.batches = rule_.batches;
-  made.batches_done = round_ > 0 ? batch_of(round_ - 1) + 1 : 0;
-  made.next_round = next().after;
-  made.skips = now_.global;
-  made.wait = now_.wait;
-  made.loss = shown(last_loss_);
-  made.best_loss = shown(best_);
-  return made;
+  return {.name = epoch_ < rule_.warmup                     ? "warm-up"
+                  : epoch_ >= rule_.epochs - rule_.cooldown ? "cool-down"
+                                                            : "cycling",
+          .epoch = epoch_,
+          .epochs = rule_.endless ? 0 : rule_.epochs,
+          .batches = rule_.batches,
+          .batches_done = round_ > 0 ? batch_of(round_ - 1) + 1 : 0,
+          .next_round = next().after,
+          .skips = now_.global,
+          .wait = now_.wait,
+          .loss = shown(last_loss_),
+          .best_loss = shown(best_)};
 }
 
 void daso_schedule::end_round(float loss) {

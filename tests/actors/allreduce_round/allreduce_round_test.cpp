@@ -76,13 +76,12 @@ protected:
   }
   inbound_event contribution(std::size_t member, std::uint32_t part,
                              const std::vector<float>& values) const {
-    wire::part head;
-    head.round = plan.id;
-    head.kind = wire::part_kind::contribution;
-    head.index = part;
-    head.offset = part * 2;
-    head.count = 2;
-    head.weight = 1;
+    wire::part head{.round = plan.id,
+                    .kind = wire::part_kind::contribution,
+                    .index = part,
+                    .offset = part * 2,
+                    .count = 2,
+                    .weight = 1};
     return {plan.members[member].peer, head, encoded(values), nullptr};
   }
   void contribute_all(std::size_t member, float value) {
@@ -206,11 +205,7 @@ TEST_F(AllreduceRound, IgnoresStrangers) {
 
 TEST_F(AllreduceRound, KeepsOnlySoManyPartsOfViewsToCome) {
   contribute_all(2, 3);
-  wire::part head;
-  head.round = plan.id;
-  head.view = 3;
-  head.kind = wire::part_kind::result;
-  head.count = 2;
+  wire::part head{.round = plan.id, .view = 3, .kind = wire::part_kind::result, .count = 2};
   for (int i = 0; i < 12; ++i)
     deliver({plan.members[1].peer, head, encoded({1, 1}), nullptr});
   EXPECT_EQ(refused("overloaded"), 0);
@@ -249,15 +244,14 @@ protected:
   }
 
   void send_result(std::size_t member, std::uint32_t part, const std::vector<float>& values) {
-    wire::part head;
-    head.round = plan.id;
-    head.kind = wire::part_kind::result;
-    head.index = part;
-    head.offset = part * 2;
-    head.count = 2;
-    head.weight = 2;
-    head.contributors = 0b101;
-    head.weights = {1, 1};
+    wire::part head{.round = plan.id,
+                    .kind = wire::part_kind::result,
+                    .index = part,
+                    .offset = part * 2,
+                    .count = 2,
+                    .weight = 2,
+                    .contributors = 0b101,
+                    .weights = {1, 1}};
     deliver({plan.members[member].peer, head, encoded(values), nullptr});
   }
 };

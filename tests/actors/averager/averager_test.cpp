@@ -69,9 +69,7 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsTheWeightedMean) {
 }
 
 TEST_F(Averager, PartsThatItsWorkersReduceGiveTheSameMean) {
-  averaging_config config;
-  config.part_workers = 2;
-  config.detach_workers = false;
+  averaging_config config{.part_workers = 2, .detach_workers = false};
   config.round.offload_elements = 1;
   add(config);
   add(config);
@@ -108,8 +106,7 @@ TEST_F(Averager, AlphaSaysHowFarToGo) {
 class AveragerByCodec : public Averager, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) {
-  averaging_config config;
-  config.codec = *parse_codec_choice(GetParam());
+  averaging_config config{.codec = *parse_codec_choice(GetParam())};
   for (int i = 0; i < 3; ++i)
     add(config);
   random_source random{11};
@@ -134,8 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, AveragerByCodec,
                          [](const auto& info) { return std::string{info.param}; });
 
 TEST_F(Averager, DeltasKeepOnesOwnRoundingError) {
-  averaging_config config;
-  config.codec = *parse_codec_choice("float16");
+  averaging_config config{.codec = *parse_codec_choice("float16")};
   add(config);
   add(config);
   constexpr float fine = 1.0F / 4096; // float16 has steps of 1/1024 above 1

@@ -33,9 +33,7 @@ struct ErrorsOfAStep : ::testing::Test {
 };
 
 TEST_F(ErrorsOfAStep, AreSentNextIfItCounted) {
-  round_report report;
-  report.values = step.what.values;
-  report.contributors = {self()};
+  round_report report{.contributors = {self()}, .values = step.what.values};
   auto residual = residual_after(report);
   ASSERT_EQ(residual.size(), elements);
   EXPECT_NE(residual.front(), 0);

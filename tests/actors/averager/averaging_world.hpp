@@ -47,10 +47,7 @@ protected:
       return matchmaker_of(self, index);
     });
     p.maker = maker;
-    matchmaking_config members;
-    members.prefix = "test";
-    members.mode = mode;
-    members.min_group_size = 1;
+    matchmaking_config members{.prefix = "test", .mode = mode, .min_group_size = 1};
     auto group = spawn<group_averager>(p.ctx, config, members, board, maker);
     p.service = group;
     p.group = group;
@@ -64,10 +61,7 @@ protected:
     return std::make_shared<const float_vector>(values.begin(), values.end());
   }
   average_vector question(std::vector<float> values, double weight = 1) {
-    average_vector what;
-    what.values = vector(std::move(values));
-    what.weight = weight;
-    return what;
+    return {.values = vector(std::move(values)), .weight = weight};
   }
   void deliver(const peer& to, const inbound_event& event) {
     testing::deliver(to.ctx, to.service, event, sys.clock().now());
@@ -77,16 +71,12 @@ protected:
   }
   /// Finds a group of one round for a vector of so many values.
   pending<group_formed> find(std::size_t who, std::size_t elements) {
-    find_group question;
-    question.codecs = {{elements, codec_id::none}};
-    question.one_round = true;
+    find_group question{.codecs = {{elements, codec_id::none}}, .one_round = true};
     return ask_later<group_formed>(peers[who]->group, std::move(question));
   }
   /// Averages in the group that was found.
   pending<group_round> average_once(std::size_t who, std::vector<float> values, double weight = 1) {
-    average_in_group what;
-    what.values = vector(std::move(values));
-    what.weight = weight;
+    average_in_group what{.values = vector(std::move(values)), .weight = weight};
     return ask_later<group_round>(peers[who]->group, std::move(what));
   }
 

@@ -26,11 +26,8 @@ protected:
   /// A step of a vector of one value.
   controlled begin(std::size_t who, bool triggered, milliseconds timeout = 60s, float value = 3) {
     controlled step;
-    average_vector what;
-    what.progress = step.progress;
-    what.triggered = triggered;
-    what.elements = 1;
-    what.deadline = timeout;
+    average_vector what{
+      .deadline = timeout, .elements = 1, .triggered = triggered, .progress = step.progress};
     if (!triggered)
       what.values = vector({value});
     step.report = average(who, what);
@@ -175,8 +172,7 @@ protected:
 
   void start(const std::vector<milliseconds>& ahead) {
     for (auto by : ahead) {
-      node_config config;
-      config.run_id = "sim";
+      node_config config{.run_id = "sim"};
       auto& parts = config.averaging.emplace();
       parts.matchmaking.prefix = "vector";
       parts.matchmaking.min_matchmaking_time = 1s;

@@ -30,10 +30,9 @@ protected:
       (void)find(i, 64);
     std::vector<pending<group_round>> reports;
     for (std::size_t i = 0; i < peer_count; ++i) {
-      average_in_group what;
-      what.values = vector(std::vector<float>(64, static_cast<float>(i)));
-      what.weight = 1;
-      what.deadline = 3s;
+      average_in_group what{.values = vector(std::vector<float>(64, static_cast<float>(i))),
+                            .weight = 1,
+                            .deadline = 3s};
       given.push_back(what.values);
       reports.push_back(ask_later<group_round>(peers[i]->group, std::move(what)));
     }

@@ -133,10 +133,7 @@ TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
   std::vector<pending<group_round>> rounds(peer_count);
   for (std::size_t i = 0; i < peer_count; ++i)
     if (of(i) != trouble::fail_before && of(i) != trouble::cancel) {
-      average_in_group what;
-      what.values = vector(inputs[i]);
-      what.weight = 1;
-      what.deadline = 5s;
+      average_in_group what{.values = vector(inputs[i]), .weight = 1, .deadline = 5s};
       rounds[i] = ask_later<group_round>(peers[i]->group, std::move(what));
     }
   for (std::size_t i = 0; i < 2; ++i) {

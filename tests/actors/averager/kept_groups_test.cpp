@@ -28,9 +28,7 @@ protected:
 
   index add(member_mode mode = member_mode::node, codec_id codec = codec_id::none,
             std::size_t smallest = 2) {
-    node_config config;
-    config.run_id = "sim";
-    config.client_mode = mode == member_mode::client;
+    node_config config{.run_id = "sim", .client_mode = mode == member_mode::client};
     auto& parts = config.averaging.emplace();
     parts.matchmaking.prefix = "vector";
     parts.matchmaking.mode = mode;

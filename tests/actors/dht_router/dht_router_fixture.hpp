@@ -144,12 +144,11 @@ protected:
 
   record open_record(std::string value, std::uint64_t sequence = 1,
                      std::chrono::nanoseconds life = 60s) const {
-    record entry;
-    entry.name = "greeting";
-    entry.subkey = "en";
-    entry.value = std::move(value);
-    entry.sequence = sequence;
-    entry.expiration = wall->now() + life;
+    record entry{.name = "greeting",
+                 .subkey = "en",
+                 .value = std::move(value),
+                 .expiration = wall->now() + life,
+                 .sequence = sequence};
     return entry;
   }
   /// The record of the peer with the identity of `seed`.
@@ -167,10 +166,7 @@ protected:
     return entry;
   }
   find_records query(record_kind kind = record_kind::open) const {
-    find_records out;
-    out.kind = kind;
-    out.name = "greeting";
-    return out;
+    return {.kind = kind, .name = "greeting"};
   }
 
   /// The answer to an unknown peer's request.

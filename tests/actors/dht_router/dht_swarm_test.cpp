@@ -77,9 +77,7 @@ protected:
     return ask_for<store_report>(11s, members[at].router, order);
   }
   result<found_records> find(std::size_t at, const std::string& name, bool latest = true) {
-    find_records question;
-    question.name = name;
-    question.latest = latest;
+    find_records question{.name = name, .latest = latest};
     return ask_for<found_records>(11s, members[at].router, question);
   }
   double hops(std::size_t at, const std::string& op) {

@@ -23,9 +23,8 @@ struct FaultWatch : ::testing::Test {
 
   /// A round that was decided without these members, or failed because of them.
   round_report blaming(std::vector<std::size_t> at_fault, ec reason, failure why = {}) const {
-    round_report report;
-    report.why = why;
-    report.outcome = why.code == ec::none ? round_outcome::shrunk : round_outcome::failed;
+    round_report report{
+      .outcome = why.code == ec::none ? round_outcome::shrunk : round_outcome::failed, .why = why};
     for (std::size_t i = 0; i < plan.members.size(); ++i)
       if (std::find(at_fault.begin(), at_fault.end(), i) != at_fault.end())
         report.faults.push_back({member(i), reason, true});

@@ -74,10 +74,8 @@ struct GroupAverager : actor_test {
         };
       });
     averaging_config averaging;
-    matchmaking_config members;
-    members.prefix = "gradients";
-    members.mode = mode;
-    members.request_timeout = request_timeout;
+    matchmaking_config members{
+      .prefix = "gradients", .mode = mode, .request_timeout = request_timeout};
     averaging.auxiliary = mode == member_mode::auxiliary;
     averaging.codec = codec;
     averaging.error_feedback = feedback && codec != codec_choice{};
@@ -131,13 +129,12 @@ struct GroupAverager : actor_test {
   }
   pending<group_round> average(peer& p, float_vector what, std::uint64_t epoch, bool call,
                                double weight = 1, bool deltas = false) {
-    average_in_group question;
-    question.values = std::make_shared<float_vector>(std::move(what));
-    question.weight = weight;
-    question.epoch = epoch_id{epoch};
-    question.call = call;
-    question.deadline = 20s;
-    question.deltas = deltas;
+    average_in_group question{.values = std::make_shared<float_vector>(std::move(what)),
+                              .weight = weight,
+                              .epoch = epoch_id{epoch},
+                              .call = call,
+                              .deadline = 20s,
+                              .deltas = deltas};
     return ask_later<group_round>(p.actor, std::move(question));
   }
   void lose(peer& by, const peer& who) {

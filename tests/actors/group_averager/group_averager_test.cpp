@@ -693,9 +693,7 @@ TEST_F(LowRankRounds, AnAuxiliaryWithoutAVectorReducesBothRounds) {
   auto& reducer = add(member_mode::auxiliary);
   ASSERT_TRUE(enter(reducer, {peers[0].get()}).get().ok());
   for (std::uint64_t number = 3; number < 5; ++number) {
-    average_in_group without;
-    without.epoch = epoch_id{number};
-    without.deadline = 20s;
+    average_in_group without{.epoch = epoch_id{number}, .deadline = 20s};
     auto three = ask_later<group_round>(reducer.actor, without);
     auto one = average(*peers[0], gradient(), number, true);
     auto two = average(*peers[1], gradient(), number, false);
@@ -729,9 +727,8 @@ TEST_F(GroupAverager, SaysWhyARoundCannotBegin) {
   EXPECT_EQ(average(a, 1, 3).get().error().code, ec::not_ready);
   ASSERT_TRUE(found(a).ok());
   EXPECT_EQ(average(a, 1, 4).get().error().code, ec::epoch_mismatch);
-  average_in_group wrong;
-  wrong.values = std::make_shared<float_vector>(values + 1, 0.0F);
-  wrong.epoch = epoch_id{3};
+  average_in_group wrong{.values = std::make_shared<float_vector>(values + 1, 0.0F),
+                         .epoch = epoch_id{3}};
   EXPECT_EQ(ask<group_round>(a.actor, wrong).error().code, ec::wrong_shape);
   wrong.values = std::make_shared<float_vector>(values, 0.0F);
   wrong.weight = -1;

@@ -25,9 +25,7 @@ struct MixedMembers : GroupAverager {
     std::vector<pending<group_round>> rounds;
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (members[i].mode == member_mode::auxiliary) {
-        average_in_group without;
-        without.epoch = epoch_id{3};
-        without.deadline = 20s;
+        average_in_group without{.epoch = epoch_id{3}, .deadline = 20s};
         rounds.push_back(ask_later<group_round>(peers[first + i]->actor, without));
       } else {
         rounds.push_back(average(*peers[first + i], given_by(i), 3, i == 0, members[i].weight));

@@ -136,8 +136,7 @@ struct GroupHelper : actor_test {
   }
   void connect(std::uint64_t n) { tell(helper, peer_connected{test_peer(n)}); }
   void see(std::vector<swarm_progress::peer> peers) {
-    swarm_progress view;
-    view.peers = std::move(peers);
+    swarm_progress view{.peers = std::move(peers)};
     tell(helper, view);
   }
   group_view group_of(std::uint64_t epoch, std::initializer_list<std::uint64_t> members) {

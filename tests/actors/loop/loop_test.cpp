@@ -53,10 +53,9 @@ struct line {
     }
   }
   loop_options options() {
-    loop_options o;
-    o.parameters = {{"w", {2, 2}, w, {{"momentum", momentum}}}};
-    o.optimizer = "sgd with momentum 0.9";
-    o.learning_rate = 0.1;
+    loop_options o{.parameters = {{"w", {2, 2}, w, {{"momentum", momentum}}}},
+                   .optimizer = "sgd with momentum 0.9",
+                   .learning_rate = 0.1};
     o.update = [this](std::span<const float> g, double) { update(g); };
     return o;
   }
@@ -65,13 +64,12 @@ struct line {
 class LoopInAService : public ::testing::Test {
 protected:
   swarm_options options(const std::string& name, std::vector<std::string> peers = {}) {
-    swarm_options o;
-    o.run = "lines";
-    o.initial_peers = std::move(peers);
-    o.listen = "127.0.0.1:0";
-    o.data_dir = folder_ / name;
-    o.target_batch_size = 8;
-    o.max_epochs = 20;
+    swarm_options o{.run = "lines",
+                    .initial_peers = std::move(peers),
+                    .listen = "127.0.0.1:0",
+                    .data_dir = folder_ / name,
+                    .target_batch_size = 8,
+                    .max_epochs = 20};
     o.around = {&system, registry, [this](log_level, std::string_view text) {
                   std::lock_guard guard{mutex};
                   lines.emplace_back(text);

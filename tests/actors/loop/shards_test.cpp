@@ -45,9 +45,8 @@ struct counted {
       seen[i] += std::round(mean[i] / once);
   }
   loop_options options() {
-    loop_options o;
-    o.parameters = {{"w", {samples}, unused, {{"seen", seen, true}}}};
-    o.optimizer = "counts";
+    loop_options o{.parameters = {{"w", {samples}, unused, {{"seen", seen, true}}}},
+                   .optimizer = "counts"};
     o.update = [this](std::span<const float> g, double) { update(g); };
     return o;
   }

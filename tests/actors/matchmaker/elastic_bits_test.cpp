@@ -10,12 +10,10 @@ namespace {
 class ElasticBits : public matchmaker_fixture {
 protected:
   static matchmaking_config elastic(std::string bits = "") {
-    matchmaking_config config;
-    config.prefix = "p";
-    config.initial_group_bits = std::move(bits);
-    config.elastic_bits = true;
-    config.target_group_size = 4;
-    return config;
+    return {.prefix = "p",
+            .initial_group_bits = std::move(bits),
+            .elastic_bits = true,
+            .target_group_size = 4};
   }
   static std::size_t length_of(const peer& p) { return bits_of(p).size(); }
   std::set<std::size_t> lengths(std::size_t first, std::size_t last) {
@@ -118,12 +116,11 @@ TEST_F(ElasticBits, NonsenseInTheTableIsIgnored) {
   add(2, elastic());
   auto liar = identity::from_seed(77);
   for (const char* value : {"4294967296 1", "99 99", "", "x"}) {
-    record entry;
-    entry.kind = record_kind::group_member;
-    entry.name = "p.load";
-    entry.value = value;
-    entry.expiration = wall->now() + 60s;
-    entry.sequence = 1;
+    record entry{.kind = record_kind::group_member,
+                 .name = "p.load",
+                 .value = value,
+                 .expiration = wall->now() + 60s,
+                 .sequence = 1};
     sign_record("test", *liar, entry);
     (void)table.put(key_of(entry.name), entry, wall->now());
   }

@@ -7,11 +7,7 @@ namespace {
 
 struct MatchmakerExtra : matchmaker_fixture {
   static matchmaking_config pairs(const std::string& bits = "") {
-    matchmaking_config config;
-    config.prefix = "p";
-    config.target_group_size = 2;
-    config.initial_group_bits = bits;
-    return config;
+    return {.prefix = "p", .initial_group_bits = bits, .target_group_size = 2};
   }
   static matchmaking_config extra() {
     auto config = pairs();

@@ -12,11 +12,7 @@ namespace {
 class GroupBits : public matchmaker_fixture {
 protected:
   static matchmaking_config in_bucket(std::string bits, std::size_t target = round_members_max) {
-    matchmaking_config config;
-    config.prefix = "p";
-    config.initial_group_bits = std::move(bits);
-    config.target_group_size = target;
-    return config;
+    return {.prefix = "p", .initial_group_bits = std::move(bits), .target_group_size = target};
   }
   /// Of the next search.
   std::string next_bits_of(const peer& p) {
@@ -201,8 +197,7 @@ protected:
 };
 
 TEST_F(GroupBandwidth, WhoHasMoreReducesMore) {
-  matchmaking_config config;
-  config.bandwidth = 4e6;
+  matchmaking_config config{.bandwidth = 4e6};
   auto plan = group_with(start(1, config), {3e6, 2e6, 0.0}, {});
   ASSERT_EQ(plan.members.size(), 4u);
   EXPECT_GT(share_of(plan, 1), share_of(plan, 10));
@@ -219,8 +214,7 @@ TEST_F(GroupBandwidth, WhatWasMeasuredCountsForItsSearch) {
 }
 
 TEST_F(GroupBandwidth, WhatIsDeclaredBeatsWhatIsMeasured) {
-  matchmaking_config config;
-  config.bandwidth = 0;
+  matchmaking_config config{.bandwidth = 0};
   auto a = start(1, config);
   EXPECT_EQ(share_of(group_with(a, {1e6, 1e6}, {}, 1e9), 1), 0u);
 }
@@ -257,8 +251,7 @@ TEST_F(GroupBandwidth, NonsenseIsNotMeasured) {
 }
 
 TEST_F(GroupBandwidth, AGroupInWhichNobodyMayReduceFails) {
-  matchmaking_config config;
-  config.bandwidth = 0;
+  matchmaking_config config{.bandwidth = 0};
   auto a = start(1, config);
   auto asked = question(start(3));
   auto group = find(a, search(10s, 2));

@@ -98,8 +98,7 @@ TEST_F(Matchmaker, ASearchForOpenGroupsEndsWithTheLeaderOfOne) {
 
 // Otherwise a swarm larger than a group would split into groups that never mix.
 TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
-  matchmaking_config config;
-  config.target_group_size = 3;
+  matchmaking_config config{.target_group_size = 3};
   std::vector<peer> peers;
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     peers.push_back(wire_up(seed, config));
@@ -192,9 +191,7 @@ TEST_F(Matchmaker, OneSearchAtATime) {
 }
 
 TEST_F(Matchmaker, AGroupBelowTheMinimumOfContributorsDoesNotBegin) {
-  matchmaking_config three;
-  three.min_contributors = 3;
-  three.min_matchmaking_time = 1s;
+  matchmaking_config three{.min_contributors = 3, .min_matchmaking_time = 1s};
   auto a = wire_up(1, three);
   auto b = wire_up(2, three);
   connect(a, b);

@@ -14,8 +14,7 @@ protected:
 // --request-timeout
 TEST_F(MatchmakerTimes, ASilentCandidateIsGivenUpAfterTheRequestTimeout) {
   for (milliseconds limit : {300ms, 3'000ms}) {
-    matchmaking_config config;
-    config.request_timeout = limit;
+    matchmaking_config config{.request_timeout = limit};
     auto us = start(next_seed++, config);
     us.around->peer_says = [](const auto&) { return std::nullopt; };
     for (int i = 0; i < 2; ++i)
@@ -31,8 +30,7 @@ TEST_F(MatchmakerTimes, ASilentCandidateIsGivenUpAfterTheRequestTimeout) {
 
 TEST_F(MatchmakerTimes, ALeaderThatDoesNotBeginIsLeftAfterTheRequestTimeout) {
   for (milliseconds limit : {300ms, 3'000ms}) {
-    matchmaking_config config;
-    config.request_timeout = limit;
+    matchmaking_config config{.request_timeout = limit};
     auto us = start(next_seed++, config);
     us.around->peer_says = [](const auto&) { return result<wire::join_reply>{wire::join_reply{}}; };
     tell(us.maker, peer_connected{testing::test_peer(next_seed++)});
@@ -47,8 +45,7 @@ TEST_F(MatchmakerTimes, ALeaderThatDoesNotBeginIsLeftAfterTheRequestTimeout) {
 
 TEST_F(MatchmakerTimes, ATableThatDoesNotAnswerIsAskedAgainAfterTheRequestTimeout) {
   for (milliseconds limit : {300ms, 3'000ms}) {
-    matchmaking_config config;
-    config.request_timeout = limit;
+    matchmaking_config config{.request_timeout = limit};
     auto us = start(next_seed++, config);
     us.around->finds = false;
     auto group = find(us, search(20s));

@@ -390,9 +390,7 @@ TEST_F(MetricsExporter, ShowsRoundsByOutcomeAndLeavesCountingThemInMetricsToTheA
 
 TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {
   auto ann = identity::from_seed(2);
-  swarm_progress run;
-  run.num_peers = 1;
-  run.global_epoch = epoch_id{9};
+  swarm_progress run{.global_epoch = epoch_id{9}, .num_peers = 1};
   run.peers.resize(1);
   run.peers[0].who = {ann->id(), ann->key(), {{"10.0.0.2", 7700}}, false};
   run.peers[0].samples = 128;
@@ -546,9 +544,7 @@ TEST(StatusBoard, TheRunsNameIsShownToThisMachineOnlyAndNeverInMetrics) {
   auto metrics =
     std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), tag, "ann");
   status_board board{metrics};
-  peer_facts facts{};
-  facts.run_id = name;
-  facts.run_tag = tag;
+  peer_facts facts{.run_id = name, .run_tag = tag};
   board.show(peer_view{{}, facts}, {});
   auto get = [&](const std::string& page, bool local) {
     return board.answer({"GET", page, "", local}).body;

@@ -275,9 +275,8 @@ TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
   EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready);
   find_group();
   EXPECT_EQ(ask<group_round>(actor, vector_at(6)).error().code, ec::epoch_mismatch);
-  average_in_group wrong;
-  wrong.values = std::make_shared<float_vector>(values + 1, 1.0F);
-  wrong.epoch = epoch_id{5};
+  average_in_group wrong{.values = std::make_shared<float_vector>(values + 1, 1.0F),
+                         .epoch = epoch_id{5}};
   EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::wrong_shape);
   wrong.values = nullptr;
   EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::wrong_shape);

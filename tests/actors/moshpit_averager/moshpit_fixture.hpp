@@ -27,10 +27,7 @@ struct moshpit_fixture : actor_test {
       return rounds_behavior(self);
     });
     rounds_ = rounds;
-    matchmaking_config members;
-    members.target_group_size = 8;
-    members.min_matchmaking_time = 3s;
-    members.extra = extra;
+    matchmaking_config members{.extra = extra, .target_group_size = 8, .min_matchmaking_time = 3s};
     if (extra)
       members.mode = member_mode::auxiliary;
     actor = spawn<moshpit_averager>(ctx, averaging_config{}, members, 1, rounds_);
@@ -94,18 +91,12 @@ struct moshpit_fixture : actor_test {
   }
   void find_group() { tell(rounds_, peer_connected{}); }
   static round_report mean_of(std::uint32_t peers) {
-    round_report report;
-    report.outcome = round_outcome::complete;
-    report.group_size = peers;
-    report.weight_sum = peers;
-    report.values = std::make_shared<float_vector>(values, 2.0F);
-    return report;
+    return {.outcome = round_outcome::complete,
+            .group_size = peers,
+            .weight_sum = static_cast<double>(peers),
+            .values = std::make_shared<float_vector>(values, 2.0F)};
   }
-  static round_report failed(ec why) {
-    round_report report;
-    report.why = {why, ""};
-    return report;
-  }
+  static round_report failed(ec why) { return {.why = {why, ""}}; }
 
   peer_record record(std::uint8_t n) { return test_context(n, wall).record; }
   /// What the tracker reports: peers 2, 3, … at these epochs.
@@ -128,11 +119,9 @@ struct moshpit_fixture : actor_test {
     return ask_later<members_found>(actor, find_members{epoch_id{epoch}, call, 60s, true});
   }
   static average_in_group vector_at(std::uint64_t epoch) {
-    average_in_group question;
-    question.values = std::make_shared<float_vector>(values, 1.0F);
-    question.weight = 1;
-    question.epoch = epoch_id{epoch};
-    return question;
+    return {.values = std::make_shared<float_vector>(values, 1.0F),
+            .weight = 1,
+            .epoch = epoch_id{epoch}};
   }
   /// Finds a group and gives it our values.
   pending<group_round> average(std::uint64_t epoch) {

@@ -98,9 +98,8 @@ wired_switchboard_actor::behavior_type fake_switchboard(wired_switchboard_actor:
 class NodeSupervisor : public actor_test {
 protected:
   void start(milliseconds stop_training_timeout) {
-    node_config config;
-    config.stop_training_timeout = stop_training_timeout;
-    config.goodbye_time = goodbye_time;
+    node_config config{.stop_training_timeout = stop_training_timeout,
+                       .goodbye_time = goodbye_time};
     parts.trainer = spawn(fake_trainer, log);
     parts.tracker = spawn(fake_tracker, log);
     parts.switchboard = spawn(fake_switchboard, log);
@@ -193,9 +192,7 @@ TEST_F(NodeSupervisor, WithdrawsTheMetricsOfItsPeerBeforeItAnswers) {
 class StartNode : public actor_test {
 protected:
   result<started_node> start(std::uint64_t seed, const std::string& run) {
-    node_config config;
-    config.run_id = run;
-    config.listen = {{"127.0.0.1", 7700}};
+    node_config config{.run_id = run, .listen = {{"127.0.0.1", 7700}}};
     node_dependencies with;
     with.self = identity::from_seed(seed);
     with.wall = wall;

@@ -92,17 +92,13 @@ struct ProgressTracker : actor_test {
   record record_of(std::uint64_t seed, std::uint64_t epoch, std::uint64_t samples,
                    std::string_view run = "test", bool tombstone = false,
                    std::chrono::nanoseconds age = {}) {
-    progress_report r;
-    r.who = test_peer(seed);
-    r.epoch = epoch_id{epoch};
-    r.samples = samples;
-    r.samples_per_second = 10;
-    r.time = wall->now() - age;
-    r.parameters = sha256("p");
-    record entry;
-    entry.kind = record_kind::progress;
-    entry.name = config.name;
-    entry.tombstone = tombstone;
+    progress_report r{.who = test_peer(seed),
+                      .epoch = epoch_id{epoch},
+                      .samples = samples,
+                      .samples_per_second = 10,
+                      .time = wall->now() - age,
+                      .parameters = sha256("p")};
+    record entry{.kind = record_kind::progress, .name = config.name, .tombstone = tombstone};
     if (!tombstone)
       entry.value = encode_progress(r);
     entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(r.time));

@@ -20,12 +20,10 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 node_options options(std::vector<std::string> peers = {}) {
-  node_options o;
-  o.run = "birds";
-  o.initial_peers = std::move(peers);
-  o.listen = {"127.0.0.1:0"};
-  o.log_level = "error";
-  return o;
+  return {.run = "birds",
+          .initial_peers = std::move(peers),
+          .listen = {"127.0.0.1:0"},
+          .log_level = "error"};
 }
 
 std::deque<node> start(std::size_t n) {

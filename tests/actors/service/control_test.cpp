@@ -20,11 +20,10 @@ using ::testing::HasSubstr;
 class Control : public ::testing::Test {
 protected:
   node start(std::vector<std::string> peers = {}) {
-    node_options o;
-    o.run = "birds";
-    o.initial_peers = std::move(peers);
-    o.listen = {"127.0.0.1:0"};
-    o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
+    node_options o{.run = "birds",
+                   .initial_peers = std::move(peers),
+                   .listen = {"127.0.0.1:0"},
+                   .averagers = {{.name = "rates", .matchmaking_time = 2s}}};
     o.around.system = &system;
     o.log_level = "error";
     auto made = node::start(o);

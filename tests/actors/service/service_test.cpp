@@ -50,13 +50,11 @@ struct service {
                      }};
 
   node_options options(std::vector<std::string> peers = {}) {
-    node_options o;
-    o.run = "birds";
-    o.initial_peers = std::move(peers);
-    o.listen = {"127.0.0.1:0"};
-    o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
-    o.around = around;
-    return o;
+    return {.run = "birds",
+            .initial_peers = std::move(peers),
+            .listen = {"127.0.0.1:0"},
+            .averagers = {{.name = "rates", .matchmaking_time = 2s}},
+            .around = around};
   }
   [[nodiscard]] std::size_t series() const {
     std::size_t all = 0;
@@ -101,10 +99,7 @@ TEST(Service, APeerIsMadeAskedAndDestroyedByDifferentThreads) {
   testing::scratch_folder scratch;
   const auto& folder = scratch.path();
   std::filesystem::current_path(folder);
-  node_options o;
-  o.listen = {"127.0.0.1:0"};
-  o.log_level = "error";
-  o.data_dir = "peer";
+  node_options o{.listen = {"127.0.0.1:0"}, .data_dir = "peer", .log_level = "error"};
   auto ann = node::start(o);
   std::filesystem::current_path(here);
   EXPECT_TRUE(std::filesystem::exists(folder / "peer" / "identity.pem"));
@@ -127,8 +122,7 @@ TEST(Service, APeerIsMadeAskedAndDestroyedByDifferentThreads) {
 
 TEST(Service, WithoutALogOfItsOwnItsLinesAreThoseOfTheProgram) {
   ::testing::internal::CaptureStderr();
-  node_options o;
-  o.listen = {"127.0.0.1:0"};
+  node_options o{.listen = {"127.0.0.1:0"}};
   { auto ann = node::start(o); }
   std::istringstream lines{::testing::internal::GetCapturedStderr()};
   int count = 0;
@@ -425,8 +419,7 @@ TEST(Service, HintsAreAboutWhatAServiceCanSet) {
 
 TEST(SimulatedService, TenPeersAverageWithoutTheOneThatDies) {
   simulation swarm{{.seed = 3}};
-  node_options o;
-  o.averagers = {{.name = "rates", .matchmaking_time = 2s}};
+  node_options o{.averagers = {{.name = "rates", .matchmaking_time = 2s}}};
   for (std::size_t i = 0; i < 10; ++i)
     swarm.start(o, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
   swarm.run_for(5s);
@@ -478,9 +471,7 @@ TEST(Simulation, PeersWithOneKeyAreOneRunWhateverItsLabel) {
   for (const auto* name : {"birds", "bees"})
     ASSERT_TRUE(save_swarm_key(make_swarm_key(), folder / name));
   simulation swarm{{.seed = 7}};
-  node_options o;
-  o.run = "label";
-  o.swarm_key = folder / "birds";
+  node_options o{.run = "label", .swarm_key = folder / "birds"};
   auto first = swarm.start(o);
   o.run = "another-label";
   auto second = swarm.start(o, {first});
@@ -520,9 +511,8 @@ TEST(Simulation, OnlyPeersOnTheListBelongToTheRun) {
   }
   auto authority = identity::from_seed(99);
   simulation swarm{{.seed = 7}};
-  node_options o;
-  o.members = to_string(authority->key());
-  o.members_list = list_of(*authority, 1, {ids[0], ids[1]});
+  node_options o{.members = to_string(authority->key()),
+                 .members_list = list_of(*authority, 1, {ids[0], ids[1]})};
   auto first = swarm.start(o);
   o.members_list.clear();
   auto second = swarm.start(o, {first}); // gets the list from the first

@@ -183,10 +183,7 @@ TEST_F(PeerLink, PartsOfAnExpectedRoundDoNotTakeTheMemoryOfStrangers) {
   auto plan = plan_for(2);
   plan.members[1].peer = test_peer(2);
   plan.elements = 1U << 20U;
-  wire::part part;
-  part.round = plan.id;
-  part.count = 1'000;
-  part.weight = 1;
+  wire::part part{.round = plan.id, .count = 1'000, .weight = 1};
   auto body = wire_end->announce(wire::event{part}, 4'000);
   EXPECT_EQ(ctx.strangers->bodies.now(), 4'000U) << "nobody has announced this round";
   arrive(wire::event{part}, {std::move(body), 4'000});
@@ -200,10 +197,7 @@ TEST_F(PeerLink, PartsOfAnExpectedRoundDoNotTakeTheMemoryOfStrangers) {
 TEST_F(PeerLink, PartsThatWaitForTheMemoryOfStrangersAreReadWhenTheirRoundBegins) {
   auto plan = plan_for(2);
   plan.members[1].peer = test_peer(2);
-  wire::part part;
-  part.round = plan.id;
-  part.count = 3U << 20U;
-  part.weight = 1;
+  wire::part part{.round = plan.id, .count = 3U << 20U, .weight = 1};
   auto first = wire_end->announce(wire::event{part}, 12_MiB);
   arrive(wire::event{part}, {first, 12_MiB});
   auto second = wire_end->announce(wire::event{part}, 12_MiB);

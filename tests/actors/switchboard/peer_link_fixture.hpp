@@ -31,12 +31,10 @@ public:
   }
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] net::link_facts facts() const override {
-    net::link_facts out;
-    out.reads = read;
-    out.body_bytes_written = written;
-    out.unsent_bytes = unsent;
-    out.unsent_background_bytes = unsent_bodies;
-    return out;
+    return {.reads = read,
+            .body_bytes_written = written,
+            .unsent_bytes = unsent,
+            .unsent_background_bytes = unsent_bodies};
   }
   [[nodiscard]] bool idle() const override { return !busy; }
   void hold(bool on) override { held = on; }
@@ -99,11 +97,10 @@ inline payload some_bytes(std::size_t size) {
 }
 
 inline record progress_of(std::uint64_t seed, const node_context& ctx) {
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = "progress";
-  entry.value = "v";
-  entry.expiration = ctx.wall->now() + 10s;
+  record entry{.kind = record_kind::progress,
+               .name = "progress",
+               .value = "v",
+               .expiration = ctx.wall->now() + 10s};
   sign_record(ctx.run_id, *identity::from_seed(seed), entry);
   return entry;
 }

@@ -123,8 +123,7 @@ TEST_F(PeerLink, AsksTheMatchmakerOfThePrefix) {
     arrive(wire::call{std::uint64_t{1} + wire_end->sent_of<wire::answer>().size(), 1'000, join});
     arrive(wire::event{wire::leave_group{prefix}});
     arrive(wire::event{wire::disband_group{prefix, {}}});
-    wire::begin_group begin;
-    begin.plan = plan_for(2);
+    wire::begin_group begin{.plan = plan_for(2)};
     begin.plan.prefix = prefix;
     arrive(wire::event{begin});
   }

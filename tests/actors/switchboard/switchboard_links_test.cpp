@@ -70,11 +70,7 @@ TEST_F(Switchboard, ANewerConnectionReplacesAnOlderOneOnceNobodyUsesThat) {
 class SwitchboardOnASlowLine : public Switchboard {
 protected:
   SwitchboardOnASlowLine() : Switchboard(slow()) {}
-  static net::sim_network::options slow() {
-    net::sim_network::options options;
-    options.bytes_per_second = 100'000;
-    return options;
-  }
+  static net::sim_network::options slow() { return {.bytes_per_second = 100'000}; }
 };
 
 // As in the first round of two peers that found each other at the same time.
@@ -172,8 +168,7 @@ TEST_F(Switchboard, ASurplusConnectionStaysIfItIsTheLastOne) {
 }
 
 TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
-  switchboard_config config;
-  config.stranger_links_max = 1;
+  switchboard_config config{.stranger_links_max = 1};
   auto& ann = add_peer(1, config);
   auto& bob = add_peer(2);
   auto& eve = add_peer(3);
@@ -189,9 +184,7 @@ TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
 }
 
 TEST_F(Switchboard, WhatItDialsAndWithWhomItAveragesHasRoomWhateverStrangersDo) {
-  switchboard_config config;
-  config.links_max = 6;
-  config.stranger_links_max = 3;
+  switchboard_config config{.links_max = 6, .stranger_links_max = 3};
   auto& ann = add_peer(1, config);
   auto& member = add_peer(2);
   auto& initial = add_peer(3);
@@ -224,9 +217,7 @@ TEST_F(Switchboard, WhatItDialsAndWithWhomItAveragesHasRoomWhateverStrangersDo) 
 }
 
 TEST_F(Switchboard, WhoeverALookupFindsTakesThePlaceOfOthersThatOneFoundOnly) {
-  switchboard_config config;
-  config.links_max = 8;
-  config.dialled_strangers_max = 2;
+  switchboard_config config{.links_max = 8, .dialled_strangers_max = 2};
   auto& ann = add_peer(1, config);
   auto& newcomer = add_peer(2);
   serve_at(ann, service_topic::dht);
@@ -241,8 +232,7 @@ TEST_F(Switchboard, WhoeverALookupFindsTakesThePlaceOfOthersThatOneFoundOnly) {
 }
 
 TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
-  switchboard_config config;
-  config.dials_max = 2;
+  switchboard_config config{.dials_max = 2};
   auto& ann = add_peer(1, config);
   auto ask_dead = [&](std::uint16_t seed) {
     auto record = test_peer(seed);
@@ -263,8 +253,7 @@ TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
 }
 
 TEST_F(Switchboard, CountsEachAddressThatItTries) {
-  switchboard_config config;
-  config.dials_max = 3;
+  switchboard_config config{.dials_max = 3};
   auto& ann = add_peer(1, config);
   auto ask_dead = [&](std::uint64_t seed, std::vector<endpoint> addresses) {
     auto record = test_peer(seed);
@@ -313,8 +302,7 @@ TEST_F(Switchboard, TriesAnAddressOfManyNamesOnce) {
 }
 
 TEST_F(Switchboard, DialsOnlyAnnouncedAddressesThatItMay) {
-  switchboard_config config;
-  config.announced_addresses = net::dial_policy{{{"0.0.0.0", 7700}}};
+  switchboard_config config{.announced_addresses = net::dial_policy{{{"0.0.0.0", 7700}}}};
   auto& ann = add_peer(1, config);
   auto& bob = add_peer(2); // has a name
   serve_at(bob, service_topic::dht);

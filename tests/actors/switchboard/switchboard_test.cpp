@@ -141,8 +141,7 @@ TEST_F(Switchboard, EverythingThatWaitsForOneDialGoesOverItsLinkInOrder) {
 }
 
 TEST_F(Switchboard, RefusesWhatIsTooMuchToWait) {
-  switchboard_config config;
-  config.waiting_max = 2;
+  switchboard_config config{.waiting_max = 2};
   auto& ann = add_peer(1, config);
   auto& bob = add_peer(2);
   serve_at(bob, service_topic::dht);

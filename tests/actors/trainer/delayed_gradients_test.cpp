@@ -99,8 +99,7 @@ TEST_F(DelayedGradients, AFailedRoundEndsWithTheOwnGradientOfItsEpoch) {
   pass(100ms); // the next epoch's sum grows
   hold_rounds = false;
   end(b);
-  round_report failed;
-  failed.why = {ec::peer_lost, ""};
+  round_report failed{.why = {ec::peer_lost, ""}};
   a.group = 0;
   deliver(a, {failed, true, {}, {}});
   pass_until([&] { return status_of(a).epoch > epoch.next(); });
@@ -133,12 +132,11 @@ TEST_F(DelayedGradients, BuffersAreContributedWithTheChangesThatWait) {
   constexpr std::size_t parameters = 8;
   for (auto i = parameters; i < mean->size(); ++i)
     (*mean)[i] += 5; // as if another peer's buffers were 10 above ours
-  round_report report;
-  report.outcome = round_outcome::complete;
-  report.group_size = 1;
-  report.contributors = {a.ctx.record.id};
-  report.weight_sum = question.weight;
-  report.values = mean;
+  round_report report{.outcome = round_outcome::complete,
+                      .contributors = {a.ctx.record.id},
+                      .group_size = 1,
+                      .weight_sum = question.weight,
+                      .values = mean};
   auto before = *question.values;
   auto rounds = a.questions.size();
   groups[a.group] = question.epoch.next();

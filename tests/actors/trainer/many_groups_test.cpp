@@ -27,11 +27,7 @@ struct ManyGroups : training_world {
     groups[m.group] = epoch_id{epoch};
     answer_round(m, report);
   }
-  static round_report nobody() {
-    round_report report;
-    report.why = {ec::nobody_declared, "as the test wants"};
-    return report;
-  }
+  static round_report nobody() { return {.why = {ec::nobody_declared, "as the test wants"}}; }
   /// What another peer of the history of `m` reports: it is at its epoch, or some epochs ahead, and
   /// so many samples are in its state.
   swarm_progress::peer claim_of(const member& m, const peer_record& who, std::uint64_t work,
@@ -274,9 +270,8 @@ struct OthersAverage : ManyGroups {
   /// A round of `m` with these, whose mean is what it gave; others only reduced.
   void average_with(member& m, std::vector<peer_id> who, const std::vector<peer_id>& reduce = {}) {
     pass_until([&] { return !m.answers.empty(); });
-    round_report mean;
-    mean.outcome = round_outcome::complete;
-    mean.group_size = static_cast<std::uint32_t>(who.size() + 1);
+    round_report mean{.outcome = round_outcome::complete,
+                      .group_size = static_cast<std::uint32_t>(who.size() + 1)};
     mean.weight_sum = mean.group_size;
     mean.values = m.questions.back().values;
     who.push_back(m.ctx.record.id);

@@ -139,9 +139,7 @@ protected:
   }
   /// What `owner` had alone.
   std::string sealed(const identity& owner) {
-    own_progress what;
-    what.position = "40";
-    what.residual = residual;
+    own_progress what{.position = "40", .residual = residual};
     auto store = make_memory_store();
     const auto& a = *members.front();
     EXPECT_TRUE(seal_left(what, owner, a.ctx.run_id, status_of(a).past.branch, *store));

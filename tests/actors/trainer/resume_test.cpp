@@ -261,8 +261,7 @@ TEST_F(Resumed, IsSaidAsAWarningWithHowToBeginAnewAndOfWhichRun) {
   const auto& own_name = names[names.size() - 2]; // of the newest
   auto image = *files->read("/data/" + own_name.substr(0, own_name.size() - 4) + ".wgl", 1_MiB);
   auto state = name_of_state(as_byte_span(image).first(state_header_bytes));
-  own_progress of_another;
-  of_another.run = "run-0badcafe";
+  own_progress of_another{.run = "run-0badcafe"};
   files->corrupt("/data/" + own_name, head_of(of_another, state));
   EXPECT_THAT(said_at_resume(files), HasSubstr("epoch 1 of another run, run-0badcafe"));
   ASSERT_TRUE(files->remove("/data/" + own_name).ok());

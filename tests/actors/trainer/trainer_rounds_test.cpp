@@ -124,8 +124,7 @@ TEST_F(Trainer, WithNobodyLeftAFailedRoundAppliesThisEpochsOwnMeanGradient) { //
   auto weight = m.questions[0].weight;
   end(other);
   m.group = 0;
-  round_report failed;
-  failed.why = {ec::lost_quorum, ""};
+  round_report failed{.why = {ec::lost_quorum, ""}};
   hold_rounds = false;
   answer_round(m, failed);
   EXPECT_TRUE(m.probe->applied.empty()) << "it looks for the other members first";
@@ -144,8 +143,7 @@ TEST_F(Trainer, RoundsThatOftenFailAreANotice) {
   auto& m = add_started();
   auto rule = [&] { return exported(*m.ctx.metrics, R"(waggle_run_health{rule="own_gradients")"); };
   pass_until([&] { return all_at(2); });
-  round_report failed;
-  failed.why = {ec::lost_quorum, ""};
+  round_report failed{.why = {ec::lost_quorum, ""}};
   for (std::uint64_t k = 1; k <= 2; ++k) {
     hold_rounds = true;
     pass_until([&] { return !m.answers.empty(); });
@@ -171,8 +169,7 @@ TEST_F(Trainer, AFailedRoundIsTriedAgainWithTheSameGradientInTheGroupThatIsLeft)
   add_started();
   pass_until([&] { return !m.questions.empty(); });
   m.group = 0;
-  round_report failed;
-  failed.why = {ec::lost_quorum, ""};
+  round_report failed{.why = {ec::lost_quorum, ""}};
   answer_round(m, failed);
   pass_until([&] { return m.questions.size() == 2; });
   EXPECT_EQ(*m.questions[1].values, *m.questions[0].values);
@@ -197,11 +194,10 @@ TEST_F(Trainer, AnAnswerThatComesAfterTheDeadlineChangesNothing) {
   pass_until([&] { return !m.questions.empty(); });
   auto late = m.answers.front();
   pass_until([&] { return status_of(m).rounds_failed == 1; });
-  round_report report;
-  report.outcome = round_outcome::complete;
-  report.values = std::make_shared<float_vector>(8, 1000.0F);
-  report.contributors = {m.ctx.record.id};
-  report.weight_sum = 32;
+  round_report report{.outcome = round_outcome::complete,
+                      .contributors = {m.ctx.record.id},
+                      .weight_sum = 32,
+                      .values = std::make_shared<float_vector>(8, 1000.0F)};
   m.answers = {late};
   answer_round(m, report);
   EXPECT_TRUE(m.probe->applied.empty());
@@ -216,11 +212,10 @@ TEST_F(Trainer, AMeanOfAnotherLengthIsNotAppliedAndItsSamplesAreDropped) {
     pass_until([&] { return !m.questions.empty(); });
     const auto& question = m.questions.back();
     auto before = status_of(m).parameters;
-    round_report report;
-    report.outcome = round_outcome::complete;
-    report.group_size = 1;
-    report.contributors = {m.ctx.record.id};
-    report.weight_sum = question.weight;
+    round_report report{.outcome = round_outcome::complete,
+                        .contributors = {m.ctx.record.id},
+                        .group_size = 1,
+                        .weight_sum = question.weight};
     auto length = static_cast<std::size_t>(8 + difference);
     report.values = std::make_shared<float_vector>(length, 1.0F);
     auto samples = static_cast<std::uint64_t>(question.weight);
@@ -281,8 +276,7 @@ TEST_F(Trainer, AFailedRoundThatItOnlyTaggedAlongToHasNoGradientToFallBackOn) {
   add_started();
   pass_until([&] { return !m.questions.empty(); });
   EXPECT_EQ(m.questions[0].weight, 0);
-  round_report failed;
-  failed.why = {ec::too_few, ""};
+  round_report failed{.why = {ec::too_few, ""}};
   answer_round(m, failed);
   EXPECT_TRUE(m.probe->applied.empty());
   EXPECT_EQ(status_of(m).epoch, epoch_id{0});

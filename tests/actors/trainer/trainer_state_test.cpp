@@ -396,9 +396,8 @@ TEST_F(TrainerCheckpoints, StoppingInTheMiddleOfARoundKeepsItsSamples) {
   auto s = stop(m);
   EXPECT_EQ(s.samples_used, 0U);
   EXPECT_EQ(s.samples_toward_epoch, m.probe->micro_steps * 4);
-  round_report late;
-  late.outcome = round_outcome::complete;
-  late.values = std::make_shared<float_vector>(8, 1.0F);
+  round_report late{.outcome = round_outcome::complete,
+                    .values = std::make_shared<float_vector>(8, 1.0F)};
   answer_round(m, late);
   EXPECT_TRUE(m.probe->applied.empty());
 }

@@ -315,8 +315,7 @@ protected:
         caf::anon_send(m->actor, view_of(*m));
   }
   swarm_progress view_of(const member& viewer) const {
-    ledger_options options;
-    options.target_batch_size = defaults().target_batch_size;
+    ledger_options options{.target_batch_size = defaults().target_batch_size};
     progress_ledger ledger{viewer.ctx.record.id, options};
     std::optional<progress_report> own;
     for (const auto& m : members) {
@@ -519,8 +518,7 @@ private:
     }
     if (parts.empty())
       return;
-    round_report report;
-    report.group_size = static_cast<std::uint32_t>(parts.size());
+    round_report report{.group_size = static_cast<std::uint32_t>(parts.size())};
     std::vector<double> sums;
     for (auto* m : parts) {
       if (round_fault(*m, epoch) != ec::none)
@@ -548,8 +546,7 @@ private:
         deliver(*m, {report, true, branches[group], view_of_group(*m)});
         continue;
       }
-      round_report failed;
-      failed.why = {fault, "as the test wants"};
+      round_report failed{.why = {fault, "as the test wants"}};
       deliver(*m, {failed, true, branches[group], {}});
     }
   }

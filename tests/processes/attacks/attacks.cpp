@@ -106,10 +106,9 @@ progress_report report_of(const stranger& who) {
 }
 
 record progress_record(const stranger& who, std::string name, bool genuine) {
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = std::move(name);
-  entry.value = encode_progress(report_of(who));
+  record entry{.kind = record_kind::progress,
+               .name = std::move(name),
+               .value = encode_progress(report_of(who))};
   entry.value.resize(record_bytes, 'v');
   entry.expiration = wall_now() + 300s;
   entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(wall_now()));
@@ -153,10 +152,7 @@ outcome hold(const target& at, const std::string& first) {
 
 outcome flood_unknown_rounds(const target& at) {
   return flood(at, [](stranger& who, random_source& random) {
-    wire::part part;
-    part.round = random_round(random);
-    part.count = 64 * 1024;
-    part.weight = 1;
+    wire::part part{.round = random_round(random), .count = 64 * 1024, .weight = 1};
     return who.send(wire::event{part}, 4 * part.count);
   });
 }
@@ -172,10 +168,9 @@ outcome flood_round_messages(const target& at) {
 
 outcome flood_open_records(const target& at) {
   return flood(at, [](stranger& who, random_source& random) {
-    record entry;
-    entry.name = "flood-" + std::to_string(random.next());
-    entry.value = std::string(60'000, 'x');
-    entry.expiration = wall_now() + std::chrono::hours{23};
+    record entry{.name = "flood-" + std::to_string(random.next()),
+                 .value = std::string(60'000, 'x'),
+                 .expiration = wall_now() + std::chrono::hours{23}};
     return store(who, random, std::move(entry));
   });
 }
@@ -195,10 +190,8 @@ outcome flood_small_records(const target& at) {
     wire::dht_store some;
     for (auto kind : {record_kind::progress, record_kind::group_member})
       for (int i = 0; i < 16; ++i) {
-        record entry;
-        entry.kind = kind;
-        entry.name = std::to_string(random.next());
-        entry.expiration = wall_now() + 60s;
+        record entry{
+          .kind = kind, .name = std::to_string(random.next()), .expiration = wall_now() + 60s};
         sign_record(who.run(), who.self(), entry);
         some.records.push_back(std::move(entry));
       }
@@ -227,8 +220,7 @@ outcome flood_notes(const target& at) {
     // A note counts if it follows a report of the same history and is ahead of it.
     auto [known, is_new] = told.try_emplace(who.self().id(), report_of(who).samples);
     bool open = !is_new || push_report(who, true);
-    wire::progress_note note;
-    note.epoch = report_of(who).epoch;
+    wire::progress_note note{.epoch = report_of(who).epoch};
     for (int i = 0; i < 100 && open; ++i) {
       note.samples = ++known->second;
       open = who.send(wire::event{note});
@@ -298,10 +290,7 @@ outcome unfinished_bodies(const target& at) {
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
       return who.send(wire::ping{random.next() | 1U});
     }
-    wire::part part;
-    part.round = random_round(random);
-    part.count = 4 * 1024 * 1024;
-    part.weight = 1;
+    wire::part part{.round = random_round(random), .count = 4 * 1024 * 1024, .weight = 1};
     auto header = wire::encode(wire::message{wire::event{part}});
     constexpr std::uint32_t piece = 1U << 20U;
     bool open = who.send_prefix(

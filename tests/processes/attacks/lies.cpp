@@ -15,8 +15,7 @@ using clock = std::chrono::steady_clock;
 
 /// What the peer's own record says: a liar has to know the run's history to lie about it.
 std::optional<progress_report> progress_of_the_run(stranger& who) {
-  wire::dht_find find;
-  find.keys = {record_key(who.run(), record_kind::progress, "progress")};
+  wire::dht_find find{.keys = {record_key(who.run(), record_kind::progress, "progress")}};
   auto answer = who.ask(find);
   const auto* found = answer ? std::get_if<wire::dht_found>(&*answer) : nullptr;
   std::optional<progress_report> newest;
@@ -35,12 +34,11 @@ std::optional<progress_report> progress_of_the_run(stranger& who) {
 bool push(stranger& who, progress_report report) {
   report.who = {};
   report.time = system_wall_clock{}.now();
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = "progress";
-  entry.value = encode_progress(report);
-  entry.expiration = report.time + std::chrono::seconds{60};
-  entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(report.time));
+  record entry{.kind = record_kind::progress,
+               .name = "progress",
+               .value = encode_progress(report),
+               .expiration = report.time + std::chrono::seconds{60},
+               .sequence = static_cast<std::uint64_t>(to_nanoseconds(report.time))};
   sign_record(who.run(), who.self(), entry);
   return who.send(wire::event{wire::progress_push{entry}})
          && who.send(wire::call{entry.sequence, 1'000, wire::dht_store{{entry}}});
@@ -98,9 +96,7 @@ outcome claim_samples(const target& at) {
     report.samples = 1'000'000'000;
     report.samples_per_second = 1e12;
     bool open = push(who, report);
-    wire::progress_note note;
-    note.epoch = report.epoch;
-    note.branch = report.claim.past.branch;
+    wire::progress_note note{.epoch = report.epoch, .branch = report.claim.past.branch};
     for (int i = 0; i < 100 && open; ++i) {
       note.samples = report.samples + static_cast<std::uint64_t>(i) + 1;
       open = who.send(wire::event{note});

@@ -6,12 +6,10 @@ namespace waggle {
 namespace {
 
 round_report committed(double weight_sum) {
-  round_report report;
-  report.outcome = round_outcome::complete;
-  report.group_size = 3;
-  report.weight_sum = weight_sum;
-  report.allreduce_seconds = 1;
-  return report;
+  return {.outcome = round_outcome::complete,
+          .group_size = 3,
+          .weight_sum = weight_sum,
+          .allreduce_seconds = 1};
 }
 
 TEST(ReportOfTwo, HasTheCostOfBothAndTheSizeOfTheFirst) {

@@ -19,10 +19,8 @@ constexpr std::uint64_t elements = 1'000;
 const digest branch = sha256("branch");
 
 open_group::terms terms() {
-  open_group::terms t;
-  t.prefix = "gradients";
-  t.schema = sha256("schema");
-  t.vectors = {{{elements, codec_id::none}}};
+  open_group::terms t{
+    .prefix = "gradients", .schema = sha256("schema"), .vectors = {{{elements, codec_id::none}}}};
   t.partition.parts = {64, false};
   return t;
 }

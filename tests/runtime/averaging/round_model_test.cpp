@@ -45,8 +45,7 @@ public:
   round_model(std::uint64_t seed, std::size_t n, faults f)
     : random_(seed), plan_(plan_for(n)), faults_(f) {
     plan_.reduce_by.faulty_max = f.faulty_max;
-    protocol::options opts;
-    opts.takeover_timeout = milliseconds{2'000};
+    protocol::options opts{.takeover_timeout = milliseconds{2'000}};
     for (std::size_t i = 0; i < n; ++i) {
       members_.emplace_back(plan_, i, opts);
       at(below(400), [this, i] {

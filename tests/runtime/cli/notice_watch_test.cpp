@@ -6,8 +6,7 @@ namespace waggle {
 namespace {
 
 result<net::http_response> status_of(unsigned number) {
-  net::http_response answer;
-  answer.status = number;
+  net::http_response answer{.status = number};
   return answer;
 }
 

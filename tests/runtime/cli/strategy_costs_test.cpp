@@ -35,9 +35,7 @@ TEST(StrategyCosts, AreThoseThatWereMeasured) {
 /// The share of the time that a peer of two computes, by what `plan_next` decides.
 double simulated_share(const strategy_cost& row, double pass_seconds) {
   auto lane = strategy_choice{row.strategy}.make({}).averages;
-  situation now;
-  now.in_group = true;
-  now.members = 2;
+  situation now{.in_group = true, .members = 2};
   std::uint64_t counted = 0; // passes since the last boundary
   double time = 0;
   double ends = 0; // the round that runs

@@ -117,8 +117,7 @@ TEST(SwarmSummary, TheStartIsTheFirstLossOfAPeerThatWasThereFromTheStart) {
 }
 
 TEST(SwarmSummary, EveryLivingPeerHasToFallBelowTheBar) {
-  swarm_summary s;
-  s.peers = {peer_with("a", 5, 2.9), peer_with("b", 5, 2.9)};
+  swarm_summary s{.peers = {peer_with("a", 5, 2.9), peer_with("b", 5, 2.9)}};
   EXPECT_TRUE(s.losses_fell_below(0.6));
   s.peers[1].last.loss = 3.0;
   EXPECT_FALSE(s.losses_fell_below(0.6)) << "equal is not below";
@@ -133,8 +132,7 @@ TEST(SwarmSummary, EveryLivingPeerHasToFallBelowTheBar) {
 }
 
 TEST(SwarmSummary, ShowsEachPassOverTheDataAsThePeerThatSawMostOfThem) {
-  swarm_summary s;
-  s.peers = {peer_with("late", 5, 2), peer_with("a", 5, 2)};
+  swarm_summary s{.peers = {peer_with("late", 5, 2), peer_with("a", 5, 2)}};
   s.peers[0].last.passes = {{2, 59, 1, 0}};
   s.peers[1].last.passes = {{1, 60, 0, 0}, {2, 59, 1, 0}, {3, 20, 0, 40}};
   auto text = s.text(wide);
@@ -157,8 +155,7 @@ TEST(SwarmSummary, WithoutAnyLossNothingFell) {
 }
 
 TEST(SwarmSummary, JsonHasTheFieldsThatScriptsRead) {
-  swarm_summary s;
-  s.peers = {peer_with("a", 5, 2), peer_with("b", 5, none)};
+  swarm_summary s{.peers = {peer_with("a", 5, 2), peer_with("b", 5, none)}};
   s.peers[0].last.epoch = 9;
   s.peers[0].last.used = 100;
   s.peers[0].last.dropped = 1;
@@ -200,9 +197,7 @@ TEST(SwarmSummary, WhatWasNeverComparedIsNeitherEqualNorNot) {
 }
 
 TEST(SwarmSummary, TextSaysWhichPromisesHeld) {
-  swarm_summary s;
-  s.peers = {peer_with("0123456789", 5, 2)};
-  s.parameters_equal = true;
+  swarm_summary s{.peers = {peer_with("0123456789", 5, 2)}, .parameters_equal = true};
   EXPECT_THAT(s.text(wide), Not(HasSubstr("BROKEN")));
   EXPECT_THAT(s.text(wide), HasSubstr("01234567  "));
   s.parameters_equal = false;
@@ -212,8 +207,7 @@ TEST(SwarmSummary, TextSaysWhichPromisesHeld) {
 }
 
 TEST(SwarmSummary, TextAddsUpSamplesAndBytes) {
-  swarm_summary s;
-  s.peers = {peer_with("a", 5, 2), peer_with("b", 5, 2)};
+  swarm_summary s{.peers = {peer_with("a", 5, 2), peer_with("b", 5, 2)}};
   s.peers[0].last.used = 1000;
   s.peers[1].last.used = 234;
   s.peers[1].last.dropped = 16;
@@ -260,13 +254,11 @@ TEST(SwarmSummary, NamesEachPeerThatEndedOtherwise) {
 }
 
 TEST(SwarmSummary, OfTwoPeersThatDifferOneIsNamed) {
-  swarm_summary s;
-  s.peers = {at_epoch("a", 60, "00"), at_epoch("b", 60, "11")};
+  swarm_summary s{.peers = {at_epoch("a", 60, "00"), at_epoch("b", 60, "11")}};
   EXPECT_EQ(s.differences(60).size(), 1U);
 }
 
 TEST(SwarmSummary, PeersThatNeverBeganDidNotReachTheEnd) {
-  swarm_summary s;
-  s.peers = {at_epoch("a", 0, ""), at_epoch("b", 0, "")};
+  swarm_summary s{.peers = {at_epoch("a", 0, ""), at_epoch("b", 0, "")}};
   EXPECT_EQ(s.differences(60).size(), 2U);
 }

@@ -89,8 +89,7 @@ TEST(LiveTable, WordsFromAPeerOfAnotherVersionDoNotBreakTheLine) {
   auto snapshot = parse_snapshot(
     R"({"peer":"\u001b[2J\u001b[H0123","phase":"reconsidering\nthings","last_outcome":"\u009b1m"})");
   ASSERT_TRUE(snapshot);
-  swarm_summary::peer p;
-  p.last = *snapshot;
+  swarm_summary::peer p{.last = *snapshot};
   auto lines = live_table(0, {p, a_peer()}, wide);
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines)

@@ -9,21 +9,19 @@ const auto now = swarm_time_from(1'700'000'000'000'000'000);
 
 record open_record(std::string subkey, std::string value, std::chrono::nanoseconds life,
                    std::uint64_t sequence = 0) {
-  record out;
-  out.name = "table";
-  out.subkey = std::move(subkey);
-  out.value = std::move(value);
-  out.expiration = now + life;
-  out.sequence = sequence;
+  record out{.name = "table",
+             .subkey = std::move(subkey),
+             .value = std::move(value),
+             .expiration = now + life,
+             .sequence = sequence};
   return out;
 }
 
 record progress_of(const identity& who, std::string run = "demo") {
-  record out;
-  out.kind = record_kind::progress;
-  out.name = "demo_progress";
-  out.value = "epoch 7";
-  out.expiration = now + 30s;
+  record out{.kind = record_kind::progress,
+             .name = "demo_progress",
+             .value = "epoch 7",
+             .expiration = now + 30s};
   sign_record(run, who, out);
   return out;
 }
@@ -257,11 +255,10 @@ TEST_F(RecordStore, ADictionaryIsBounded) {
 // -- strangers -----------------------------------------------------------------------------------
 
 record progress_with(const identity& who, std::chrono::nanoseconds life, std::string name = "run") {
-  record out;
-  out.kind = record_kind::progress;
-  out.name = std::move(name);
-  out.value = std::string(1'000, 'p');
-  out.expiration = now + life;
+  record out{.kind = record_kind::progress,
+             .name = std::move(name),
+             .value = std::string(1'000, 'p'),
+             .expiration = now + life};
   sign_record("demo", who, out);
   return out;
 }

@@ -51,9 +51,7 @@ TEST(GroupSearchSwarm, ConnectedPeersThatStartTogetherMeetAtOnce) {
 
 TEST(GroupSearchSwarm, PeersThatMeetInTheTableFormOneGroup) {
   for_each_seed(300, [&](std::uint64_t seed) {
-    conditions given;
-    given.connected = false;
-    given.start_spread = 500ms;
+    conditions given{.start_spread = 500ms, .connected = false};
     given.peers = given.options.expected_peers = 2 + seed % 7;
     swarm s{seed, given};
     expect_one_group(s, 4s);
@@ -159,8 +157,7 @@ TEST(GroupSearchSwarm, PeersOfOtherBucketsAreTheReason) {
 TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
   for_each_seed(600, [&](std::uint64_t seed) {
     random_source random{seed};
-    conditions given;
-    given.peers = 2 + random.below(7);
+    conditions given{.peers = 2 + random.below(7)};
     given.clients = random.below(given.peers);
     given.crashes = random.below(3);
     given.crashes = std::min(given.crashes, given.peers);

@@ -93,8 +93,7 @@ TEST(MatchmakingConfig, APeerWithoutAPortIsAClientWhateverElseItIsToldToBe) {
 }
 
 TEST(MatchmakingConfig, OnlyAnAuxiliaryJoinsBesideTheMembers) {
-  matchmaking_config config;
-  config.extra = true;
+  matchmaking_config config{.extra = true};
   EXPECT_EQ(check_matchmaking_config(config, false).error().code, ec::bad_config);
   config.mode = member_mode::auxiliary;
   EXPECT_TRUE(check_matchmaking_config(config, false));

@@ -52,8 +52,7 @@ struct LinkMemory : ::testing::Test {
   }
   /// What the dialler writes instead of a body.
   outgoing refer(const payload& body) {
-    outgoing out;
-    out.content = {"message", body};
+    outgoing out{.content = {"message", body}};
     dialler.memory.refer(out);
     return out;
   }

@@ -17,9 +17,7 @@ peer_id peer(unsigned char number) {
 }
 
 peer_record record(unsigned char number) {
-  peer_record out;
-  out.id = peer(number);
-  return out;
+  return {.id = peer(number)};
 }
 
 struct Reachability : ::testing::Test {

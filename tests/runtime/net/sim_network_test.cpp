@@ -167,8 +167,7 @@ TEST(SimNetwork, AClosedLinkTellsItsOwnReasonHereAndALossThere) {
 
 TEST(SimNetwork, AFrameSentJustBeforeTheCloseArrives) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    sim_network::options options;
-    options.seed = seed;
+    sim_network::options options{.seed = seed};
     sim_swarm s{options};
     ASSERT_EQ(s.dial(0, 1), ec::none);
     s.seen[0].links[0]->send({"goodbye", {}});

@@ -73,10 +73,7 @@ TEST(LivePage, CostsAtMost90Kilobytes) {
     random.fill(each.bytes);
   for (std::uint64_t epoch = 1; epoch <= 200; ++epoch) {
     auto now = swarm_time_from(1'700'000'000'000'000'000) + milliseconds{300 * epoch};
-    watch::round_ended round;
-    round.kind = "gradients";
-    round.epoch = epoch;
-    round.outcome = "complete";
+    watch::round_ended round{.kind = "gradients", .epoch = epoch, .outcome = "complete"};
     random.fill(round.round.bytes);
     round.duration_ms = ms();
     for (int i = 0; i < 9; ++i)

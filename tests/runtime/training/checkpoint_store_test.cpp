@@ -20,8 +20,7 @@ struct CheckpointStore : ::testing::Test {
     history past{sha256(branch), {}, {}, epoch};
     auto image =
       testing::encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
-    own_progress kept;
-    kept.own = own;
+    own_progress kept{.own = own};
     auto saved = store.save(borrowed_bytes{image.view()}, kept);
     return saved ? status{done{}} : status{saved.error()};
   }

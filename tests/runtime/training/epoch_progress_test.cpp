@@ -166,9 +166,8 @@ TEST(EpochProgress, WaitsLongerForOneWhosePassesTakeLong) {
   std::vector<peer_id> both{id_of(1), id_of(2)};
   ledger.end_epoch({}, 0, both);
   g.reports(2, 8, 1);
-  pass_account passes;
-  passes.samples = 8; // eight seconds of the other's
-  passes.seconds = 0.5;
+  pass_account passes{.samples = 8, // eight seconds of the other's
+                      .seconds = 0.5};
   EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, passes, g.now));
   g.after(15s); // a pass of 8 s, and a note 5 s after its end
   EXPECT_FALSE(g.progress->exhausted(ledger, 256, false, passes, g.now));
@@ -179,9 +178,7 @@ TEST(EpochProgress, WaitsLongerForOneWhosePassesTakeLong) {
 TEST(EpochProgress, BeginsNoPassWhileOthersAreExpectedToReachTheTarget) {
   group g{2, by_samples, 32};
   g.reports(2, 0, 160);
-  pass_account passes;
-  passes.seconds = 0.1;
-  passes.rate = 160;
+  pass_account passes{.seconds = 0.1, .rate = 160};
   g.after(100ms);
   g.progress->end(g.now);
   EXPECT_DOUBLE_EQ(g.progress->seconds(), 0.1);
@@ -192,8 +189,7 @@ TEST(EpochProgress, BeginsNoPassWhileOthersAreExpectedToReachTheTarget) {
 TEST(EpochProgress, ForecastsWhatOthersDoDuringARound) {
   group g{2, by_samples, 32};
   g.reports(2, 0, 160);
-  pass_account passes;
-  passes.rate = 160;
+  pass_account passes{.rate = 160};
   EXPECT_TRUE(g.progress->next_pass(16, passes, true, g.wall, g.now).begin);
   g.after(100ms);
   auto decided = g.progress->next_pass(16, passes, true, g.wall, g.now);

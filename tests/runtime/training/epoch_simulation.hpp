@@ -200,11 +200,10 @@ private:
 
   pass_situation situation_of(std::size_t i) const {
     const auto& p = peers_[i];
-    pass_situation now;
-    now.target = how_.target;
-    now.own_samples = p.samples;
-    now.own_pass = p.pass_mean;
-    now.epoch = p.epoch_mean;
+    pass_situation now{.target = how_.target,
+                       .own_samples = p.samples,
+                       .own_pass = p.pass_mean,
+                       .epoch = p.epoch_mean};
     auto typical_delay = (how_.delay_min + how_.delay_max) / 2;
     for (std::size_t j = 0; j < peers_.size(); ++j) {
       const auto& v = p.views[j];

@@ -144,8 +144,7 @@ TEST(EpochSimulation, AStoppedPeerDelaysTheOthersByAFewPassesAtMost) {
 }
 
 TEST(EpochSimulation, ASlowPeerSlowsNoOtherAndItsSamplesCount) {
-  epoch_simulation::options fast;
-  fast.peers = {{0.0107, 16}, {0.0107, 16}};
+  epoch_simulation::options fast{.peers = {{0.0107, 16}, {0.0107, 16}}};
   epoch_simulation without{fast};
   without.run(1000);
   for (double slow_pass : {0.2, 2.0}) {

@@ -8,11 +8,8 @@ namespace {
 using phase = flight::phase;
 
 contribution copied(std::uint64_t samples, std::uint64_t epoch = 3) {
-  contribution given;
-  given.epoch = epoch_id{epoch};
-  given.own = std::make_shared<float_vector>(2, 1.0F);
-  given.samples = samples;
-  return given;
+  return {
+    .epoch = epoch_id{epoch}, .own = std::make_shared<float_vector>(2, 1.0F), .samples = samples};
 }
 
 TEST(Flight, GoesFromItsCopyToTheMerge) {
@@ -46,8 +43,7 @@ TEST(Flight, IsHeldForAnotherRoundAfterOneThatFailed) {
 
 TEST(Flight, IsCopiedWhenItsMembersAreFound) {
   flight it;
-  contribution of_model;
-  of_model.epoch = epoch_id{3};
+  contribution of_model{.epoch = epoch_id{3}};
   it.stepped(4);
   auto search = it.search(of_model, 1);
   EXPECT_EQ(it.at(), phase::searching);
@@ -128,10 +124,7 @@ TEST(Flight, CountsPassesFromOneBoundaryToTheNext) {
 
 TEST(Flight, CountsOnFromTheProcessBeforeItOnce) {
   flight it;
-  own_progress kept;
-  kept.local_samples = 40;
-  kept.local_passes = 10;
-  kept.uncounted_steps = 3;
+  own_progress kept{.local_samples = 40, .local_passes = 10, .uncounted_steps = 3};
   it.resume(kept);
   EXPECT_EQ(it.uncounted_steps(), 3U);
   it.begin_counting();

@@ -20,10 +20,8 @@ struct LeftProgress : ::testing::Test {
   std::shared_ptr<const signature_verifier> verifier = make_plain_verifier();
 
   static own_progress with(float_vector residual) {
-    own_progress what;
-    what.position = "after 12 samples";
-    what.residual = std::make_shared<const float_vector>(std::move(residual));
-    return what;
+    return {.position = "after 12 samples",
+            .residual = std::make_shared<const float_vector>(std::move(residual))};
   }
   [[nodiscard]] std::string sealed(const own_progress& what) const {
     auto store = make_memory_store();
@@ -50,14 +48,12 @@ TEST_F(LeftProgress, IsOpenedByWhoeverKnowsWhoHasLeftIt) {
   EXPECT_EQ(what->position, "after 12 samples");
   EXPECT_EQ(text_of(*what),
             "the errors of its codecs (3 values, norm 2.29) and its place in the data");
-  own_progress place;
-  place.position = "3";
+  own_progress place{.position = "3"};
   EXPECT_EQ(text_of(*opened(sealed(place))), "its place in the data");
 }
 
 TEST_F(LeftProgress, OfTheLargestPositionFitsIntoItsLimit) {
-  own_progress what;
-  what.position = std::string(position_bytes_max, 'x');
+  own_progress what{.position = std::string(position_bytes_max, 'x')};
   EXPECT_LE(sealed(what).size(), left_bytes_max(0));
 }
 

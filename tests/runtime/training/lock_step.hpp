@@ -88,14 +88,13 @@ private:
     for (const auto& p : peers_)
       swarm += p.toward_boundary;
     for (auto& p : peers_) {
-      situation now;
-      now.own_steps = steps_;
-      now.own_samples = p.toward_boundary;
-      now.swarm_samples = swarm;
-      now.boundary_steps = steps_ - p.boundary;
-      now.in_group = true;
-      now.members = static_cast<std::uint32_t>(peers_.size());
-      now.epochs_done = p.epochs;
+      situation now{.own_steps = steps_,
+                    .own_samples = p.toward_boundary,
+                    .swarm_samples = swarm,
+                    .boundary_steps = steps_ - p.boundary,
+                    .in_group = true,
+                    .members = static_cast<std::uint32_t>(peers_.size()),
+                    .epochs_done = p.epochs};
       // Just before a point of any grid when the run begins.
       now.boundary_time = table_.averages.due.grid + p.boundary - 1;
       now.time = table_.averages.due.grid + steps_ - 1;
@@ -121,10 +120,9 @@ private:
 
   void begin(peer& p) {
     auto samples = std::exchange(p.toward_boundary, 0);
-    contribution given;
-    given.epoch = epoch_id{p.epochs};
-    given.own = std::make_shared<float_vector>(); // the values are in `flies`
-    given.samples = table_.averages.what == lane_content::parameters ? 0 : samples;
+    contribution given{.epoch = epoch_id{p.epochs},
+                       .own = std::make_shared<float_vector>(), // the values are in `flies`
+                       .samples = table_.averages.what == lane_content::parameters ? 0 : samples};
     p.it.hold(std::move(given), steps_);
     (void)p.it.send();
     if (!table_.averages.overlap.blocks())

@@ -13,20 +13,18 @@ namespace {
 const digest state = sha256("a state");
 
 own_progress full() {
-  own_progress p;
-  p.run = "run-1a2b3c4d";
-  p.own = "scale 4";
-  p.position = "at 12";
-  p.stopped = true;
-  p.partial = {std::make_shared<float_vector>(float_vector{1, -0.0F, 3}), 8, 2, 0.5};
-  p.pending = std::make_shared<float_vector>(float_vector{7, 8});
-  p.pending_samples = 32;
-  p.pending_position = "at 4";
-  p.local_samples = 24;
-  p.local_passes = 6;
-  p.uncounted_steps = 5;
-  p.residual = std::make_shared<float_vector>(float_vector{0.25F, -9, 0});
-  return p;
+  return {.run = "run-1a2b3c4d",
+          .own = "scale 4",
+          .position = "at 12",
+          .stopped = true,
+          .partial = {std::make_shared<float_vector>(float_vector{1, -0.0F, 3}), 8, 2, 0.5},
+          .pending = std::make_shared<float_vector>(float_vector{7, 8}),
+          .pending_samples = 32,
+          .pending_position = "at 4",
+          .local_samples = 24,
+          .local_passes = 6,
+          .uncounted_steps = 5,
+          .residual = std::make_shared<float_vector>(float_vector{0.25F, -9, 0})};
 }
 
 std::string bytes_of(const own_progress& p, const digest& of = state) {
@@ -57,8 +55,7 @@ TEST(OwnProgress, IsReadAsItWasWritten) {
 }
 
 TEST(OwnProgress, WithoutVectorsIsShort) {
-  own_progress p;
-  p.position = "at 12";
+  own_progress p{.position = "at 12"};
   EXPECT_FALSE(p.empty());
   auto read = decode_own_progress(bytes_of(p), state);
   EXPECT_FALSE(read->stopped);

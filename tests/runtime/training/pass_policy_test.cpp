@@ -7,13 +7,11 @@ namespace {
 
 /// We have done a pass of 100 ms; another peer of the same speed has as much left to do as we have.
 pass_situation pair() {
-  pass_situation now;
-  now.target = 32;
-  now.own_samples = 16;
-  now.own_pass = 0.1;
-  now.epoch = 0.1;
-  now.others = {{0, 0.1, 0.005, 160, 16}};
-  return now;
+  return {.target = 32,
+          .own_samples = 16,
+          .own_pass = 0.1,
+          .epoch = 0.1,
+          .others = {{0, 0.1, 0.005, 160, 16}}};
 }
 
 TEST(PassPolicy, WaitsForTheOtherPeersPassThatEndsTheEpoch) {

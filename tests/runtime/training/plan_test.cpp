@@ -21,14 +21,12 @@ constexpr std::uint64_t target = 64;
 
 /// Two members at epoch 3 without any flight.
 situation quiet() {
-  situation now;
-  now.own_steps = 10;
-  now.own_samples = 8;
-  now.swarm_samples = 24;
-  now.in_group = true;
-  now.members = 2;
-  now.epochs_done = 3;
-  return now;
+  return {.own_steps = 10,
+          .own_samples = 8,
+          .swarm_samples = 24,
+          .in_group = true,
+          .members = 2,
+          .epochs_done = 3};
 }
 
 void put_under_way(situation& now, bool over = false) {

@@ -56,13 +56,7 @@ private:
 };
 
 struct PlateauLearner : ::testing::Test {
-  static plateau_rule halving() {
-    plateau_rule rule;
-    rule.peak = 0.1;
-    rule.factor = 0.5;
-    rule.patience = 1;
-    return rule;
-  }
+  static plateau_rule halving() { return {.peak = 0.1, .factor = 0.5, .patience = 1}; }
   std::shared_ptr<learner> make(const toy_options& toy = {}, const plateau_rule& rule = halving()) {
     auto made = with_plateau(
       [&]() -> result<std::unique_ptr<learner>> {

@@ -16,11 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 plateau_rule quick() {
-  plateau_rule rule;
-  rule.peak = 0.1;
-  rule.factor = 0.5;
-  rule.patience = 1;
-  return rule;
+  return {.peak = 0.1, .factor = 0.5, .patience = 1};
 }
 
 plateau after(const plateau_rule& rule, const std::vector<float>& losses) {

@@ -19,9 +19,8 @@ public:
       pass();
     if (random_.below(4) == 0)
       end_round();
-    situation now;
-    now.own_steps = steps_;
-    now.own_samples = takes_samples() ? accumulated_ : it_.counts().samples;
+    situation now{.own_steps = steps_,
+                  .own_samples = takes_samples() ? accumulated_ : it_.counts().samples};
     now.swarm_samples = now.own_samples + random_.below(30);
     now.round_called = random_.below(10) == 0;
     now.in_group = random_.below(10) != 0;
@@ -63,10 +62,9 @@ private:
   }
 
   void begin() {
-    contribution given;
-    given.epoch = epoch_id{epochs_};
-    given.own = std::make_shared<float_vector>(1);
-    given.samples = takes_samples() ? std::exchange(accumulated_, 0) : 0;
+    contribution given{.epoch = epoch_id{epochs_},
+                       .own = std::make_shared<float_vector>(1),
+                       .samples = takes_samples() ? std::exchange(accumulated_, 0) : 0};
     it_.hold(std::move(given), steps_);
     it_.begin_counting();
     (void)it_.send();

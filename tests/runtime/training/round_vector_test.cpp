@@ -25,8 +25,7 @@ struct peer {
     EXPECT_TRUE(vector.begin(model).ok());
   }
   contribution take() {
-    contribution given;
-    given.from_state = true;
+    contribution given{.from_state = true};
     EXPECT_FALSE(vector.take(given));
     return given;
   }
@@ -131,9 +130,7 @@ TEST(RoundVector, ASpoiledPassOfOursAloneIsNoUpdate) {
 
 TEST(RoundVector, AMeanOfParametersIsAChangeFromWhatWasContributed) {
   peer it{local_updates({}).averages};
-  contribution given;
-  given.own = all(1);
-  given.from_state = true;
+  contribution given{.own = all(1), .from_state = true};
   auto meaning = it.vector.meaning_of(of_two(all(3), 2), given);
   EXPECT_EQ(meaning.update.snapshot, given.own);
   EXPECT_THAT(*meaning.update.mean, Each(3.0F));
@@ -148,9 +145,7 @@ TEST(RoundVector, AMeanOfParametersIsAChangeFromWhatWasContributed) {
 
 TEST(RoundVector, APeerMayGoAShareOfTheWayToAMeanOfParameters) {
   peer it{local_updates({}).averages, 0.25};
-  contribution given;
-  given.own = all(1);
-  given.from_state = true;
+  contribution given{.own = all(1), .from_state = true};
   EXPECT_THAT(*it.vector.meaning_of(of_two(all(3), 2), given).update.mean, Each(1.5F));
 }
 
@@ -158,10 +153,7 @@ TEST(RoundVector, ALateMeanIsBlendedUnlessItHasOurSamplesOnly) {
   auto daso = find_strategy("daso")->make({}).averages;
   daso.merge = {lane_merge::rule::blend, 2};
   peer it{daso};
-  contribution given;
-  given.own = all(1);
-  given.samples = 4;
-  given.from_state = true;
+  contribution given{.own = all(1), .samples = 4, .from_state = true};
   auto meaning = it.vector.meaning_of(of_two(all(3), 8), given);
   EXPECT_DOUBLE_EQ(meaning.update.rate, 2.0 / 6);
   ASSERT_TRUE(meaning.drift);

@@ -21,15 +21,13 @@ run_health::options four_peers() {
 
 /// 256 samples in two seconds, a round of 0.1 s.
 epoch_facts healthy() {
-  epoch_facts e;
-  e.peers = 4;
-  e.contributors = 4;
-  e.round_seconds = 0.1;
-  e.download_seconds = 1;
-  e.samples_per_second = 128;
-  e.pass_samples = 32; // two passes of each are just the target batch
-  e.gradient_norm = 0.5;
-  return e;
+  return {.peers = 4,
+          .contributors = 4,
+          .round_seconds = 0.1,
+          .download_seconds = 1,
+          .samples_per_second = 128,
+          .pass_samples = 32, // two passes of each are just the target batch
+          .gradient_norm = 0.5};
 }
 
 /// A peer, and the time that has passed.
@@ -272,15 +270,13 @@ TEST(RunHealth, ADownloadOfAnotherPeerLastsFromTheFirstToTheLastTimeWithoutTheSt
 /// 100 MB at 0.5 MB/s take 200 s; meanwhile 400 epochs produce 13.3 GB of updates, of which 1 GB is
 /// kept.
 slow_download slow() {
-  slow_download s;
-  s.state_bytes = 100'000'000;
-  s.received_bytes = 15'000'000;
-  s.seconds = 30;
-  s.epoch_seconds = 0.5;
-  s.update_bytes = 33'000'000;
-  s.kept_bytes_max = 1'000'000'000;
-  s.target_batch_size = 128;
-  return s;
+  return {.state_bytes = 100'000'000,
+          .received_bytes = 15'000'000,
+          .seconds = 30,
+          .epoch_seconds = 0.5,
+          .update_bytes = 33'000'000,
+          .kept_bytes_max = 1'000'000'000,
+          .target_batch_size = 128};
 }
 
 TEST(RunHealth, ADownloadThatWasGivenUpComesFirstUntilThePeerHasCaughtUp) {

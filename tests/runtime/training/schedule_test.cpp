@@ -183,14 +183,13 @@ TEST(Schedule, APlateauBeginsAfterTheWarmupAndTheParts) {
     made("linear:epochs=7/plateau:patience=3,floor=0.01,eps=0,cooldown=2,threshold=0.5", 0.5, 4);
   auto rule = s.plateau();
   ASSERT_TRUE(rule);
-  plateau_rule expected;
-  expected.peak = 0.5;
-  expected.patience = 3;
-  expected.threshold = 0.5;
-  expected.cooldown = 2;
-  expected.floor = 0.01;
-  expected.least_change = 0;
-  expected.begins = epoch_id{11};
+  plateau_rule expected{.peak = 0.5,
+                        .patience = 3,
+                        .threshold = 0.5,
+                        .cooldown = 2,
+                        .floor = 0.01,
+                        .least_change = 0,
+                        .begins = epoch_id{11}};
   EXPECT_EQ(*rule, expected);
   EXPECT_EQ(s.at(epoch_id{11}), 0.5);
   EXPECT_LT(s.at(epoch_id{9}), 0.5);

@@ -58,9 +58,8 @@ TEST(Events, TextFromOthersStaysText) {
 }
 
 TEST(Events, NumbersThatAreNotKnownAreAbsent) {
-  epochs_ended ended;
-  ended.loss = std::numeric_limits<double>::quiet_NaN();
-  ended.duration_s = std::numeric_limits<double>::infinity();
+  epochs_ended ended{.loss = std::numeric_limits<double>::quiet_NaN(),
+                     .duration_s = std::numeric_limits<double>::infinity()};
   auto made = line(ended);
   EXPECT_FALSE(made.contains("loss"));
   EXPECT_FALSE(made.contains("duration_s"));
@@ -73,9 +72,7 @@ TEST(Events, NumbersThatAreNotKnownAreAbsent) {
 }
 
 TEST(Events, ARoundNamesItsMembersAndTheirMarks) {
-  round_ended round;
-  round.began = 7;
-  round.duration_ms = 12.34567;
+  round_ended round{.began = 7, .duration_ms = 12.34567};
   round_member m{id_of(3)};
   m.contributed = true;
   m.first_ms = 1.5;

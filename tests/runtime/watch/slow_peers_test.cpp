@@ -18,8 +18,7 @@ std::deque<watch::round_ended> rounds(
   const std::function<void(std::size_t round, std::vector<watch::round_member>&)>& plant = {}) {
   std::deque<watch::round_ended> out;
   for (std::size_t i = 0; i < count; ++i) {
-    watch::round_ended round;
-    round.outcome = "complete";
+    watch::round_ended round{.outcome = "complete"};
     auto jitter = static_cast<double>(i % 3);
     for (std::size_t n = 0; n < 4; ++n) {
       watch::round_member m{id_of(n), n == 0, true, true};

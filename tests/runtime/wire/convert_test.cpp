@@ -107,8 +107,7 @@ TEST(WireConvert, ListsBeyondTheirLimitAreRefused) {
   find.keys.emplace_back();
   EXPECT_EQ(code_of(message{call{1, 1, find}}), ec::oversize);
 
-  record small;
-  small.name = "n";
+  record small{.name = "n"};
   dht_store store;
   store.records.assign(records_per_message_max + 1, small);
   EXPECT_EQ(code_of(message{call{1, 1, store}}), ec::oversize);

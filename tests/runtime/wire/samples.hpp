@@ -13,12 +13,11 @@ inline peer_record sample_peer(std::uint64_t seed) {
 }
 
 inline record sample_record() {
-  record entry;
-  entry.kind = record_kind::progress;
-  entry.name = "demo_progress";
-  entry.value = std::string{"\0\xff value", 8};
-  entry.expiration = swarm_time_from(1'700'000'000'123'456'789);
-  entry.sequence = 42;
+  record entry{.kind = record_kind::progress,
+               .name = "demo_progress",
+               .value = std::string{"\0\xff value", 8},
+               .expiration = swarm_time_from(1'700'000'000'123'456'789),
+               .sequence = 42};
   sign_record("demo", *identity::from_seed(5), entry);
   return entry;
 }
@@ -46,11 +45,7 @@ inline std::vector<sample> samples() {
   round_id round;
   round.bytes.fill(std::byte{9});
   round_view view{70'000, 0x8000'0000'0000'0001U, 0xffff'ffff'ffff'ffffU, true, sample_digest(7)};
-  record plain;
-  plain.name = "n";
-  plain.subkey = "s";
-  plain.value = "v";
-  plain.tombstone = true;
+  record plain{.name = "n", .subkey = "s", .value = "v", .tombstone = true};
   std::vector<sample> out;
   auto call_of = [&](const char* name, request what) {
     out.push_back({name, call{7, 1'500, std::move(what)}});

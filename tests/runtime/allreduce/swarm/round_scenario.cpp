@@ -126,9 +126,8 @@ void choose_moment(dice& roll, const round_scenario& scene, fault& f) {
 
 fault random_fault(dice& roll, const round_scenario& scene) {
   auto n = scene.plan.members.size();
-  fault f;
-  f.kind = choose_kind(roll, scene.faults.empty());
-  f.who = roll.percent(35) ? 0 : roll.below(n);
+  fault f{.kind = choose_kind(roll, scene.faults.empty()),
+          .who = roll.percent(35) ? 0 : roll.below(n)};
   f.other = (f.who + 1 + roll.below(n - 1)) % n;
   choose_moment(roll, scene, f);
   switch (f.kind) {

@@ -49,7 +49,7 @@ struct fault {
   std::uint64_t count = 0; // strikes after this many
   std::size_t who = 0;
   std::size_t other = 0;       // the other end, if the fault concerns a link
-  member_set side;             // of a split
+  member_set side{};           // of a split
   round_net::duration lasts{}; // of a freeze or a split
   double bytes_per_second = 0; // of a slow link
 };

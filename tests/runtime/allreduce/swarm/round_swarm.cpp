@@ -123,9 +123,7 @@ void round_swarm::fill(std::size_t who, std::size_t step) {
   bool spoils = scene_.spoiled == who;
   if (step == fill_steps / 2 && (spoils || scene_.stalled == who)) {
     if (m.engine && !m.end) { // as one whose caller cancels, or that is absent
-      fault f;
-      f.who = who;
-      f.kind = spoils ? fault_kind::cancel : fault_kind::absent;
+      fault f{.kind = spoils ? fault_kind::cancel : fault_kind::absent, .who = who};
       struck_.push_back(f);
       last_strike_ = net_.now();
     }
