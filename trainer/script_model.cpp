@@ -263,8 +263,7 @@ result<std::shared_ptr<training_model>> load_script_model(const learner_config& 
                                                           const sample_shape& shape) {
   std::filesystem::path file{config.model};
   WAGGLE_TRY(module, load_module(file));
-  if (auto good = check_parameters(file, *module); !good)
-    return good.error();
+  WAGGLE_TRY(good, check_parameters(file, *module));
   if (!module->find_method("loss") && !module->find_method("forward"))
     return bad(file, "it has no loss: export a method loss(inputs, targets), or a forward, to "
                      "which --loss is applied");

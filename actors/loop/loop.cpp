@@ -82,14 +82,12 @@ result<described> describe(const loop_options& o) {
     return bad("learning_rate must be finite and not negative");
   for (const auto& p : o.parameters) {
     state_tensor tensor{p.name, p.shape, state_tensor::kind::parameter};
-    if (auto added = out.add(tensor, p.values); !added)
-      return added.error();
+    WAGGLE_TRY(added, out.add(tensor, p.values));
     out.parameters.push_back(tensor);
     auto& rows = out.statistics.emplace_back();
     for (const auto& s : p.statistics) {
       tensor.name = s.name + "/" + p.name;
-      if (auto added = out.add(tensor, s.values); !added)
-        return added.error();
+      WAGGLE_TRY(added, out.add(tensor, s.values));
       rows.push_back({s.name,
                       s.never_negative ? state_tensor::kind::square : state_tensor::kind::statistic,
                       p.shape});

@@ -162,8 +162,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port,
       field = listed_field(field.name, found->second); // no option sets this value
     if (described && field.name == "model")
       field = *described;
-    if (auto added = all.add(std::move(field)); !added)
-      return added.error();
+    WAGGLE_TRY(added, all.add(std::move(field)));
   }
   if (!frozen)
     (void)all.add({"frozen", {}, {}, {}}); // equal to every value

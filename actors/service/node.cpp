@@ -182,12 +182,10 @@ result<node_config> node_config_of(const node_options& o) {
   node_config config{.run_id = *key ? run_id_of(**key) : o.run, .label = o.run};
   WAGGLE_TRY(members, members_of(o));
   config.members = *members;
-  if (auto set = set_addresses(o, config); !set)
-    return set.error();
+  WAGGLE_TRY(addresses, set_addresses(o, config));
   if (!o.agreed.empty()) {
     run_agreement all;
-    if (auto added = all.add({"protocol", std::to_string(protocol_version), {}}); !added)
-      return added.error();
+    WAGGLE_TRY(added, all.add({"protocol", std::to_string(protocol_version), {}}));
     for (const auto& [name, value] : o.agreed)
       if (auto added = all.add({name, value, {}}); !added)
         return bad("node_options::agreed: " + name + ": " + added.error().detail);
@@ -197,8 +195,7 @@ result<node_config> node_config_of(const node_options& o) {
   if (o.client_mode) // HTTP for this machine only
     config.listen = {{"127.0.0.1", config.listen.front().port}};
   WAGGLE_TRY(valid, check_timeout(o.shutdown_timeout, "node_options::shutdown_timeout"));
-  if (auto set = set_averagers(o, config); !set)
-    return set.error();
+  WAGGLE_TRY(averagers, set_averagers(o, config));
   if (!o.data_dir.empty())
     config.addresses.file = o.data_dir / "known_peers";
   config.takes_averagers = true;  // averager::add

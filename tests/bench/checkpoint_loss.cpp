@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/cli/bench.hpp"
+#include "runtime/core/try.hpp"
 #include "trainer/train_command.hpp"
 #include "trainer/training_model.hpp"
 
@@ -31,25 +32,16 @@ result<nlohmann::ordered_json> loss_of(const run_options& options) {
   auto config = learner_from(options, {});
   config.eval_data.clear(); // these two are for training
   config.format = precision::float32;
-  auto in = open_inputs(config);
-  if (!in)
-    return in.error();
+  WAGGLE_TRY(in, open_inputs(config));
   const auto& shape = in->data->shape();
-  auto made = make_training_model(config, shape);
-  if (!made)
-    return made.error();
+  WAGGLE_TRY(made, make_training_model(config, shape));
   auto& model = **made;
-  auto image = image_at(options.arguments.front());
-  if (!image)
-    return image.error();
-  auto weights = weights_in(as_byte_span(*image));
-  if (!weights)
-    return weights.error();
+  WAGGLE_TRY(image, image_at(options.arguments.front()));
+  WAGGLE_TRY(weights, weights_in(as_byte_span(*image)));
   auto tensors = model.parameters();
   for (auto& buffer : model.buffers())
     tensors.push_back(std::move(buffer));
-  if (auto loaded = load_weights(tensors, weights->tensors, config.model); !loaded)
-    return loaded.error();
+  WAGGLE_TRY(loaded, load_weights(tensors, weights->tensors, config.model));
   const auto& device = in->devices.front();
   model.to(device);
   model.train(false);
@@ -58,9 +50,7 @@ result<nlohmann::ordered_json> loss_of(const run_options& options) {
                          random_source{windows_seed}};
   double sum = 0;
   for (std::uint64_t i = 0; i < options.steps; ++i) {
-    auto samples = next_batch(sampler, config.micro_batch, device);
-    if (!samples)
-      return samples.error();
+    WAGGLE_TRY(samples, next_batch(sampler, config.micro_batch, device));
     sum += model.measure(*samples).loss;
   }
   return nlohmann::ordered_json{
