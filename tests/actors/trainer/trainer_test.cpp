@@ -91,7 +91,6 @@ TEST_F(Trainer, FinishesAtItsLastEpochAndGoesOnDonating) {
   pass(1s);
   EXPECT_EQ(m.probe->micro_steps, steps);
   auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
-  ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->epoch, epoch_id{3});
   EXPECT_EQ(m.probe->applied.size(), 3U);
 }

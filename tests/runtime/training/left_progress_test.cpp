@@ -43,7 +43,6 @@ TEST_F(LeftProgress, IsOpenedByWhoeverKnowsWhoHasLeftIt) {
   auto bytes = sealed(with({1, -2, 0.5F}));
   EXPECT_LE(bytes.size(), left_bytes_max(values));
   auto what = opened(bytes);
-  ASSERT_TRUE(what) << to_string(what.error());
   EXPECT_EQ(*what->residual, (float_vector{1, -2, 0.5F}));
   EXPECT_EQ(what->position, "after 12 samples");
   EXPECT_EQ(text_of(*what),
