@@ -20,8 +20,7 @@ struct ExtraAuxiliary : moshpit_fixture {
 };
 
 TEST_F(ExtraAuxiliary, ReducesForOneGroupAfterAnotherWithoutValues) {
-  found();
-  see({5, 5});
+  found_of_three();
   EXPECT_TRUE(searches.empty()) << "the trainer has not asked yet";
   auto searched = search(5);
   ASSERT_EQ(searches.size(), 1U);
@@ -38,8 +37,7 @@ TEST_F(ExtraAuxiliary, ReducesForOneGroupAfterAnotherWithoutValues) {
 }
 
 TEST_F(ExtraAuxiliary, ItsEpochIsTheRunsAndItsParametersAreTheLastMean) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   reduce(mean_of_value(3));
   reduce(mean_of_value(4));
@@ -56,8 +54,7 @@ TEST_F(ExtraAuxiliary, ItsEpochIsTheRunsAndItsParametersAreTheLastMean) {
 }
 
 TEST_F(ExtraAuxiliary, AMeanCountsForOneEpochOnly) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto first = search(5);
   reduce(mean_of(2));
   see({6, 6});
@@ -70,8 +67,7 @@ TEST_F(ExtraAuxiliary, AMeanCountsForOneEpochOnly) {
 }
 
 TEST_F(ExtraAuxiliary, ARoundThatFailsIsNoMeanAndTheNextSearchWaits) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   reduce(failed(ec::timeout));
   EXPECT_EQ(searches.size(), 1U) << "whoever tries again is looking for another group";
@@ -82,8 +78,7 @@ TEST_F(ExtraAuxiliary, ARoundThatFailsIsNoMeanAndTheNextSearchWaits) {
 }
 
 TEST_F(ExtraAuxiliary, ARoundWithoutContributionsReplacesNoMean) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   reduce(mean_of_value(3));
   auto empty = mean_of(2);
@@ -96,8 +91,7 @@ TEST_F(ExtraAuxiliary, ARoundWithoutContributionsReplacesNoMean) {
 }
 
 TEST_F(ExtraAuxiliary, NoSearchTakesTheTimeOfItsRound) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5); // with 60 s for a round
   pass(59s);
   EXPECT_EQ(cancelled, 0) << "as long as an epoch may last";
@@ -123,8 +117,7 @@ TEST_F(ExtraAuxiliary, WaitsForPeersThatTrain) {
 }
 
 TEST_F(ExtraAuxiliary, QuittingEndsTheSearchAndForgetsTheMean) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   reduce(mean_of(2));
   tell(actor, quit_group{});

@@ -29,8 +29,7 @@ TEST_F(MoshpitAverager, AloneARoundEndsAtOnce) {
 }
 
 TEST_F(MoshpitAverager, ARoundIsInAGroupThatIsFoundForIt) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   ASSERT_EQ(searches.size(), 1U);
   EXPECT_EQ(searches[0].expected_peers, 3U) << "the group is complete once all are in it";
@@ -65,8 +64,7 @@ TEST_F(MoshpitAverager, ARoundIsInAGroupThatIsFoundForIt) {
 }
 
 TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   end_step(failed(ec::nobody_declared));
   ASSERT_TRUE(searched.get().ok());
@@ -81,8 +79,7 @@ TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
 }
 
 TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   find_group();
   pass(59s);
@@ -97,8 +94,7 @@ TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
 }
 
 TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto round = average(5);
   see({8, 8});
   end_step(mean_of(2));
@@ -107,8 +103,7 @@ TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
 }
 
 TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
-  found();
-  see({5, 5});
+  found_of_three();
   ASSERT_EQ(views.size(), 1U);
   EXPECT_EQ(views[0].members.size(), 3U);
   see({5, 5});
@@ -121,8 +116,7 @@ TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
 }
 
 TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   see({6, 6});
   EXPECT_EQ(cancelled, 0) << "within the tolerance";
@@ -137,8 +131,7 @@ TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
 }
 
 TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto round = average(5);
   see({7, 7});
   pass(10s);
@@ -150,8 +143,7 @@ TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
 }
 
 TEST_F(MoshpitAverager, ARoundThatFailsIsTriedAgainWithTheSameValues) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto round = average(5);
   for (std::size_t failures = 1; failures <= averaging_config{}.retries_max; ++failures) {
     pass(1s);
@@ -171,8 +163,7 @@ TEST_F(MoshpitAverager, ARoundThatFailsIsTriedAgainWithTheSameValues) {
 }
 
 TEST_F(MoshpitAverager, ValuesThatAreNotFiniteLeaveTheGroup) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   find_group();
   auto bad = vector_at(5);
@@ -184,8 +175,7 @@ TEST_F(MoshpitAverager, ValuesThatAreNotFiniteLeaveTheGroup) {
 }
 
 TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   pass(5900ms);
   EXPECT_EQ(cancelled, 0);
@@ -197,8 +187,7 @@ TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
 }
 
 TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
-  found();
-  see({5, 5});
+  found_of_three();
   call(2, call_of(4));
   call(2, round_id{});
   call(9, call_of(5)); // no member
@@ -211,8 +200,7 @@ TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
 }
 
 TEST_F(MoshpitAverager, ACallForTheNextEpochWaitsForIt) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto round = average(5);
   call(2, call_of(6));
   EXPECT_TRUE(calls.empty());
@@ -222,8 +210,7 @@ TEST_F(MoshpitAverager, ACallForTheNextEpochWaitsForIt) {
 }
 
 TEST_F(MoshpitAverager, ACallForTheEpochThatTheRunReachesWaitsForIt) {
-  found();
-  see({5, 5});
+  found_of_three();
   call(2, call_of(6));
   EXPECT_TRUE(calls.empty());
   see({6, 6});
@@ -231,8 +218,7 @@ TEST_F(MoshpitAverager, ACallForTheEpochThatTheRunReachesWaitsForIt) {
 }
 
 TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto round = average(5);
   tell(actor, quit_group{});
   EXPECT_EQ(quits, 1);
@@ -251,8 +237,7 @@ TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
 }
 
 TEST_F(MoshpitAverager, QuittingEndsTheSearch) {
-  found();
-  see({5, 5});
+  found_of_three();
   auto searched = search(5);
   tell(actor, quit_group{});
   EXPECT_EQ(quits, 1);
@@ -263,8 +248,7 @@ TEST_F(MoshpitAverager, QuittingEndsTheSearch) {
 
 TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
   EXPECT_EQ(search(5).get().error().code, ec::not_ready) << "in no group";
-  found();
-  see({5, 5});
+  found_of_three();
   EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready)
     << "nobody was looked for";
   auto searched = search(5);

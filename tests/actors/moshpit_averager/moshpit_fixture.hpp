@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -114,6 +113,11 @@ struct moshpit_fixture : actor_test {
   }
   void found(std::uint64_t epoch = 5) {
     ASSERT_TRUE(ask<group_view>(actor, found_group{epoch_id{epoch}, branch}).ok());
+  }
+  /// With two others, at the same epoch.
+  void found_of_three() {
+    found();
+    see({5, 5});
   }
   pending<members_found> search(std::uint64_t epoch, bool call = false) {
     return ask_later<members_found>(actor, find_members{epoch_id{epoch}, call, 60s, true});
