@@ -185,3 +185,18 @@ def processes(folder):
             if each.process.poll() is None:
                 each.process.kill()
                 each.process.wait()
+
+
+def one_joins_later_and_one_is_killed(slow, loop):
+    """`loop(i, where, min_peers, slow)` starts peer i, which is slow while that file exists. Returns the three that stay."""
+    slow.touch()  # until all have started
+    first = loop(0, "", 3, slow)
+    where = first.line("address ")
+    second, doomed = loop(1, where, 3, slow), loop(2, where, 3, slow)
+    for each in (second, doomed):
+        each.line("in step at epoch")
+    doomed.kill()
+    third = loop(3, where, 1, slow)
+    third.line("in step at epoch")
+    slow.unlink()
+    return first, second, third

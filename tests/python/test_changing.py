@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from support import batch, equal, eventually, join, loss_of, net, once, processes
+from support import batch, equal, eventually, join, loss_of, net, once, one_joins_later_and_one_is_killed, processes
 
 import waggle
 
@@ -153,31 +153,17 @@ def test_peers_that_set_their_rates_themselves_hold_one_model(how, tmp_path):
     """Three, of which one is killed and one joins later."""
     epochs = 40
     with processes(tmp_path) as start:
-        slow = tmp_path / "slow"  # until all have started
-        slow.touch()
-
-        def loop(i, where, min_peers):
-            return start.python(f"loop{i}", HERE / "rates_loop.py", tmp_path / f"peer{i}", where, i, epochs, how,
-                                min_peers, slow)
-
-        first = loop(0, "", 3)
-        where = first.line("address ")
-        second, doomed = loop(1, where, 3), loop(2, where, 3)
-        for each in (second, doomed):
-            each.line("in step at epoch")
-        doomed.kill()
-        third = loop(3, where, 1)
-        third.line("in step at epoch")
-        slow.unlink()
+        loops = one_joins_later_and_one_is_killed(tmp_path / "slow", lambda i, where, min_peers, slow: start.python(
+            f"loop{i}", HERE / "rates_loop.py", tmp_path / f"peer{i}", where, i, epochs, how, min_peers, slow))
         ends = []
-        for each in (first, second, third):
+        for each in loops:
             assert each.ended() == 0, each.log
             ends.append(json.loads(each.line("STATUS ")))
             assert "differ" not in each.log, each.log
         assert len({end["parameters"] for end in ends}) == 1
         assert len({end["seen"] for end in ends}) <= 3 and min(end["seen"] for end in ends) > epochs / 4
         # Whoever a busy machine leaves behind downloads again; the logs say above that nobody did because models differ.
-        assert min(end["state_downloads"] for end in ends[1:]) >= 1, [each.log for each in (first, second, third)]
+        assert min(end["state_downloads"] for end in ends[1:]) >= 1, [each.log for each in loops]
 
 
 @once

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 import torch
-from support import GPU, ROOT, eventually, processes
+from support import GPU, ROOT, eventually, one_joins_later_and_one_is_killed, processes
 
 HERE = pathlib.Path(__file__).parent
 EPOCHS = 60
@@ -49,23 +49,9 @@ def test_one_on_an_older_processor_trains_with_another_and_neither_doubts_its_st
 ])
 def test_one_joins_later_and_one_is_killed(optimizer, devices, tmp_path):
     with processes(tmp_path) as start:
-        slow = tmp_path / "slow"  # until all have started
-        slow.touch()
-
-        def loop(i, where, min_peers):
-            return start.python(f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer,
-                                min_peers, slow, devices[i])
-
-        first = loop(0, "", 3)
-        where = first.line("address ")
-        second, doomed = loop(1, where, 3), loop(2, where, 3)
-        for each in (second, doomed):
-            each.line("in step at epoch")
-        doomed.kill()
-        third = loop(3, where, 1)
-        third.line("in step at epoch")
-        slow.unlink()
-        ends = [ending(each) for each in (first, second, third)]
+        ends = [ending(each) for each in one_joins_later_and_one_is_killed(
+            tmp_path / "slow", lambda i, where, min_peers, slow: start.python(
+                f"loop{i}", HERE / "loop.py", tmp_path / f"peer{i}", where, i, EPOCHS, optimizer, min_peers, slow, devices[i]))]
         if len(set(devices)) == 1:  # otherwise they round differently
             assert len({end["parameters"] for end in ends}) == 1
         assert ends[1]["rounds"] > 0
