@@ -13,16 +13,11 @@ struct DelayedGradients : training_world {
     config.how.delay_gradients = true;
     return config;
   }
-  static training_config joining() {
-    auto config = delayed();
-    config.join_timeout = 5s;
-    return config;
-  }
 };
 
 TEST_F(DelayedGradients, PeersComputeWhileTheirRoundRunsAndHoldEqualParameters) {
   auto& a = add_started(delayed());
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(delayed()));
   pass_until([&] { return all_at(3); });
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
@@ -47,7 +42,7 @@ TEST_F(DelayedGradients, PeersComputeWhileTheirRoundRunsAndHoldEqualParameters) 
 // Samples beyond the target would be computed from parameters that are two updates old.
 TEST_F(DelayedGradients, ASlowRoundIsAwaitedOnceTheNextTargetIsReached) {
   auto& a = add_started(delayed());
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(delayed()));
   pass_until([&] { return all_at(3); });
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
@@ -63,7 +58,7 @@ TEST_F(DelayedGradients, ASlowRoundIsAwaitedOnceTheNextTargetIsReached) {
 TEST_F(DelayedGradients, ANewcomerGetsAStateOfTheGroupsEpoch) {
   auto& a = add_started(delayed());
   pass_until([&] { return all_at(4); });
-  auto config = joining();
+  auto config = joining(delayed());
   auto& b = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
   pass_until([&] { return status_of(b).state_downloads == 1 && status_of(b).rounds_complete > 3; });
   hold_rounds = true;
@@ -89,7 +84,7 @@ TEST_F(DelayedGradients, ADonationAppliesTheResultThatWaits) {
 // INV-6: not zeros, and not the next epoch's partial sum.
 TEST_F(DelayedGradients, AFailedRoundEndsWithTheOwnGradientOfItsEpoch) {
   auto& a = add_started(delayed());
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(delayed()));
   pass_until([&] { return all_at(3); });
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });

@@ -13,11 +13,6 @@ struct DelayedStep : training_world {
     config.delay_optimizer_step = true;
     return config;
   }
-  static training_config joining() {
-    auto config = delayed();
-    config.join_timeout = 5s;
-    return config;
-  }
 };
 
 TEST_F(DelayedStep, PassesGoOnWhileAnUpdateIsApplied) {
@@ -84,9 +79,7 @@ TEST_F(DelayedStep, StoppingWaitsForTheRunningPass) {
 
 TEST_F(DelayedStep, PeersHoldEqualParametersWhoeverDelays) {
   auto& a = add_started(delayed());
-  auto plain = defaults();
-  plain.join_timeout = 5s;
-  auto& b = add_started(plain);
+  auto& b = add_started(joining());
   pass_until([&] { return all_at(10); });
   hold_rounds = true;
   pass(500ms);

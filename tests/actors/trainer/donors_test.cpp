@@ -57,8 +57,7 @@ TEST_F(Donors, AJoinerHasEpochWeightsAndRateOfItsDonor) {
   auto& donor = add_started(config);
   ASSERT_EQ(status_of(donor).epoch, epoch_id{1337});
   config.checkpoints.reset();
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  auto& joiner = add_started(joining(config), toy_options{.init_seed = 99, .data_seed = 2});
   spread();
   pass_until([&] { return status_of(joiner).state_downloads == 1; }, 5s);
   EXPECT_EQ(status_of(joiner).epoch, epoch_id{1337});

@@ -14,10 +14,6 @@ struct LocalUpdates : training_world {
     config.how.steps_period = 4;
     return config;
   }
-  static training_config joining(training_config config = local()) {
-    config.join_timeout = 5s;
-    return config;
-  }
   /// The values of the tensor with this name.
   std::vector<float> tensor_of(const member& m, const std::string& name) {
     auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
@@ -60,7 +56,7 @@ TEST_F(LocalUpdates, APeerAloneIsAPlainLoop) {
 TEST_F(LocalUpdates, APeerThatLearnsNothingIsAlwaysAtTheMeanOfTheLastRound) {
   auto still = local();
   still.schedule.peak = 0;
-  auto learning = joining();
+  auto learning = joining(local());
   learning.schedule.peak = 0.05;
   auto& a = add_started(still);
   auto& b = add_started(learning);
@@ -82,7 +78,7 @@ TEST_F(LocalUpdates, APeerThatLearnsNothingIsAlwaysAtTheMeanOfTheLastRound) {
 
 TEST_F(LocalUpdates, WhatIsLearnedDuringARoundRemains) { // INV-5
   auto& a = add_started(local());
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(local()));
   pass_until([&] { return all_at(3); });
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
@@ -100,7 +96,7 @@ TEST_F(LocalUpdates, WhatIsLearnedDuringARoundRemains) { // INV-5
 
 TEST_F(LocalUpdates, NoStepWaitsForARound) {
   auto& a = add_started(local());
-  add_started(joining());
+  add_started(joining(local()));
   pass_until([&] { return all_at(3); });
   hold_rounds = true;
   pass_until([&] { return !a.answers.empty(); });
@@ -116,7 +112,7 @@ TEST_F(LocalUpdates, AChangeThatWaitsBehindAPassCountsInTheNextRound) {
   auto still = local();
   still.schedule.peak = 0;
   auto& a = add_started(still);
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(local()));
   pass_until([&] { return all_at(4); });
   a.gate->passes = true;
   auto first = a.questions.size();
@@ -150,7 +146,7 @@ TEST_F(LocalUpdates, ARoundThatBlocksStopsThePasses) {
 
 TEST_F(LocalUpdates, APeerThatMissedARoundTrainsOnWithoutADownload) {
   auto& a = add_started(local());
-  auto& b = add_started(joining());
+  auto& b = add_started(joining(local()));
   pass_until([&] { return all_at(3); });
   auto lost = status_of(b).epoch;
   round_fault = [&](const member& m, epoch_id epoch) {

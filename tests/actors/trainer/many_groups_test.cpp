@@ -193,9 +193,7 @@ TEST_F(BlockingManyGroups, AnAnswerToASearchOfAGroupThatItLeftIsIgnored) {
 
 TEST_F(ManyGroups, APeerFurtherBehindDownloadsAState) {
   auto& a = add_started(many());
-  auto joining = many();
-  joining.join_timeout = 5s;
-  auto& b = add_started(joining);
+  auto& b = add_started(joining(many()));
   pass_until([&] { return all_at(2); });
   auto downloads = status_of(b).state_downloads;
   hold_rounds = true;
@@ -235,10 +233,8 @@ TEST_F(ManyGroups, WhileItsRoundRunsAPeerThatIsTooFarBehindDoesNotTrain) {
 TEST_F(ManyGroups, APeerWithoutAStateTakesPartInNoRound) {
   auto& a = add_started(many());
   pass_until([&] { return status_of(a).epoch.value() >= 1; });
-  auto joining = many();
-  joining.join_timeout = 5s;
   store_fault = failure{ec::internal, "no state is given away"};
-  auto& b = add_started(joining);
+  auto& b = add_started(joining(many()));
   pass_until([&] { return status_of(b).phase == trainer_phase::syncing; });
   tell(b.actor, round_called{status_of(a).epoch});
   pass(1s);

@@ -105,8 +105,7 @@ TEST_F(NoticedTrainer, IsInNoRoundWhileANeighbourGetsWhatItHasAlone) {
   local.strategy = "local-updates";
   local.how.steps_period = 4;
   auto& a = add_started(local);
-  local.join_timeout = 5s;
-  auto& b = add_started(noticed(local));
+  auto& b = add_started(noticed(joining(local)));
   pass_until([&] { return all_at(2); });
   hold_left = true;
   ASSERT_TRUE(notice->give(25s));
@@ -130,8 +129,7 @@ protected:
     add_started();
     add_started();
     pass_until([&] { return all_at(2); });
-    config.join_timeout = 5s;
-    auto& back = add(config, toy_options{.init_seed = 99, .data_seed = 9});
+    auto& back = add(joining(config), toy_options{.init_seed = 99, .data_seed = 9});
     keep_log(back);
     return back;
   }

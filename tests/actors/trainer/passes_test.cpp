@@ -142,8 +142,7 @@ struct RoundCalledDuringAPass : TrainerPasses {
     first = &add(config);
     first->probe->adds_in_place = in_place;
     tell(first->actor, start_training{});
-    config.join_timeout = 5s;
-    add_started(config);
+    add_started(joining(config));
     pass_until([&] { return all_at(1); });
     hold_passes = hold_rounds = true;
     pass_until([&] { return !first->held.empty(); });

@@ -16,11 +16,6 @@ struct PlateauOfTheSwarm : training_world {
     config.schedule.parts = {{row, {0.5, 1, 0.5, 0, 0, 0, 1e-8}}};
     return config;
   }
-  static training_config joining() {
-    auto config = lowering();
-    config.join_timeout = 5s;
-    return config;
-  }
   static const schedule_row* find_row() {
     for (const auto& row : schedule_table())
       if (row.name == plateau_name)
@@ -65,8 +60,7 @@ TEST_F(PlateauOfTheSwarm, DelayedGradientsAndStepsDoNotSplitThePeers) {
   auto gradients = until(lowering(), 24);
   gradients.how.delay_gradients = true;
   auto& a = add_started(gradients);
-  auto other = gradients;
-  other.join_timeout = 5s;
+  auto other = joining(gradients);
   other.delay_optimizer_step = true;
   auto& b = add_started(other);
   b.gate->updates = true; // until the end, updates wait
@@ -79,10 +73,10 @@ TEST_F(PlateauOfTheSwarm, DelayedGradientsAndStepsDoNotSplitThePeers) {
 
 TEST_F(PlateauOfTheSwarm, PassesThatOverflowAndPeersWithoutSamplesChangeNothingForTheOthers) {
   auto& a = add_started(until(lowering(), 16));
-  auto helping = until(joining(), 16);
+  auto helping = until(joining(lowering()), 16);
   helping.auxiliary = true;
   auto& b = add_started(helping);
-  auto& c = add_started(until(joining(), 16));
+  auto& c = add_started(until(joining(lowering()), 16));
   pass_until([&] { return all_at(3); });
   c.probe->non_finite_steps = 20;
   pass_until([&] { return all_finished(); });
@@ -93,11 +87,12 @@ TEST_F(PlateauOfTheSwarm, PassesThatOverflowAndPeersWithoutSamplesChangeNothingF
 
 TEST_F(PlateauOfTheSwarm, APeerThatGoesOnAloneCountsItsOwnLossAndReturnsToTheOthersState) {
   auto& a = add_started(until(lowering(), 20));
-  auto& b = add_started(until(joining(), 20));
+  auto& b = add_started(until(joining(lowering()), 20));
   pass_until([&] { return all_at(5); });
   end(b);
   pass_until([&] { return status_of(a).epoch > epoch_id{9}; });
-  auto& c = add_started(until(joining(), 20), toy_options{.init_seed = 99, .data_seed = 7});
+  auto& c =
+    add_started(until(joining(lowering()), 20), toy_options{.init_seed = 99, .data_seed = 7});
   spread();
   pass_until([&] { return all_finished(); });
   expect_equal_states();

@@ -108,8 +108,7 @@ TEST_P(Rates, OfAJoinerAreThoseOfTheRunsEpochs) {
       received = state->epoch;
   };
   pass(3ms); // so that the two do not make their passes at the same time
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  auto& joiner = add_started(joining(config), toy_options{.init_seed = 99, .data_seed = 2});
   spread();
   pass_until([&] { return has_finished(m) && has_finished(joiner); });
   ASSERT_EQ(status_of(joiner).state_downloads, 1U);
@@ -179,8 +178,7 @@ TEST_F(ScheduleEpochs, ContainTheStepsOfRoundsThatFailed) {
   config.how.steps_in_epoch = 40;
   auto& a = add_started(config);
   pass(3ms);
-  config.join_timeout = 5s;
-  auto& b = add_started(config);
+  auto& b = add_started(joining(config));
   spread();
   pass_until([&] { return all_at(6); });
   round_fault = [&](const member& m, epoch_id epoch) {

@@ -295,11 +295,10 @@ TEST_F(Resumed, IfTheLastCheckpointFailsThePartialEpochIsDroppedAndCounted) {
 
 /// One peer of two stops in an epoch and comes back.
 struct ResumedInASwarm : Resumed {
-  training_config joining() {
+  training_config endless() {
     auto config = keeping(files);
     config.max_epochs = 0;
-    config.join_timeout = 5s;
-    return config;
+    return joining(config);
   }
   /// Stops `b` with a partial sum, and with a contribution if rounds are held.
   training_status leave_with_samples(member& b) {
@@ -317,7 +316,7 @@ TEST_F(ResumedInASwarm, WhatTheRunHasPassedIsDroppedAndCountedAndTheDataGoOn) {
     files = std::make_shared<memory_disk>();
     if (!in_round)
       add_started();
-    auto& b = add_started(joining());
+    auto& b = add_started(endless());
     pass_until([&] { return all_at(3); });
     hold_rounds = in_round;
     if (in_round)
@@ -326,7 +325,7 @@ TEST_F(ResumedInASwarm, WhatTheRunHasPassedIsDroppedAndCountedAndTheDataGoOn) {
     release_rounds();
     auto later = before.epoch.value() + 2;
     pass_until([&] { return status_of(*members[0]).epoch.value() >= later; });
-    auto& again = restart(joining(), {.data_seed = 2}, before.samples_toward_epoch);
+    auto& again = restart(endless(), {.data_seed = 2}, before.samples_toward_epoch);
     spread();
     pass_until([&] { return status_of(again).state_downloads == 1; });
     pass_until([&] { return status_of(again).samples_used > 0; });

@@ -43,11 +43,10 @@ TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
   toy_options first{.data_seed = 1, .adam = GetParam().adam};
   toy_options second{
     .micro_batch = GetParam().micro_batch, .data_seed = 2, .adam = GetParam().adam};
-  auto joining = defaults();
-  joining.join_timeout = 5s;
-  joining.step_interval = 9ms; // the shares of the two differ from epoch to epoch
+  auto faster = joining();
+  faster.step_interval = 9ms; // the shares of the two differ from epoch to epoch
   auto& a = add_started(defaults(), first);
-  auto& b = add_started(joining, second);
+  auto& b = add_started(faster, second);
   pass_until([&] { return all_at(6); });
   pass_until(
     [&] { return status_of(a).epoch == status_of(b).epoch && !status_of(b).parameters.is_zero(); });
@@ -307,10 +306,8 @@ TEST_F(Trainer, ASurvivorGoesOnAlone) {
 TEST_F(Trainer, PeersThatHaveFinishedHoldEqualBuffers) {
   auto config = defaults();
   config.max_epochs = 5;
-  auto joining = config;
-  joining.join_timeout = 5s;
   auto& a = add_started(config, toy_options{.data_seed = 1, .buffer = true});
-  auto& b = add_started(joining, toy_options{.data_seed = 2, .buffer = true});
+  auto& b = add_started(joining(config), toy_options{.data_seed = 2, .buffer = true});
   auto finished = [&](const member& m) { return status_of(m).phase == trainer_phase::finished; };
   pass_until([&] { return finished(a) && finished(b); });
   EXPECT_EQ(a.questions.back().values->size(), 16U);
@@ -336,9 +333,7 @@ std::vector<float> buffer_in(const state_snapshot& snapshot) {
 // Zeros that it did not contribute must not be taken for its own contribution.
 TEST_F(Trainer, APeerWithoutSamplesTakesTheMeanOfTheBuffers) {
   auto& a = add_started({}, toy_options{.data_seed = 1, .buffer = true});
-  auto config = defaults();
-  config.join_timeout = 5s;
-  auto& b = add_started(config, toy_options{.data_seed = 2, .buffer = true});
+  auto& b = add_started(joining(), toy_options{.data_seed = 2, .buffer = true});
   pass_until([&] { return all_at(3); });
   b.probe->non_finite_steps = 1'000'000; // from now on it has nothing to contribute
   pass_until([&] { return b.questions.back().weight == 0; });

@@ -24,8 +24,7 @@ TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // INV-3
   config.schedule = falling();
   auto& donor = add_started(config);
   pass_until([&] { return all_at(3); });
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  auto& joiner = add_started(joining(config), toy_options{.init_seed = 99, .data_seed = 2});
   spread();
   pass_until([&] {
     return status_of(joiner).state_downloads == 1
@@ -127,8 +126,7 @@ TEST_F(Trainer, ADownloadEndsByItsDeadline) { // --load-state-timeout
   pass_until([&] { return all_at(2); });
   auto answers = std::exchange(donor.actor, spawn(silent_donor));
   for (milliseconds limit : {1s, 4s}) {
-    auto config = defaults();
-    config.join_timeout = 5s;
+    auto config = joining();
     config.sync_timeout = limit;
     auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
     spread();
@@ -178,9 +176,7 @@ TEST_F(Trainer, APeerThatDownloadedNothingSeesThatEpochsAreShorterThanADownload)
 TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
   auto& donor = add_started();
   pass_until([&] { return all_at(2); });
-  auto config = defaults();
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.parameters = 11});
+  auto& joiner = add_started(joining(), toy_options{.parameters = 11});
   spread();
   pass(10s);
   ASSERT_FALSE(joiner.downloads.empty());

@@ -146,10 +146,8 @@ TEST_F(Trainer, BeginsOnceThereAreEnoughPeers) {
   pass(3s);
   EXPECT_EQ(a.probe->micro_steps, 0U);
   EXPECT_EQ(status_of(a).waiting_for, "1 more of the 2 peers to begin with");
-  auto joining = config;
-  joining.join_timeout = 5s;
   spoil_state = [](std::size_t, std::string& image) { image.clear(); };
-  auto& b = add_started(joining, toy_options{.init_seed = 99, .data_seed = 2});
+  auto& b = add_started(joining(config), toy_options{.init_seed = 99, .data_seed = 2});
   pass_until([&] { return b.state_requests > 0; });
   EXPECT_EQ(status_of(a).group_size, 2U);
   EXPECT_EQ(a.probe->micro_steps, 0U) << "the other one has no state yet";

@@ -211,9 +211,7 @@ protected:
 
   /// A newcomer with parameters of its own, which sees the others at once.
   member& add_joiner() {
-    auto config = defaults();
-    config.join_timeout = 5s;
-    auto& m = add_started(config, toy_options{.init_seed = 99, .data_seed = members.size() + 1});
+    auto& m = add_started(joining(), toy_options{.init_seed = 99, .data_seed = members.size() + 1});
     spread();
     return m;
   }
@@ -236,6 +234,11 @@ protected:
     config.checkpoint_interval = 0ms;
     config.settle_time = 50ms;
     config.split_grace = 300ms;
+    return config;
+  }
+  /// Of a peer that looks for the others first.
+  static training_config joining(training_config config = defaults()) {
+    config.join_timeout = 5s;
     return config;
   }
 

@@ -104,9 +104,8 @@ TEST_F(Times, AStateThatDoesNotArriveIsADownload) {
   for_each_strategy(true, [this](training_config config, const strategy&) {
     add_started(config);
     pass(1s);
-    config.join_timeout = 5s;
     spoil_state = [](std::size_t, std::string& image) { image.back() ^= 1; };
-    auto& m = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+    auto& m = add_started(joining(config), toy_options{.init_seed = 99, .data_seed = 2});
     spread();
     pass_until([&] { return !m.asked.empty(); });
     auto begun = sched.clock().now();
