@@ -8,19 +8,6 @@
 
 namespace waggle::testing {
 
-/// A round_port that accepts everything and does nothing.
-class mute_port final : public fake_signing_port {
-public:
-  using fake_signing_port::fake_signing_port;
-  void send(const peer_record&, wire::event, payload) override {}
-  bool reduce(const reduce_part&) override { return false; }
-  digest secret(const round_id&, std::uint32_t) override { return {}; }
-  void count_part() override {}
-  void count_refused(ec) override {}
-  void log(const std::string&) override {}
-  void finished(round_finished) override {}
-};
-
 /// Begins a round of `plan` at its first member, whose context this is: from then on, the other
 /// members are no strangers to it.
 inline void begin_round(const node_context& ctx, const round_plan& plan) {

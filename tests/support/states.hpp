@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,13 @@ inline payload encode_state(const training_state& state) {
 /// The parameters in the image of a state with this table.
 inline byte_span parameters_in(const state_table& table, byte_span image) {
   return image.subspan(table.header_bytes(), table.parameter_count() * sizeof(float));
+}
+inline std::vector<float> parameters_of(const learner& model) {
+  auto state = save_state(model);
+  auto bytes = parameters_in(model.tensors(), state);
+  std::vector<float> values(model.parameter_count());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
 }
 
 } // namespace waggle::testing

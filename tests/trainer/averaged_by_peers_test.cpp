@@ -1,8 +1,6 @@
 // Peers whose gradients are averaged by averagers follow one process with the whole batch
 // (equal and unequal batches).
 
-#include <cstring>
-
 #include "tests/actors/averager/averaging_world.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/states.hpp"
@@ -23,14 +21,6 @@ std::unique_ptr<learner> make(const std::string& optimizer, std::int64_t micro_b
   c.optimizer.epsilon = 1e-6;
   c.micro_batch = micro_batch;
   return made(c);
-}
-
-std::vector<float> parameters_of(const learner& model) {
-  auto state = testing::save_state(model);
-  auto bytes = testing::parameters_in(model.tensors(), state);
-  std::vector<float> values(model.parameter_count());
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
 }
 
 class AveragedByPeers : public averaging_world, public ::testing::WithParamInterface<const char*> {

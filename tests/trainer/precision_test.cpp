@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::mean_gradient_of;
+using testing::mean_gradient_of, testing::parameters_of;
 
 learner_config small(const std::string& model = "char-gpt") {
   auto c = testing::small_learner();
@@ -42,14 +42,6 @@ void train(learner& model, int epochs) {
     ASSERT_EQ(mean.samples, 12U);
     model.apply(*mean.values, 1e-2);
   }
-}
-
-std::vector<float> parameters_of(const learner& model) {
-  std::vector<float> all(model.parameter_count());
-  for (std::size_t i = 0; model.tensors().offset(i) < all.size(); ++i)
-    model.read_tensor(
-      i, std::span{all}.subspan(model.tensors().offset(i), model.tensors()[i].elements()));
-  return all;
 }
 
 /// Adds `x` to all parameters.

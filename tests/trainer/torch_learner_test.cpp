@@ -22,7 +22,7 @@ namespace waggle {
 
 namespace {
 
-using testing::mean_gradient_of;
+using testing::mean_gradient_of, testing::parameters_of;
 constexpr auto& make = testing::made;
 
 namespace fs = std::filesystem;
@@ -59,15 +59,6 @@ void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
 
 std::vector<std::byte> copy_of(std::vector<std::byte> state) {
   return state;
-}
-
-/// The parameters in the order of a state.
-std::vector<float> parameters_of(const learner& model) {
-  auto state = testing::save_state(model);
-  auto bytes = testing::parameters_in(model.tensors(), state);
-  std::vector<float> values(model.parameter_count());
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
 }
 
 void overwrite(std::vector<std::byte>& state, std::size_t at, const auto& value) {

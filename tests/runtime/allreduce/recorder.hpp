@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/crypto/digest.hpp"
 #include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
@@ -17,12 +16,6 @@ public:
     sent.push_back({to.id, std::move(what), std::move(body)});
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id&) const override { return written; }
-  bool reduce(const reduce_part&) override { return false; }
-  digest secret(const round_id&, std::uint32_t view) override {
-    return sha256(std::to_string(view) + " of "
-                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
-  }
-  void count_part() override {}
   void count_refused(ec why) override { refused.push_back(why); }
   void log(const std::string&) override {}
   void finished(round_finished how) override { end = std::move(how); }

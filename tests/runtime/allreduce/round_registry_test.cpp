@@ -220,28 +220,12 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
   EXPECT_TRUE(rounds.deliver(message_of(4), {})) << "there is room for others again";
 }
 
-/// A round_port that accepts everything and does nothing.
-class quiet_port final : public testing::fake_signing_port {
-public:
-  using fake_signing_port::fake_signing_port;
-  void send(const peer_record&, wire::event, payload) override {}
-  bool reduce(const reduce_part&) override { return false; }
-  digest secret(const round_id&, std::uint32_t view) override {
-    return sha256(std::to_string(view) + " of "
-                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
-  }
-  void count_part() override {}
-  void count_refused(ec) override {}
-  void log(const std::string&) override {}
-  void finished(round_finished) override {}
-};
-
 std::shared_ptr<round_engine> engine_for(const round_plan& plan) {
   auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
-  return std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
-                                        round_memory{vector_pool::make(1), buffer_pool::make(0)},
-                                        std::make_shared<quiet_port>(plan.members[0].peer.id),
-                                        [] { return steady_time{}; });
+  return std::make_shared<round_engine>(
+    round_request{plan, 0, values, 1}, round_config{},
+    round_memory{vector_pool::make(1), buffer_pool::make(0)},
+    std::make_shared<testing::mute_port>(plan.members[0].peer.id), [] { return steady_time{}; });
 }
 
 TEST(RoundRegistry, StrangersDoNotUseUpWhatIsKeptForMembers) {

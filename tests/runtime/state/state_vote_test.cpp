@@ -106,38 +106,23 @@ TEST(StateVote, OfDonorsThatRoundDifferentlyMostDecideWhereTheyAgree) {
 
 TEST(StateVote, DonorsThatAreBusyKeepALiarFromBeingTheOnlyOneAlsoIfSomeRoundDifferently) {
   Vote v{3, state_comparison::content, true};
-  v.asks("1>=5 2>=5")
-    .offers(1, 9, "poison")
-    .refuses(2, ec::overloaded)
-    .asks("3>=5")
-    .refuses(3, ec::overloaded);
+  v.asks("1>=5 2>=5").offers(1, 9, "poison").refuses(2, ec::overloaded);
+  v.asks("3>=5").refuses(3, ec::overloaded);
   EXPECT_EQ(v.vote.outcome(), verdict::failed);
 }
 
 TEST(StateVote, DonorsThatAreBehindAreAskedForTheEpochThatTheOthersReached) {
   Vote v{3};
-  v.asks("1>=5 2>=5")
-    .offers(1, 9)
-    .offers(2, 10)
-    .asks("3>=5")
-    .offers(3, 8)
-    .asks("3>=9")
-    .offers(3, 9);
+  v.asks("1>=5 2>=5").offers(1, 9).offers(2, 10);
+  v.asks("3>=5").offers(3, 8).asks("3>=9").offers(3, 9);
   EXPECT_EQ(v.chosen(), state(9));
 }
 
 TEST(StateVote, DonorsThatGoOnMeanwhileAreAskedForAnEpochAheadOfAll) {
   Vote v{3};
-  v.asks("1>=5 2>=5")
-    .offers(1, 9)
-    .offers(2, 10)
-    .asks("3>=5")
-    .offers(3, 8)
-    .asks("3>=9")
-    .offers(3, 12)
-    .asks("1>=13 2>=13 3>=13")
-    .offers(1, 13)
-    .offers(2, 13);
+  v.asks("1>=5 2>=5").offers(1, 9).offers(2, 10);
+  v.asks("3>=5").offers(3, 8).asks("3>=9").offers(3, 12);
+  v.asks("1>=13 2>=13 3>=13").offers(1, 13).offers(2, 13);
   EXPECT_EQ(v.vote.outcome(), verdict::chosen);
 }
 
@@ -149,13 +134,8 @@ TEST(StateVote, OfTwoDonorsTheFirstIsBelieved) {
 
 TEST(StateVote, AFarEpochOfALiarIsNotAwaited) {
   Vote v{3};
-  v.asks("1>=5 2>=5")
-    .offers(1, 1'000'000, "poison")
-    .offers(2, 9)
-    .asks("3>=5")
-    .offers(3, 10)
-    .asks("2>=10")
-    .offers(2, 10);
+  v.asks("1>=5 2>=5").offers(1, 1'000'000, "poison").offers(2, 9);
+  v.asks("3>=5").offers(3, 10).asks("2>=10").offers(2, 10);
   EXPECT_EQ(v.chosen(), state(10));
 }
 
@@ -174,11 +154,8 @@ TEST(StateVote, DonorsThatAreGoneDoNotCount) {
 
 TEST(StateVote, DonorsThatAreBusyDo) {
   Vote v{3};
-  v.asks("1>=5 2>=5")
-    .refuses(1, ec::overloaded)
-    .refuses(2, ec::overloaded)
-    .asks("3>=5")
-    .offers(3, 9, "poison");
+  v.asks("1>=5 2>=5").refuses(1, ec::overloaded).refuses(2, ec::overloaded);
+  v.asks("3>=5").offers(3, 9, "poison");
   EXPECT_EQ(v.vote.outcome(), verdict::failed);
 }
 

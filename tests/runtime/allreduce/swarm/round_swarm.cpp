@@ -54,7 +54,6 @@ public:
     return sha256(std::to_string(view) + " of " + std::to_string(self_) + " in "
                   + std::to_string(swarm_.scene_.seed));
   }
-  void count_part() override {}
   void count_refused(ec why) override {
     // All members are honest: a refused message was changed by a saboteur, or is a bug.
     if (swarm_.planted_ == nullptr)
