@@ -28,13 +28,6 @@ namespace waggle::testing {
 
 using namespace std::chrono_literals;
 
-inline std::string content_of(const std::filesystem::path& file) {
-  std::ifstream in{file};
-  std::ostringstream all;
-  all << in.rdbuf();
-  return all.str();
-}
-
 /// Polls until `what` is true; returns false after `limit`. For conditions that other processes
 /// change without a notification.
 inline bool eventually(const std::function<bool()>& what, std::chrono::seconds limit = 60s) {
