@@ -41,11 +41,13 @@ protected:
   static torch::Tensor trained(const torch::Tensor& values) {
     return values.detach().requires_grad_();
   }
-  static Module classifier() {
+  /// @param source of its functions, unless the test defines them later.
+  static Module classifier(const std::string& source = {}) {
     torch::manual_seed(7);
     Module module{"net"};
     module.register_parameter("w", trained(0.1 * torch::randn({64, 10})), false);
     module.register_parameter("b", trained(torch::zeros({10})), false);
+    module.define(source);
     return module;
   }
   void save(const Module& module) const { module.save(config().model); }
@@ -60,9 +62,7 @@ protected:
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(ScriptModel, TrainsAndIsMeasured) {
-  auto module = classifier();
-  module.define(linear);
-  save(module);
+  save(classifier(linear));
   auto made = make_torch_learner(config());
   auto& model = **made;
   EXPECT_EQ(model.tensors()[0].name, "b"); // sorted
@@ -79,8 +79,7 @@ TEST_F(ScriptModel, TrainsAndIsMeasured) {
 }
 
 TEST_F(ScriptModel, APlanCountsWhatItTrainsAndMeasuresAPass) {
-  auto module = classifier();
-  module.define(linear);
+  auto module = classifier(linear);
   module.register_parameter("frozen", torch::zeros({3, 5}), false);
   save(module);
   run_options options;
@@ -101,9 +100,7 @@ TEST_F(ScriptModel, APlanCountsWhatItTrainsAndMeasuresAPass) {
 
 // The gradient is that of torch for the same module and samples.
 TEST_F(ScriptModel, ItsGradientIsThatOfThePlainModule) {
-  auto module = classifier();
-  module.define(linear);
-  save(module);
+  save(classifier(linear));
   auto made = make_torch_learner(config());
   float_vector mean((*made)->gradient_count());
   auto loss = (*made)->accumulate().loss;
@@ -218,28 +215,22 @@ TEST_F(ScriptModel, ParametersAndRunningStatisticsWithoutValuesAreLeftOut) {
 }
 
 TEST_F(ScriptModel, AnExportedLossIsUsedAndMustBeOneNumber) {
-  auto module = classifier();
-  module.define(linear);
+  auto module = classifier(linear);
   module.define("def loss(self, x, y):\n    return 2 * torch.cross_entropy_loss("
                 "self.forward(x), y)\n");
   save(module);
   auto twice = make_torch_learner(config());
-  auto once = classifier();
-  once.define(linear);
-  save(once);
+  save(classifier(linear));
   auto plain = make_torch_learner(config());
   EXPECT_NEAR((*twice)->accumulate().loss, 2 * (*plain)->accumulate().loss, 1e-5);
-  auto wrong = classifier();
-  wrong.define(linear);
+  auto wrong = classifier(linear);
   wrong.define("def loss(self, x, y):\n    return self.forward(x).sum(1)\n");
   save(wrong);
   EXPECT_SAYS(refusal(), "its loss is a tensor of 20 values: return one number");
 }
 
 TEST_F(ScriptModel, SquaresAreALossToo) {
-  auto module = classifier();
-  module.define(linear);
-  save(module);
+  save(classifier(linear));
   auto squares = config();
   squares.loss = "mse";
   auto made = make_torch_learner(squares);
@@ -261,32 +252,26 @@ TEST_F(ScriptModel, WhatCannotBeTrainedIsRefusedWithWhatToDo) {
   save(frozen);
   EXPECT_SAYS(refusal(), "it has no parameters, as after torch.jit.freeze");
 
-  auto half = classifier();
-  half.define(linear);
+  auto half = classifier(linear);
   half.to(torch::kHalf);
   save(half);
   EXPECT_SAYS(refusal(), "the parameter b is Half, and training needs float32");
 
-  auto lossless = classifier();
-  lossless.define("def scores(self, x):\n    return x\n");
-  save(lossless);
+  save(classifier("def scores(self, x):\n    return x\n"));
   EXPECT_SAYS(refusal(), "it has no loss: export a method loss(inputs, targets), or a forward");
 
-  auto dropout = classifier();
-  dropout.define("def forward(self, x):\n    return torch.matmul(torch.dropout(x.flatten(1) + 1, "
-                 "0.5, True), self.w) + self.b\n");
+  auto dropout =
+    classifier("def forward(self, x):\n    return torch.matmul(torch.dropout(x.flatten(1) + 1, "
+               "0.5, True), self.w) + self.b\n");
   save(dropout);
   EXPECT_SAYS(refusal(), "its dropout was traced and does not follow train()");
 
-  auto other = classifier();
-  other.define("def forward(self, x):\n    return torch.matmul(x.flatten(1)[:, 1:], self.w)\n");
-  save(other);
+  save(classifier("def forward(self, x):\n    return torch.matmul(x.flatten(1)[:, 1:], self.w)\n"));
   EXPECT_SAYS(refusal(), "it cannot compute a loss of images of 1 × 8 × 8, inputs [20, 1, 8, 8]");
 }
 
 TEST_F(ScriptModel, AnOperatorOfANewerPyTorchIsNamed) {
-  auto module = classifier();
-  module.define(linear);
+  auto module = classifier(linear);
   save(module);
   auto changed = config().model + ".changed";
   {
