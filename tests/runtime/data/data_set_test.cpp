@@ -178,7 +178,6 @@ TEST_F(DataSet, ImagesThatBecomeShorterWhileTheyAreUsedAreAnError) {
   fs::resize_file(folder / "train-images-idx3-ubyte", 50);
   std::vector<std::byte> item((*data)->shape().item_bytes);
   auto read = (*data)->read(0, 19, item);
-  ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ec::io_error);
   EXPECT_SAYS(read.error().detail, "has become shorter");
 }

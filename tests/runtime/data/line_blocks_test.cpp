@@ -110,7 +110,6 @@ TEST_F(LineBlocks, WhatIsNoTextIsRefusedWithItsPlace) {
   write("a.jsonl", std::string(100, ' ') + "\n{");
   auto data = open_data_set(request());
   auto later = (*data)->windows(2, std::vector{window_place{0, 1}});
-  ASSERT_FALSE(later);
   EXPECT_EQ(later.error().code, ec::io_error);
   EXPECT_THAT(later.error().detail, HasSubstr("byte 101"));
 }
@@ -121,9 +120,7 @@ TEST_F(LineBlocks, FormatsAreNotMixed) {
   EXPECT_EQ(format_of(folder / "*.jsonl"), data_format::lines);
   auto r = request();
   r.path = folder.string();
-  auto opened = open_data_set(r);
-  ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.error().detail, HasSubstr("name one kind"));
+  EXPECT_THAT(open_data_set(r).error().detail, HasSubstr("name one kind"));
   EXPECT_THAT(data_set_identity(request()), HasSubstr("a.jsonl of 6 bytes, in blocks of 64 bytes"));
 }
 

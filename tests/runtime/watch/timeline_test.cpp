@@ -92,9 +92,7 @@ TEST(Timeline, RefusesLogsOfSeveralRunsAndNoLogs) {
   a.add(0, watch::started{"1", "red", "trainer"});
   log_writer b{2, 0};
   b.add(0, watch::started{"1", "blue", "trainer"});
-  auto both = of({a.text, b.text}).align();
-  ASSERT_FALSE(both.ok());
-  EXPECT_THAT(both.error().detail, HasSubstr("blue and red"));
+  EXPECT_THAT(of({a.text, b.text}).align().error().detail, HasSubstr("blue and red"));
   EXPECT_FALSE(of({std::string(1 << 20, 'x')}).align().ok());
 }
 
