@@ -2,6 +2,7 @@
 
 import {html, render} from './vendor/lit-html.js';
 import {clock, compact, duration, fixed, number, whole} from './format.js';
+import {Chart} from './loss.js';
 import {speed} from './state.js';
 
 const points = 300;
@@ -56,21 +57,16 @@ export function smoothed(values, weight) {
   });
 }
 
-export class RunChart {
+export class RunChart extends Chart {
   constructor(section) {
+    super(section.querySelector('.content'));
     this.section = section;
     this.controls = document.createElement('div');
     this.controls.className = 'controls';
-    this.readout = document.createElement('p');
-    this.readout.className = 'legend readout';
-    this.place = document.createElement('div');
-    this.place.className = 'chart';
-    section.querySelector('.content').append(this.controls, this.readout, this.place);
+    this.readout.before(this.controls);
     this.data = readCurves(undefined);
     this.peer = '';
     this.readAt = -Infinity; // when it is read again
-    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.place);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.drawn = ''; this.draw(); });
   }
 
   show(state) {
@@ -120,10 +116,6 @@ export class RunChart {
     }
   }
 
-  size() {
-    return {width: this.place.clientWidth || 300, height: Math.max(220, this.place.clientHeight)};
-  }
-
   draw() {
     const {data} = this;
     this.section.hidden = data.columns.epoch.length === 0;
@@ -144,15 +136,7 @@ export class RunChart {
       const at = data.columns.epoch.findIndex(x => x >= epoch);
       rows.push(shown(data.columns.epoch.map((_, i) => (i === at ? value : null))));
     }
-    const drawn = [view.chart, axis, log, smooth > 0, known.length, this.best].join();
-    if (drawn !== this.drawn) {
-      this.drawn = drawn;
-      this.plot?.destroy();
-      this.plot = this.make(known, rows);
-    } else {
-      this.plot.setData(rows);
-    }
-    this.describe(this.plot.cursor?.idx ?? undefined);
+    this.plotted([view.chart, axis, log, smooth > 0, known.length, this.best].join(), rows, (color, axis) => this.options(known, rows[0].length < 3, color, axis));
   }
 
   drawControls() {
@@ -163,25 +147,18 @@ export class RunChart {
       <label>Smoothing <input type="range" min="0" max="0.98" step="0.02" .value=${String(view.smooth)} @input=${e => set(() => { view.smooth = Number(e.target.value); })}></label>`, this.controls);
   }
 
-  make(known, rows) {
-    const style = getComputedStyle(document.documentElement);
-    const color = name => style.getPropertyValue(name).trim();
-    const axis = {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, font: `11px ${color('--sans')}`};
-    const few = rows[0].length < 3;
+  options(known, few, color, axis) {
     const series = known.flatMap(([name, , stroke]) => {
       const line = {stroke: color(stroke), dash: stroke === '--s2' ? [7, 4] : [], width: 1.6, spanGaps: true, points: {show: few || name.startsWith('eval_') ? undefined : false, size: 4}};
       return view.smooth > 0 ? [{...line, stroke: color('--rest'), width: 0.8}, {...line, points: {show: false}}] : [line];
     });
     if (this.best) series.push({stroke: color('--good'), width: 0, spanGaps: false, points: {show: true, size: 9, width: 2, fill: color('--panel')}});
     const dates = [[86400, '{MMM} {D}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', '\n{MMM} {D}', null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]];
-    return new uPlot({
-      ...this.size(), legend: {show: false}, padding: [8, 28, 0, 0],
-      cursor: {y: false, drag: {x: false, y: false}, points: {size: 5}},
+    return {
       scales: {x: {time: view.axis === 't'}, y: {distr: view.log ? 3 : 1}},
       axes: [{...axis, space: 90, values: view.axis === 't' ? dates : (_, all) => all.map(x => compact(x))}, {...axis, size: 52, values: (_, all) => all.map(x => (x === null ? '' : Number(x.toPrecision(4)).toString()))}],
       series: [{}, ...series],
-      hooks: {setCursor: [u => this.describe(u.cursor.idx ?? undefined)]},
-    }, rows, this.place);
+    };
   }
 
   /** The values at the pointer, or the last ones, and the best. */

@@ -1,4 +1,4 @@
-// Loss over the time of day, a line for each peer. The chart is uPlot's.
+// Loss over the time of day, a line for each peer.
 
 import {html, render} from './vendor/lit-html.js';
 import {clock, fixed, shortId} from './format.js';
@@ -6,19 +6,51 @@ import {isNode, slotsMax, trainers} from './state.js';
 import {swatch} from './peers.js';
 
 const dashes = [[], [], [7, 4], [2, 3], [10, 3, 2, 3], [5, 5], [1, 4], [12, 4]];
-const heightMin = 220;
 
-export class LossChart {
+/** A chart of uPlot's below a line of text with the values at the pointer. */
+export class Chart {
   constructor(box) {
-    this.box = box;
-    this.place = document.createElement('div');
-    this.place.className = 'chart';
-    this.ids = /** @type {string[]} */ ([]);
     this.readout = document.createElement('p');
     this.readout.className = 'legend readout';
+    this.place = document.createElement('div');
+    this.place.className = 'chart';
     box.append(this.readout, this.place);
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.place);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.drawn = ''; if (this.state) this.show(this.state); });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.drawn = ''; this.draw(); });
+  }
+
+  /** Shows what is known once more. */
+  draw() {}
+
+  /** The values at this place of the rows, or the last ones. */
+  describe(_at) {}
+
+  size() {
+    return {width: this.place.clientWidth || 300, height: Math.max(220, this.place.clientHeight)};
+  }
+
+  /** Shows `rows`. The plot is made anew, with `options`, where `drawn`, which names what it shows, has changed. */
+  plotted(drawn, rows, options) {
+    if (drawn === this.drawn) {
+      this.plot.setData(rows);
+    } else {
+      this.drawn = drawn;
+      this.plot?.destroy();
+      const style = getComputedStyle(document.documentElement);
+      const color = name => style.getPropertyValue(name).trim();
+      const axis = {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, font: `11px ${color('--sans')}`};
+      this.plot = new uPlot({...this.size(), legend: {show: false}, padding: [8, 28, 0, 0], cursor: {y: false, drag: {x: false, y: false}, points: {size: 5}},
+        hooks: {setCursor: [u => this.describe(u.cursor.idx ?? undefined)]}, ...options(color, axis)}, rows, this.place);
+    }
+    this.describe(this.plot.cursor?.idx ?? undefined);
+  }
+}
+
+export class LossChart extends Chart {
+  ids = /** @type {string[]} */ ([]);
+
+  draw() {
+    if (this.state) this.show(this.state);
   }
 
   show(state) {
@@ -35,43 +67,24 @@ export class LossChart {
     }
     this.ids = ids;
     const data = [times, state.loss.low, state.loss.high, ...ids.map(id => state.loss.of.get(id))];
-    const drawn = ids.map(id => id + (state.slots.get(id) ?? '')).join();
-    if (drawn !== this.drawn) {
-      this.drawn = drawn;
-      this.plot?.destroy();
-      this.plot = this.make(state, ids, data);
-    } else {
-      this.plot.setData(data);
-    }
-    this.describe(this.plot.cursor?.idx ?? undefined);
+    this.plotted(ids.map(id => id + (state.slots.get(id) ?? '')).join(), data, (color, axis) => this.options(state, times.length < 3, color, axis));
   }
 
-  size() {
-    return {width: this.place.clientWidth || 300, height: Math.max(heightMin, this.place.clientHeight)};
-  }
-
-  make(state, ids, data) {
-    const style = getComputedStyle(document.documentElement);
-    const color = name => style.getPropertyValue(name).trim();
-    const axis = {stroke: color('--quiet'), grid: {stroke: color('--line'), width: 1}, ticks: {show: false}, font: `11px ${color('--sans')}`};
+  options(state, few, color, axis) {
     const rest = {stroke: color('--rest'), width: 1, points: {show: false}};
-    return new uPlot({
-      ...this.size(), legend: {show: false}, padding: [8, 28, 0, 0],
-      cursor: {y: false, drag: {x: false, y: false}, points: {size: 5}},
+    return {
       scales: {x: {time: true}},
       axes: [{...axis, space: 90, values: [[86400, '{MMM} {D}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1],
         [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]]}, {...axis, size: 46}],
-      series: [{}, rest, rest, ...ids.map(id => {
+      series: [{}, rest, rest, ...this.ids.map(id => {
         const slot = state.slots.get(id);
         return {stroke: color(slot === undefined ? '--rest' : `--s${slot}`), width: id === state.self.peer ? 2.2 : slot === undefined ? 0.7 : 1.3, dash: dashes[slot ?? 0],
-          points: {show: data[0].length < 3}, spanGaps: true};
+          points: {show: few}, spanGaps: true};
       })],
       bands: [{series: [2, 1], fill: color('--band')}],
-      hooks: {setCursor: [u => this.describe(u.cursor.idx ?? undefined)]},
-    }, data, this.place);
+    };
   }
 
-  /** The values at the pointer, or the last ones. */
   describe(at) {
     const {state} = this;
     const {t, of, low, high} = state.loss;
