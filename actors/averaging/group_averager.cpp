@@ -231,10 +231,12 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
   const auto& shared = group_->shared();
   wire::next_plan news{replaced, plan, group_->branch(), shared.schema,
                        static_cast<std::uint32_t>(shared.members_max)};
-  if (shared.vectors.size() > 1)
+  bool tells = std::ranges::any_of(
+    plan.members, [](const round_member& m) { return m.mode == member_mode::auxiliary; });
+  if (shared.vectors.size() > 1 && tells) // the others know them
     for (const auto& codecs : shared.vectors)
       news.vectors.push_back({codecs});
-  news.all_each_epoch = shared.all_each_epoch;
+  news.all_each_epoch = shared.all_each_epoch && tells;
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
       tell(m.peer, news);

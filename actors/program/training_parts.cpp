@@ -52,9 +52,13 @@ void add_training_parts(node_config& base, const run_options& o, learner_factory
   base.averaging =
     averaging_from(o, o.many_groups ? "parameters" : "gradients", kind,
                    base.agreement ? base.agreement->hash() : digest{}, o.compute_threads());
-  // The outgoing vector and the result: the next round begins after both have been used.
-  base.averaging->averaging.vectors_kept =
-    o.how.coding.rank > 0 ? 6 : 2; // the factors of both rounds
+  // The outgoing vector and the result: the next round begins after both have been used. Those of
+  // the next fragment have other lengths.
+  bool in_turn = o.strategy.make(o.how).averages.fragments > 1;
+  base.averaging->averaging.vectors_kept = in_turn ? 0
+                                           : o.how.coding.rank > 0
+                                             ? 6
+                                             : 2; // the factors of both rounds
   auto& parts = base.training.emplace();
   auto& t = parts.training;
   static_cast<training_options&>(t) = o;

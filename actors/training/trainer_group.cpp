@@ -293,7 +293,8 @@ void trainer::follow_notice() {
   if (left.samples > 0) {
     ctx_.log->warn("{} of this peer's samples are in no update when it leaves", left.samples);
   } else {
-    ctx_.log->info("all samples of this peer are in updates, and it leaves");
+    ctx_.log->info("all samples of this peer are in updates{}, and it leaves",
+                   averages().fragments > 1 ? " of a fragment" : "");
     membership_.pause(); // at once, so that no round waits for it
   }
 }

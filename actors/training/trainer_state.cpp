@@ -214,7 +214,7 @@ void trainer::cannot_keep_up() {
   }
   sum.seconds = sync_.seconds(now());
   sum.epoch_seconds = progress_.seconds();
-  sum.update_bytes = model_->parameter_count() * sizeof(float);
+  sum.update_bytes = vector_.tensors(at_.epoch()).value_count() * sizeof(float);
   sum.kept_bytes_max = config_.missed_bytes_max;
   sum.target_batch_size = config_.target_batch_size / strategy_.schedule.epochs_per_round;
   if (auto sentence = report_.give_download_up(sum))

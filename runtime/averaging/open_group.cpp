@@ -334,7 +334,8 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   if (!better)
     return std::nullopt;
   plan.shares = std::move(better->shares);
-  plan.part_elements = better->part_elements;
+  if (terms_.vectors.size() == 1 || terms_.all_each_epoch) // else it is that of all
+    plan.part_elements = better->part_elements;
   return change(std::move(plan));
 }
 
@@ -361,14 +362,12 @@ bool open_group::hand_lead_to(const peer_id& who) {
 
 /// False: no member may reduce. We do where all have bandwidth 0 because they leave soon.
 bool open_group::partition(round_plan& plan) const {
-  auto epoch = plan; // all rounds of it
-  if (terms_.all_each_epoch) {
-    epoch.codecs.clear();
-    for (const auto& vector : terms_.vectors)
-      epoch.codecs.insert(epoch.codecs.end(), vector.begin(), vector.end());
-    epoch.elements = elements_of(epoch.codecs);
-  }
-  auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
+  auto all = plan; // what its shares are for, and the size of its parts
+  all.codecs.clear();
+  for (const auto& vector : terms_.vectors)
+    all.codecs.insert(all.codecs.end(), vector.begin(), vector.end());
+  all.elements = elements_of(all.codecs);
+  auto how = make_partition(all, bandwidths_.of(plan), terms_.partition.parts,
                             terms_.partition.min_vector_size);
   if (!how) {
     plan.shares.assign(plan.members.size(), 0);
@@ -376,7 +375,7 @@ bool open_group::partition(round_plan& plan) const {
   }
   plan.shares = std::move(how->shares);
   plan.part_elements = how->part_elements;
-  return !terms_.all_each_epoch || share_out(plan);
+  return terms_.vectors.size() == 1 || share_out(plan);
 }
 
 // -- a member ------------------------------------------------------------------------------------

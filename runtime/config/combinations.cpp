@@ -192,6 +192,14 @@ status check_pairs(const run_options& o) {
       "--low-rank and the fragments of --strategy " + o.strategy.text()
         + " exclude each other: factors have two rounds of their own; leave out --low-rank, or the "
           "fragments"},
+     {o.passes > 0 && o.strategy.make(o.how).averages.fragments > 1,
+      "--passes and the fragments of --strategy " + o.strategy.text()
+        + " exclude each other: a round says which samples it has, and a fragment has learned from "
+          "some of earlier ones; leave out --passes, or the fragments"},
+     {to_string(o.averaging.codec).find("list:") != std::string::npos
+        && o.strategy.make(o.how).averages.fragments > 1,
+      "--codec list: and the fragments of --strategy " + o.strategy.text()
+        + " exclude each other: the list would begin anew with each; use map: or size:"},
      {!o.auxiliary && std::ssize(o.devices) > o.replicas,
       "--devices names " + std::to_string(o.devices.size()) + " devices and --replicas uses only "
         + std::to_string(o.replicas) + " of them: raise --replicas, or name fewer"},

@@ -36,6 +36,8 @@ result<open_group::terms> adopted_terms(const matchmaking_config& config, const 
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   if (schema.is_zero())
     return failure{ec::schema_mismatch, "plan: it does not carry its members' schema"};
+  if (all_each_epoch && vectors.size() != 2)
+    return failure{ec::protocol_violation, "plan: two rounds an epoch are of two vectors"};
   if (vectors.empty())
     vectors = {plan.codecs};
   std::uint64_t longest = 0;

@@ -21,8 +21,8 @@ namespace waggle {
 class averaged_tensors {
 public:
   /// Those of the epochs whose number leaves `turn` when divided by lane::fragments. Fails with
-  /// ec::bad_config if the optimizer does not keep one of the lane's statistics, the model no
-  /// gradient of its last step, or fewer parameters than there are fragments.
+  /// ec::bad_config if the optimizer does not keep one of the lane's statistics, if the model keeps
+  /// no gradient of its last step, or if there are more fragments than parameters.
   static result<std::shared_ptr<const averaged_tensors>>
   of(const state_table& state, const lane& averages, std::size_t turn = 0);
 

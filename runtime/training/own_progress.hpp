@@ -25,8 +25,8 @@ struct own_progress {
   std::string position{};     // learner::position(); at most position_bytes_max bytes
   bool stopped = false;       // the peer stopped by itself
   partial_gradient partial{}; // toward the next boundary; parameters of its own, of no samples
-  /// The contribution to a round that was not over (learner::gradient_count values), which ends the
-  /// epoch of the state; null: none.
+  /// The contribution to a round that was not over (learner::gradient_count values, or those of a
+  /// fragment), which ends the epoch of the state; null: none.
   std::shared_ptr<const float_vector> pending{};
   std::uint64_t pending_samples = 0;
   std::string pending_position{}; // after those samples

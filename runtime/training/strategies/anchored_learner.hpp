@@ -59,7 +59,7 @@ public:
   anchored_learner(std::unique_ptr<learner> below, const outer_rule& rule,
                    std::vector<own_tensor> added = {})
     : learner_layer(std::move(below), own_tensors(this, below->tensors(), rule, std::move(added)),
-                    rule.momentum != 0 ? "waggle anchor with momentum 1" : "waggle anchor 1"),
+                    mark_of(rule)),
       rule_(rule), all_moved_(moved_tensors(this->below().tensors())),
       parameters_(tensors().indices_of({kind::parameter}).size()),
       fragments_(tensors(), std::min(rule.fragments, std::max<std::size_t>(parameters_, 1))),
@@ -80,6 +80,9 @@ public:
     settle_drop();
     auto step = below().accumulate();
     loss_of_pass_ = step.loss;
+    // A round looks at its fragment alone.
+    if (!step.finite && fragments_.count() > 1 && !is_theta_finite())
+      step.lost += drop_gradient();
     return step;
   }
 
@@ -216,6 +219,17 @@ public:
 private:
   using kind = state_tensor::kind;
 
+  /// What a peer has alone is of its fragments: a state is of no use with others.
+  static std::string mark_of(const outer_rule& rule) {
+    std::string mark = rule.momentum != 0 ? "waggle anchor with momentum 1" : "waggle anchor 1";
+    return rule.fragments > 1 ? mark + " in " + std::to_string(rule.fragments) : mark;
+  }
+  [[nodiscard]] bool is_theta_finite() const {
+    float_vector theta(anchor().size());
+    read_theta(*all_moved_, theta);
+    return std::ranges::all_of(theta, [](float x) { return std::isfinite(x); });
+  }
+
   /// The outer momentum of each parameter, or those that were added.
   static std::vector<own_tensor> own_tensors(anchored_learner* self, const state_table& below,
                                              const outer_rule& rule, std::vector<own_tensor> own) {
@@ -288,11 +302,12 @@ private:
   float_vector begin_move(std::span<const float> mean) {
     std::lock_guard lock{mutex_};
     moves_ = true;
+    if (progress_.flies_other_than(updated_))
+      (void)progress_.take_back();
     auto landed = progress_.land();
-    bool ours = landed && landed->fragment == updated_;
-    auto before = ours ? std::move(landed->theta) : updated_anchor();
+    auto before = landed ? std::move(landed->theta) : updated_anchor();
     // Nobody else took part in the round: it has returned the very vector.
-    bool alone = ours && landed->sent && landed->sent->data() == mean.data();
+    bool alone = landed && landed->sent && landed->sent->data() == mean.data();
     if (alone && rule_.rate == 1 && rule_.momentum == 0)
       anchor_->change([&](float_vector& anchor) { fragments_.scatter(updated_, before, anchor); });
     else

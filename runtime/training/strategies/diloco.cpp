@@ -47,7 +47,9 @@ status check(const strategy_settings& s) {
   if (number("steps") % fragments != 0) {
     auto nearest = fragments;
     for (std::uint64_t away = 1; number("steps") % nearest != 0; ++away) // 1 divides all
-      nearest = number("steps") % (fragments - away) == 0 ? fragments - away : fragments + away;
+      nearest = number("steps") % (fragments - away) == 0 || fragments + away > vectors_in_turn_max
+                  ? fragments - away
+                  : fragments + away;
     return failure{ec::bad_config, "is not possible: " + std::to_string(fragments)
                                      + " fragments do not divide " + std::to_string(number("steps"))
                                      + " steps; use fragments=" + std::to_string(nearest)
@@ -65,11 +67,13 @@ constexpr std::string_view options[]{"passes", "low-rank", "max-epoch-difference
                                      "averaging-time-period"};
 
 using form = named_number::form;
-constexpr named_number numbers[] = {
-  {"steps", form::whole, 1, 0x1p30, 100.0},       {"outer-rate", form::real, 0, 100, 0.7},
-  {"outer-momentum", form::real, 0, 0.9999, 0.9}, {"nesterov", form::whole, 0, 1, 1.0},
-  {"overlap", form::whole, 0, 0x1p30, 0.0},       {"alpha", form::real, 0, 0.9999, 0.0},
-  {"fragments", form::whole, 1, 64, 1.0}};
+constexpr named_number numbers[] = {{"steps", form::whole, 1, 0x1p30, 100.0},
+                                    {"outer-rate", form::real, 0, 100, 0.7},
+                                    {"outer-momentum", form::real, 0, 0.9999, 0.9},
+                                    {"nesterov", form::whole, 0, 1, 1.0},
+                                    {"overlap", form::whole, 0, 0x1p30, 0.0},
+                                    {"alpha", form::real, 0, 0.9999, 0.0},
+                                    {"fragments", form::whole, 1, vectors_in_turn_max, 1.0}};
 
 } // namespace
 

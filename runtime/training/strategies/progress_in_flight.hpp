@@ -80,6 +80,9 @@ public:
   [[nodiscard]] std::uint64_t samples() const { return samples_; }
   [[nodiscard]] bool is_dropped() const { return dropped_; }
   [[nodiscard]] bool may_depart() const { return samples_ > 0 && !dropped_ && !flying_; }
+  [[nodiscard]] bool flies_other_than(std::size_t fragment) const {
+    return flying_ && flying_->fragment != fragment;
+  }
   /// That of the data when samples were last taken or dropped (learner).
   [[nodiscard]] const std::string& taken_position() const { return taken_position_; }
 
@@ -113,7 +116,7 @@ public:
   }
   /// Returns the number of samples.
   std::uint64_t drop(std::string position) {
-    dropped_ = dropped_ || samples_ > 0;
+    dropped_ = dropped_ || samples_ > 0 || (learned_ && parameters_.count() > 1);
     back_to_.reset();
     taken_position_ = position_ = std::move(position);
     losses_ = {};
@@ -123,7 +126,7 @@ public:
   std::optional<float_vector> undo(const float_vector& anchor) {
     if (!std::exchange(dropped_, false))
       return std::nullopt;
-    learned_ = false;
+    learned_ = back_to_ || flying_;
     auto to = std::exchange(back_to_, std::nullopt);
     return with_copy(to ? &*to : flying_ ? &*flying_ : nullptr, anchor);
   }

@@ -26,12 +26,12 @@ struct Vectors : training_world {
     auto& m = add_started(config, toy);
     pass_until([&] { return !m.questions.empty(); });
     std::vector<tensor> all;
-    if (!m.described || !m.described->tensors) {
+    if (!m.described || m.described->tensors.size() != 1) {
       ADD_FAILURE() << "the averager knows no tensors";
       return all;
     }
     std::uint64_t elements = 0;
-    for (const auto& one : *m.described->tensors) {
+    for (const auto& one : *m.described->tensors.front()) {
       all.push_back({one.key, one.elements, one.role});
       elements += one.elements;
     }

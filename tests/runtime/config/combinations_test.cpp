@@ -164,6 +164,9 @@ const std::vector<refused_row> rows{
   {"strategy=diloco:steps=8,fragments=2,overlap=4", {"lower overlap"}},
   {"strategy=diloco:steps=100,fragments=7", {"use fragments=5"}},
   {"strategy=diloco:steps=100,fragments=9", {"use fragments=10"}},
+  {"strategy=diloco:steps=65,fragments=40", {"use fragments=13"}},
+  {"strategy=diloco:steps=8,fragments=2 passes=3", {"--passes and the fragments"}},
+  {"strategy=diloco:steps=8,fragments=2 codec=list:float16,none", {"use map:"}},
   {"strategy=diloco:steps=100,fragments=0", {"fragments"}},
   {"strategy=diloco:steps=100,fragments=65", {"fragments"}},
   // What a schedule counts

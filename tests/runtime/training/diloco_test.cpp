@@ -424,6 +424,54 @@ TEST_F(FragmentedLearner, AStateThatIsLoadedMovesTheProgressOfAllFragments) {
     EXPECT_NEAR(theta(*model)[i] - all_of(*model)[i], mine[i] - anchor[i], 1e-6);
 }
 
+TEST_F(FragmentedLearner, ParametersThatAreNotFiniteAreReplacedWhoseverTurnItIs) {
+  /// Says what it finds, as those of LibTorch do.
+  struct looks : learner_layer {
+    using learner_layer::learner_layer;
+    micro_step accumulate() override {
+      auto step = learner_layer::accumulate();
+      step.finite = std::isfinite(step.loss);
+      if (!step.finite)
+        (void)below().drop_gradient();
+      return step;
+    }
+  };
+  auto made = waggle::anchored(
+    [this]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{std::make_unique<looks>(make_toy_learner(three))};
+    },
+    "diloco", rule())();
+  ASSERT_TRUE(made.ok());
+  auto& model = *made;
+  pass(*model);
+  auto& below = dynamic_cast<learner_layer&>(*model).below();
+  below.write_tensor(1, std::vector<float>(3, std::numeric_limits<float>::infinity()));
+  (void)take_for(*model, 0, 4); // of the other fragment, which is finite
+  EXPECT_FALSE(model->accumulate().finite);
+  pass(*model);
+  for (float x : theta(*model))
+    EXPECT_TRUE(std::isfinite(x));
+}
+
+TEST_F(FragmentedLearner, ADropRightAfterARoundMakesAllFragmentsTheAnchor) {
+  auto model = anchored(rule(), three);
+  pass(*model);
+  apply_for(*model, 0, *take_for(*model, 0, 4));
+  EXPECT_NE(theta(*model), all_of(*model));
+  EXPECT_EQ(model->drop_gradient(), 0U);
+  ASSERT_TRUE(model->accumulate().finite);
+  EXPECT_EQ(theta(*model), all_of(*model));
+}
+
+TEST_F(FragmentedLearner, AStateIsOfNoUseWithOtherFragments) {
+  auto in_two = anchored(rule(), three);
+  auto other = rule();
+  other.fragments = 3;
+  auto in_three = anchored(other, three);
+  EXPECT_NE(in_two->schema(), in_three->schema());
+  EXPECT_FALSE(testing::load_state(*in_three, testing::save_state(*in_two)).ok());
+}
+
 TEST_F(FragmentedLearner, ARestartKeepsTheCopyOfEachFragment) {
   for (std::uint64_t epoch : {0U, 1U}) {
     auto first = anchored(rule(0.7, 0.9), three);
