@@ -89,7 +89,7 @@ def judged_outer(**changed):
     """The same of --outer: the names of its modes with _ for spaces and without commas."""
     ends = {"data-parallel": 1.70, ALONE: 2.0, f"{ALONE}, outer steps of 50": 2.0, "mean of the peers every 50": 1.77,
             "diloco, 25 steps": 1.71, "diloco, 50 steps": 1.73, "diloco, 100 steps": 1.75, "diloco, 50 steps, muon": 1.73,
-            **{f"diloco, {codec}{optimizer}": 1.72 for codec in ("25 steps, float32", "25 steps, e3m0", "30 steps, sparse2")
+            **{f"diloco, {codec}{optimizer}": 1.72 for codec in ("25 steps, float32", "25 steps, e3m0", "30 steps, sparse2", "100 steps, overlap", "100 steps, 4 fragments")
                for optimizer in ("", ", muon")}}
     for name, loss in changed.items():
         known = [mode for mode in ends if mode.replace(",", "").replace(" ", "_") == name]

@@ -8,6 +8,7 @@ import torch
 from support import equal, join, loss_of, net
 
 import waggle
+from waggle._model import Model
 
 
 class Free(torch.optim.Optimizer):
@@ -344,3 +345,23 @@ def test_several_optimizers_that_are_not_of_one_model_are_refused(tmp_path):
         with pytest.raises(error, match=sentence):
             waggle.Optimizer(optimizers, swarm, model, target_batch_size=4)
     swarm.leave()
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.AdamW(p, 0.01), lambda p: torch.optim.NAdam(p, 0.01),
+                                  lambda p: torch.optim.Adagrad(p, 0.01)])
+def test_a_statistic_that_is_averaged_before_the_first_step_is_of_no_harm(make):
+    """A round of parameters may end before the first pass of this peer."""
+    ours, plain = net(), net()
+    model = Model(make(ours.parameters()), list(ours.named_parameters()), [], [None] * 4)
+    own = make(plain.parameters())
+    name = [s.sent_name for p, s in model.tensors if s is not None and torch.Size(s.shape) == p.shape][-1]
+    for which, (parameter, statistic) in enumerate(model.tensors):
+        if statistic is not None and statistic.sent_name == name:
+            model.write_part(which, torch.zeros(parameter.numel()))
+    for i in range(3):
+        for each in (ours, plain):
+            each.zero_grad()
+            loss_of(each, i).backward()
+        model.step(0.01)
+        own.step()
+    assert equal(ours, plain)

@@ -81,6 +81,7 @@ class Model(LoopModel):
         self.updates_here = 0
         self.unknown = ""  # see unknown_state, after the first of them
         self._trains = False  # in this mode, and a state of the other one is loaded
+        self._early: set[torch.Tensor] = set()  # a statistic of theirs was averaged before the optimizer kept any
         self.count_steps()
 
     def _give_parts(self) -> None:
@@ -205,6 +206,8 @@ class Model(LoopModel):
         followed = self.followed if self.followed is not None and self.followed.all else None
         sets_rate = self.ratios is None and (followed is None or followed.moves())
         with self.numbers.taken(numbers, sets_rate, followed is not None), self.changing:
+            while self._early:  # it begins all of its statistics, or none
+                self.inner.state.pop(self._early.pop(), None)
             self.inner.step()
         self.steps_made += 1
         self.updates_here += 1
@@ -317,6 +320,8 @@ class Model(LoopModel):
                 return self.buffers[which - len(self.tensors)].write(new)
             tensor, statistic = self.tensors[which]
             if statistic is not None:
+                if statistic.group is None and not self.inner.state.get(tensor):
+                    self._early.add(tensor)
                 kept = self._kept(statistic, self.inner.state[tensor])
                 before = kept.get(statistic.name)
                 statistic.write(kept, new)
@@ -349,6 +354,7 @@ class Model(LoopModel):
 
     def set_steps(self, steps: int) -> None:
         self.begin()
+        self._early.clear()
         if self._trains:
             self._trains = False
             self.inner.train()  # type: ignore[attr-defined]
