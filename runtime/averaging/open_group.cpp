@@ -1,3 +1,6 @@
+// This file is long: every change of a group makes the plan of its next round, and must keep what
+// the others know of it.
+
 #include "runtime/averaging/open_group.hpp"
 
 #include <algorithm>
