@@ -302,9 +302,8 @@ private:
   float_vector begin_move(std::span<const float> mean) {
     std::lock_guard lock{mutex_};
     moves_ = true;
-    if (progress_.flies_other_than(updated_))
-      (void)progress_.take_back();
-    auto landed = progress_.land();
+    // An update that this peer had missed comes after the copy for a later one has departed.
+    auto landed = progress_.flies_other_than(updated_) ? std::nullopt : progress_.land();
     auto before = landed ? std::move(landed->theta) : updated_anchor();
     // Nobody else took part in the round: it has returned the very vector.
     bool alone = landed && landed->sent && landed->sent->data() == mean.data();

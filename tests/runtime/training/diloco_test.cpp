@@ -463,6 +463,17 @@ TEST_F(FragmentedLearner, ADropRightAfterARoundMakesAllFragmentsTheAnchor) {
   EXPECT_EQ(theta(*model), all_of(*model));
 }
 
+TEST_F(FragmentedLearner, AnUpdateOfAnotherFragmentLeavesTheCopyToItsOwn) {
+  auto model = anchored(rule(), three);
+  pass(*model);
+  auto progress = take_for(*model, 1, 4);
+  apply_for(*model, 0, std::vector<float>(lengths[0], 0.5F)); // missed before
+  EXPECT_EQ(model->accumulated_samples(), 0U);
+  apply_for(*model, 1, *progress);
+  EXPECT_EQ(part(theta(*model), 1), part(all_of(*model), 1)) << "it counts once";
+  EXPECT_EQ(model->take_back(), 0U);
+}
+
 TEST_F(FragmentedLearner, AStateIsOfNoUseWithOtherFragments) {
   auto in_two = anchored(rule(), three);
   auto other = rule();
