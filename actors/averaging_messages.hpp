@@ -88,7 +88,7 @@ struct group_message {
 /// Command: describes the vectors that will be averaged. Sent before anything else, and again,
 /// outside of a group, only before found_group or enter_group.
 struct describe_vector {
-  std::uint64_t elements = 0; // of all vectors together
+  std::uint64_t elements = 0; // of all vectors together; of one that is coded, before it is
   /// The tensors of each vector; an epoch averages one of them, in turn. None: one vector of one
   /// tensor.
   std::vector<std::shared_ptr<const std::vector<tensor_info>>> tensors{};

@@ -152,7 +152,7 @@ private:
   group_listener_actor listener_;
 
   bool described_ = false;
-  std::uint64_t elements_ = 0; // of the vectors together
+  std::uint64_t elements_ = 0; // of the vectors together; of one that is coded, before it is
   std::shared_ptr<two_round_coding> coding_;
   compute_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
