@@ -1,5 +1,6 @@
 // a link that we dialled ─► (a moment later) dial_back to three peers ─► dialled_back ─► reachability
-// another peer's dial_back ─► limits ─► connect_address at the host of its link ─► dialled_back
+// another peer's dial_back ─► limits ─► connect_address at the host of its link and where it
+//   announces ─► dialled_back
 // a peer that dialled us ─► connect_address where it announces ─► reached: others may be told of it
 
 #include "actors/discovery/dht_reach.hpp"
@@ -268,27 +269,36 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
                                                   const inbound_call& call) {
   if (call.host.empty() || !limits_.take(call.host, wanted.ports.size(), now()))
     return outbound_answer{wire::dialled_back{ec::overloaded}, {}};
+  std::vector<endpoint> all;
+  for (auto port : wanted.ports)
+    all.push_back({call.host, port});
+  // A peer with several addresses may listen on others than it dials from.
+  const auto& announced = call.from.addresses;
+  if (std::ranges::find(announced, call.host, &endpoint::host) == announced.end())
+    for (const auto& where : announced)
+      if (std::ranges::find(wanted.ports, where.port) != wanted.ports.end()
+          && limits_.take(where.host, 1, now()))
+        all.push_back(where);
   struct attempts {
     caf::typed_response_promise<outbound_answer> promise;
     std::size_t left;
     bool over = false;
   };
-  auto all = std::make_shared<attempts>(
-    attempts{self_->make_response_promise<outbound_answer>(), wanted.ports.size()});
-  auto ended = [all](ec outcome) {
-    --all->left;
-    if (all->over || (outcome != ec::none && all->left > 0))
+  auto state = std::make_shared<attempts>(
+    attempts{self_->make_response_promise<outbound_answer>(), all.size()});
+  auto ended = [state](ec outcome) {
+    --state->left;
+    if (state->over || (outcome != ec::none && state->left > 0))
       return;
-    all->over = true;
-    all->promise.deliver(outbound_answer{wire::dialled_back{outcome}, {}});
+    state->over = true;
+    state->promise.deliver(outbound_answer{wire::dialled_back{outcome}, {}});
   };
-  for (auto port : wanted.ports)
+  for (const auto& where : all)
     self_
       ->request(switchboard_, config_.dial_timeout + 1s,
-                connect_address{{call.host, port}, config_.dial_timeout})
+                connect_address{where, config_.dial_timeout})
       .then(
-        [this, ended, peer = call.from,
-         where = endpoint{call.host, port}](const peer_connected& up) {
+        [this, ended, peer = call.from, where](const peer_connected& up) {
           if (up.peer.id != peer.id)
             return ended(ec::unreachable); // another one listens there
           if (std::ranges::find(peer.addresses, where) != peer.addresses.end())
@@ -299,7 +309,7 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
           auto code = from_caf(why).code;
           ended(code == ec::none ? ec::unreachable : code);
         });
-  return all->promise;
+  return state->promise;
 }
 
 bool dht_reach::may_follow(const peer_id& by) {

@@ -114,7 +114,7 @@ TEST_F(DhtReach, AMemberWithoutALinkMakesThisPeerAClientUntilThereIsOne) {
   EXPECT_THAT(text_of(status().notices), IsEmpty());
 }
 
-TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
+TEST_F(DhtReach, DialsAPeerBackWhereItSeesItAndWhereItAnnouncesTheSamePort) {
   std::vector<endpoint> dialled;
   world->connect = [&](const endpoint& where) -> result<peer_record> {
     dialled.push_back(where);
@@ -127,10 +127,33 @@ TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
   };
   EXPECT_EQ(answer({7700}, 2, "10.0.0.2"), ec::unreachable);
   EXPECT_EQ(answer({7700, 7701}, 2, "10.0.0.2"), ec::none);
-  EXPECT_EQ(dialled,
-            (std::vector<endpoint>{{"10.0.0.2", 7700}, {"10.0.0.2", 7700}, {"10.0.0.2", 7701}}));
+  EXPECT_EQ(dialled, (std::vector<endpoint>{{"10.0.0.2", 7700},
+                                            {"peer-2", 7700},
+                                            {"10.0.0.2", 7700},
+                                            {"10.0.0.2", 7701},
+                                            {"peer-2", 7700}}));
   EXPECT_EQ(answer({7701}, 3, "10.0.0.3"), ec::unreachable) << "another peer answered";
   EXPECT_EQ(answer({7701}, 4, ""), ec::overloaded) << "its host is not known";
+}
+
+TEST_F(DhtReach, APeerIsReachedThatListensOnOneAddressAndDialsFromAnother) {
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    if (where == test_peer(2).addresses.at(0))
+      return test_peer(2);
+    return failure{ec::unreachable, "refused"};
+  };
+  auto answer = [&](std::vector<std::uint16_t> ports) {
+    return asked_by_peer<wire::dialled_back>(wire::dial_back{std::move(ports)}, 2, "10.0.0.2")
+      .outcome;
+  };
+  EXPECT_EQ(answer({7700}), ec::none);
+  EXPECT_EQ(answer({7701}), ec::unreachable) << "it asks for another port: the one of its router";
+  auto dials = world->dials.size();
+  auto usual = test_peer(2);
+  usual.addresses.push_back({"10.0.0.2", 7700});
+  EXPECT_TRUE(
+    ask<outbound_answer>(router, inbound_call{usual, wire::dial_back{{7700}}, "10.0.0.2"}));
+  EXPECT_THAT(world->dials, SizeIs(dials + 1)) << "it announces where we see it: that is tried";
 }
 
 TEST_F(DhtReach, APeerThatDialledUsIsNamedToOthersOnceItWasReachedWhereItAnnounces) {
@@ -313,7 +336,7 @@ TEST_F(DhtReach, DialsBackOnlySoOften) {
     tried += asked_by_peer<wire::dialled_back>(wire::dial_back{{7700}}, 2, "10.0.0.2").outcome
              != ec::overloaded;
   EXPECT_EQ(tried, net::dial_back_limits::options{}.of_host_max);
-  EXPECT_THAT(world->dials, SizeIs(tried));
+  EXPECT_THAT(world->dials, SizeIs(2 * tried)) << "at its host, and as often where it announces";
 }
 
 TEST_F(DhtReach, AnnouncesThePortThatItsRouterMapsOnceItWasDialledBackThere) {
