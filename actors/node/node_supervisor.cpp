@@ -169,18 +169,20 @@ void node_supervisor::begin_shutdown() {
 }
 
 void node_supervisor::advance(int stage) {
-  if (stage == 1) {
-    send(parts_.tracker, announce_departure{});
-    delayed_send(this, config_.goodbye_time, continue_shutdown{2});
-  } else if (stage == 2) {
-    send(parts_.switchboard, hang_up{});
-    delayed_send(this, config_.goodbye_time, continue_shutdown{3});
-  } else if (stage == 3) {
-    end();
-  } else {
+  if (stage == 3)
+    return end();
+  if (stage > 3) {
     ctx_.log->warn("{} actors of this peer have not ended yet", ending_.size());
-    answer();
+    return answer();
   }
+  if (stage == 1)
+    send(parts_.tracker, announce_departure{});
+  else
+    send(parts_.switchboard, hang_up{});
+  if (ctx_.links->peers().empty()) // nobody is there to be told
+    advance(stage + 1);
+  else
+    delayed_send(this, config_.goodbye_time, continue_shutdown{stage + 1});
 }
 
 void node_supervisor::end() {

@@ -6,6 +6,8 @@
 
 #include "runtime/crypto/run_secret.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/hosted_link.hpp"
+#include "tests/support/ids.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -100,6 +102,7 @@ protected:
   void start(milliseconds stop_training_timeout) {
     node_config config{.stop_training_timeout = stop_training_timeout,
                        .goodbye_time = goodbye_time};
+    ctx.links->set(test_peer(2).id, std::make_shared<hosted_link>(test_peer(2), "", false));
     parts.trainer = spawn(fake_trainer, log);
     parts.tracker = spawn(fake_tracker, log);
     parts.switchboard = spawn(fake_switchboard, log);
@@ -123,6 +126,7 @@ protected:
 };
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(NodeSupervisor, EndsOnceItsTrainerHasStoppedAndTheGoodbyesAreSent) {
   start(30s);
@@ -136,6 +140,15 @@ TEST_F(NodeSupervisor, EndsOnceItsTrainerHasStoppedAndTheGoodbyesAreSent) {
   ASSERT_TRUE(ended.get());
   EXPECT_EQ(ended.get()->epoch, epoch_id{7}) << "the last status of the trainer";
   EXPECT_EQ(log->asked.back(), "transport");
+  expect_all_ended();
+}
+
+TEST_F(NodeSupervisor, EndsAtOnceIfNobodyIsThereToBeTold) {
+  start(30s);
+  ctx.links->erase(test_peer(2).id);
+  auto ended = stop();
+  EXPECT_THAT(log->asked, UnorderedElementsAre("trainer", "tracker", "switchboard", "transport"));
+  EXPECT_TRUE(ended.get());
   expect_all_ended();
 }
 

@@ -1,7 +1,7 @@
 // When listeners are told, and of whom the tracker keeps reports.
 
-#include "runtime/net/transport.hpp"
 #include "tests/actors/progress_tracker/tracker_fixture.hpp"
+#include "tests/support/hosted_link.hpp"
 #include "tests/support/rounds.hpp"
 
 namespace waggle::testing {
@@ -188,24 +188,6 @@ TEST_F(ProgressListeners, OneThatEndsDelaysNobody) {
 
 // -- of whom -------------------------------------------------------------------------------------
 
-/// A link from one host, which does nothing.
-class link_from final : public net::link {
-public:
-  link_from(std::uint64_t seed, std::string host) : remote_(test_peer(seed)), host_(host) {}
-  [[nodiscard]] const peer_record& remote() const override { return remote_; }
-  [[nodiscard]] bool outbound() const override { return false; }
-  void start(std::shared_ptr<net::link_listener>) override {}
-  bool send(net::frame) override { return true; }
-  void grant(std::size_t) override {}
-  [[nodiscard]] std::string host() const override { return host_; }
-  [[nodiscard]] bool idle() const override { return true; }
-  void close(failure) override {}
-
-private:
-  peer_record remote_;
-  std::string host_;
-};
-
 struct CrowdedTracker : ProgressListeners {
   void SetUp() override {
     config.ledger.peers_max = 3;
@@ -217,7 +199,7 @@ struct CrowdedTracker : ProgressListeners {
     tell(tracker, inbound_event{test_peer(seed),
                                 wire::progress_push{record_of(seed, 3, 1)},
                                 {},
-                                std::make_shared<link_from>(seed, host)});
+                                std::make_shared<hosted_link>(test_peer(seed), host, false)});
   }
   bool knows(std::uint64_t seed) {
     auto peers = view().peers;
@@ -249,7 +231,7 @@ TEST_F(CrowdedTracker, KeepsPeersWithWhichItHasAveraged) {
 }
 
 TEST_F(CrowdedTracker, ALinkInTheTableCountsBeforeTheSwitchboardSaysSo) {
-  ctx.links->set(test_peer(2).id, std::make_shared<link_from>(2, "192.0.2.1"));
+  ctx.links->set(test_peer(2).id, std::make_shared<hosted_link>(test_peer(2), "192.0.2.1", false));
   push(2, record_of(2, 3, 1));
   for (std::uint64_t seed = 10; seed < 30; ++seed)
     push(seed, record_of(seed, 3, 1));
