@@ -86,7 +86,8 @@ using wired_switchboard_actor = switchboard_actor::extend_with<members_listener_
   caf::reacts_to<serve>,
   caf::reacts_to<listen_links>,
   caf::reacts_to<link_arrived>,
-  caf::reacts_to<hang_up>>;
+  // Answered when all links have ended.
+  caf::replies_to<hang_up>::with<caf::unit_t>>;
 
 /// Is notified whether this peer has joined the run.
 using dht_listener_actor = caf::typed_actor<

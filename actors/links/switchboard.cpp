@@ -51,7 +51,7 @@ switchboard::behavior_type switchboard::make_behavior() {
     [this](const serve& msg) { set_service(msg); },
     [this](const listen_links& msg) { add_listener(msg); },
     [this](const link_arrived& msg) { enter(msg.link); },
-    [this](hang_up) { hang_up_all(); },
+    [this](hang_up) { return hang_up_all(); },
     [this](const dial_overdue& msg) { on_dial_overdue(msg); },
     [this](const dial_next& msg) { on_dial_next(msg); },
     [this](const dial_ended& msg) { on_dial_ended(msg); },
@@ -414,6 +414,9 @@ void switchboard::on_link_down(const link_down& msg) {
     if (newcomer)
       enter(newcomer);
   }
+  if (peers_.empty())
+    for (auto& promise : std::exchange(all_ended_, {}))
+      promise.deliver(caf::unit);
   count_connections();
 }
 
@@ -498,7 +501,7 @@ void switchboard::add_listener(const listen_links& msg) {
     send(msg.listener, peer_connected{peer.record});
 }
 
-void switchboard::hang_up_all() {
+caf::result<caf::unit_t> switchboard::hang_up_all() {
   hung_up_ = true;
   for (auto& [id, peer] : peers_) {
     for (auto& c : peer.connections) {
@@ -508,6 +511,9 @@ void switchboard::hang_up_all() {
     if (auto newcomer = std::exchange(peer.newcomer, nullptr))
       newcomer->close({ec::shutting_down, "this peer is stopping"});
   }
+  if (peers_.empty())
+    return caf::unit;
+  return all_ended_.emplace_back(make_response_promise<caf::unit_t>());
 }
 
 void switchboard::on_down(const caf::down_msg& down) {

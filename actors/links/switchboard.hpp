@@ -190,7 +190,7 @@ private:
   // Connecting the actors, and the end.
   void set_service(const serve& msg);
   void add_listener(const listen_links& msg);
-  void hang_up_all();
+  caf::result<caf::unit_t> hang_up_all();
   void on_down(const caf::down_msg& down);
 
   const node_context ctx_;
@@ -210,6 +210,7 @@ private:
   std::optional<steady_time> members_changed_;
   std::uint64_t members_checks_ = 0;
   bool hung_up_ = false;
+  std::vector<caf::typed_response_promise<caf::unit_t>> all_ended_; // of those who hung up
 };
 
 } // namespace waggle

@@ -169,20 +169,21 @@ void node_supervisor::begin_shutdown() {
 }
 
 void node_supervisor::advance(int stage) {
-  if (stage == 3)
-    return end();
-  if (stage > 3) {
-    ctx_.log->warn("{} actors of this peer have not ended yet", ending_.size());
-    return answer();
-  }
-  if (stage == 1)
+  auto next = [this, stage] { advance(stage + 1); };
+  if (stage == 1) {
     send(parts_.tracker, announce_departure{});
-  else
-    send(parts_.switchboard, hang_up{});
-  if (ctx_.links->peers().empty()) // nobody is there to be told
-    advance(stage + 1);
-  else
-    delayed_send(this, config_.goodbye_time, continue_shutdown{stage + 1});
+    if (ctx_.links->peers().empty()) // nobody is there to be told
+      return next();
+    delayed_send(this, config_.goodbye_time, continue_shutdown{2});
+  } else if (stage == 2) {
+    request(parts_.switchboard, config_.goodbye_time, hang_up{})
+      .then([next](caf::unit_t) { next(); }, [next](const caf::error&) { next(); });
+  } else if (stage == 3) {
+    end();
+  } else {
+    ctx_.log->warn("{} actors of this peer have not ended yet", ending_.size());
+    answer();
+  }
 }
 
 void node_supervisor::end() {

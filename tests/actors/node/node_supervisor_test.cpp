@@ -17,6 +17,8 @@ struct shutdown_log {
   std::vector<std::string> asked;
   bool trainer_answers = true;
   bool trainer_ends = true;
+  bool links_end = true;
+  std::vector<caf::response_promise> open_links;
 };
 using log_of_shutdown = std::shared_ptr<shutdown_log>;
 
@@ -83,7 +85,7 @@ wired_progress_tracker_actor::behavior_type fake_tracker(wired_progress_tracker_
   };
 }
 
-wired_switchboard_actor::behavior_type fake_switchboard(wired_switchboard_actor::pointer,
+wired_switchboard_actor::behavior_type fake_switchboard(wired_switchboard_actor::pointer self,
                                                         log_of_shutdown log) {
   return {
     [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
@@ -92,7 +94,14 @@ wired_switchboard_actor::behavior_type fake_switchboard(wired_switchboard_actor:
     [](const serve&) {},
     [](const listen_links&) {},
     [](const link_arrived&) {},
-    [log](hang_up) { log->asked.emplace_back("switchboard"); },
+    [self, log](hang_up) -> caf::result<caf::unit_t> {
+      log->asked.emplace_back("switchboard");
+      if (log->links_end)
+        return caf::unit;
+      auto promise = self->make_response_promise<caf::unit_t>();
+      log->open_links.push_back(promise);
+      return promise;
+    },
     [](members_changed) {},
   };
 }
@@ -129,6 +138,7 @@ using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
 TEST_F(NodeSupervisor, EndsOnceItsTrainerHasStoppedAndTheGoodbyesAreSent) {
+  log->links_end = false;
   start(30s);
   auto ended = stop();
   EXPECT_THAT(log->asked, ElementsAre("trainer", "tracker"));
@@ -143,6 +153,15 @@ TEST_F(NodeSupervisor, EndsOnceItsTrainerHasStoppedAndTheGoodbyesAreSent) {
   expect_all_ended();
 }
 
+TEST_F(NodeSupervisor, EndsOnceItsLinksHaveEnded) {
+  start(30s);
+  auto ended = stop();
+  pass(goodbye_time - 1ms);
+  EXPECT_THAT(log->asked, ElementsAre("trainer", "tracker"));
+  pass(1ms);
+  EXPECT_TRUE(ended.get());
+}
+
 TEST_F(NodeSupervisor, EndsAtOnceIfNobodyIsThereToBeTold) {
   start(30s);
   ctx.links->erase(test_peer(2).id);
@@ -154,6 +173,7 @@ TEST_F(NodeSupervisor, EndsAtOnceIfNobodyIsThereToBeTold) {
 
 TEST_F(NodeSupervisor, ATrainerThatDoesNotStopDelaysTheEndNoLongerThanAllowed) {
   log->trainer_answers = false;
+  log->links_end = false;
   for (milliseconds limit : {2s, 10s}) { // --shutdown-timeout
     log->asked.clear();
     start(limit);
@@ -176,7 +196,7 @@ TEST_F(NodeSupervisor, AnswersOnceItsActorsHaveEndedOrASecondLater) {
   for (bool ends : {true, false}) {
     start(30s);
     auto ended = stop();
-    pass(2 * goodbye_time);
+    pass(goodbye_time);
     EXPECT_EQ(log->asked.back(), "transport");
     EXPECT_FALSE(alive(parts.tracker));
     EXPECT_FALSE(ended.answered());
@@ -196,7 +216,7 @@ TEST_F(NodeSupervisor, WithdrawsTheMetricsOfItsPeerBeforeItAnswers) {
   start(30s);
   EXPECT_FALSE(ctx.metrics->registry()->Collect().empty());
   auto ended = stop();
-  pass(2 * goodbye_time);
+  pass(goodbye_time);
   ASSERT_TRUE(ended.get());
   EXPECT_TRUE(ctx.metrics->registry()->Collect().empty());
 }

@@ -32,7 +32,7 @@ struct StatePublisher : actor_test {
           },
           [](const listen_links&) {},
           [](const link_arrived&) {},
-          [](hang_up) {},
+          [](hang_up) { return caf::unit; },
           [](members_changed) {},
         };
       });
