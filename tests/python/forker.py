@@ -38,6 +38,7 @@ def enter(log, folder, environment, path):
         os.dup2(nothing.fileno(), 0)
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also in tests that a shell runs in the background
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
