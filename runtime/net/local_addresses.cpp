@@ -204,7 +204,12 @@ result<std::vector<endpoint>> numeric(const endpoint& where, const host_lookup& 
   if (auto address = net::numeric(where.host); address && lacks_interface(*address))
     return failure{ec::bad_config,
                    "cannot announce " + to_string(where) + ": " + std::string{add_interface}};
-  if (kind_of(where.host) != host_kind::name && where.host != "localhost")
+  auto kind = kind_of(where.host);
+  if (kind == host_kind::nowhere)
+    return failure{ec::bad_config, "cannot announce " + to_string(where)
+                                     + ": it is no address of one machine; announce one that "
+                                       "others can dial, or none, and the peer finds its own"};
+  if (kind != host_kind::name && where.host != "localhost")
     return std::vector{where};
   auto found = lookup(where.host);
   if (!found)

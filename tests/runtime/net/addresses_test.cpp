@@ -112,6 +112,17 @@ TEST(NumericAddresses, OneOfALinkNeedsItsInterface) {
   EXPECT_TRUE(numeric_addresses({{"fe80::7%lo", 7700}}, {}));
 }
 
+TEST(NumericAddresses, AllAddressesAndThoseOfManyMachinesAreNone) {
+  for (const auto* host :
+       {"0.0.0.0", "::", "::ffff:0.0.0.0", "224.0.0.1", "ff02::1", "255.255.255.255"}) {
+    auto found = numeric_addresses({{"192.0.2.7", 7700}, {host, 7700}}, {});
+    ASSERT_FALSE(found) << host;
+    EXPECT_EQ(found.error().code, ec::bad_config);
+    EXPECT_THAT(found.error().detail, HasSubstr(std::string{host}));
+    EXPECT_THAT(found.error().detail, HasSubstr("it is no address of one machine"));
+  }
+}
+
 TEST(NumericAddresses, OfANameAreOneOfEachFamilyAndNotLoopbackIfThereIsAnother) {
   auto lookup = [](const std::string& host) -> result<host_addresses> {
     if (host != "node.example.org")
