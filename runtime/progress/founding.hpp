@@ -18,6 +18,7 @@ struct founding_options {
 /// What a peer that is in no group knows, when there is no group to enter.
 struct founding_situation : founding_options {
   milliseconds waited{0};         // since it began to look for a group
+  milliseconds unheard{0};        // the first part of that, if nobody was connected in it
   bool client = false;            // others cannot reach us
   bool reducer_connected = false; // a peer that reduces for clients is connected
   bool lost_group = false;        // most of our group went silent and has not come back

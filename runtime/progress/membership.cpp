@@ -41,6 +41,10 @@ membership::action membership::decide(const membership_facts& facts) {
 }
 
 membership::action membership::look(const membership_facts& facts) {
+  if (seen_.connected.empty())
+    connected_since_.reset();
+  else if (!connected_since_)
+    connected_since_ = facts.now;
   if (pauses(facts.now))
     return {};
   action next{action::kind::none, choose(facts)};
@@ -191,6 +195,8 @@ bool membership::most_are_back() const {
 founding membership::may_found(const membership_facts& facts) const {
   founding_situation now{how_};
   now.waited = std::chrono::duration_cast<milliseconds>(facts.now - outside_since_);
+  if (connected_since_ > outside_since_)
+    now.unheard = std::chrono::duration_cast<milliseconds>(*connected_since_ - outside_since_);
   now.client = facts.client;
   now.lost_group = lost_group_ && !most_are_back();
   now.addresses_known = seen_.addresses_known;

@@ -213,9 +213,10 @@ private:
   std::vector<peer_id> lost_members_; // of that group
   former_group former_;               // the last one that fell apart, or whom we go by since
   steady_time former_since_;
-  unbroken behind_;           // most members are ahead of us
-  unbroken unled_;            // our leader has no link with us
-  steady_time outside_since_; // or in the group since
+  unbroken behind_;                            // most members are ahead of us
+  unbroken unled_;                             // our leader has no link with us
+  steady_time outside_since_;                  // or in the group since
+  std::optional<steady_time> connected_since_; // to any peer, when it last looked for a group
   steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;

@@ -68,6 +68,24 @@ TEST(Founding, NodesThatDoNotTrainAreNotWaitedForLong) {
   EXPECT_TRUE(decide_founding(s).now);
 }
 
+TEST(Founding, WhoIsReachedAfterALongSearchIsGivenAsLongToReport) {
+  auto s = looking();
+  s.connected = true;
+  s.waited = s.unheard = milliseconds{20'000};
+  EXPECT_FALSE(decide_founding(s).now) << "it may train";
+  s.waited += milliseconds{3'000};
+  EXPECT_TRUE(decide_founding(s).now) << "it does not";
+  s.trainers_seen = true;
+  s.waited = s.unheard + s.settle_time;
+  EXPECT_TRUE(decide_founding(s).now);
+  s.waited -= milliseconds{1};
+  EXPECT_FALSE(decide_founding(s).now) << "it trains, and may have begun";
+  s.client = s.reducer_connected = true;
+  EXPECT_FALSE(decide_founding(s).now);
+  s.client = s.addresses_known = false;
+  EXPECT_FALSE(decide_founding(s).now);
+}
+
 TEST(Founding, ALostGroupIsLookedForAndThenTheOperatorDecides) {
   auto s = looking();
   s.lost_group = true;

@@ -92,6 +92,21 @@ TEST(Membership, FoundsAGroupIfThereIsNone) {
   EXPECT_FALSE(p.it.provisional());
 }
 
+TEST(Membership, FoundsNoneBeforeThePeerThatAnswersAtLastCanReport) {
+  a_peer p;
+  for (int times = 0; times < 2; ++times) {
+    p.seen.connected.clear();
+    p.after(14'000);
+    EXPECT_EQ(p.next().what, kind::found) << "at once, of nobody";
+    p.seen.connected.insert(id_of(2));
+    EXPECT_EQ(p.next().what, kind::wait) << "it may train";
+    p.after(499);
+    EXPECT_EQ(p.next().what, kind::wait);
+    p.after(1);
+    EXPECT_EQ(p.next().what, kind::found);
+  }
+}
+
 TEST(Membership, AsksAPeerThatDidNotAnswerLast) {
   a_peer p;
   p.claims(2);
