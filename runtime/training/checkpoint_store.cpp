@@ -73,7 +73,10 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
         !written)
       return written.error();
   }
-  WAGGLE_TRY(written, files_->write_from(file, image));
+  if (auto written = files_->write_from(file, image); !written) {
+    (void)remove_orphans(); // or a disk without room for the image gets one more at each try
+    return written.error();
+  }
   std::vector<std::string> others; // the other histories, the one that was written last first
   for (const auto& old : *before)
     if (old.branch != branch && std::ranges::find(others, old.branch) == others.end())

@@ -232,6 +232,32 @@ TEST_F(CheckpointStore, AFullDiskKeepsTheOldOnes) {
   EXPECT_EQ(newest(), 2U);
 }
 
+TEST_F(CheckpointStore, ADiskThatIsFullBeforeTheImageKeepsNoOwnProgressOfIt) {
+  /// An image that cannot be written once there are more than two files.
+  struct third_file final : byte_source {
+    third_file(memory_disk& on, byte_span image) : disk(on), bytes(image) {}
+    [[nodiscard]] std::uint64_t size() const override { return bytes.size(); }
+    status read(std::uint64_t at, std::span<std::byte> out) const override {
+      if (disk.list("/data")->size() > 2)
+        return failure{ec::io_error, "no space left"};
+      return bytes.read(at, out);
+    }
+    memory_disk& disk;
+    borrowed_bytes bytes;
+  };
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  for (std::uint64_t epoch : {2, 3, 4}) {
+    auto text = text_of(epoch);
+    history past{sha256("ours"), {}, {}, epoch};
+    auto image =
+      testing::encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
+    own_progress kept{.own = "scale 4"};
+    EXPECT_EQ(store.save(third_file{*files, image.view()}, kept).error().detail, "no space left");
+    EXPECT_EQ(names(), (std::vector<std::string>{own_name(1, 1), name(1, 1)}));
+  }
+  EXPECT_EQ(store.load_newest(schema)->own.own, "scale 2");
+}
+
 TEST_F(CheckpointStore, OtherFilesAreNeitherReadNorRemoved) {
   files->corrupt("/data/notes.txt", "mine");
   files->corrupt("/data/checkpoint-.wgl", "mine");
