@@ -64,10 +64,14 @@ address_book::behavior_type address_book::make_behavior() {
 }
 
 void address_book::linked(const peer_record& peer) {
+  bool first = peers_.newest_first().empty();
   if (!peers_.linked(peer))
     return;
   changed_ = true;
-  save_later();
+  if (first) // one that is killed and knows nobody would begin the run anew
+    save();
+  if (changed_)
+    save_later();
 }
 
 void address_book::unlinked(const peer_id& peer) {

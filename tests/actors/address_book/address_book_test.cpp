@@ -82,7 +82,16 @@ TEST_F(AddressBook, KeepsWhomItWasConnectedWithLast) {
   EXPECT_THAT(kept(), ElementsAre(test_peer(2).id, test_peer(3).id));
 }
 
+TEST_F(AddressBook, WritesTheFirstPeerAtOnce) {
+  connect(2);
+  EXPECT_THAT(kept(), ElementsAre(test_peer(2).id)) << "a kill may come at any moment";
+  pass(60s);
+  EXPECT_EQ(files->writes, 1);
+}
+
 TEST_F(AddressBook, WritesOnceHoweverManyComeAndGo) {
+  connect(12);
+  files->writes = 0;
   for (std::uint64_t seed = 2; seed < 12; ++seed)
     connect(seed);
   pass(4999ms);
