@@ -106,9 +106,11 @@ std::string summary_of(const training_status& s, const run_options& options,
     fmt::format("epoch {}{}, {}, {} samples used, {} dropped and {} kept here, {} rounds",
                 s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
                 s.samples_dropped, s.samples_pending(), s.rounds_complete + s.rounds_shrunk);
-  if (options.resume)
-    out +=
-      "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();
+  std::error_code none;
+  for (const auto& each : std::filesystem::directory_iterator{data_dir / "checkpoints", none})
+    if (options.resume && each.path().extension() == ".wgl")
+      return out + "; the same command resumes from the checkpoints in "
+             + (data_dir / "checkpoints").string();
   return out;
 }
 
