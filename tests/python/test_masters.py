@@ -90,6 +90,18 @@ def test_is_the_loop_by_hand(make, how, tmp_path):
     assert not torch.equal(own.pairs[0][1], own.pairs[0][0].float())  # the master has what the parameter has not
 
 
+def test_what_the_loop_writes_to_data_becomes_the_masters(tmp_path):
+    ours = half()
+    with waggle.Optimizer(SGD(trained(ours)), join(tmp_path), ours, masters=True, samples=4, target_batch_size=4) as opt:
+        for i in range(3):
+            for p in ours.parameters():
+                p.data.fill_(0.5)
+            opt.zero_grad()
+            (0 * loss_of(ours, i)).backward()
+            opt.step()
+            assert all(bool((p == 0.5).all()) for group in opt.param_groups for p in group["params"]), i
+
+
 def test_who_clears_or_clips_the_module_clears_or_clips_the_master(tmp_path):
     ours, plain = half(), half()
     own = ByHand(plain, SGD)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import batch, each_device, equal, join, loss_of, net, processes
 from test_alone import MAKE, train
-from test_optimizers import Free
+from test_optimizers import HOOKS, Free
 from test_together import ending
 
 import waggle
@@ -39,6 +39,23 @@ def test_in_host_memory_is_the_plain_loop_whatever_its_scheduler_does(kind, how,
         assert opt.param_groups is inner.param_groups and not inner.state and len(opt.state) == len(list(ours.parameters()))
         assert all(value.is_cpu for state in opt.state.values() for value in state.values() if isinstance(value, torch.Tensor))
         assert rates[0].get_last_lr() == rates[1].get_last_lr()
+
+
+@HOOKS
+def test_what_the_loop_writes_to_data_holds_and_later_hooks_are_called(tmp_path):
+    def steps(model, optimizer):
+        calls = []
+        optimizer.register_step_post_hook(lambda *_: calls.append(len(calls)))
+        for i in range(8):
+            train(model, optimizer, i)
+            for p in model.parameters():
+                p.data.clamp_(-0.1, 0.1)
+        return calls
+
+    ours, plain = net(), net()
+    with waggle.Optimizer(SGD(ours.parameters()), join(tmp_path), ours, offload_optimizer=True, target_batch_size=4) as opt:
+        assert steps(ours, opt) == steps(plain, SGD(plain.parameters())) == list(range(8))
+    assert equal(ours, plain)
 
 
 def test_halves_have_float32_copies(tmp_path):

@@ -18,7 +18,6 @@ class Master:
         self.name = name
         self.parameter = parameter
         self.master = torch.nn.Parameter(parameter.detach().to(torch.float32))
-        self._given = parameter._version  # with the master's values
         self._copy: torch.Tensor | None = None  # .grad of the parameter; None: no pass since the last step
         self._versions = 0, 0  # of it and of the sum
         # Of the node that writes .grad, which lives as long as somebody holds it; torch 1 has no hook of the tensor behind it.
@@ -70,20 +69,16 @@ class Master:
 
     # -- values
 
+    @torch.no_grad()
     def follow(self) -> None:
-        """Takes what the loop has written to the parameter, such as by load_state_dict."""
-        parameter, master = self.parameter, self.master
-        if parameter._version != self._given:
-            with torch.no_grad():
-                new = parameter.to(master.device)
-                master.copy_(torch.where(new == master.to(new.dtype), master, new.to(torch.float32)))
-            self._given = parameter._version
+        """Takes what the loop has written to the parameter, also to its .data, which has no version."""
+        new = self.parameter.to(self.master.device)
+        self.master.copy_(torch.where(new == self.master.to(new.dtype), self.master, new.to(torch.float32)))
 
+    @torch.no_grad()
     def give(self) -> None:
         """The parameter becomes the rounded master."""
-        with torch.no_grad():
-            self.parameter.copy_(self.master)
-        self._given = self.parameter._version
+        self.parameter.copy_(self.master)
 
 
 def _called(of: weakref.ref[Master], what: Any) -> None:

@@ -20,7 +20,6 @@ class HostCopy(Master):
         self.parameter = parameter
         memory = torch.empty(parameter.shape, dtype=torch.float32, device="cpu", pin_memory=parameter.is_cuda)
         self.master = torch.nn.Parameter(memory.copy_(parameter.detach()))
-        self._given = parameter._version
 
     def end(self) -> None:
         """There are no hooks."""
@@ -48,9 +47,6 @@ def made_again(optimizer: torch.optim.Optimizer, copies: list[Master | None]) ->
     memo.update({id(c.parameter): c.master for c in copies if c is not None})
     for each in parts_of(optimizer):
         memo[id(each.state)] = collections.defaultdict(dict)
-        for name, hooks in vars(each).items():
-            if "_hooks" in name and isinstance(hooks, dict):
-                memo.update({id(hook): hook for hook in hooks.values()})
     name = " and ".join(type(each).__name__ for each in parts_of(optimizer))
     if any(callable(getattr(each, "eval", None)) for each in parts_of(optimizer)):
         raise ValueError(f"{name} has train and eval, which change parameters where the optimizer steps: leave offload_optimizer and "
@@ -59,6 +55,8 @@ def made_again(optimizer: torch.optim.Optimizer, copies: list[Master | None]) ->
         made = copied(optimizer, memo)
         for group in made.param_groups:
             group.update({key: value.to("cpu") for key, value in group.items() if isinstance(value, torch.Tensor)})
+        for ours, theirs in [(made, optimizer), *zip(parts_of(made), parts_of(optimizer))]:
+            vars(ours).update({name: hooks for name, hooks in vars(theirs).items() if "_hooks" in name})  # and later ones
         for ours, theirs in zip(parts_of(made), parts_of(optimizer)):
             if theirs.state:
                 ours.load_state_dict(theirs.state_dict())
