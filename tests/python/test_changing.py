@@ -138,6 +138,21 @@ def test_a_layer_that_is_unfrozen_later_is_refused_by_name(tmp_path):
         assert refused.value.code == "schema_mismatch"
 
 
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "NAdam"])
+def test_a_state_that_the_loop_has_cleared_begins_anew_also_after_a_stop(kind, tmp_path):
+    def clear(optimizer, i, loss):
+        if i == 6:
+            optimizer.state.clear()
+    plain = net()
+    trained(plain, OPTIMIZERS[kind](plain.parameters()), clear, range(16))
+    for part in (range(9), range(9, 16)):
+        ours = net()
+        with waggle.Optimizer(OPTIMIZERS[kind](ours.parameters()), join(tmp_path), ours, target_batch_size=4) as opt:
+            opt.kept()
+            trained(ours, opt, clear, part, samples=4)
+    assert equal(ours, plain)
+
+
 def test_a_switch_that_is_changed_later_is_refused_by_name(tmp_path):
     model = net()
     with waggle.Optimizer(torch.optim.Adam(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:

@@ -262,10 +262,13 @@ def test_what_hooks_keep_is_a_part_of_the_state(everywhere, tmp_path):
 
 
 @HOOKS
-def test_a_hook_that_comes_later_and_keeps_something_is_refused(tmp_path):
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_hook_that_comes_later_and_keeps_something_is_refused(steps, tmp_path):
     model = net()
     with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.05, momentum=0.9), join(tmp_path), model, target_batch_size=4,
                           samples=4) as opt:
+        for _ in range(steps):
+            train(model, opt, 0)
         opt.register_step_post_hook(momentum_in_bfloat16)
         train(model, opt, 0)
         with pytest.raises(waggle.Error, match="keeps momentum_buffer of parameter 0.weight as torch.bfloat16, which a step of "

@@ -79,7 +79,7 @@ class Model(LoopModel):
             or self.description.counter is not None
         self.own_updates: int | None = None  # before the run's, of this loop; None: the run has not begun
         self.updates_here = 0
-        self.unknown = ""  # see unknown_state, after the first of them
+        self.unknown = ""  # see unknown_state
         self._trains = False  # in this mode, and a state of the other one is loaded
         self._early: set[torch.Tensor] = set()  # a statistic of theirs was averaged before the optimizer kept any
         self.count_steps()
@@ -208,13 +208,16 @@ class Model(LoopModel):
         with self.numbers.taken(numbers, sets_rate, followed is not None), self.changing:
             while self._early:  # it begins all of its statistics, or none
                 self.inner.state.pop(self._early.pop(), None)
+            begins = [i for i, ((_, p), row) in enumerate(zip(self.parameters, self.description.statistics))
+                      if (row or self.description.counter) and not self.inner.state.get(p)]
+            if begins:  # also anew, when the loop has cleared its state
+                self.left_out[begins] = self.steps_made
             self.inner.step()
         self.steps_made += 1
         self.updates_here += 1
         if absent:
             self.left_out[absent] += 1
-        if self.updates_here == 1:
-            self.unknown = self.unknown_state()
+        self.unknown = self.unknown_state()
         if not self.beside:
             self.refresh()
 
