@@ -11,6 +11,7 @@ import torch
 from support import batch, equal, eventually, join, loss_of, net, once, one_joins_later_and_one_is_killed, processes
 
 import waggle
+from waggle._model import Model
 
 HERE = pathlib.Path(__file__).parent
 STEPS = 24
@@ -151,6 +152,26 @@ def test_a_state_that_the_loop_has_cleared_begins_anew_also_after_a_stop(kind, t
             opt.kept()
             trained(ours, opt, clear, part, samples=4)
     assert equal(ours, plain)
+
+
+@pytest.mark.parametrize("name, value", [("lr", None), ("betas", (0.9,)), ("eps", "none")])
+def test_what_becomes_no_number_is_refused_by_name(name, value, tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.Adam(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
+        opt.param_groups[0][name] = value
+        with pytest.raises(TypeError, match=f"{name} of a parameter group of the optimizer became .*: set it to what it was"):
+            trained(model, opt, lambda *_: None, range(1), samples=4)
+
+
+def test_a_rate_that_is_no_number_stays_the_loops_own():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), math.nan)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    ours = Model(optimizer, list(model.named_parameters()), [], [None] * 4)
+    ours._inner_step(0, [0.5, *[None] * (len(ours.numbers.places) - 1)] * 4)
+    assert ours.numbers.rate == 0.5 and math.isnan(optimizer.param_groups[0]["lr"])
+    assert torch.equal(model[2].bias, net()[2].bias - 0.5)
 
 
 def test_a_switch_that_is_changed_later_is_refused_by_name(tmp_path):

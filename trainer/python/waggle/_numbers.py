@@ -20,8 +20,11 @@ _surprising = 3  # times in a row that another rate than the loop's was used
 
 
 def get_number(group: Mapping[str, Any], key: str, index: int | None) -> float:
-    value = group[key]
-    return float(value if index is None else value[index])
+    try:
+        return float(group[key] if index is None else group[key][index])
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise TypeError(f"{key} of a parameter group of the optimizer became {group.get(key)!r}: set it to what it was at the start, "
+                        "with other numbers") from None
 
 
 def set_number(group: MutableMapping[str, Any], key: str, index: int | None, number: float) -> None:
@@ -102,8 +105,8 @@ class Numbers:
             first = self._first.get(i)
             for n, place in enumerate(self.places):
                 number = None if first is None else settled[first * len(self.places) + n]  # type: ignore[index]
-                # Below the smallest float32 a number loses digits on its way.
-                if number is not None and abs(number - own[i][n]) > 1e-44:
+                # Below the smallest float32 a number loses digits on its way; NaN is near nothing.
+                if number is not None and not abs(number - own[i][n]) <= 1e-44:
                     set_number(group, *place, number)
         if self._has_rate:
             self.rate = get_number(groups[0], "lr", None)
