@@ -199,6 +199,10 @@ def test_begins_with_a_state_that_was_loaded(tmp_path):
             assert equal(ours, plain), i
         with pytest.raises(waggle.Error, match="before the first step"):
             opt.load_state_dict(own.state_dict())
+    with waggle.Optimizer(torch.optim.Adam(ours.parameters(), 1e-2), join(tmp_path), ours, target_batch_size=4) as opt:
+        opt.kept()
+        with pytest.raises(waggle.Error, match="the state of the optimizer is that of the run: .* and before kept"):
+            opt.load_state_dict(own.state_dict())
 
 
 def test_adam_and_adamw_are_those_of_waggle_train():

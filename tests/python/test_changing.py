@@ -139,6 +139,75 @@ def test_a_layer_that_is_unfrozen_later_is_refused_by_name(tmp_path):
         assert refused.value.code == "schema_mismatch"
 
 
+class Late(torch.nn.Module):
+    """Gets a buffer in its first pass."""
+
+    def __init__(self, persistent):
+        super().__init__()
+        self.layers = net()
+        self.register_buffer("scale", None, persistent=persistent)
+
+    def forward(self, x):
+        if self.scale is None:
+            self.scale = x.std(0)
+        return self.layers(x / self.scale)
+
+
+def crop(model):
+    model[2].weight.data, model[2].bias.data = model[2].weight.data[:1].clone(), model[2].bias.data[:1].clone()
+
+
+REFUSED = {
+    "parameter 2.weight changed its shape": crop,
+    "parameter 2.weight was removed or replaced": lambda model: model.__setitem__(2, torch.nn.Linear(5, 2)),
+    "parameter late.weight was added": lambda model: model.add_module("late", torch.nn.Linear(2, 2)),
+    "parameter 0.weight was frozen .*set its .grad to None": lambda model: model[0].weight.requires_grad_(False),
+    "buffer mean was added": lambda model: model.register_buffer("mean", torch.zeros(2)),
+    "buffer late.running_mean was added": lambda model: model.add_module("late", torch.nn.BatchNorm1d(2, affine=False)),
+}
+
+
+@pytest.mark.parametrize("said", list(REFUSED))
+def test_what_is_put_in_another_place_or_shape_later_is_refused_by_name(said, tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
+        trained(model, opt, lambda *_: None, range(2), samples=4)
+        REFUSED[said](model)
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        with pytest.raises(waggle.Error, match=said) as refused:
+            opt.step(samples=4)
+        assert refused.value.code == "schema_mismatch"
+
+
+def test_a_buffer_that_the_first_pass_makes_is_refused_if_a_state_would_have_it(tmp_path):
+    for persistent in (False, True):
+        model = Late(persistent)
+        with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
+            if persistent:
+                with pytest.raises(waggle.Error, match="buffer scale was added, or got its first values, .*persistent=False"):
+                    trained(model, opt, lambda *_: None, range(1), samples=4)
+            else:
+                trained(model, opt, lambda *_: None, range(4), samples=4)
+
+
+def test_wrappers_and_layers_without_values_may_change(tmp_path):
+    def change(model):
+        def each(optimizer, i, loss):
+            if i == 3:
+                model.mask = torch.tensor([1.0])  # that was not finite, and so is a constant
+                model[1] = torch.nn.ReLU()
+            if i in (5, 7):
+                model[2] = torch.nn.Sequential(model[2]) if i == 5 else model[2][0]
+        return each
+    ours, plain = net(), net()
+    ours.register_buffer("mask", torch.tensor([math.inf]))
+    trained(plain, OPTIMIZERS["AdamW"](plain.parameters()), change(plain), range(12))
+    with waggle.Optimizer(OPTIMIZERS["AdamW"](ours.parameters()), join(tmp_path), ours, target_batch_size=4) as opt:
+        trained(ours, opt, change(ours), range(12), samples=4)
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), plain.parameters()))
+
+
 @pytest.mark.parametrize("kind", ["AdamW", "SGD", "NAdam"])
 def test_a_state_that_the_loop_has_cleared_begins_anew_also_after_a_stop(kind, tmp_path):
     def clear(optimizer, i, loss):

@@ -20,7 +20,7 @@ class Buffer:
 
     def __init__(self, name: str, table: dict[str, torch.Tensor | None], key: str) -> None:
         self.name = name
-        self._table, self._key = table, key
+        self.table, self.key = table, key
         now = self.tensor
         self._kind = now.dtype, now.shape, now.device
         self.counts = not now.is_floating_point()
@@ -32,7 +32,7 @@ class Buffer:
 
     @property
     def tensor(self) -> torch.Tensor:
-        now = self._table.get(self._key)
+        now = self.table.get(self.key)
         if now is None:
             raise error_of("schema_mismatch", f"buffer {self.name} was removed since the waggle.Optimizer was constructed")
         return now

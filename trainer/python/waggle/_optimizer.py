@@ -14,8 +14,8 @@ import torch
 
 from . import _waggle
 from ._backward import Backward, check_buckets
-from ._buffers import Buffer, extra_buffers, offer_buffers
-from ._describe import HALVES, compared, here, initial_rate, rate_ratios
+from ._buffers import Buffer, buffers_of, extra_buffers, offer_buffers
+from ._describe import HALVES, compared, here, initial_rate, plain_name, rate_ratios, unwrapped
 from ._frozen import compare_with_checkpoint, frozen_tensors
 from ._gradients import HostCopies, all_finite
 from ._loop import Loop
@@ -28,6 +28,12 @@ from ._several import as_one, parts_of
 from ._swarm import Leaves, Swarm
 from ._together import Together
 from .data import Block
+
+
+def _filled(module: torch.nn.Module) -> list[str]:
+    """Those of its own buffers that are in its state, and have values."""
+    return [name for name, b in module._buffers.items()
+            if b is not None and b.numel() > 0 and name not in module._non_persistent_buffers_set]
 
 
 class Optimizer(Leaves, torch.optim.Optimizer):
@@ -174,7 +180,7 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._offered: list[torch.Tensor | None] = []
         self._copies = HostCopies()  # of gradients that are not there, or not in one piece
         self._looks_at_gradients = model.sum is not None and not options.get("reuse_grad_buffers")
-        self._kinds = [(p.dtype, p.device) for p in model.of_module]
+        self._kinds = [(p.dtype, p.device, p.shape) for p in model.of_module]
         self._settles = not _waggle.steps_each_pass(strategy)
         trained = {*map(id, self._tensors), *map(id, model.of_module)}
         self._untrained = [p for group in optimizer.param_groups for p in group["params"]
@@ -457,10 +463,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
             return self._model.inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Before the first step: what a run starts from. Later the state is the run's."""
-        if self._last is not None:
+        """Before the first step, and before `kept`: what a run starts from. Later the state is the run's."""
+        if self._last is not None or self._model.own_updates is not None:
             raise error_of("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
-                                        "the first step")
+                                        "the first step, and before kept")
         inner = self._model.inner
         before = copy.deepcopy(inner.state_dict())
         inner.load_state_dict(state_dict)
@@ -497,31 +503,47 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         changed = self._model.description.changed
         self._groups = [compared(group, changed) for group in self._inner.param_groups]
         self._lists = [list(group["params"]) for group in self._inner.param_groups]
-        self._sizes: list[tuple[torch.nn.Module, int, int]] = []
-        self._places: list[tuple[dict[str, Any], str, torch.Tensor, str]] = []
-        if self._module is None:
-            return
+        self._remember_modules()
+
+    def _remember_modules(self) -> None:
+        modules = [] if self._module is None else list(self._module.modules())
         trained = {id(p): name for p, (name, _) in zip(self._model.of_module, self._model.parameters)}
-        self._sizes = [(m, len(m._parameters), len(m._modules)) for m in self._module.modules()]
-        self._places = [(m._parameters, name, p, trained[id(p)]) for m in self._module.modules()
+        self._parts = [(m, len(m._parameters), dict(m._modules), _filled(m)) for m in modules]
+        self._places = [(m._parameters, name, p, trained[id(p)]) for m in modules
                         for name, p in m._parameters.items() if p is not None and id(p) in trained]
 
-    def _check_structure(self) -> None:
-        def changed(name: str, how: str) -> NoReturn:
-            raise error_of("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
-                                              "state of the run cannot change, so change the module before, on all peers")
+    @staticmethod
+    def _refuse_change(what: str, how: str, cure: str = "so change the module before") -> NoReturn:
+        raise error_of("schema_mismatch", f"{what} {how} since the waggle.Optimizer was constructed: the state of the run cannot "
+                                          f"change, {cure}, on all peers")
 
+    def _check_modules(self, module: torch.nn.Module) -> None:
+        """After some change of its parts: it may be a wrapper, or a layer without values."""
+        parameters = dict(module.named_parameters())
+        held = set(map(id, parameters.values()))
+        for (known_as, _), p in zip(self._model.parameters, self._model.of_module):
+            if id(p) not in held:
+                self._refuse_change(f"parameter {known_as}", "was removed or replaced by another tensor")
+        known = set(map(id, self._model.of_module))
+        for name, p in parameters.items():
+            if p.requires_grad and p.numel() > 0 and id(p) not in known:
+                self._refuse_change(f"parameter {plain_name(name)}", "was added")
+        filled = {(id(m._buffers), name) for m, _, _, names in self._parts for name in names}
+        for b in buffers_of(unwrapped(module)):
+            if (id(b.table), b.key) not in filled:
+                self._refuse_change(f"buffer {b.name}", "was added, or got its first values,",
+                                    "so pass a batch through the module before, or register it with persistent=False")
+        self._remember_modules()
+
+    def _check_structure(self) -> None:
         for table, name, p, known_as in self._places:
             if table.get(name) is not p:
-                changed(known_as, "was removed or replaced by another tensor")
-        for module, parameters, modules in self._sizes:
-            if len(module._parameters) != parameters or len(module._modules) != modules:
-                known = {name for name, _ in self._model.parameters}
-                named = () if self._module is None else self._module.named_parameters()
-                added = [name for name, p in named
-                         if name not in known and p.requires_grad and id(p) not in map(id, self._model.of_module)]
-                if added:
-                    changed(added[0], "was added")
+                self._refuse_change(f"parameter {known_as}", "was removed or replaced by another tensor")
+        for m, count, modules, filled in self._parts:
+            if len(m._parameters) != count or m._modules != modules or _filled(m) != filled:
+                assert self._module is not None
+                self._check_modules(self._module)
+                break
         if unknown := self._model.unknown:
             raise error_of("schema_mismatch", f"the optimizer keeps {unknown}, which a step of a copy of it did not show, so a "
                                               "peer that joins would not receive it: register hooks of the optimizer before "
@@ -548,13 +570,15 @@ class Optimizer(Leaves, torch.optim.Optimizer):
 
     def _check_tensor(self, i: int) -> None:
         name, p = self._model.parameters[i][0], self._tensors[i]
-        of_module, (dtype, device) = self._model.of_module[i], self._kinds[i]
+        of_module, (dtype, device, shape) = self._model.of_module[i], self._kinds[i]
         how = (f"became {of_module.dtype}" if of_module.dtype is not dtype else
                f"was moved to {of_module.device}" if of_module.device != device else
-               "was frozen" if not of_module.requires_grad else None)
+               "changed its shape" if of_module.shape != shape else None)
         if how is not None:
-            raise error_of("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
-                                              "state of the run cannot change")
+            self._refuse_change(f"parameter {name}", how)
+        if not of_module.requires_grad:
+            self._refuse_change(f"parameter {name}", "was frozen", "so let it require a gradient, and set its .grad to None before "
+                                                                   "each step that leaves it as it is")
         if p.grad is not None and p.grad.layout != torch.strided:
             raise error_of("schema_mismatch", f"the gradient of parameter {name} is sparse, and peers average dense ones: "
                                               "construct its layer with sparse=False")
@@ -588,10 +612,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         addresses = []
         others = []
         float32, strided = torch.float32, torch.strided
-        for p, g in zip(self._tensors, gradients):
+        for p, g, (_, _, shape) in zip(self._tensors, gradients, self._kinds):
             # A gradient has the type and the device of its parameter.
             if (g is not None and g.is_cpu  # type: ignore[attr-defined]
-                    and g.dtype is float32 and g.layout is strided and g.is_contiguous() and p.requires_grad):
+                    and g.dtype is float32 and g.layout is strided and g.is_contiguous() and p.requires_grad and p.shape == shape):
                 addresses.append(g.data_ptr())
             else:
                 others.append(len(addresses))
