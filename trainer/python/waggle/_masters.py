@@ -73,7 +73,9 @@ class Master:
     def follow(self) -> None:
         """Takes what the loop has written to the parameter, also to its .data, which has no version."""
         new = self.parameter.to(self.master.device)
-        self.master.copy_(torch.where(new == self.master.to(new.dtype), self.master, new.to(torch.float32)))
+        given = self.master.to(new.dtype)
+        if not torch.equal(new, given):
+            self.master.copy_(torch.where(new == given, self.master, new.to(torch.float32)))
 
     @torch.no_grad()
     def give(self) -> None:
