@@ -160,6 +160,7 @@ def crop(model):
 REFUSED = {
     "parameter 2.weight changed its shape": crop,
     "parameter 2.weight was removed or replaced": lambda model: model.__setitem__(2, torch.nn.Linear(5, 2)),
+    "parameter 0.gain was added": lambda model: setattr(model[0], "gain", torch.nn.Parameter(torch.ones(2))),
     "parameter late.weight was added": lambda model: model.add_module("late", torch.nn.Linear(2, 2)),
     "parameter 0.weight was frozen .*set its .grad to None": lambda model: model[0].weight.requires_grad_(False),
     "buffer mean was added": lambda model: model.register_buffer("mean", torch.zeros(2)),
@@ -170,6 +171,7 @@ REFUSED = {
 @pytest.mark.parametrize("said", list(REFUSED))
 def test_what_is_put_in_another_place_or_shape_later_is_refused_by_name(said, tmp_path):
     model = net()
+    model[0].register_parameter("gain", None)
     with waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.1), join(tmp_path), model, target_batch_size=4) as opt:
         trained(model, opt, lambda *_: None, range(2), samples=4)
         REFUSED[said](model)

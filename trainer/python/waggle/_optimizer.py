@@ -506,11 +506,8 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._remember_modules()
 
     def _remember_modules(self) -> None:
-        modules = [] if self._module is None else list(self._module.modules())
-        trained = {id(p): name for p, (name, _) in zip(self._model.of_module, self._model.parameters)}
-        self._parts = [(m, len(m._parameters), dict(m._modules), _filled(m)) for m in modules]
-        self._places = [(m._parameters, name, p, trained[id(p)]) for m in modules
-                        for name, p in m._parameters.items() if p is not None and id(p) in trained]
+        self._parts = [(m, list(m._parameters.values()), dict(m._modules), _filled(m))
+                       for m in (self._module.modules() if self._module is not None else ())]
 
     @staticmethod
     def _refuse_change(what: str, how: str, cure: str = "so change the module before") -> NoReturn:
@@ -536,11 +533,10 @@ class Optimizer(Leaves, torch.optim.Optimizer):
         self._remember_modules()
 
     def _check_structure(self) -> None:
-        for table, name, p, known_as in self._places:
-            if table.get(name) is not p:
-                self._refuse_change(f"parameter {known_as}", "was removed or replaced by another tensor")
-        for m, count, modules, filled in self._parts:
-            if len(m._parameters) != count or m._modules != modules or _filled(m) != filled:
+        for m, parameters, modules, filled in self._parts:
+            held = m._parameters.values()
+            if (len(held) != len(parameters) or any(map(operator.is_not, held, parameters)) or m._modules != modules
+                    or _filled(m) != filled):
                 assert self._module is not None
                 self._check_modules(self._module)
                 break
