@@ -94,6 +94,36 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
   if (!failed)
     for (const auto& peer : stayed)
       memory_.completed_with(peer, now);
+  judge_newcomers(report, now);
+}
+
+ec fault_watch::refuses(const peer_id& peer, const std::string& host, std::size_t group_size,
+                        steady_time now) const {
+  if (auto fault = memory_.excluded_for(peer, group_size, now); fault != fault_kind::none)
+    return fault == fault_kind::slow ? ec::stalled : ec::excluded;
+  bool admitted = ctx_.rounds->has_averaged_with(peer) || hosts_.admits(host, now);
+  return admitted ? ec::none : ec::excluded;
+}
+
+void fault_watch::accepted(const peer_id& peer, const std::string& host) {
+  if (!ctx_.rounds->has_averaged_with(peer))
+    hosts_.accepted(peer, host);
+}
+
+/// Whoever contributed is no newcomer any more, whoever was silent may have other names.
+void fault_watch::judge_newcomers(const round_report& report, steady_time now) {
+  for (const auto& fault : report.faults)
+    if (fault.seen && kind_of(fault.reason) == fault_kind::silent)
+      if (auto paused = hosts_.silent(fault.peer, now)) {
+        log_about about{{.round = report.round, .remote = fault.peer, .reason = fault.reason}};
+        ctx_.log_caused("silent newcomers", now, spdlog::level::warn,
+                        fmt::format("newcomer {} was silent in its first round: no peers that we "
+                                    "do not know are admitted from {} for {:.0f} s",
+                                    short_name(fault.peer), paused->host,
+                                    seconds_of(paused->lasts)));
+      }
+  for (const auto& peer : report.contributors)
+    hosts_.forget(peer);
 }
 
 /// A leader has let its members in over a link, and must not become a client: somebody reduces. Of

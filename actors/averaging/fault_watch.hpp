@@ -11,13 +11,14 @@
 #include "actors/node_context.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/averaging/fault_memory.hpp"
+#include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/patience.hpp"
 #include "runtime/averaging/round_plan.hpp"
 
 namespace waggle {
 
-/// What one averager remembers of the members of its rounds (fault_memory), with its log lines and
-/// metrics. Used by the averager's handlers only.
+/// What one averager remembers of the members of its rounds (fault_memory) and of the hosts of
+/// newcomers, with its log lines and metrics. Used by the averager's handlers only.
 class fault_watch {
 public:
   /// @param kind the `kind` label of the averager's rounds.
@@ -38,10 +39,11 @@ public:
   /// Which members the round that has begun does not wait for (patience). Of open groups only.
   [[nodiscard]] member_set slow_in(const round_plan& plan) const;
 
-  [[nodiscard]] fault_kind excluded_for(const peer_id& peer, std::size_t group_size,
-                                        steady_time now) const {
-    return memory_.excluded_for(peer, group_size, now);
-  }
+  /// Why this peer at `host` (empty: not known) may not enter our group now; ec::none: it may.
+  [[nodiscard]] ec refuses(const peer_id& peer, const std::string& host, std::size_t group_size,
+                           steady_time now) const;
+  /// It enters with the next plan.
+  void accepted(const peer_id& peer, const std::string& host);
   [[nodiscard]] std::vector<peer_id> excluded(std::size_t group_size, steady_time now) const {
     return memory_.excluded(group_size, now);
   }
@@ -50,6 +52,7 @@ public:
 
 private:
   void learn_patience(const round_report& report);
+  void judge_newcomers(const round_report& report, steady_time now);
   [[nodiscard]] bool may_blame_silence(const round_report& report) const;
   void tell_unlinked(const round_report& report) const;
 
@@ -57,6 +60,7 @@ private:
   const std::string& kind_;
   fault_memory memory_;
   patience patience_;
+  newcomer_hosts hosts_;
   std::set<peer_id> slow_;                  // in the round that runs, or the last one
   std::optional<steady_time> began_;        // the last complete round, here
   std::map<peer_id, round_member> members_; // of the round that runs, or of the last one

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include <caf/all.hpp>
@@ -11,19 +12,12 @@
 #include "actors/averaging/round_owner.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/group_lead.hpp"
-#include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
 #include "runtime/codec/two_round_coding.hpp"
 #include "runtime/matchmaking/group_terms.hpp"
 
 namespace waggle {
-
-/// The group that matchmaking has formed.
-struct adopt_group {
-  round_plan plan;       // of its first round
-  partition_terms terms; // see group_formed
-};
 
 using group_averager_base =
   wired_group_averager_actor::extend<caf::replies_to<find_group>::with<group_formed>,
@@ -81,7 +75,6 @@ private:
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
-  [[nodiscard]] bool round_runs() const { return current_.has_value(); }
   [[nodiscard]] group_view view() const;
   /// This peer as a member, in the mode that it has now.
   [[nodiscard]] round_member self() const { return {ctx_.own_record(), ctx_.mode(members_.mode)}; }
@@ -92,23 +85,21 @@ private:
   // -- admitting others (group_averager_entry.cpp)
   caf::result<outbound_answer> on_application(const inbound_call& call);
   [[nodiscard]] ec judge_application(const inbound_call& call, const wire::enter_group& question);
-  void judge_newcomers(const round_report& report);
   [[nodiscard]] std::size_t group_size() const;
 
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
   void judge_plan(const peer_record& from, const wire::next_plan& message, bool awaited);
   status enter(const peer_id& leader, const wire::next_plan& message);
-  void on_call(const round_id& upcoming);
+  void notify_called();
 
-  // -- finding groups (group_averager_search.cpp)
+  // -- finding groups, entering and leaving (group_averager_entry.cpp)
   caf::result<group_formed> find(find_group& msg);
   void on_formed(const group_formed& formed, std::uint64_t elements);
   void stop_search();
   void on_quit();
-  void decline(const round_plan& plan);
 
-  void adopt(const adopt_group& msg);
+  void adopt(const group_formed& formed);
   caf::result<group_view> found(const found_group& msg);
   void train(const digest& branch, const digest& parent);
   caf::result<group_view> enter(enter_group& msg);
@@ -116,7 +107,6 @@ private:
 
   caf::result<group_round> average(average_in_group& msg);
   void start_round(bool call);
-  void call_members();
   void on_finished(const round_finished& msg);
   void deliver(round_report report);
   void on_committed(round_report report);
@@ -130,7 +120,6 @@ private:
   void expect(const round_plan& plan);
   void on_disconnected(const peer_disconnected& msg);
   // -- with a coding (group_averager_coding.cpp)
-  void use(std::shared_ptr<two_round_coding> coding);
   void compute(std::uint64_t elements, std::function<void(float_vector&)> write,
                std::function<void(std::shared_ptr<const float_vector>)> then);
   void tell_coding(void (two_round_coding::*what)());
@@ -139,14 +128,15 @@ private:
   void decode(round_report second);
 
   void decline(const peer_id& from, const wire::next_plan& message);
-  void stay_out_of(const round_plan& plan);
+  void decline(const round_plan& plan);
+  void stay_out_of(const round_plan& plan, bool dials = false);
   void tell(const peer_record& to, wire::event what);
+  void tell_others(const round_plan& plan, const wire::event& what);
   void notify_listener();
 
   const node_context ctx_;
   const averaging_config config_;
   const matchmaking_config members_;
-  const epoch_id end_;
   switchboard_actor switchboard_;
   matchmaker_actor matchmaker_;
   group_listener_actor listener_;
@@ -155,25 +145,20 @@ private:
   std::uint64_t elements_ = 0; // of the vectors together; of one that is coded, before it is
   std::shared_ptr<two_round_coding> coding_;
   compute_worker_actor coder_;
-  std::uint64_t computations_ = 0;  // number of the last one begun
-  std::optional<open_group> group_; // set once the vector is described or terms are adopted
-  std::optional<entry> entry_;
-  std::uint64_t entries_ = 0;                                       // generation of `entry_`
-  std::optional<caf::typed_response_promise<group_formed>> search_; // a search runs
-  std::uint64_t searches_ = 0;                                      // generation of `search_`
+  open_group group_;
+  // Whoever waits for an answer keeps the pointer: it is of use only while it is this one.
+  std::shared_ptr<entry> entry_;
+  std::shared_ptr<caf::typed_response_promise<group_formed>> search_;
+  std::shared_ptr<running> current_;
   bool one_round_ = false;  // the group that was searched for last is for one round
   std::size_t company_ = 1; // participants of the last such round; 1: the last search found none
   std::vector<peer_disconnected> lost_; // members of such a group, before its round
-  std::optional<running> current_;
   error_feedback feedback_;
   digest history_; // to which the residuals of feedback_ and coding_ belong
   random_source random_;
-  round_id called_; // the last round that a member called and we have not reached yet
   group_lead lead_;
-  own_bandwidth announced_; // as matchmaking knows it
   round_owner round_;
   fault_watch faults_;
-  newcomer_hosts hosts_;
 };
 
 } // namespace waggle

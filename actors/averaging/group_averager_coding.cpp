@@ -5,10 +5,8 @@
 
 #include <spdlog/logger.h>
 
-#include "actors/averaging/compute_worker.hpp"
 #include "actors/averaging/group_averager.hpp"
 #include "actors/caf_error.hpp"
-#include "actors/guard.hpp"
 #include "runtime/allreduce/round_report.hpp"
 
 namespace waggle {
@@ -22,12 +20,6 @@ constexpr milliseconds remember_timeout = 10min; // behind a vector that is stil
 
 } // namespace
 
-void group_averager::use(std::shared_ptr<two_round_coding> coding) {
-  coding_ = std::move(coding);
-  if (coding_ && !coder_)
-    coder_ = spawn_apart<compute_worker, caf::linked>(*this, config_.detach_workers, ctx_);
-}
-
 /// Lets the compute_worker write a vector. Nothing follows if the epoch's rounds are given up
 /// meanwhile.
 void group_averager::compute(std::uint64_t elements, std::function<void(float_vector&)> write,
@@ -39,20 +31,18 @@ void group_averager::compute(std::uint64_t elements, std::function<void(float_ve
     return out;
   };
   auto timeout = std::max(current_->step.time_left(now()), compute_timeout_min);
-  auto number = ++computations_;
   request(coder_, timeout, run_job{std::move(job)})
     .then(
-      [this, number, then = std::move(then)](const job_done& done) {
-        if (current_ && number == computations_)
+      [this, run = current_, then = std::move(then)](const job_done& done) {
+        if (current_ == run)
           then(done.values);
       },
-      [this, number](const caf::error& why) {
-        if (!current_ || number != computations_)
+      [this, run = current_](const caf::error& why) {
+        if (current_ != run)
           return;
         round_report failed{.why = from_caf(why),
                             .round = current_->step.plan ? current_->step.plan->id : round_id{}};
-        if (group_->is_member())
-          group_->leave();
+        group_.leave();
         deliver(std::move(failed));
       });
 }
@@ -74,9 +64,9 @@ void group_averager::tell_coding(void (two_round_coding::*what)()) {
 
 void group_averager::begin_coded(bool call) {
   auto values = current_->values;
-  if (group_->next().members.size() > 1) {
+  if (group_.next().members.size() > 1) {
     if (call) // at once, so that all members compute at the same time
-      call_members();
+      tell_others(group_.next(), wire::call_round{group_.next().id});
     return compute(
       elements_of(coding_->first_tensors()),
       [coding = coding_, values](float_vector& out) { coding->write_first(*values, out); },
@@ -88,10 +78,10 @@ void group_averager::begin_coded(bool call) {
   // Alone: both rounds end at once, with our own vector.
   auto end = [this](std::shared_ptr<const float_vector> mean) {
     auto& run = *current_;
-    run.step.plan = group_->next();
+    run.step.plan = group_.next();
     auto report = report_of_one(*run.step.plan, run.step.what.weight, std::move(mean));
     settle_group(report);
-    report.round = group_->next().id;
+    report.round = group_.next().id;
     settle_group(report);
     deliver(std::move(report));
   };
@@ -106,16 +96,9 @@ void group_averager::begin_coded(bool call) {
     });
 }
 
-void group_averager::call_members() {
-  const auto& plan = group_->next();
-  for (const auto& m : plan.members)
-    if (m.peer.id != ctx_.record.id)
-      tell(m.peer, wire::call_round{plan.id});
-}
-
 void group_averager::begin_second_round(round_report first) {
   auto& run = *current_;
-  if (!group_->is_member()) {
+  if (!group_.is_member()) {
     const auto& plan = *run.step.plan;
     bool stayed = stayed_of(plan, first).contains(position_of(ctx_.record.id, plan));
     first.outcome = round_outcome::failed;
@@ -125,11 +108,9 @@ void group_averager::begin_second_round(round_report first) {
     return deliver(std::move(first));
   }
   run.first = std::move(first);
-  averaging_step second;
-  second.what = std::move(run.step.what);
-  second.what.values = nullptr;
-  second.began = run.step.began;
-  run.step = std::move(second);
+  run.step = {
+    .what = std::move(run.step.what), .sent = {}, .began = run.step.began, .plan = {}, .held = {}};
+  run.step.what.values = nullptr;
   if (!coding_)
     return start_round(false);
   compute(

@@ -21,12 +21,17 @@ class group_lead {
 public:
   /// @param declared this peer's bandwidth; nothing: it is `measured`.
   group_lead(std::optional<double> declared, own_bandwidth measured)
-    : declared_(declared), measured_(std::move(measured)) {}
+    : declared_(declared), announced_(measured), measured_(std::move(measured)) {}
 
   // -- as a member --------------------------------------------------------------------------------
 
   [[nodiscard]] std::optional<double> bandwidth() const {
     return declared_ ? declared_ : measured_.reported();
+  }
+  /// A search begins: what the others learn of the measured bandwidth by it.
+  [[nodiscard]] std::optional<double> announce(steady_time now) {
+    (void)announced_.update(now);
+    return announced_.reported();
   }
   /// The leader of the group that we have entered knows our bandwidth.
   void entered(const peer_id& leader) { known_to_ = leader; }
@@ -64,7 +69,8 @@ public:
 
 private:
   std::optional<double> declared_;
-  own_bandwidth measured_;
+  own_bandwidth announced_; // as matchmaking knows it
+  own_bandwidth measured_;  // as leaders know it
   peer_id known_to_;
   round_id asked_in_;
   std::map<peer_id, std::optional<double>> reported_;

@@ -128,6 +128,13 @@ open_group::open_group(round_member self, terms shared, member_bandwidth bandwid
   bandwidths_.set(self_.peer.id, bandwidth);
 }
 
+void open_group::use(round_member self, terms shared, member_bandwidth bandwidth) {
+  shared.end = terms_.end;
+  auto called = called_;
+  *this = open_group{std::move(self), std::move(shared), bandwidth};
+  called_ = called;
+}
+
 std::size_t open_group::position() const {
   return position_of(self_.peer.id, *next_);
 }

@@ -68,7 +68,10 @@ public:
     std::string host{}; // where it is; empty: not known
   };
 
+  /// Without vectors, it is no member of a group until `use`.
   open_group(round_member self, terms shared, member_bandwidth bandwidth);
+  /// Begins anew, in no group, with other terms. terms::end stays, and what was called last.
+  void use(round_member self, terms shared, member_bandwidth bandwidth);
 
   // -- membership ---------------------------------------------------------------------------------
 
@@ -153,6 +156,17 @@ public:
   /// The leader `from`, to which we applied, sent the plan that admits us.
   status enter(const peer_id& from, const round_plan& plan, const digest& branch);
 
+  /// `from` calls the members to the round with this id. Its plan may not have arrived yet; calls
+  /// of peers that are not members are ignored. Whether it is the next round.
+  bool on_call(const peer_id& from, const round_id& upcoming) {
+    if (is_member() && !contains(from))
+      return false;
+    called_ = upcoming;
+    return is_called();
+  }
+  /// Whether a member has called the next round.
+  [[nodiscard]] bool is_called() const { return is_member() && next_->id == called_; }
+
   /// The terms, with the schema that an applicant must have.
   [[nodiscard]] const terms& shared() const { return terms_; }
 
@@ -190,6 +204,7 @@ private:
   std::size_t round_ = 0;  // of its epoch is next_
   std::set<peer_id> lost_; // members of next_
   digest branch_;
+  round_id called_; // the last round that a member called; perhaps not reached yet
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::vector<early_plan> early_;        // in order of arrival
 };

@@ -1,11 +1,37 @@
 #include "runtime/matchmaking/group_terms.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/core/try.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
+
+result<std::vector<codec_plan>>
+vectors_of(const codec_choice& codec, tensor_role role, std::uint64_t elements,
+           std::span<const std::shared_ptr<const std::vector<tensor_info>>> tensors,
+           const two_round_coding* coding) {
+  const std::array<tensor_info, 1> whole{{{"0", elements, role}}};
+  std::vector<std::span<const tensor_info>> parts;
+  if (coding != nullptr)
+    parts = {coding->first_tensors(), coding->second_tensors()};
+  else if (tensors.empty())
+    parts = {whole};
+  else
+    for (const auto& each : tensors)
+      parts.emplace_back(*each);
+  std::vector<codec_plan> vectors;
+  std::uint64_t sent = 0;
+  for (auto part : parts) {
+    WAGGLE_TRY(codecs, plan_codecs(codec, part));
+    sent += elements_of(*codecs);
+    vectors.push_back(*std::move(codecs));
+  }
+  if (coding == nullptr && sent != elements)
+    return failure{ec::bad_config, "the tensors do not add up to the vector"};
+  return vectors;
+}
 
 open_group::terms terms_of(const matchmaking_config& config, std::vector<codec_plan> vectors,
                            bool all_each_epoch) {

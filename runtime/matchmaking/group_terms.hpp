@@ -1,9 +1,21 @@
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "runtime/averaging/open_group.hpp"
+#include "runtime/codec/two_round_coding.hpp"
 #include "runtime/matchmaking/matchmaking_config.hpp"
 
 namespace waggle {
+
+/// How the vectors of these tensors travel; none: one tensor of this role. With a coding: the two
+/// that it replaces each of them by. Fails with ec::bad_config, also if the tensors are not
+/// `elements` values together, which a coding does not send.
+result<std::vector<codec_plan>>
+vectors_of(const codec_choice& codec, tensor_role role, std::uint64_t elements,
+           std::span<const std::shared_ptr<const std::vector<tensor_info>>> tensors,
+           const two_round_coding* coding);
 
 /// The terms of an open group from this peer's configuration. `vectors`, `all_each_epoch`: see
 /// open_group::terms.

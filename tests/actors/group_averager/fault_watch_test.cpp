@@ -56,6 +56,17 @@ TEST_F(FaultWatch, RemembersWhoeverTheRoundWasDecidedWithout) {
   EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_excluded_peers"), 0.0);
 }
 
+TEST_F(FaultWatch, RefusesStrangersOfAHostWhoseNewcomerWasSilent) {
+  auto stranger = test_peer(5).id;
+  watch.accepted(member(2), "10.0.0.1");
+  watch.accepted(member(3), "10.0.0.2");
+  watch.begin_round(plan);
+  watch.on_round(blaming({2}, ec::stalled), t0);
+  EXPECT_EQ(watch.refuses(stranger, "10.0.0.1", many, t0 + 9s), ec::excluded);
+  EXPECT_EQ(watch.refuses(stranger, "10.0.0.2", many, t0), ec::none) << "of another host";
+  EXPECT_EQ(watch.refuses(stranger, "10.0.0.1", many, t0 + 10s), ec::none);
+}
+
 TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
   auto report = blaming({2}, ec::cancelled);
   report.faults[0].seen = false;
@@ -93,12 +104,12 @@ TEST_F(FaultWatch, WhoKeptMostRoundsWaitingStaysOutTheNextTimeThatItIsLate) {
   member_set slow;
   slow.insert(2);
   EXPECT_EQ(watch.slow_in(plan), slow);
-  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::none);
+  EXPECT_EQ(watch.refuses(member(2), {}, many, t0), ec::none);
   watch.on_round(blaming({1, 2}, ec::stalled), t0);
-  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::none) << "half of them";
+  EXPECT_EQ(watch.refuses(member(2), {}, many, t0), ec::none) << "half of them";
   watch.begin_round(plan, true);
   watch.on_round(blaming({2}, ec::stalled), t0);
-  EXPECT_EQ(watch.excluded_for(member(2), many, t0), fault_kind::slow);
+  EXPECT_EQ(watch.refuses(member(2), {}, many, t0), ec::stalled);
   watch.begin_round(plan); // not of an open group
   EXPECT_EQ(watch.slow_in(plan), member_set{});
 }

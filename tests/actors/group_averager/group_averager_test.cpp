@@ -136,32 +136,6 @@ TEST_F(GroupAverager, SurvivorsGoOnAndKeepTheNameAsLongAsTheyAreMost) {
   EXPECT_EQ(two.get()->group.members.size(), 2U);
 }
 
-TEST_F(GroupAverager, ACallOfAStrangerIsNotHeeded) {
-  auto& a = add();
-  auto& b = add();
-  auto& stranger = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
-  auto one = average(a, 1, 3);
-  auto two = average(b, 1, 3, false);
-  pass(1s);
-  b.calls.clear();
-  round_id made_up;
-  made_up.bytes.fill(std::byte{9});
-  lets_through = [&](std::size_t from, const notify_peer& msg) {
-    // Right after the valid call, an invalid one.
-    if (from == 0 && std::holds_alternative<wire::call_round>(msg.what))
-      caf::anon_send(b.actor,
-                     inbound_event{stranger.ctx.record, wire::call_round{made_up}, {}, nullptr});
-    return true;
-  };
-  auto next = average(a, 1, 4);
-  EXPECT_THAT(b.calls, ::testing::ElementsAre(epoch_id{4}));
-  auto answered = average(b, 1, 4, false);
-  pass(1s);
-  EXPECT_EQ(answered.get()->report.outcome, round_outcome::complete);
-}
-
 TEST_F(GroupAverager, LeavingAnswersWhatIsOpenAndTellsTheOthers) {
   auto& a = add();
   auto& b = add();
@@ -439,9 +413,7 @@ TEST_F(CodecsOfTensors, EachTensorTravelsByItsOwnCodec) {
   EXPECT_EQ(average_by("size:3000,uniform8,none"), exactness(false, true));
 }
 
-TEST_F(CodecsOfTensors, WithoutThemTheVectorIsOneTensorWithoutAName) {
-  EXPECT_EQ(average_by("role:gradient=uniform8"), exactness(true, true)) << "it has no role";
-  EXPECT_EQ(average_by("size:3000,none,uniform8"), exactness(false, false)) << "it is longer";
+TEST_F(CodecsOfTensors, NeedACodecEach) {
   auto& nameless =
     add(member_mode::node, *parse_codec_choice("map:norm.weight=none,head.weight=uniform8"));
   settle();

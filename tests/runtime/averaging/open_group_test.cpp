@@ -352,6 +352,26 @@ TEST_F(OpenGroup, PlansThatFollowEachOtherEarlyAreAllAdopted) {
   EXPECT_EQ(all[1].next().members.size(), 6U);
 }
 
+// The leader's call may be faster than its plan, also to whoever it admits.
+TEST_F(OpenGroup, ACallIsKeptUntilItsPlanArrives) {
+  form(2);
+  auto [replaced, plan] = admit(2);
+  for (std::size_t i : {1U, 2U})
+    EXPECT_FALSE(all[i].on_call(records[0].peer.id, plan.id)) << i;
+  ASSERT_TRUE(all[1].on_plan(records[0].peer.id, replaced, plan).ok());
+  all[2].use(records[2], terms(), {}); // an auxiliary's terms come with the plan
+  ASSERT_TRUE(all[2].enter(records[0].peer.id, plan, branch).ok());
+  EXPECT_TRUE(all[1].is_called());
+  EXPECT_TRUE(all[2].is_called());
+}
+
+TEST_F(OpenGroup, ACallOfAStrangerIsNotHeeded) {
+  form(2);
+  EXPECT_TRUE(all[1].on_call(records[0].peer.id, all[1].next().id));
+  EXPECT_FALSE(all[1].on_call(records[5].peer.id, seed_of(9)));
+  EXPECT_TRUE(all[1].is_called());
+}
+
 /// An early plan, as it arrives at member 1.
 struct EarlyPlan : OpenGroup {
   EarlyPlan() {
