@@ -41,10 +41,8 @@ membership::action membership::decide(const membership_facts& facts) {
 }
 
 membership::action membership::look(const membership_facts& facts) {
-  if (seen_.connected.empty())
-    connected_since_.reset();
-  else if (!connected_since_)
-    connected_since_ = facts.now;
+  auto since = connected_since_.value_or(facts.now);
+  connected_since_ = seen_.connected.empty() ? std::nullopt : std::optional{since};
   if (pauses(facts.now))
     return {};
   action next{action::kind::none, choose(facts)};
